@@ -137,8 +137,9 @@ lock: $(VENV)/.uv-ready
 	echo "uv==0.13.8" | $(COMPILE) - -o requirements-bootstrap.lock; \
 	$(COMPILE) pyproject.toml -o requirements.lock; \
 	$(COMPILE) pyproject.toml --extra analytics -c requirements.lock -o requirements-analytics.lock; \
-	$(COMPILE) pyproject.toml --extra analytics --group dev \
-		-c requirements.lock -c requirements-analytics.lock -o requirements-dev.lock; \
+	$(COMPILE) pyproject.toml --extra tracing -c requirements.lock -o requirements-tracing.lock; \
+	$(COMPILE) pyproject.toml --extra analytics --extra tracing --group dev \
+		-c requirements.lock -c requirements-analytics.lock -c requirements-tracing.lock -o requirements-dev.lock; \
 	$(COMPILE) --group docs -o requirements-docs.lock; \
 	touch $(VENV)/.uv-ready
 

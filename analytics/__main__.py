@@ -1,4 +1,4 @@
-"""``python -m analytics run``: a range of dates into the lake and into every report.
+"""``python -m analytics run``: ingests a range of dates into the lake and writes every report.
 
 Exit codes: 0 done, 1 a job failed, 2 arguments that make no sense, 3 the store cannot be read,
 4 no Java or no PySpark here. The last line of standard output is JSON and says what was done; with
@@ -45,7 +45,7 @@ def _run(options: argparse.Namespace) -> int:
     jobs = tuple(filter(None, options.jobs.split(",")))
     unknown = [name for name in jobs if name not in JOBS]
     if unknown:
-        return _refuse(f"there are no jobs {unknown}; there are {', '.join(JOBS)}")
+        return _refuse(f"unknown jobs {unknown}; the jobs are {', '.join(JOBS)}")
     try:
         scope = Scope(options.from_date, options.to_date, options.zone).check()
         conf = dict(_setting(text) for text in options.conf)
@@ -73,14 +73,14 @@ def _run(options: argparse.Namespace) -> int:
     try:
         outcome = run(spark, what, now_ms=int(time.time() * 1_000), tell=tell)
     except StoreError as exc:
-        print(f"the store cannot be read: {exc}", file=sys.stderr)
+        print(f"cannot read the store: {exc}", file=sys.stderr)
         return EXIT_STORE
     except (PySparkException, ValueError) as exc:
         print(f"a job failed: {exc}", file=sys.stderr)
         return EXIT_FAILED
     except (Py4JError, ConnectionError) as exc:
         print(
-            f"Spark's JVM ended: {exc}. Most often its memory was too little; it has "
+            f"Spark's JVM exited: {exc}. The usual cause is too little memory; it has "
             f"{options.driver_memory} (--driver-memory, MQ_REPORTS_MEMORY)",
             file=sys.stderr,
         )
@@ -98,23 +98,31 @@ def _run(options: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m analytics")
     commands = parser.add_subparsers(required=True, metavar="run")
-    command = commands.add_parser("run", help="bring dates into the lake and make their reports")
+    command = commands.add_parser("run", help="ingest days into the lake and write their reports")
     add = command.add_argument
     add("--store", required=True, help="directory of the engine's store")
-    add("--lake", required=True, help="where messages go: a path, s3a://… or hdfs://…")
-    add("--out", required=True, help="where reports go, likewise")
+    add("--lake", required=True, help="lake for messages: a path, s3a://… or hdfs://…")
+    add("--out", required=True, help="directory for reports, in the same forms")
     add("--from", dest="from_date", required=True, type=dt.date.fromisoformat, help="2026-01-31")
-    add("--to", dest="to_date", required=True, type=dt.date.fromisoformat, help="the day after")
-    add("--zone", default="UTC", help="in which days begin and end, such as Europe/Berlin")
+    add(
+        "--to",
+        dest="to_date",
+        required=True,
+        type=dt.date.fromisoformat,
+        help="day after the last day",
+    )
+    add("--zone", default="UTC", help="time zone of the days, such as Europe/Berlin")
     add("--end-offset", type=int, help="end of a snapshot that is held for this run")
-    add("--jobs", default="", help="names, separated by commas; all of them")
+    add("--jobs", default="", help="names, separated by commas; by default all")
     add("--lag-samples", default="", help="export of consumer offsets, .csv or Parquet")
     add("--settles", default="", help="export of settles, .csv or Parquet")
-    add("--rows", default="", help="a file for the rows of all reports, as lines of JSON")
-    add("--progress", action="store_true", help="a line of JSON before each step")
-    add("--again", action="store_true", help="read days again that are complete in the lake")
-    add("--no-crc", action="store_true", help="do not check CRCs, which reads every body")
-    add("--master", default="local[*]", help="Spark's: local[2], spark://…, yarn, k8s://…")
+    add("--rows", default="", help="file for the rows of all reports, as lines of JSON")
+    add("--progress", action="store_true", help="print a line of JSON before each step")
+    add(
+        "--again", action="store_true", help="read days again that are already complete in the lake"
+    )
+    add("--no-crc", action="store_true", help="do not check CRCs, which needs to read every body")
+    add("--master", default="local[*]", help="master of Spark: local[2], spark://…, yarn, k8s://…")
     add("--driver-memory", default="1g")
     add("--conf", action="append", default=[], metavar="NAME=VALUE", help="any setting of Spark")
     return parser
@@ -131,7 +139,7 @@ def _keep_still(step: str, done: int, total: int) -> None:
 def _setting(text: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
     if not sign or not name:
-        raise ValueError(f"--conf {text!r} is not NAME=VALUE")
+        raise ValueError(f"--conf {text!r} must be NAME=VALUE")
     return name, value
 
 

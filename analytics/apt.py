@@ -1,4 +1,4 @@
-"""Debian's packages, for what the package index cannot give: Java, and the browser of the tests.
+"""Debian packages for what PyPI does not have: Java, and the browser of the tests.
 
     java.py, tests ── install(package) ──▶ apt-get ──▶ "" or what went wrong
 

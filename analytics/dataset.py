@@ -1,4 +1,5 @@
-"""A table in Parquet whose days are replaced whole or not at all; local, HDFS or an object store.
+"""A table in Parquet whose days are replaced as a whole or not at all; local, HDFS or an object
+store.
 
     root/_manifests/<date>/<number>.json        the highest number is the day as it is
     root/date=<date>/version=<number>-<random>/…parquet
@@ -133,7 +134,9 @@ class Dataset:
         finally:
             stream.close()
         if not self._files.rename(aside, target):
-            raise FileExistsError(f"{target.toString()} is there: another job writes this table")
+            raise FileExistsError(
+                f"{target.toString()} already exists: another job is writing this table"
+            )
 
     def _clean(self, date: dt.date, numbers: list[int]) -> None:
         """Delete what is neither the day as it is nor about to be: old versions, and what jobs that

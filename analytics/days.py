@@ -28,7 +28,7 @@ class Scope:
         try:
             ZoneInfo(self.zone)
         except (ZoneInfoNotFoundError, ValueError) as exc:
-            raise ValueError(f"{self.zone!r} is no time zone, such as Europe/Berlin") from exc
+            raise ValueError(f"{self.zone!r} is not a time zone, such as Europe/Berlin") from exc
         return self
 
     @property

@@ -1,4 +1,4 @@
-"""Brings the days of the log into the lake: exactly its records, each once, however often it runs.
+"""Ingests days of the log into the lake: exactly its records, each once, however often it runs.
 
     store ── mqlog ──▶ [ingest] ── messages_of ──▶ lake/messages, by date (UTC) and tenant
 

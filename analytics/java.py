@@ -1,4 +1,4 @@
-"""Java for Spark: finds it, says why it will not do, and installs it where that is allowed.
+"""Java for Spark: finds it, says why it cannot be used, and installs it where that is allowed.
 
     [why_no_java] ──▶ "" or what is missing        python -m analytics.java ──▶ apt-get, when root
 
@@ -31,17 +31,17 @@ def why_no_java() -> str:
     """Why Spark cannot run with the Java there is, for people to read; empty when it can."""
     java = find_java()
     if java is None:
-        return f"Java {JAVA_VERSION_MIN} or newer is needed and there is no java; {HINT}"
+        return f"Java {JAVA_VERSION_MIN} or newer is needed, but there is no java; {HINT}"
     try:
         done = subprocess.run(
             [java, "-version"], capture_output=True, text=True, check=True, timeout=_JAVA_WAIT_S
         )
     except (OSError, subprocess.SubprocessError) as exc:
-        return f"{java} cannot be run: {exc}"
+        return f"cannot run {java}: {exc}"
     found = _VERSION.search(done.stderr + done.stdout)
     if found is None or int(found[1]) < JAVA_VERSION_MIN:
         version = found[1] if found else "of unknown version"
-        return f"Java {JAVA_VERSION_MIN} or newer is needed, {java} is {version}; {HINT}"
+        return f"Java {JAVA_VERSION_MIN} or newer is needed, but {java} is {version}; {HINT}"
     return ""
 
 
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] = ()) -> int:
             return 0
         reason = _install(reason)
     if reason:
-        print(f"Reports are off, all else runs: {reason}", file=sys.stderr)
+        print(f"Reports are off, everything else runs: {reason}", file=sys.stderr)
     else:
         print(f"Java for reports: {find_java()}")
     return 0
@@ -85,7 +85,7 @@ def _install_aside(log: Path) -> None:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    print(f"There is no Java {JAVA_VERSION_MIN}; it is being installed for reports, see {log}")
+    print(f"There is no Java {JAVA_VERSION_MIN}; installing it for reports, see {log}")
 
 
 def _install(reason: str) -> str:

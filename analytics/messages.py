@@ -1,4 +1,4 @@
-"""What the records of the log mean: each a row of the lake; pure columns, no Python per record.
+"""What the records of the log mean: each is a row of the lake; pure columns, no Python per record.
 
     RECORDS ──▶ [messages_of] ──▶ MESSAGES: tenant, kind, names as the tenant knows them, properties
 

@@ -1,4 +1,5 @@
-"""One run: the days into the lake, then every report of them; also for any range by hand.
+"""One run: ingests the days into the lake, then writes every report of them; also for any requested
+range.
 
     store ── ingest ──▶ lake ──▶ frames ── jobs ──▶ out/<job>, a Parquet table by date
 
@@ -109,7 +110,7 @@ def run(
     total = 1 + len(names)
     tell("ingest", 0, total)
     ingested = ingest(spark, what.lake, scope.utc_dates(), what.ingest, now_ms=now_ms)
-    log.info("ingested", extra={"action": "ingested", "day_count": len(ingested)})
+    log.info("Ingested messages", extra={"action": "messages_ingested", "day_count": len(ingested)})
     frames = read_frames(spark, what)
     # A day has millions of spans, and one report asks for them three times.
     frames.settles.persist()
@@ -121,7 +122,7 @@ def run(
             table = report_table(spark, what.out, name, None)
             with open(what.rows, "a", encoding="utf-8") as file:
                 write_rows(file, name, table.read(scope.dates()), scope.dates())
-        log.info("report written", extra={"action": "report_written", "report": name})
+        log.info("Report written", extra={"action": "report_written", "report": name})
     frames.settles.unpersist()
     return Outcome(ingested, reports)
 

@@ -1,4 +1,4 @@
-"""Rows of reports as lines of JSON, for whoever shows them; no Spark is needed to read those.
+"""Rows of reports as lines of JSON, which can be read without Spark.
 
     out/<job> ──▶ [write_rows] ──▶ {"report", "date", "tenant", "rows_left_out", "row"}, one a line
 

@@ -1,4 +1,4 @@
-"""One segment of the log as Arrow batches: what a task of Spark does; knows nothing of Spark.
+"""One segment of the log as Arrow batches: the work of one Spark task, without Spark itself.
 
     Scan (columns, filters), Part (a segment's range) ──▶ [scan_part] ──▶ RecordBatch …
 
@@ -74,7 +74,7 @@ def scan_part(part: Part, scan: Scan) -> Iterator[pa.RecordBatch]:
     damages: list[tuple[int, int]] = []
 
     def damaged(start: int, end: int, reason: str) -> None:
-        log.warning("damaged record passed over at %d to %d: %s", start, end, reason)
+        log.warning("Skipped a damaged record from %d to %d: %s", start, end, reason)
         damages.append((start, end))
 
     last_ms = part.since_ms

@@ -1,4 +1,4 @@
-"""Columns of everything that is read or written; names carry units, times are epoch ms.
+"""Columns of everything that is read or written; names include units, times are epoch ms.
 
 RECORDS       what the source gives of each record of the log
 MESSAGES      the lake: one row a record, its properties taken apart

@@ -1,4 +1,4 @@
-"""The only place that starts Spark; and says first why it cannot.
+"""The only place that starts Spark, or reports why it cannot.
 
     [why_no_spark] ──▶ "" or what is missing        [start_session] ──▶ SparkSession
 

@@ -137,8 +137,9 @@ class LogStreamReader(DataSourceStreamReader):
         extent = find_extent(self._store, end_offset=end[OFFSET])
         if extent.start_offset > start[OFFSET]:
             raise OffsetOutOfRange(
-                f"retention has deleted the log below {extent.start_offset}, the stream had read "
-                f"up to {start[OFFSET]}: start it anew from there, or keep messages longer"
+                f"retention has deleted the log below {extent.start_offset}, but the "
+                f"stream had only read up to {start[OFFSET]}: start it again from "
+                "there, or retain messages longer"
             )
         parts = parts_of(extent, self._scan, start_offset=start[OFFSET])
         return [LogPartition(part) for part in parts]
@@ -193,7 +194,7 @@ def _scan(options: MutableMapping[str, str], schema: StructType) -> Scan:
 def _check(names: Sequence[str]) -> None:
     unknown = [name for name in names if name not in RECORDS.names]
     if unknown:
-        raise ValueError(f"{FORMAT} has no columns {unknown}; there are {RECORDS.names}")
+        raise ValueError(f"{FORMAT} has no columns {unknown}; its columns are {RECORDS.names}")
 
 
 def _path(options: MutableMapping[str, str]) -> Path:

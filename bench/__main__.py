@@ -15,6 +15,7 @@ from bench import (
     attacks,
     authorisation,
     backlog,
+    clients,
     console,
     disk,
     engine,
@@ -49,6 +50,7 @@ WORKLOADS: Final[dict[str, Callable[[Plan, Path], Awaitable[list[Row]]]]] = {
 # Minutes, and some of them many GiB: only when asked for.
 LARGE: Final = {
     "attacks": attacks.measure,
+    "clients": clients.measure,
     "footprint": footprint.measure,
     "idle": idle.measure,
     "scale": scale.measure,
@@ -67,20 +69,22 @@ def main(
         list[str] | None,
         typer.Option("--only", help=f"One of {', '.join([*WORKLOADS, *LARGE])} (repeatable)."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Short runs, once: a smoke test.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Short runs, once each: a smoke test.")
+    ] = False,
     directory: Annotated[
         Path | None,
-        typer.Option(help="Where stores are put while measured. Default: the temporary directory."),
+        typer.Option(help="Directory for the measured stores. Default: the temporary directory."),
     ] = None,
-    seconds: Annotated[float | None, typer.Option(min=0.5, help="Length of a run.")] = None,
-    repeats: Annotated[int | None, typer.Option(min=1, help="Runs a figure.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.5, help="Duration of a run.")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Runs per measurement.")] = None,
 ) -> None:
     """Measure the engine and the service on this machine."""
     names = only or list(WORKLOADS)
     known = {**WORKLOADS, **LARGE}
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise typer.BadParameter(f"{unknown[0]} is none of {', '.join(known)}")
+        raise typer.BadParameter(f"{unknown[0]} must be one of {', '.join(known)}")
     standard = QUICK if quick else Plan()
     plan = Plan(
         warm_up_ms=standard.warm_up_ms,
@@ -104,7 +108,7 @@ def main(
     path = write_json(report, RESULTS)
     typer.echo(f"written to {path}", err=True)
     if any(row.is_met is False for row in rows):
-        typer.echo("some figures are below what is wanted", err=True)
+        typer.echo("some results are below the target", err=True)
     if failed:
         raise typer.Exit(1)
 

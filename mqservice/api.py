@@ -1,4 +1,4 @@
-"""The control plane's REST door: routers of the apps, one way to say who asks, one way to refuse.
+"""The control plane's REST API: routers of the apps, one way to authenticate, one form of errors.
 
 /v1/ns/{ns}/topics...   topics.api          everything raised ──▶ Problem ──▶ problem+json
 /v1/ns/{ns}/groups...   groups.api, groups.offset_api, groups.clients
@@ -135,29 +135,39 @@ def refuse_path(request: HttpRequest, exc: Http404) -> HttpResponse:
 
 @api.exception_handler(RequestDataTooBig)
 def refuse_length(request: HttpRequest, exc: Exception) -> HttpResponse:
-    detail = f"a body has at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes here"
+    detail = f"the body must have at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes"
     return problem_response(request, Problem.of("BODY_TOO_LARGE", detail))
 
 
 @api.exception_handler(DataError)
 def refuse_unstorable(request: HttpRequest, exc: Exception) -> HttpResponse:
     """A NUL, which JSON and percent-encoding can express and no text of PostgreSQL has."""
-    log.warning("PostgreSQL took no such value", extra={"action": "refused", "error": str(exc)})
-    detail = "a text or number of the request is none that can be stored"
+    log.warning(
+        "PostgreSQL rejected a value in a request",
+        extra={"action": "value_refused", "error": str(exc)},
+    )
+    detail = "a string or number in the request cannot be stored"
     return problem_response(request, Problem.of("BAD_REQUEST", detail))
 
 
 @api.exception_handler(OperationalError)
 @api.exception_handler(InterfaceError)
 def refuse_without_database(request: HttpRequest, exc: Exception) -> HttpResponse:
-    log.warning("PostgreSQL did not answer", extra={"action": "database_away", "error": str(exc)})
+    log.warning(
+        "The database is not responding; rejected a request",
+        extra={"action": "database_unavailable", "error": str(exc)},
+    )
     return problem_response(request, metadata_unavailable())
 
 
 @api.exception_handler(Exception)
 def refuse_by_fault(request: HttpRequest, exc: Exception) -> HttpResponse:
-    log.error("A view failed", extra={"action": "view_failed", "path": request.path}, exc_info=exc)
-    detail = "the service failed; the request id finds it in the log"
+    log.error(
+        "A request failed with an unexpected error",
+        extra={"action": "request_failed", "path": request.path},
+        exc_info=exc,
+    )
+    detail = "the service failed; the request id identifies the failure in the log"
     return problem_response(request, Problem.of("INTERNAL", detail))
 
 

@@ -1,4 +1,4 @@
-"""The service as one ASGI callable: the fast roads first, Django for all the rest.
+"""The service as one ASGI application: the data plane first, Django for everything else.
 
     http /v1/.../messages…, :receive, :settle ─▶ delivery.plane     no Django on this road
     websocket /v1/ws ─────────────────────────▶ delivery.consumer  (Channels)
@@ -18,7 +18,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from django.conf import settings as django_settings
 from django.core.asgi import get_asgi_application
@@ -48,8 +48,6 @@ from mqservice.delivery.http import (  # noqa: E402 as above
     send_problem,
 )
 from mqservice.delivery.plane import DataPlane, find_match  # noqa: E402 as above
-from mqservice.delivery.produce_lane import ProduceLane  # noqa: E402 as above
-from mqservice.delivery.receive_lane import ReceiveLane  # noqa: E402 as above
 from mqservice.delivery.socket.consumer import DeliveryConsumer  # noqa: E402 as above
 from mqservice.lib.clock import SystemClock  # noqa: E402 as above
 from mqservice.lib.corked_transport import recognised  # noqa: E402 as above
@@ -85,7 +83,6 @@ class Application:
         self._open_context = open_context
         self._context: DeliveryContext | None = None
         self._plane: DataPlane | None = None
-        self._lanes: tuple[ProduceLane, ReceiveLane] | None = None
         self.strangers = Strangers()  # among the connections of the server that runs this
         self._chores: list[asyncio.Task[None]] = []
         self._refusals = refusals or RefusalPaces(SystemClock())
@@ -120,12 +117,14 @@ class Application:
         else:
             raise ValueError(f"cannot serve a scope of type {kind}")
 
-    def take_whole(self, cycle: RequestResponseCycle, headers: dict[bytes, bytes]) -> bool:
-        """Whether a request that came whole is answered without a task; see ``web_transport``."""
-        if self._lanes is None:
-            return False
-        produce, receive = self._lanes
-        return produce.take(cycle, headers) or receive.take(cycle, headers)
+    def can_take(self, cycle: RequestResponseCycle, headers: dict[bytes, bytes]) -> bool:
+        """Whether to wait for the body of ``cycle`` without a task; see ``web_transport``."""
+        # uvicorn types scopes more narrowly than ASGI's applications.
+        return self._plane is not None and self._plane.can_take(cast("Scope", cycle.scope), headers)
+
+    def take(self, cycle: RequestResponseCycle, headers: dict[bytes, bytes]) -> bool:
+        """Whether a request with a whole body is answered without a task; see ``web_transport``."""
+        return self._plane is not None and self._plane.take(cycle, headers)
 
     async def drain(self) -> None:
         """Answer parked polls and end sessions; returns when they are gone, or after the grace."""
@@ -135,8 +134,9 @@ class Application:
         context.drain.begin()
         if not await context.drain.wait_idle(context.times.grace_ms + _DRAIN_MARGIN_MS):
             log.warning(
-                "Some clients did not leave in time",
-                extra={"action": "drain_cut", "count": context.drain.listener_count},
+                "Some clients did not disconnect before the shutdown deadline; "
+                "closed their connections",
+                extra={"action": "drain_timed_out", "count": context.drain.listener_count},
             )
 
     def _open(self) -> DeliveryContext:
@@ -159,9 +159,7 @@ class Application:
         return self._context
 
     def _open_plane(self) -> DataPlane:
-        context = self._open()
-        self._plane = DataPlane(context)
-        self._lanes = ProduceLane(context, self._plane), ReceiveLane(context, self._plane)
+        self._plane = DataPlane(self._open())
         return self._plane
 
     async def _close(self) -> None:
@@ -172,7 +170,9 @@ class Application:
                 await chore
         self._control_plane.close()
         await close_store()
-        self._context = self._plane = self._lanes = None
+        if self._context is not None and self._context.spans is not None:
+            await asyncio.to_thread(self._context.spans.tracing.close_soon)
+        self._context = self._plane = None
         self._chores = []
 
     async def _live(self, receive: Receive, send: Send) -> None:

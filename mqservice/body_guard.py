@@ -1,4 +1,4 @@
-"""A body on its way to Django, which would take any: held to a size, a time, and no encoding.
+"""Limits the size, duration and encoding of a request body before Django reads it.
 
     server ── receive ──▶ [BodyGuard] ──▶ Django
                               └─ too large, too slow, encoded ──▶ Django hears that the client is
@@ -74,4 +74,6 @@ class BodyGuard:
         return None
 
     def _too_large(self, what: str) -> Problem:
-        return Problem.of("BODY_TOO_LARGE", f"{what} more than the {self._bytes_max} allowed here")
+        return Problem.of(
+            "BODY_TOO_LARGE", f"{what} more than the {self._bytes_max} bytes allowed here"
+        )

@@ -1,4 +1,4 @@
-"""What the hot path knows without asking PostgreSQL: keys, topics and groups, in one object.
+"""What the hot path knows without a query to PostgreSQL: keys, topics and groups, in one object.
 
     row changes ──trigger──▶ NOTIFY mq_invalidate ──▶ listen() ──▶ caches.drop(...)
     request ──▶ caches.keys / caches.routes ──hit──▶ one dict hit
@@ -247,14 +247,14 @@ async def listen(
                 await connection.execute(f"LISTEN {CHANNEL}")
                 caches.clear()
                 delay_ms = RECONNECT_MS_MIN
-                log.info("Listening for changes", extra={"action": "listen_started"})
+                log.info("Listening for configuration changes", extra={"action": "listen_started"})
                 if ready is not None:
                     ready.set()
                 async for notification in connection.notifies():
                     caches.drop(notification.payload)
         except psycopg.Error as exc:
             log.warning(
-                "Lost the connection for changes",
+                "Lost the database connection that announces configuration changes; reconnecting",
                 extra={"action": "listen_lost", "retry_ms": delay_ms, "error": str(exc)},
             )
         await asyncio.sleep(delay_ms / 1000)

@@ -1,4 +1,4 @@
-"""Django for programs: requests of the control plane that bring a key, each in one hop to a thread.
+"""Django for programs: control plane requests with a key, each handled in one hop to a thread.
 
     asgi ── /v1/…, Authorization, no cookie ──▶ [ControlPlane] ── FairTurns ──▶ a thread that stays:
                           answer ◀───────────────────────────────── MQ_API_MIDDLEWARE, view
@@ -188,7 +188,9 @@ async def _read(receive: Receive) -> bytes | None:
 
 async def _refuse(scope: Scope, send: Send) -> None:
     problem = Problem.of(
-        "METADATA_UNAVAILABLE", "too many requests wait for the control plane", retry_after_ms=1_000
+        "METADATA_UNAVAILABLE",
+        "too many requests are waiting for the control plane; try again later",
+        retry_after_ms=1_000,
     )
     await send_problem(send, problem, path=scope["path"], request_id=scope["mq.request_id"])
 

@@ -1,4 +1,5 @@
-"""Settings from the environment, typed; a bad value ends the start with a sentence that names it.
+"""Typed settings from the environment; an invalid value stops the start with a message that names
+it.
 
 envtext("MQ_HOST")         required, unless a default is given
 envsecret("MQ_SECRET_KEY") the same, or the content of the file named by MQ_SECRET_KEY_FILE
@@ -81,7 +82,7 @@ def envorigin(name: str, text: str) -> str:
         )
     if text != text.lower() or "@" in parts.netloc or "*" in parts.netloc or not parts.hostname:
         raise ImproperlyConfigured(
-            f"{name}: an origin has a host in lower case and no user or *, found {text!r}"
+            f"{name}: an origin must have a host in lower case and no user or *, found {text!r}"
         )
     return text
 
@@ -127,7 +128,7 @@ def envsecret(name: str, *, chars_min: int, default: str | None = None) -> str:
         try:
             secret = Path(path).read_text(encoding="utf-8").strip()
         except OSError as exc:
-            raise ImproperlyConfigured(f"{name}_FILE cannot be read: {exc}") from exc
+            raise ImproperlyConfigured(f"cannot read {name}_FILE: {exc}") from exc
     else:
         secret = envtext(name, default)
     if len(secret) < chars_min:
@@ -143,7 +144,7 @@ def envurl(name: str, *schemes: str, default: str | None = None) -> SplitResult:
     except ValueError as exc:
         raise ImproperlyConfigured(f"{name} is not a URL") from exc
     if url.scheme not in schemes:
-        raise ImproperlyConfigured(f"{name} must begin with {' or '.join(schemes)}://")
+        raise ImproperlyConfigured(f"{name} must start with {' or '.join(schemes)}://")
     if not url.hostname and not url.query:
-        raise ImproperlyConfigured(f"{name} names no host")
+        raise ImproperlyConfigured(f"{name} has no host")
     return url

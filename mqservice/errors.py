@@ -1,4 +1,4 @@
-"""What a failure of the engine means to a client of the API: one table for all faces.
+"""What a failure of the engine means to a client of the API: one table for REST, sockets and pages.
 
     StoreError ──▶ problem_from_store ──▶ Problem ──▶ problem+json or err frame
 
@@ -37,11 +37,14 @@ from mqservice.store import (
 
 # error -> (code, what the client reads, pause before the next attempt in ms)
 _TABLE: Final[dict[type[StoreError], tuple[str, str, int | None]]] = {
-    StoreUnavailable: ("ENGINE_UNAVAILABLE", "the storage engine does not answer", 1_000),
+    StoreUnavailable: ("ENGINE_UNAVAILABLE", "the storage engine is not responding", 1_000),
     ShuttingDown: ("ENGINE_UNAVAILABLE", "the storage engine is stopping", 1_000),
     OutcomeUnknown: (
         "OUTCOME_UNKNOWN",
-        "the storage engine went away before it answered; what was asked may have been done",
+        (
+            "the connection to the storage engine broke before it replied; the request "
+            "may have been carried out"
+        ),
         1_000,
     ),
     SyncFailed: (
@@ -49,20 +52,24 @@ _TABLE: Final[dict[type[StoreError], tuple[str, str, int | None]]] = {
         "the disk refused to make the message durable; it may be stored",
         5_000,
     ),
-    StoreBusy: ("STORAGE_BUSY", "too much waits for the disk", 1_000),
+    StoreBusy: ("STORAGE_BUSY", "too many bytes are waiting for the disk", 1_000),
     DiskFull: ("STORAGE_FULL", "the storage engine's disk is full", 30_000),
     # The cached route said otherwise, so the topic or group has just been deleted.
-    TopicNotFound: ("TOPIC_NOT_FOUND", "the topic does not exist any more", None),
-    GroupNotFound: ("GROUP_NOT_FOUND", "the group does not exist any more", None),
+    TopicNotFound: ("TOPIC_NOT_FOUND", "the topic no longer exists", None),
+    GroupNotFound: ("GROUP_NOT_FOUND", "the group no longer exists", None),
     KeyReused: (
         "IDEMPOTENCY_KEY_REUSED",
-        "a message with other content was sent under this key: take a new key",
+        "a message with other content was already sent with this key; use a new key",
         None,
     ),
-    LeaseExpired: ("LEASE_EXPIRED", "the message was settled or leased again since", None),
+    LeaseExpired: (
+        "LEASE_EXPIRED",
+        "the lease has expired, and the message was settled or leased again",
+        None,
+    ),
     BatchUnknown: (
         "LEASE_EXPIRED",
-        "what was received with the message is not known any more; ack each by its own receipt",
+        ("the batch of this message is no longer known; ack each message by its own receipt"),
         None,
     ),
 }

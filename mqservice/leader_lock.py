@@ -1,4 +1,4 @@
-"""A session advisory lock in PostgreSQL that its holder cannot keep without showing life.
+"""A session advisory lock in PostgreSQL whose holder must prove that it is alive.
 
     holder ── a question every half second ──▶ session ── silent for 1.5 s, host gone ──▶ free
 
@@ -66,7 +66,7 @@ class LeaderLock:
                 self.is_held = row is not None and row[0]
         except psycopg.Error as exc:
             log.warning(
-                "PostgreSQL did not answer about the leader's lock",
+                "Could not check the leader lock: the database is not responding",
                 extra={"action": "leader_lock_unknown", "error": str(exc)},
             )
             self.release()

@@ -1,4 +1,4 @@
-"""Beat that may run several times and sends once: the leader is who holds a lock in PostgreSQL.
+"""A Celery scheduler of which several may run: the one that holds a lock in PostgreSQL sends.
 
     beat A ─┐                              ┌─ holds the lock: sends what is due
     beat B ─┴─ pg_try_advisory_lock(key) ──┴─ does not: asks again every half second
@@ -81,8 +81,12 @@ class LeaderScheduler(Scheduler):
         except SchedulingError as exc:
             if not self._is_broker_away:
                 log.warning(
-                    "Nothing can be sent: the broker does not answer",
-                    extra={"action": "broker_away", "task": entry.task, "error": str(exc)},
+                    "Could not queue a task: Valkey is unavailable",
+                    extra={
+                        "action": "task_queue_unavailable",
+                        "task": entry.task,
+                        "error": str(exc),
+                    },
                 )
             self._is_broker_away = True
         else:
@@ -109,7 +113,7 @@ class LeaderScheduler(Scheduler):
     def _begin_term(self) -> None:
         self._clocks_apart_ms = self._clock.now_ms() - self._clock.monotonic_ms()
         self._count_from_now()
-        log.info("This beat leads now", extra={"action": "leader_elected"})
+        log.info("This scheduler is the leader now", extra={"action": "leader_elected"})
 
     def _count_from_now(self) -> None:
         now = self.app.now()
@@ -125,8 +129,8 @@ class LeaderScheduler(Scheduler):
         if is_set:
             assert before_ms is not None
             log.warning(
-                "The clock was set: what is due is counted from now",
-                extra={"action": "clock_set", "by_ms": apart_ms - before_ms},
+                "The system clock was changed; intervals restart from now",
+                extra={"action": "clock_changed", "by_ms": apart_ms - before_ms},
             )
         return is_set
 
@@ -141,7 +145,7 @@ class LeaderScheduler(Scheduler):
         if queue.name not in self._backed_up:
             self._backed_up.add(queue.name)
             log.warning(
-                "No worker empties a queue: it gets no more ticks",
+                "No worker reads a task queue; holding back its periodic tasks",
                 extra={"action": "queue_backed_up", "queue": queue.name, "waiting": waiting},
             )
         return True
@@ -188,8 +192,8 @@ class LeaderScheduler(Scheduler):
             record_heartbeat("beat")
         except (DatabaseError, InterfaceError) as exc:
             log.warning(
-                "Beat's heartbeat was not recorded",
-                extra={"action": "heartbeat_missed", "error": str(exc)},
+                "Could not save the scheduler's heartbeat",
+                extra={"action": "heartbeat_failed", "error": str(exc)},
             )
         finally:
             close_old_connections()

@@ -196,7 +196,7 @@ CACHES = {
 # ---- People ------------------------------------------------------------------------------------
 
 AUTH_USER_MODEL = "accounts.User"
-AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+AUTHENTICATION_BACKENDS = ["mqservice.people.password_backend.PasswordBackend"]
 PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.Argon2PasswordHasher",
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
@@ -227,6 +227,10 @@ CSRF_TRUSTED_ORIGINS = [f"{_base_url.scheme}://{_base_url.netloc}"]
 MQ_SIGN_UP = envchoice("MQ_SIGN_UP", "open", "invited")
 ACCOUNT_ADAPTER = "mqservice.people.account_adapter.AccountAdapter"
 ACCOUNT_LOGIN_METHODS = {"username", "email"}
+ACCOUNT_FORMS = {
+    "signup": "mqservice.people.forms.SignUpForm",
+    "reset_password": "mqservice.people.forms.ForgottenPasswordForm",
+}
 # The user name is made of the address: asked for, it would tell who is here already.
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
 ACCOUNT_EMAIL_VERIFICATION = "mandatory"

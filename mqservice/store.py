@@ -1,4 +1,4 @@
-"""The one door to the storage engine for everything in ``mqservice`` that stores or reads.
+"""The one interface to the storage engine for everything in ``mqservice`` that stores or reads.
 
     data plane, WebSocket ──▶ get_store() ──────▶ AsyncStoreClient ─┐
     views, tasks, CLI ──────▶ blocking_client() ▶ StoreClient ──────┴──▶ settings.MQ_ENGINE_SOCKET

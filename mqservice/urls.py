@@ -1,4 +1,4 @@
-"""Which app answers which path. The data plane's paths never come here: see ``asgi``."""
+"""Which app serves which path. The data plane's paths never come here: see ``asgi``."""
 
 from __future__ import annotations
 

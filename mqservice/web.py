@@ -75,7 +75,7 @@ def bind_socket(host: str, port: int, *, is_shared: bool) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except socket.gaierror as exc:
-        raise ConfigRefused(f"MQ_BIND={host} is no address: {exc.strerror}") from exc
+        raise ConfigRefused(f"MQ_BIND={host} is not an address: {exc.strerror}") from exc
     listener = socket.socket(family, kind, proto)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,8 +1,8 @@
-"""uvicorn's HTTP with limits for heads, and a short way for requests that are whole at once.
+"""uvicorn's HTTP with limits for heads, holding requests until their bodies are whole.
 
 bytes ──▶ [CorkedHttpProtocol] ── head too large, too slow, ambiguous ──▶ refused, closed
-               │ whole at the end of one read ──▶ application.take_whole ──▶ answered, no task
-               └ all else ──▶ a task, as uvicorn has it ──▶ application
+               │ held, in however many reads it comes ──▶ application.take ──▶ answered, no task
+               └ a stranger's, or a large body ──▶ a task, as uvicorn has it ──▶ application
 
 Each state of a connection has a deadline. The numbers are fields of ``ConnectionLimits``:
 
@@ -56,6 +56,9 @@ HEADERS_MAX: Final = 256  # a raw message has up to 128 properties
 # Requests that wait on a connection for the one before, and all their bodies; then nothing is read.
 PIPELINE_COUNT_MAX: Final = 8
 PIPELINE_BODY_BYTES_MAX: Final = 64 * 1024
+# A larger body is read by a task, part by part, after its head was judged.
+HELD_BODY_BYTES_MAX: Final = 64 * 1024
+_HELD_LENGTH_DIGITS_MAX: Final = 5
 
 
 def _bare_answer(code: str, detail: str, request_id: str | None = None) -> bytes:
@@ -73,20 +76,23 @@ def _bare_answer(code: str, detail: str, request_id: str | None = None) -> bytes
 
 _HEAD_TOO_LARGE: Final = _bare_answer(
     "HEADERS_TOO_LARGE",
-    f"the head of a request has at most {HEAD_BYTES_MAX} bytes and {HEADERS_MAX} headers",
+    f"the head of a request must have at most {HEAD_BYTES_MAX} bytes and {HEADERS_MAX} headers",
 )
-_HEAD_TOO_SLOW: Final = _bare_answer("REQUEST_TIMEOUT", "the head of the request came too slowly")
-_BODY_TOO_SLOW: Final = _bare_answer("REQUEST_TIMEOUT", "the body of the request came too slowly")
-_NOT_HTTP: Final = _bare_answer(
-    "BAD_REQUEST", "this is not HTTP/1.1, or it can be read in more than one way"
+_HEAD_TOO_SLOW: Final = _bare_answer(
+    "REQUEST_TIMEOUT", "the head of the request arrived too slowly"
 )
+_BODY_TOO_SLOW: Final = _bare_answer(
+    "REQUEST_TIMEOUT", "the body of the request arrived too slowly"
+)
+_NOT_HTTP: Final = _bare_answer("BAD_REQUEST", "this is not HTTP/1.1, or it is ambiguous")
 _LATER_HTTP: Final = _bare_answer("HTTP_VERSION_UNSUPPORTED", "send HTTP/1.1")
 _NO_HANDSHAKE: Final = _bare_answer(
     "BAD_REQUEST",
-    "a WebSocket's handshake is a GET of HTTP/1.1 without a body, behind no unanswered request",
+    "a WebSocket handshake must be an HTTP/1.1 GET without a body, with no other "
+    "request pending on the connection",
 )
 _GIVES_WAY: Final = _bare_answer(
-    "REQUEST_TIMEOUT", "too many connections have shown no key, and this is the oldest of them"
+    "REQUEST_TIMEOUT", "too many connections have not sent a key, and this is the oldest of them"
 )
 # What the parser says of a version it does not know; the last is HTTP/2's first line.
 _VERSION_FAULTS: Final = ("Invalid HTTP version", "Pause on PRI/Upgrade")
@@ -115,7 +121,7 @@ class _DeafParser:
 _targets: Final = RequestTargets(lambda: settings.ALLOWED_HOSTS)
 
 
-TakeWhole = Callable[[RequestResponseCycle, dict[bytes, bytes]], bool]
+Take = Callable[[RequestResponseCycle, dict[bytes, bytes]], bool]
 
 
 class _Proxies(ProxyHeadersMiddleware):
@@ -158,8 +164,9 @@ class CorkedHttpProtocol(HttpToolsProtocol):
     Also bounds what uvicorn does not: how large a request's head may be and how long it may take;
     and refuses what its parser takes although a proxy might read it in another way.
 
-    An application with ``take_whole`` is shown each request that came whole in one read, with its
-    headers, before a task is made for it; True means that it answers the cycle without one.
+    An application with ``take`` is shown each request whose body is whole, with its headers, before
+    a task is made for it; True means that it answers the cycle without one. While a small body is
+    on its way, ``can_take`` says whether to wait for it: most clients send head and body apart.
     """
 
     limits: ClassVar[ConnectionLimits] = ConnectionLimits()
@@ -178,7 +185,7 @@ class CorkedHttpProtocol(HttpToolsProtocol):
     _idle_since_s: float | None = None  # of the loop's clock; None while a request is under way
     _fields: dict[bytes, bytes]
     _is_starting = False  # uvicorn is about to make a task for the request whose head has ended
-    _held: RequestResponseCycle | None = None  # that may be whole at the end of this read
+    _held: RequestResponseCycle | None = None  # whose body is not whole, and has no task yet
 
     def __init__(self, *given: Any, **named: Any) -> None:  # Any: as uvicorn has them
         super().__init__(*given, **named)
@@ -186,7 +193,8 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         self._proxies: _Proxies | None = None
         if isinstance(app, ProxyHeadersMiddleware):
             self._proxies, app = _Proxies(app), app.app
-        self._take_whole: TakeWhole | None = getattr(app, "take_whole", None)
+        self._take: Take | None = getattr(app, "take", None)
+        self._can_take: Take | None = getattr(app, "can_take", None)
         strangers: Strangers | None = getattr(app, "strangers", None)
         self._strangers = Strangers() if strangers is None else strangers
 
@@ -211,6 +219,7 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         )
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._held = None
         self._stop_deadline()
         self.resume_writing()
         super().connection_lost(exc)
@@ -231,7 +240,7 @@ class CorkedHttpProtocol(HttpToolsProtocol):
             is_later = str(exc) in _VERSION_FAULTS
             self._refuse(_LATER_HTTP if is_later else self._head_answer)
             return
-        if self._held is not None:
+        if self._held is not None and not self._waits_for_body(self._held):
             self._let_go()
         if self.pipeline:
             self._read_on()
@@ -298,7 +307,7 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         self._is_in_head = False
         self._is_in_body = True
         self._fields = fields
-        self._is_starting = self._take_whole is not None
+        self._is_starting = self._take is not None
         try:
             super().on_headers_complete()
         finally:
@@ -316,17 +325,18 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
         cycle = self._held
         if cycle is not None:
-            assert self._take_whole is not None
+            assert self._take is not None
             if self._proxies is not None:
                 self._proxies.resolve(cycle)
-            if self._take_whole(cycle, self._fields):
-                self._held = None
+            self._held = None
+            self.flow.resume_reading()  # as who waits for a body does: the client may leave
+            if self._take(cycle, self._fields):
                 self._corked.recognised()
             else:
-                self._let_go()
+                self._start_asgi_task(cycle, self.app)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        if self._is_starting and app is self.app:
+        if self._is_starting and app is self.app and not cycle.waiting_for_100_continue:
             self._held = cycle
         elif cycle.waiting_for_100_continue:
             super()._start_asgi_task(cycle, _closing_unless_asked(cycle, app))
@@ -398,6 +408,16 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         waiting = [len(cycle.body) for cycle, _ in self.pipeline]
         if len(waiting) <= PIPELINE_COUNT_MAX and sum(waiting) <= PIPELINE_BODY_BYTES_MAX:
             self.flow.resume_reading()
+
+    def _waits_for_body(self, cycle: RequestResponseCycle) -> bool:
+        assert self._can_take is not None
+        declared = self._fields.get(b"content-length", b"0")
+        return (
+            len(cycle.body) <= HELD_BODY_BYTES_MAX
+            and len(declared) <= _HELD_LENGTH_DIGITS_MAX
+            and int(declared) <= HELD_BODY_BYTES_MAX
+            and self._can_take(cycle, self._fields)
+        )
 
     def _let_go(self) -> None:
         """To the task that uvicorn would have made at once."""

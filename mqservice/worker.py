@@ -40,7 +40,10 @@ class BeatThread(threading.Thread):
         try:
             self._service.start()
         except Exception:
-            log.exception("Beat failed", extra={"action": "beat_failed"})
+            log.exception(
+                "The scheduler failed with an unexpected error",
+                extra={"action": "scheduler_failed"},
+            )
         if not self._is_stopping:
             os.kill(os.getpid(), signal.SIGTERM)
 

@@ -24,7 +24,7 @@ from storage_engine.errors import ConfigInvalid, StoreError, StoreInUse
 from storage_engine.filters.message_filter import keep_compiled
 from storage_engine.json_log import start_logging
 from storage_engine.metrics import render
-from storage_engine.metrics_server import MetricsServer
+from storage_engine.metrics_server import Health, MetricsServer
 from storage_engine.server import Server
 from storage_engine.store import Store
 
@@ -60,7 +60,10 @@ async def run(config: StoreConfig) -> None:
         asyncio.ensure_future(_checkpoint(store)),
         asyncio.ensure_future(_retain(store)),
     ]
-    log.info("serving", extra={"action": "serving", "socket": config.socket})
+    log.info(
+        "The engine accepts connections",
+        extra={"action": "engine_started", "socket": config.socket},
+    )
     stopped = asyncio.ensure_future(stopping.wait())
     done, _ = await asyncio.wait([stopped, *duties], return_when=asyncio.FIRST_COMPLETED)
     for duty in (*duties, stopped):
@@ -70,7 +73,7 @@ async def run(config: StoreConfig) -> None:
         await metrics.stop()
     await store.close()
     await server.stop()
-    log.info("stopped", extra={"action": "stopped"})
+    log.info("The engine has stopped", extra={"action": "engine_stopped"})
     for ended in done - {stopped}:
         ended.result()  # a duty never ends by itself: raise what ended it
 
@@ -84,15 +87,21 @@ async def _start_metrics(config: StoreConfig, store: Store, server: Server) -> M
         stats = store.stats(len(server.connections))
         return render(collect(config, SystemClock(), store.watched(), stats))
 
-    def health() -> str | None:
-        refusal = store.watched().refusal
-        return None if refusal is None else str(refusal)
+    def health() -> Health:
+        watched = store.watched()
+        if watched.refusal is not None:
+            return Health(False, str(watched.refusal))
+        damaged = watched.quarantine.count
+        return Health(True, f"ok, {damaged} quarantined_records" if damaged else "ok")
 
     answering = MetricsServer(metrics, health)
     try:
         await answering.start(config.metrics_port)
     except OSError as exc:
-        log.error("no metrics", extra={"action": "metrics_not_started", "reason": str(exc)})
+        log.error(
+            "Could not start the metrics server; the engine runs without metrics",
+            extra={"action": "metrics_not_started", "reason": str(exc)},
+        )
         return None
     return answering
 
@@ -113,7 +122,8 @@ async def _keep_durable(store: Store) -> None:
             await loop.run_in_executor(None, store.sync_offsets)
         except StoreError as exc:
             log.error(
-                "offsets not durable", extra={"action": "offset_sync_failed", "reason": str(exc)}
+                "Could not make consumer offsets durable; trying again at the next flush",
+                extra={"action": "offset_sync_failed", "reason": str(exc)},
             )
 
 
@@ -125,7 +135,8 @@ async def _checkpoint(store: Store) -> None:
             await store.checkpoint()
         except (StoreError, OSError) as exc:
             log.error(
-                "checkpoint failed", extra={"action": "checkpoint_failed", "reason": str(exc)}
+                "A checkpoint failed; trying again at the next interval",
+                extra={"action": "checkpoint_failed", "reason": str(exc)},
             )
 
 
@@ -135,7 +146,10 @@ async def _retain(store: Store) -> None:
         try:
             await store.retention.run()
         except (StoreError, OSError) as exc:
-            log.error("retention failed", extra={"action": "retention_failed", "reason": str(exc)})
+            log.error(
+                "Could not delete expired messages; trying again at the next interval",
+                extra={"action": "retention_failed", "reason": str(exc)},
+            )
 
 
 def _raise_descriptor_limit() -> None:
@@ -151,7 +165,10 @@ def main() -> int:
     try:
         config = config_from_env(os.environ)
         if not config.socket:
-            raise ConfigInvalid("MQ_ENGINE_SOCKET is not set: where shall clients connect?")
+            raise ConfigInvalid(
+                "MQ_ENGINE_SOCKET is not set: set it to the path of the socket that "
+                "clients connect to"
+            )
     except ConfigInvalid as exc:
         print(f"storage_engine: {exc}", file=sys.stderr)
         return EXIT_CONFIG

@@ -1,4 +1,4 @@
-"""Broadcast groups: each client reads every message, with progress of its own.
+"""Broadcast groups: each client reads every message and has its own progress.
 
     consumption ── group, client id ──▶ [Broadcasting.reader] ──▶ the client as a group ──▶ delivery
     delivery ── Failure ──▶ [Broadcasting.drop] ── settled, counted ──▶ consumer_offsets
@@ -100,7 +100,10 @@ class Broadcasting:
     def _reader(self, group: GroupConfig, client_id: str) -> GroupConfig:
         _refuse_client(group, client_id)
         if not client_id:
-            raise BadRequest(f"group {group.group} broadcasts, so client_id must say who reads")
+            raise BadRequest(
+                f"group {group.group} has broadcast dispatch, so client_id must name the "
+                "client that reads"
+            )
         check_client_id(client_id)
         self._clients.admit(group.group, client_id)
         return replace(group, group=reader_name(group.group, client_id))
@@ -163,18 +166,24 @@ class Broadcasting:
         if not silent:
             return
         names = {reader_name(each.group, each.client_id) for each in silent}
-        refusal = GroupNotFound("the client was not seen for so long that it is forgotten")
+        refusal = GroupNotFound("the client was idle for too long and has expired")
         self._delivery.drop(lambda each: each.group in names, refusal)
         try:
             self._consumer_offsets.drop(
                 lambda group, topic: group in names, lease_floor=self._delivery.new_floor()
             )
         except StoreError as exc:  # its progress stays; the next minute tries again
-            log.warning("clients stay", extra={"action": "forget_failed", "reason": str(exc)})
+            log.warning(
+                "Could not expire idle broadcast clients; trying again in a minute",
+                extra={"action": "client_expiry_failed", "reason": str(exc)},
+            )
             return
         for client in silent:
             self._clients.forget(client)
-        log.info("clients forgotten", extra={"action": "clients_forgotten", "count": len(silent)})
+        log.info(
+            "Expired idle broadcast clients",
+            extra={"action": "clients_expired", "count": len(silent)},
+        )
 
     # Numbers --------------------------------------------------------------------------------
 
@@ -227,7 +236,7 @@ class Broadcasting:
         """A page of clients by id; costs a look at every queue of each."""
         if not 1 <= request.count_max <= CLIENTS_PAGE_MAX:
             raise BadRequest(
-                f"count_max is {request.count_max}, 1 to {CLIENTS_PAGE_MAX} is allowed"
+                f"count_max is {request.count_max}, it must be 1 to {CLIENTS_PAGE_MAX}"
             )
         known = self._clients.of(request.group)
         page = [each for each in known if each.client_id > request.after][: request.count_max]
@@ -267,7 +276,9 @@ class Broadcasting:
 
 def _refuse_client(group: GroupConfig, client_id: str) -> None:
     if client_id and group.dispatch is not Dispatch.BROADCAST:
-        raise BadRequest(f"group {group.group} does not broadcast, so it has no clients")
+        raise BadRequest(
+            f"group {group.group} does not have broadcast dispatch, so it has no clients"
+        )
 
 
 def _offset_of(process_queue: ProcessQueue) -> int:

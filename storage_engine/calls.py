@@ -1,4 +1,4 @@
-"""The requests that one call of the store answers at once, whoever asks.
+"""The requests that one call of the store completes immediately, for any caller.
 
     server ── request ──▶ [calls_of] ── call ──▶ Store ── reply ──▶ server
 

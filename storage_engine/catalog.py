@@ -1,4 +1,4 @@
-"""Which topics and groups there are; creates, changes and removes them.
+"""Which topics and groups exist; creates, changes and deletes them.
 
     store ── put, remove ──▶ [Catalog] ──▶ config_table (files), consume_queues, put routes
 
@@ -93,7 +93,9 @@ class Catalog:
         self._executor.shutdown()
 
     def settle(self) -> None:
-        """Let the tables stand still until the loop goes on; see ``SharedWrites.settle``."""
+        """Wait for a running write of the tables; they do not change until the loop continues. See
+        ``SharedWrites.settle``.
+        """
         self.topic_writes.settle()
         self.group_writes.settle()
 
@@ -106,7 +108,7 @@ class Catalog:
         if topic not in self.topics:
             raise TopicNotFound(f"topic {topic} does not exist")
         if _is_own(topic):
-            raise BadRequest(f"topic {topic} cannot be {what} by itself")
+            raise BadRequest(f"topic {topic} is internal and cannot be {what} on its own")
 
     def load(self) -> None:
         """Read the tables; ``route_all`` must follow once the consume queues are recovered.
@@ -132,13 +134,16 @@ class Catalog:
             return self._topics.is_doubtful
         if not 1 <= config.queue_count <= self._config.queue_count_max:
             raise BadRequest(
-                f"queue_count is {config.queue_count}, "
-                f"1 to {self._config.queue_count_max} is allowed"
+                f"queue_count is {config.queue_count}, it must be 1 to "
+                f"{self._config.queue_count_max}"
             )
         if config.retention_ms < 0:
             raise BadRequest(f"retention_ms is {config.retention_ms}, it must be 0 or more")
         if known is None and self._is_full_for(config.topic, topics):
-            raise BadRequest(f"there are {self._config.topic_count_max} topics already")
+            raise BadRequest(
+                f"this engine has {self._config.topic_count_max} topics already, which is "
+                "its limit; delete some first"
+            )
         return True
 
     def _tell_of_topic(self, before: Mapping[str, TopicConfig], config: TopicConfig) -> None:
@@ -156,7 +161,9 @@ class Catalog:
         return len(topics) - sum(map(_is_own, topics)) >= self._config.topic_count_max
 
     def topic_remove(self, topic: str) -> None:
-        """Take a topic from the table; its queues stay. Durable on return. Raises ``DiskFull``."""
+        """Remove a topic from the table; its queues are not deleted. Durable on return. Raises
+        ``DiskFull``.
+        """
         self.topic_writes.settle()
         self._topics.remove(topic)
         self._routes.pop(topic.encode(), None)
@@ -190,19 +197,19 @@ class Catalog:
         config.retry.check()
         if config.max_reconsume_times < RECONSUME_FOR_EVER:
             raise BadRequest(
-                f"max_reconsume_times is {config.max_reconsume_times}, "
-                f"{RECONSUME_FOR_EVER} or more is allowed"
+                f"max_reconsume_times is {config.max_reconsume_times}, it must be "
+                f"{RECONSUME_FOR_EVER} or more"
             )
         config.assignment.check(config.strategy, self._config.queue_count_max)
         if not 1 <= config.batch_per_group <= _BATCH_PER_GROUP_MAX:
             raise BadRequest(
-                f"batch_per_group is {config.batch_per_group}, "
-                f"1 to {_BATCH_PER_GROUP_MAX} is allowed"
+                f"batch_per_group is {config.batch_per_group}, it must be 1 to "
+                f"{_BATCH_PER_GROUP_MAX}"
             )
         if not CONSUME_TIMEOUT_MS_MIN <= config.consume_timeout_ms <= CONSUME_TIMEOUT_MS_MAX:
             raise BadRequest(
-                f"consume_timeout_ms is {config.consume_timeout_ms}, "
-                f"{CONSUME_TIMEOUT_MS_MIN} to {CONSUME_TIMEOUT_MS_MAX} is allowed"
+                f"consume_timeout_ms is {config.consume_timeout_ms}, it must be "
+                f"{CONSUME_TIMEOUT_MS_MIN} to {CONSUME_TIMEOUT_MS_MAX}"
             )
         if config.is_ordered and _is_broadcast(config):
             raise BadRequest("an ordered group needs exclusive or shared dispatch")
@@ -214,7 +221,10 @@ class Catalog:
         if config.start_ms < 0:
             raise BadRequest(f"start_ms is {config.start_ms}, it must be 0 or more")
         if known is None and len(groups) >= self._config.group_count_max:
-            raise BadRequest(f"there are {self._config.group_count_max} groups already")
+            raise BadRequest(
+                f"this engine has {self._config.group_count_max} groups already, which is "
+                "its limit; delete some first"
+            )
         return True
 
     def _tell_of_group(self, before: Mapping[str, GroupConfig], config: GroupConfig) -> None:
@@ -225,8 +235,8 @@ class Catalog:
         """Progress of clients says nothing of a group, and the other way round."""
         if _is_broadcast(known) != _is_broadcast(config) and self.is_read(config.group):
             raise BadRequest(
-                f"group {config.group} was read with dispatch {known.dispatch.value}: "
-                "to or from broadcast it must be deleted first"
+                f"group {config.group} was read with {known.dispatch.value} dispatch; "
+                "to change to or from broadcast, delete the group first"
             )
 
     def group_remove(self, group: str) -> None:

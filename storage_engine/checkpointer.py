@@ -1,4 +1,4 @@
-"""Makes derived files durable and writes down how far, so that the next start has little to do.
+"""Makes derived files durable and records how far, so that the next start reads little of the log.
 
     log durable ─▶ consume queues synced ─▶ consumerOffset.json ─▶ new journal, keys ─▶ checkpoint
 
@@ -87,7 +87,10 @@ class Checkpointer:
                 save()
             write_checkpoint(self._files, self._path, mark)
         except DiskFull as exc:
-            log.warning("no first checkpoint", extra={"action": "start_full", "reason": str(exc)})
+            log.warning(
+                "The disk is too full for the first checkpoint; recovery will read more of the log",
+                extra={"action": "first_checkpoint_failed", "reason": str(exc)},
+            )
 
     async def run(self) -> CheckpointReply:
         """A checkpoint of what there is now, or more. Raises ``SyncFailed``, ``DiskFull``; the one
@@ -126,7 +129,8 @@ class Checkpointer:
             except SyncFailed as exc:
                 self._is_derived_lost = True
                 log.error(
-                    "consume queues not durable",
+                    "Could not make consume queues durable; the next start rebuilds "
+                    "them from the log",
                     extra={"action": "queue_sync_failed", "reason": str(exc)},
                 )
             else:

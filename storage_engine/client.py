@@ -1,4 +1,4 @@
-"""The door of the engine: all that another package may import from it.
+"""The engine's public interface: everything that another package may import from it.
 
 Two clients over the same frames, the structs they speak, and the errors they raise.
 """

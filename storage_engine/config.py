@@ -1,5 +1,4 @@
-"""Every limit of the engine, with its unit, its default and why it is that; read from the
-environment.
+"""Every setting of the engine, with its unit, default and reason; read from the environment.
 
 ``MQ_ENGINE_<NAME>`` sets the field of that name, upper case, for example
 ``MQ_ENGINE_SEGMENT_BYTES=67108864``.
@@ -126,29 +125,30 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
                 raise ConfigInvalid(f"{name} is {value}, it must be positive")
         page = 4 * KIB
         if not self.store_dir:
-            raise ConfigInvalid("store_dir is empty: where shall the store be?")
+            raise ConfigInvalid("store_dir is empty: set it to the directory of the store")
         if len(os.fsencode(self.socket)) > SOCKET_PATH_BYTES_MAX:
             raise ConfigInvalid(
-                f"socket {self.socket} is longer than the {SOCKET_PATH_BYTES_MAX} bytes "
-                "that a unix socket's path may have"
+                f"socket {self.socket} is longer than {SOCKET_PATH_BYTES_MAX} bytes, "
+                "the longest path of a Unix socket"
             )
         if self.segment_bytes % page:
             raise ConfigInvalid(f"segment_bytes is {self.segment_bytes}, not a multiple of {page}")
         if self.consume_queue_allocate_bytes < 20:
             raise ConfigInvalid(
-                f"consume_queue_allocate_bytes is {self.consume_queue_allocate_bytes}, "
-                "not one unit of 20"
+                "consume_queue_allocate_bytes is "
+                f"{self.consume_queue_allocate_bytes}, it must hold at least one unit "
+                "of 20 bytes"
             )
         marks = self.disk_clean_percent, self.disk_force_percent, self.disk_full_percent
         if not marks[0] <= marks[1] <= marks[2] <= 100:
             raise ConfigInvalid(
-                f"disk_clean_percent, disk_force_percent and disk_full_percent are {marks}, "
-                "they must rise and end at 100 or below"
+                "disk_clean_percent, disk_force_percent and disk_full_percent are "
+                f"{marks}, they must increase and not exceed 100"
             )
         if self.body_bytes_max >= self.frame_bytes_max:
             raise ConfigInvalid(
-                f"frame_bytes_max is {self.frame_bytes_max}, it must exceed body_bytes_max "
-                f"of {self.body_bytes_max}"
+                f"frame_bytes_max is {self.frame_bytes_max}, it must be more than "
+                f"body_bytes_max, which is {self.body_bytes_max}"
             )
         return self
 
@@ -167,10 +167,15 @@ def config_from_env(env: Mapping[str, str]) -> StoreConfig:
             continue
         field = name.removeprefix(ENV_PREFIX).lower()
         if field not in fields:
-            raise ConfigInvalid(f"{name} is set, but the engine has no limit of that name")
+            raise ConfigInvalid(
+                f"{name} is set, but the engine has no setting of that name; correct the "
+                "name or unset it"
+            )
         values[field] = text
     if "store_dir" not in values:
-        raise ConfigInvalid(f"{ENV_PREFIX}STORE_DIR is not set: where shall the store be?")
+        raise ConfigInvalid(
+            f"{ENV_PREFIX}STORE_DIR is not set: set it to the directory of the store"
+        )
     try:
         return msgspec.convert(values, StoreConfig, strict=False).check()
     except msgspec.ValidationError as exc:

@@ -274,8 +274,9 @@ class TopicTable(ConfigTable[TopicConfig, int]):
         for name, row in file.topic_config_table.items():
             if row.attributes.get(_QUEUE_TYPE, _SIMPLE_QUEUE) != _SIMPLE_QUEUE:
                 raise StoreCorrupt(
-                    f"{self._path}: topic {name} has {_QUEUE_TYPE}={row.attributes[_QUEUE_TYPE]}, "
-                    f"this engine reads {_SIMPLE_QUEUE} only; let RocketMQ serve this store"
+                    f"{self._path}: topic {name} has "
+                    f"{_QUEUE_TYPE}={row.attributes[_QUEUE_TYPE]}, but this engine "
+                    f"reads only {_SIMPLE_QUEUE}; let RocketMQ serve this store"
                 )
             try:
                 topic = TopicConfig(

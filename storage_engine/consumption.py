@@ -1,4 +1,5 @@
-"""All that happens to messages behind the log: deliveries, settles, retries, and the schedule.
+"""Everything that happens to messages after the log: deliveries, settles, retries, and the
+schedule.
 
     server ── receive, settle ──▶ [Consumption] ──▶ delivery ── failures ──▶ retries ──┐
     server ── commit, reset ──────────┤

@@ -1,4 +1,4 @@
-"""Takes messages out of a group's dead letters: sent on their way again, or dropped; counts them.
+"""Redrives, drops and counts the dead letters of a group.
 
     server ── redrive(offsets) ──▶ [DeadLetters] ── moves ──▶ the topic they came from, or another
     server ── purge(offsets) ────▶      └── settled by an internal group ──▶ pull, look-up: gone
@@ -80,8 +80,8 @@ class DeadLetters:
         group_count, time_count = len(request.groups), len(request.before_ms)
         if group_count > _GROUPS_MAX or group_count * time_count > _TIMES_MAX:
             raise BadRequest(
-                f"{group_count} groups and {time_count} times, at most {_GROUPS_MAX} groups and "
-                f"{_TIMES_MAX} times of all groups are allowed"
+                f"the request has {group_count} groups and {time_count} times in all, "
+                f"at most {_GROUPS_MAX} groups and {_TIMES_MAX} times are allowed"
             )
         counts = [self._count(group, request.before_ms) for group in request.groups]
         return DeadLettersReply(counts=counts)
@@ -228,7 +228,9 @@ class DeadLetters:
 
     def _find(self, group: str, queue_offsets: list[int]) -> tuple[str, ConsumeQueue, Progress]:
         if not 1 <= len(queue_offsets) <= _OFFSETS_MAX:
-            raise BadRequest(f"{len(queue_offsets)} offsets, 1 to {_OFFSETS_MAX} are allowed")
+            raise BadRequest(
+                f"the request has {len(queue_offsets)} offsets, it must have 1 to {_OFFSETS_MAX}"
+            )
         topic = dlq_topic_of(group)
         if topic not in self._catalog.topics:
             raise TopicNotFound(f"group {group} has no dead letters")

@@ -1,4 +1,4 @@
-"""All that the engine remembers of requests: in memory, in files, in records of the log.
+"""Everything the engine remembers of request keys: in memory, in files, in records of the log.
 
     once_puts ── stored ──▶ [Dedup] ──▶ index, files
     recovery ── record ───▶ [Dedup]

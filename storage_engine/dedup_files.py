@@ -1,4 +1,4 @@
-"""Keys of requests on disk, so that a start need not read the log back over the whole window.
+"""Request keys on disk, so that a start need not read the log over the whole window.
 
     checkpoint ── keys of durable records ──▶ dedup/00000001, 00000002, … ──▶ start
 
@@ -154,7 +154,10 @@ def _entries_of(content: bytes) -> Iterator[_Entry]:
         at += entry_bytes
         # A power cut may leave zeros, which are an empty entry with the right CRC.
         if not _ENTRY_BYTES_MIN <= entry_bytes == len(entry) or crc32(entry) != crc:
-            log.warning("keys of requests cut off", extra={"action": "dedup_cut", "offset": at})
+            log.warning(
+                "A file of request keys ends in a damaged entry; ignored the rest of it",
+                extra={"action": "request_keys_truncated", "offset": at},
+            )
             return
         yield entry[:KEY_HASH_BYTES], unpack(entry[KEY_HASH_BYTES:])
 

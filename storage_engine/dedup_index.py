@@ -1,4 +1,4 @@
-"""Which requests have stored their message already, and where; for as long as the window says.
+"""Which requests have already stored their message, and where; within the configured window.
 
     once_puts ── add, find ──▶ [DedupIndex] ◀── recovery, dedup_files
 
@@ -78,8 +78,9 @@ class DedupIndex:
         own = count + sum(part.counts[namespace_hash] for part in self._slices)
         if total > self._count_max or own > max(1, self._count_max // _NAMESPACE_SHARE):
             raise StoreBusy(
-                f"{len(self)} keys of requests are remembered for {self._window_ms} ms, "
-                f"{self._count_max} may be, a quarter of them of one namespace"
+                f"{len(self)} request keys are remembered for {self._window_ms} ms "
+                f"each; the limit is {self._count_max}, of which one namespace may "
+                "use a quarter; try again later"
             )
 
     def add(self, key_hash: bytes, stored: Stored, age_ms: int = 0) -> bool:

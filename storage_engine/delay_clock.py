@@ -1,4 +1,4 @@
-"""What time it is for messages that wait: clocks that no jump of the wall clock moves.
+"""The time that delays are counted by: it does not follow jumps of the wall clock.
 
     wall, monotonic ──▶ [DelayClock] ── delay_ms() ──▶ delays: put_path, retries, schedule
                                      └─ time_ms() ──▶ times: schedule
@@ -64,8 +64,8 @@ class DelayClock:
             return
         except (OSError, msgspec.DecodeError) as exc:
             log.warning(
-                "delays begin at the wall clock",
-                extra={"action": "delay_clock_unread", "reason": str(exc)},
+                "Could not read the saved delay clock; delays are counted from the wall clock",
+                extra={"action": "delay_clock_read_failed", "reason": str(exc)},
             )
             return
         if kept.bootId == self._boot_id != "":
@@ -85,8 +85,9 @@ class DelayClock:
             self._files.replace(self._path, msgspec.json.encode(kept))
         except (StoreError, OSError) as exc:
             log.warning(
-                "clock of delays not kept",
-                extra={"action": "delay_clock_unkept", "reason": str(exc)},
+                "Could not save the delay clock; after a restart delays are counted "
+                "from the wall clock",
+                extra={"action": "delay_clock_save_failed", "reason": str(exc)},
             )
             return
         self._is_kept = True

@@ -1,4 +1,4 @@
-"""A producer's record for the schedule topic: where it goes when it is due, and when that is.
+"""A producer's record for the schedule topic: its real topic, and when it is due.
 
     TIMER_DELIVER_MS = 13 zeros, with DELAY or TIMER_DELAY_MS ──▶ due = now + delay, written there
     TIMER_DELIVER_MS = epoch ms                               ──▶ due = that

@@ -1,4 +1,4 @@
-"""Deletes topics and groups with all that belongs to them, also while they are in use.
+"""Deletes topics and groups with everything that belongs to them, even while they are in use.
 
     server ── topic_delete, group_delete ──▶ [Deletions] ──┬─▶ min_offsets: queues emptied
                                                            ├─▶ delivery, retries: no lease
@@ -74,7 +74,7 @@ class Deletions:
         refusal = TopicNotFound(f"topic {topic} was deleted")
         self._empty([topic], more, lambda group, other: other == topic, refusal)
         self._catalog.topic_remove(topic)
-        log.info("topic deleted", extra={"action": "topic_deleted", "topic": topic})
+        log.info("Topic deleted", extra={"action": "topic_deleted", "topic": topic})
 
     def group_delete(self, group: str) -> None:
         """Delete a group with its progress, retries and dead letters; durable on return.
@@ -93,7 +93,7 @@ class Deletions:
             if topic in self._catalog.topics:
                 self._catalog.topic_remove(topic)
         self._catalog.group_remove(group)
-        log.info("group deleted", extra={"action": "group_deleted", "group": group})
+        log.info("Consumer group deleted", extra={"action": "group_deleted", "group": group})
 
     def _empty(
         self,

@@ -1,4 +1,4 @@
-"""What becomes of scheduled messages when they are due: the records that take their place.
+"""The records that replace scheduled messages when these are due.
 
     schedule ── records, where they stand ──▶ [DueMoves] ──▶ DueBatch: records for one append;
                                                              of others, why they go nowhere
@@ -159,7 +159,9 @@ class DueMoves:
         Raises as ``move``.
         """
         if self._is_orphan(record):
-            raise TopicNotFound("the topic is not the one that it was scheduled for")
+            raise TopicNotFound(
+                "the topic was deleted and created again after the message was scheduled"
+            )
         quick = self._quick.due(record, b"%d%b" % (queue_offset, self._end(progress)))
         if quick is None:
             due = due_record(record, settles=settling(progress, queue_offset))

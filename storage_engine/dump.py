@@ -1,4 +1,4 @@
-"""``python -m storage_engine.dump PATH``: what stands in a file of the store, for people.
+"""``python -m storage_engine.dump PATH``: prints the contents of store files for people.
 
     commitlog segment      one line a record: place, topic, queue, times, tag, keys, body
     consume queue file     one line a unit
@@ -88,7 +88,7 @@ def _file(path: Path, index_slots: int | None) -> Iterator[str]:
     elif _is_of_store(path):
         yield from _index(path, index_slots)
     else:
-        raise StoreCorrupt(f"{path} is no file of a store")
+        raise StoreCorrupt(f"{path} is not a file of a store")
 
 
 def _records(path: Path, base_offset: int) -> Iterator[str]:
@@ -150,9 +150,7 @@ def _units(path: Path, base_offset: int) -> Iterator[str]:
 def _index(path: Path, slot_count: int | None) -> Iterator[str]:
     file = open_index(path, slot_count)
     if file is None:
-        raise StoreCorrupt(
-            f"{path}: header, size and entries do not fit each other; give --index-slots"
-        )
+        raise StoreCorrupt(f"{path}: its header, size and entries do not match; give --index-slots")
     yield f"{file.header}"
     for number, entry in enumerate(file.entries.tolist(), 1):
         key_hash, physical_offset, seconds, previous = entry
@@ -170,7 +168,7 @@ def _journal(path: Path) -> Iterator[str]:
     for entry in entries:
         yield f"{entry}" if not entry.bits else f"{replace(entry, bits=0)} bits={entry.bits:#x}"
     if end < len(content):
-        yield f"{end:>20} DAMAGED {len(content) - end} bytes that are no whole entry"
+        yield f"{end:>20} DAMAGED {len(content) - end} bytes that are not a whole entry"
 
 
 def _json(path: Path) -> Iterator[str]:
@@ -183,10 +181,12 @@ def _json(path: Path) -> Iterator[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit code: 0, or 1 when the path cannot be dumped."""
-    parser = argparse.ArgumentParser(prog="storage_engine.dump", description="Show store files.")
-    parser.add_argument("path", type=Path, help="a file of the store, or a directory of them")
+    parser = argparse.ArgumentParser(
+        prog="storage_engine.dump", description="Print the contents of store files."
+    )
+    parser.add_argument("path", type=Path, help="a file of the store, or a directory of such files")
     parser.add_argument(
-        "--index-slots", type=int, help="slots of an index file, where its size does not say it"
+        "--index-slots", type=int, help="slots of an index file, where its size does not tell"
     )
     options = parser.parse_args(arguments)
     try:

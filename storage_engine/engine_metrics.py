@@ -1,4 +1,4 @@
-"""What the engine tells Prometheus, read from its parts at the moment it is asked.
+"""The engine's Prometheus metrics, read from its parts at the time of the scrape.
 
     Store.stats, Store.watched, the disk ──▶ [collect] ──▶ families ──▶ metrics.render
 
@@ -31,15 +31,15 @@ def collect(config: StoreConfig, clock: Clock, watched: Watched, stats: StatsRep
     disk = os.statvfs(config.store_path)
     segments = log.segments()
     counters = {
-        "messages_in_total": ("Messages put.", stats.put_count),
-        "messages_in_bytes_total": ("Bytes of the records put.", stats.put_bytes),
+        "messages_in_total": ("Messages stored.", stats.put_count),
+        "messages_in_bytes_total": ("Bytes of the records stored.", stats.put_bytes),
         "messages_out_total": (
-            "Messages leased to members, redeliveries too.",
+            "Messages leased to members, including redeliveries.",
             stats.delivered_count,
         ),
         "messages_acked_total": ("Messages acknowledged.", stats.acked_count),
         "messages_skipped_total": (
-            "Messages that a group's filter passed over.",
+            "Messages skipped by a group's filter.",
             watched.delivery.looking.skipped_count,
         ),
         "scheduled_delivered_total": (
@@ -47,86 +47,107 @@ def collect(config: StoreConfig, clock: Clock, watched: Watched, stats: StatsRep
             stats.scheduled_delivered_count,
         ),
         "scheduled_undeliverable_total": (
-            "Scheduled messages that had nowhere to go when they were due.",
+            "Scheduled messages that could not be delivered when they were due.",
             watched.schedule.undeliverable_count,
         ),
         "broadcast_dropped_total": (
-            "Messages that clients of broadcast groups could not consume.",
+            ("Messages dropped because a client of a broadcast group failed to consume them."),
             watched.clients.dropped_count,
         ),
         "deleted_segments_total": (
-            "Segments deleted by retention.",
+            "Expired segments deleted from the log.",
             watched.retention.deleted_segment_count,
         ),
         "repairs_total": (
-            "Times segments were written anew after a sync that failed.",
+            "Times the log's segments were rewritten after a failed sync.",
             durability.repair_count,
         ),
     }
     gauges = {
-        "append_offset_bytes": ("Where the next record goes in the commit log.", log.append_offset),
-        "flushed_offset_bytes": ("The commit log is durable below.", log.flushed_offset),
-        "start_offset_bytes": ("The oldest byte of the commit log.", log.start_offset),
+        "append_offset_bytes": (
+            "Physical offset at which the next record is written.",
+            log.append_offset,
+        ),
+        "flushed_offset_bytes": (
+            "Physical offset below which the commit log is durable.",
+            log.flushed_offset,
+        ),
+        "start_offset_bytes": (
+            "Physical offset of the oldest byte in the commit log.",
+            log.start_offset,
+        ),
         "storage_flush_behind_bytes": (
-            "Appended and not yet durable.",
+            "Bytes appended but not yet durable.",
             log.append_offset - log.flushed_offset,
         ),
         "storage_dispatch_behind_bytes": (
-            "Appended and not yet visible to consumers.",
+            "Bytes appended but not yet visible to consumers.",
             log.append_offset - watched.dispatcher.dispatched_offset,
         ),
         "storage_index_behind_bytes": (
-            "Appended and not yet found by key.",
+            "Bytes appended but not yet in the key index.",
             log.append_offset - watched.indexer.indexed_offset,
         ),
-        "quarantined_records": ("Damaged places of the log.", watched.quarantine.count),
+        "quarantined_records": ("Damaged records found in the log.", watched.quarantine.count),
         "storage_size_bytes": (
-            "Bytes of all segments.",
+            "Total size of all segments.",
             sum(segment.size_bytes for segment in segments),
         ),
         "segments": ("Segments of the commit log.", len(segments)),
         "consume_queues": ("Queues of all topics.", sum(1 for _ in watched.queues)),
-        "open_maps": ("Files of consume queues that are mapped.", watched.queues.pool.open_count),
+        "open_maps": (
+            "Consume queue files that are mapped into memory.",
+            watched.queues.pool.open_count,
+        ),
         "topics": ("Topics.", len(watched.catalog.topics)),
         "consumer_groups": ("Consumer groups.", len(watched.catalog.groups)),
         "broadcast_clients": ("Clients of broadcast groups.", watched.clients.count),
-        "inflight_messages": ("Messages under a lease.", watched.delivery.inflight_count),
+        "inflight_messages": ("Messages that are leased.", watched.delivery.inflight_count),
         "timing_messages": (
-            "Scheduled messages and retries that are still to come.",
+            "Scheduled messages and retries that are not due yet.",
             stats.scheduled_count,
         ),
         "timing_messages_near": (
-            "Those of them held in memory because they are due soon.",
+            "Scheduled messages and retries held in memory because they are due soon.",
             watched.schedule.near_count,
         ),
         "beat_degraded": (
-            "1 while nobody asks for what is due, so that the engine delivers by itself.",
+            (
+                "1 if nobody asks for due messages, so that the engine delivers them by "
+                "itself, else 0."
+            ),
             int("beat" in stats.degraded),
         ),
-        "parked_polls": ("Receives that wait for a message.", stats.parked_count),
-        "connections": ("Open connections of clients.", stats.connection_count),
-        "disk_total_bytes": ("Size of the store's disk.", disk.f_frsize * disk.f_blocks),
-        "disk_free_bytes": ("What is free of it for the engine.", disk.f_frsize * disk.f_bavail),
+        "parked_polls": ("Receives waiting for a message.", stats.parked_count),
+        "connections": ("Open client connections.", stats.connection_count),
+        "disk_total_bytes": (
+            "Size of the disk that holds the store.",
+            disk.f_frsize * disk.f_blocks,
+        ),
+        "disk_free_bytes": (
+            "Disk space that the engine can still use.",
+            disk.f_frsize * disk.f_bavail,
+        ),
         "checkpoint_age_seconds": (
-            "Since the last checkpoint; -1 when there is none.",
+            "Time since the last checkpoint; -1 if there is none.",
             _checkpoint_age_seconds(config, clock),
         ),
         "retention_clock_behind_seconds": (
-            "How far the wall clock is ahead of the time by which messages grow old.",
+            "How far the wall clock is ahead of the clock used for retention.",
             watched.retention.age.behind_ms() / SECOND_MS,
         ),
-        "writable": ("1 while puts are accepted, else 0.", int(stats.is_writable)),
-        "epoch": ("Which run of the engine on this store.", stats.epoch),
-        "uptime_seconds": ("Since this run began.", stats.uptime_ms / SECOND_MS),
+        "writable": ("1 if messages are accepted, else 0.", int(stats.is_writable)),
+        "epoch": ("Number of times this store was opened by an engine.", stats.epoch),
+        "uptime_seconds": ("Time since the engine started.", stats.uptime_ms / SECOND_MS),
     }
     families = [single(PREFIX + name, COUNTER, *each) for name, each in counters.items()]
     families += [single(PREFIX + name, GAUGE, *each) for name, each in gauges.items()]
     families += [
-        histogram(PREFIX + "sync_seconds", "How long a sync took.", durability.sync_times.seconds),
+        histogram(PREFIX + "sync_seconds", "Duration of a sync.", durability.sync_times.seconds),
         histogram(
             PREFIX + "sync_bytes", "Bytes made durable by a sync.", durability.sync_times.bytes
         ),
-        Family(PREFIX + "build_info", GAUGE, "Always 1; the labels say which engine.", [_BUILD]),
+        Family(PREFIX + "build_info", GAUGE, "Always 1; the labels identify the engine.", [_BUILD]),
     ]
     return families
 

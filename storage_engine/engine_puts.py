@@ -1,4 +1,4 @@
-"""Records that the engine itself appends: moved messages, and scheduled ones that retention rolls
+"""Records that the engine itself appends: moved messages, and scheduled ones that retention copies
 forward.
 
     forwarder, moves ── records ──▶ [EnginePuts] ──▶ commit_log ──▶ dispatcher ── published() ──▶

@@ -1,4 +1,4 @@
-"""The numbers of a store that its parts keep, for the STATS request and for metrics."""
+"""The counters of a store, for the STATS request and for metrics."""
 
 from __future__ import annotations
 
@@ -67,4 +67,5 @@ def stats_of(
         scheduled_count=schedule.pending_count,
         scheduled_delivered_count=schedule.delivered_count,
         degraded=["beat"] if schedule.is_degraded else [],
+        quarantined_count=watched.quarantine.count,
     )

@@ -154,8 +154,9 @@ class CommitRefused(StoreError):
 
 
 class SubscriptionConflict(StoreError):
-    """``retry_after_ms``: when the others are gone, if nothing more is heard of them. That is no
-    reason to try again by itself: as long as they read, it stays so.
+    """``retry_after_ms``: when the others are gone, if nothing more is heard of them. As long as
+    they read, it stays so: whether to try again is for the client to say, not for what stands in
+    between, which waits only for an engine that is away.
     """
 
     code = 23

@@ -1,4 +1,4 @@
-"""Keeps scheduled messages alive when retention deletes the segment they stand in.
+"""Copies scheduled messages forward when retention deletes the segment they are in.
 
     retention ── forward(below_offset) ──▶ [Forwarder] ── same records again ──▶ moves
 
@@ -96,8 +96,12 @@ class Forwarder:
             self._mover.check(record)
         except (RecordRefused, StoreCorrupt) as exc:
             log.error(
-                "scheduled message cannot be kept",
-                extra={"action": "not_forwarded", "offset": queue_offset, "reason": str(exc)},
+                "Dropped a scheduled message that could not be rewritten",
+                extra={
+                    "action": "scheduled_message_dropped",
+                    "offset": queue_offset,
+                    "reason": str(exc),
+                },
             )
             return None
         return record

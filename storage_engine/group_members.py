@@ -1,4 +1,4 @@
-"""Who reads for a group now: its members topic by topic, and which queues each of them has.
+"""The members of a group now, topic by topic, and which queues each of them has.
 
     group ──▶ [members_of] ──▶ readers, members and parked receives of each subscription ──▶ reply
 

@@ -1,4 +1,4 @@
-"""Requests that look into the engine for people: the road of a message, the members of a group.
+"""Requests that show details to people: the trace of a message, the members of a group.
 
 server ── op ──▶ [inspections(store)] ──▶ tracing, members
 

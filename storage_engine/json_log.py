@@ -1,4 +1,4 @@
-"""Logs of the engine: one JSON object a line on stderr. Never a message body."""
+"""Logs of the engine: one JSON object per line on stderr. Never a message body."""
 
 from __future__ import annotations
 

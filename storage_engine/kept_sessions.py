@@ -1,4 +1,4 @@
-"""Sessions of consumers between two connections: their bytes, and the leases that wait for them.
+"""Consumer sessions saved between two connections: their bytes, and the leases they hold.
 
     keep ──▶ [KeptSessions] ── take ──▶ the process to which the consumer has come back
                    └─ its time is over ──▶ leases given back
@@ -106,7 +106,7 @@ class KeptSessions:
         """
         if not 1 <= request.keep_ms <= self._config.kept_session_ms_max:
             raise BadRequest(
-                f"keep_ms is {request.keep_ms}, 1 to {self._config.kept_session_ms_max} is allowed"
+                f"keep_ms is {request.keep_ms}, it must be 1 to {self._config.kept_session_ms_max}"
             )
         wait = self._next_wait(request.session_id)
         if wait is not None:
@@ -129,9 +129,11 @@ class KeptSessions:
 
     def _check_room(self, size_bytes: int) -> None:
         if len(self._kept) >= self._config.kept_session_count_max:
-            raise StoreBusy(f"{len(self._kept)} sessions are kept already")
+            raise StoreBusy(f"{len(self._kept)} sessions are saved already, which is the limit")
         if self._kept_bytes + size_bytes > self._config.kept_session_bytes_max:
-            raise StoreBusy(f"{self._kept_bytes} bytes of sessions are kept already")
+            raise StoreBusy(
+                f"saved sessions take {self._kept_bytes} bytes already; this one does not fit"
+            )
 
     def take(self, request: SessionTakeRequest, asker: object, answer: Answer) -> None:
         """``answer`` comes once, at once or within ``wait_ms``. Raises ``BadRequest``.
@@ -139,7 +141,7 @@ class KeptSessions:
         Of several who ask for a session that is open elsewhere the first gets it.
         """
         if not 0 <= request.wait_ms <= TAKE_WAIT_MS_MAX:
-            raise BadRequest(f"wait_ms is {request.wait_ms}, 0 to {TAKE_WAIT_MS_MAX} is allowed")
+            raise BadRequest(f"wait_ms is {request.wait_ms}, it must be 0 to {TAKE_WAIT_MS_MAX}")
         kept = self._kept.get(request.session_id)
         now_ms = self._clock.monotonic_ms()
         if kept is not None and kept.until_ms > now_ms:
@@ -265,7 +267,7 @@ class KeptSessions:
                 self._settle(request)
             except StoreError as exc:  # a group that was deleted has no leases either
                 log.info(
-                    "leases were not given back; they end by themselves",
+                    "Could not release the leases of a saved session; they expire automatically",
                     extra={"action": "session_release_failed", "reason": str(exc)},
                 )
 

@@ -1,4 +1,5 @@
-"""One connection as a listener: the notices it gets, the sessions it keeps, takes or lacks.
+"""One connection as a listener: the notices it gets, and the sessions it saves, takes over or
+misses.
 
     Notices ── hear ──▶ [Listening] ── NOTICE frames ──▶ client; dropped when too many are unread
     client ── keep, take, absent ──▶ [Listening] ──▶ KeptSessions
@@ -58,7 +59,10 @@ class Listening:
         """
         self._unread_count = self._unread_count + 1 if self.is_unread else 0
         if self._unread_count > self._store.config.notice_count_max:
-            log.warning("connection dropped", extra={"action": "notices_unread"})
+            log.warning(
+                "Dropped a connection whose client does not read its notices",
+                extra={"action": "slow_client_dropped"},
+            )
             self._drop()
             return
         self._reply(Op.NOTICE, 0, encode_struct(notice), 0)

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from storage_engine.metrics import CONTENT_TYPE
 
@@ -29,10 +29,17 @@ _PLAIN: Final = "text/plain; charset=utf-8"
 Answer = tuple[HTTPStatus, str, bytes]
 
 
-class MetricsServer:
-    """See the module's docstring. ``health`` gives None, or why the engine takes no puts."""
+class Health(NamedTuple):
+    """``text``: a line for people."""
 
-    def __init__(self, metrics: Callable[[], bytes], health: Callable[[], str | None]) -> None:
+    takes_puts: bool
+    text: str
+
+
+class MetricsServer:
+    """See the module's docstring. ``health`` says why the engine takes no puts, if so."""
+
+    def __init__(self, metrics: Callable[[], bytes], health: Callable[[], Health]) -> None:
         self._metrics = metrics
         self._health = health
         self._listener: asyncio.Server | None = None
@@ -69,10 +76,9 @@ class MetricsServer:
         has_body = method == b"GET"
         if path == b"/metrics":
             return (HTTPStatus.OK, CONTENT_TYPE, self._metrics()), has_body
-        reason = self._health()
-        if reason is None:
-            return (HTTPStatus.OK, _PLAIN, b"ok\n"), has_body
-        return (HTTPStatus.SERVICE_UNAVAILABLE, _PLAIN, f"{reason}\n".encode()), has_body
+        health = self._health()
+        status = HTTPStatus.OK if health.takes_puts else HTTPStatus.SERVICE_UNAVAILABLE
+        return (status, _PLAIN, f"{health.text}\n".encode()), has_body
 
 
 class _Connection(asyncio.Protocol):

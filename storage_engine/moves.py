@@ -1,4 +1,4 @@
-"""Puts messages in another place, each exactly once: the record there says what it settles.
+"""Moves messages to another place, each exactly once: the new record says which message it settles.
 
     retry, dead letters, schedule ── Move ──▶ [Mover] ──▶ engine_puts ── durable ──▶ source settled
 
@@ -48,7 +48,8 @@ class Mover:
         """Raises ``RecordRefused`` when the record does not even fit alone."""
         if len(record) > self._puts.batch_bytes_max:
             raise RecordRefused(
-                f"{len(record)} bytes, {self._puts.batch_bytes_max} fit a segment of the log"
+                f"the record has {len(record)} bytes, but at most "
+                f"{self._puts.batch_bytes_max} fit into a segment of the log"
             )
 
     def move(self, moves: list[Move], moved: Callable[[], None]) -> list[int]:

@@ -1,4 +1,4 @@
-"""How much each namespace holds, for those who keep tenants within limits.
+"""How much each namespace stores, for enforcing quotas.
 
     service ── USE ──▶ [NamespaceUses] ── bytes of topics and of the schedule, leases ──▶ reply
 
@@ -49,7 +49,7 @@ class NamespaceUses:
         """Raises ``BadRequest`` when too much is asked for at a time."""
         count = len(request.namespaces) + len(request.topics)
         if count > NAMES_MAX:
-            raise BadRequest(f"{count} names in a request, at most {NAMES_MAX} are allowed")
+            raise BadRequest(f"the request has {count} names, at most {NAMES_MAX} are allowed")
         began_ns = self._measured_ns()
         self._stored.begin()
         topic_bytes = [self._stored.of(topic.encode()) for topic in request.topics]

@@ -1,4 +1,4 @@
-"""Who listens to what the engine tells unasked.
+"""The listeners that the engine sends notices to.
 
 delivery, offset_changes, sessions ── tell(notice) ──▶ [Notices] ──▶ each connection that listens
 

@@ -1,4 +1,4 @@
-"""How the engine fares, for those who sample it: its disk, and which groups have members.
+"""The state of the engine for samplers: its disk, and which groups have members.
 
     sampler ── OBSERVE ──▶ [observe] ── one look at the disk, one at every group ──▶ reply
 

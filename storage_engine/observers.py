@@ -1,4 +1,4 @@
-"""The requests of observers, by opcode; what they cost the loop is written where they are answered.
+"""The requests of observers, by opcode; each handler states what it costs the loop.
 
 server ── OFFSETS_CHANGED ──▶ offset_feed          server ── OBSERVE ──▶ observation
 server ── USE ──▶ namespace_uses

@@ -1,4 +1,4 @@
-"""Where a queue stood at a time: RocketMQ's LOWER rule on store time; pure reading.
+"""The offset of a queue at a time: RocketMQ's LOWER rule on store time; pure reading.
 
 timestamp_ms                     queue_offset
 at or before the first message   min_offset

@@ -1,4 +1,4 @@
-"""Sets where groups go on, at the word of a client: commits and resets.
+"""Changes consumer offsets on request: commits and resets.
 
     server ── commit ──▶ [OffsetChanges] ── settled up to there ──▶ consumer_offsets (journal)
     server ── reset ───▶ [OffsetChanges] ── from → to, durable ──▶ consumer_offsets
@@ -79,10 +79,13 @@ class OffsetChanges:
         before = progress.consumer_offset
         where = f"queue {queue.queue_id} of {request.topic}"
         if offset < before:
-            raise CommitRefused(f"{where} is committed up to {before}; only a reset goes backwards")
+            raise CommitRefused(
+                f"{where} is committed up to {before}; only a reset moves an offset back"
+            )
         if process_queue.inflight:
             raise CommitRefused(
-                f"{len(process_queue.inflight)} messages of {where} are in flight; settle those"
+                f"{len(process_queue.inflight)} messages of {where} are in flight; "
+                "settle them instead"
             )
         if offset > before:
             self._consumer_offsets.settle([(progress, [(before, offset - before)])])
@@ -204,7 +207,9 @@ class OffsetChanges:
 def _chosen(queues: list[ConsumeQueue], topic: str, queue_ids: Sequence[int]) -> list[ConsumeQueue]:
     for queue_id in queue_ids:
         if not 0 <= queue_id < len(queues):
-            raise QueueNotFound(f"{topic} has queues 0 to {len(queues) - 1}, not {queue_id}")
+            raise QueueNotFound(
+                f"topic {topic} has queues 0 to {len(queues) - 1}, but the request names {queue_id}"
+            )
     return [queues[queue_id] for queue_id in sorted(set(queue_ids))] or queues
 
 

@@ -1,4 +1,4 @@
-"""Which consumer offsets have changed since a reader last asked, page by page.
+"""Which consumer offsets have changed since a reader's last request, page by page.
 
     reader ── since ──▶ [OffsetFeed] ── compares, when the page has room ──▶ progress
     reader ◀── rows, next ──┘

@@ -1,4 +1,4 @@
-"""Puts that may come again: a record whose request is known stores nothing and gets its answer.
+"""Idempotent puts: a record whose request is known stores nothing and gets the first reply again.
 
     PUT_ONCE ──▶ [OncePuts] ── key unknown ──▶ Store.put ──▶ remembered, answered when durable
                      ├── key known, same content ──▶ the first one's place, when that is durable
@@ -221,11 +221,11 @@ def _records_of(content: bytes) -> list[bytes]:
     while at < size:
         record_bytes = _length_4(content, at)[0] if size - at >= FIXED_BYTES else 0
         if not FIXED_BYTES <= record_bytes <= size - at:
-            raise BadRequest(f"PUT_ONCE has no record at {at} of {size} bytes")
+            raise BadRequest(f"PUT_ONCE has no record of {size} bytes at byte {at}")
         records.append(content[at : at + record_bytes])
         at += record_bytes
     if not records:
-        raise BadRequest("PUT_ONCE without a record")
+        raise BadRequest("PUT_ONCE has no record")
     return records
 
 

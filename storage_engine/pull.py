@@ -46,12 +46,15 @@ def pull(
     """
     if not 1 <= request.messages_max <= config.receive_messages_max:
         raise BadRequest(
-            f"messages_max is {request.messages_max}, 1 to {config.receive_messages_max} is allowed"
+            f"messages_max is {request.messages_max}, it must be 1 to {config.receive_messages_max}"
         )
     if len(request.tags) > _TAGS_MAX or "" in request.tags:
-        raise BadRequest(f"{len(request.tags)} tags, at most {_TAGS_MAX} and none empty")
+        raise BadRequest(
+            f"the request has {len(request.tags)} tags, at most {_TAGS_MAX} are allowed, "
+            "none of them empty"
+        )
     if request.tags and request.filter:
-        raise BadRequest("tags and a filter, one of them is allowed")
+        raise BadRequest("the request has both tags and a filter; give only one of them")
     wanted = known_filter(request.filter, request.filter_kind)
     if request.tags:
         wanted = _tag_filter(request.tags)

@@ -1,4 +1,4 @@
-"""The way of a PUT frame into the log: check each record, append all good ones together.
+"""The path of a PUT frame into the log: check each record, append all valid ones together.
 
     payload ──▶ [PutPath.put] ── entries ──▶ commit_log.append ── keys ──▶ dispatcher.follow
                      └─ a record that breaks a rule: its code in the reply, the others go on
@@ -102,6 +102,57 @@ class Appended(NamedTuple):
     due_ms: Mapping[int, int] = {}
 
 
+# What the last plain record had from its topic to its id, its magic, tag hash and route. A record
+# that has the same bytes there has the same of all, and all its lengths fit.
+_Likeness = tuple[bytes | None, int, int, Route]
+_LIKE_NONE: Final[_Likeness] = (None, 0, 0, _NO_ROUTE)
+
+
+class _Frame:
+    """One PUT frame and what was read of it. ``holes`` are by index in ``entries``."""
+
+    __slots__ = ("count", "entries", "holes", "keys", "likeness", "must_sync", "payload", "refused")
+
+    def __init__(self, payload: bytes) -> None:
+        self.payload = payload
+        self.count = 0
+        self.entries: list[Entry] = []
+        self.keys = empty_batch()
+        self.refused: list[tuple[int, int]] = []  # (index of the record, code)
+        self.holes: dict[int, Delayed] = {}
+        self.must_sync = False
+        self.likeness = _LIKE_NONE
+
+    def add_keys(self, properties_at: int, end: int) -> bytes | None:
+        """Note the keys of the last entry for the index; its id, if it has that and nothing else.
+
+        As ``keys_of`` would find it: most records have an id and no keys.
+        """
+        payload = self.payload
+        _, keys, counts, _, _ = self.keys
+        head_at = end - ID_HEAD_BACK
+        if (
+            head_at >= properties_at
+            and payload.startswith(ID_HEAD, head_at)
+            and payload[end - ID_END_BACK] == PAIR_END
+            and (
+                head_at == properties_at
+                or (
+                    payload[head_at - 1] == PAIR_END
+                    and payload.find(KEYS_HEAD, properties_at, head_at) < 0
+                )
+            )
+        ):
+            message_id = payload[end - ID_BACK : end - ID_END_BACK]
+            keys.append(message_id)
+            return message_id
+        own = keys_of(payload, properties_at, end)
+        keys += own
+        if len(own) != 1:
+            counts.append((len(self.entries) - 1, len(own)))
+        return None
+
+
 class PutPath:
     """See the module's docstring. ``routes`` is keyed by the topic's UTF-8 bytes.
 
@@ -130,29 +181,41 @@ class PutPath:
             BadRequest: the payload is not a sequence of records; nothing is appended.
             DiskFull: no segment can be added; nothing is appended.
         """
-        entries: list[Entry] = []
-        found = empty_batch()
-        topic_hashes, keys, counts, _, _ = found
-        refused: list[tuple[int, int]] = []  # (index of the record, code)
-        holes: dict[int, Delayed] = {}  # by index in entries
-        must_sync = False
-        # What the last plain record had from its topic to its id: one that has the same bytes there
-        # has the same route, tag and property names, and all its lengths fit.
-        like: bytes | None = None
-        like_magic = like_tag_hash = 0
-        like_route = _NO_ROUTE
-        routes = self.routes
+        if not payload:
+            raise BadRequest("PUT has no record")
+        frame = _Frame(payload)
+        self._read(frame)
+        entries, refused, count = frame.entries, frame.refused, frame.count
+        due_ms: dict[int, int] = {}
+        if frame.holes:
+            self._commit_log.make_room(len(payload), entries)
+            payload, entries, due_ms = self._delayed.fill(payload, entries, frame.holes)
+        must_sync = frame.must_sync
+        if refused:
+            good = self._put_good_ones(
+                payload, entries, frame.keys, refused, count, must_sync=must_sync
+            )
+        else:
+            good = self._append(payload, entries, frame.keys, must_sync=must_sync)
+        return good._replace(due_ms=_by_record(due_ms, refused, count)) if due_ms else good
+
+    def _read(self, frame: _Frame) -> None:
+        """Check all records. Those like the last plain one cost one comparison of bytes each."""
+        payload, entries = frame.payload, frame.entries
+        topic_hashes, keys, _, _, _ = frame.keys
         body_bytes_max = self._config.body_bytes_max
+        like, like_magic, like_tag_hash, like_route = frame.likeness
         at, size, count = 0, len(payload), 0
-        if not size:
-            raise BadRequest("PUT without a record")
         while at < size:
             if size - at < FIXED_BYTES:
-                raise BadRequest(f"PUT ends with {size - at} bytes that are no record")
+                raise BadRequest(f"PUT ends with {size - at} bytes that are not a record")
             record_bytes, magic, queue_id, sysflag, body_bytes = _peek(payload, at)
             end = at + record_bytes
             if record_bytes < FIXED_BYTES or end > size:
-                raise BadRequest(f"record claims {record_bytes} bytes, {size - at} are there")
+                raise BadRequest(
+                    f"a record of PUT says it has {record_bytes} bytes, but only "
+                    f"{size - at} are left"
+                )
             id_at = end - ID_BACK
             if (
                 not sysflag
@@ -168,97 +231,74 @@ class PutPath:
                 entries.append((at, record_bytes, queue, STORE_TIMESTAMP_AT, like_tag_hash))
                 topic_hashes.append(like_route.topic_hash)
                 keys.append(message_id)
-                count += 1
-                at = end
-                continue
-            stamp_at = STORE_TIMESTAMP_AT
-            topic_at = at + _TOPIC_AT + body_bytes
-            if sysflag == SYSFLAG_BORN_HOST_V6:
-                stamp_at = _STAMP_AT_V6
-                topic_at = end  # no room for its own head: refused below
-                if record_bytes >= FIXED_BYTES + _V6_MORE:
-                    (body_bytes,) = _length_4(payload, at + BODY_LENGTH_AT + _V6_MORE)
-                    topic_at = at + _TOPIC_AT + _V6_MORE + body_bytes
-            if topic_at + _AFTER_BODY_BYTES > end or body_bytes > body_bytes_max:
-                properties_at = end  # leaves no place for the CRC: refused below
-                topic = b""
-            elif magic == MAGIC_V1:
-                properties_at = topic_at + 3 + payload[topic_at]
-                topic = payload[topic_at + 1 : properties_at - 2]
             else:
-                properties_at = topic_at + 4 + ((payload[topic_at] << 8) | payload[topic_at + 1])
-                topic = payload[topic_at + 2 : properties_at - 2]
-            route = routes.get(topic)
-            if topic == SCHEDULE_TOPIC_BYTES:
-                route = self._schedule_route(queue_id)
-            if (
-                sysflag not in _SYSFLAGS_ALLOWED
-                or magic not in _MAGICS_ALLOWED
-                or properties_at + CRC_PROPERTY_BYTES > end
-                or (payload[properties_at - 2] << 8) | payload[properties_at - 1]
-                != end - properties_at
-                or end - properties_at > _PROPERTIES_MAX
-                or not payload.startswith(CRC_PROPERTY_HEAD, end - CRC_PROPERTY_BYTES)
-                or payload[end - 1] != PAIR_END
-                or payload.find(SETTLES_HEAD, properties_at, end) >= 0  # the engine's own
-            ):
-                refused.append((count, RecordRefused.code))
-            elif route is None:
-                refused.append((count, TopicNotFound.code))
-            elif not 0 <= queue_id < route.writable_count:
-                refused.append((count, QueueNotFound.code))
-            elif (
-                delayed := self._delayed.read(payload, properties_at, end)
-                if route.is_schedule
-                else None
-            ) and delayed.refusal:
-                refused.append((count, delayed.refusal))
-            else:
-                tag_hash = 0
-                if delayed:
-                    tag_hash = delayed.due_ms
-                    if delayed.hole_at >= 0:
-                        holes[len(entries)] = delayed
-                elif payload.find(_TAG, properties_at, end) >= 0:
-                    tag_hash = tag_hash_of(payload[properties_at:end])
-                entries.append((at, record_bytes, route.queues[queue_id], stamp_at, tag_hash))
-                topic_hashes.append(route.topic_hash)
-                head_at = end - ID_HEAD_BACK
-                if (
-                    head_at >= properties_at
-                    and payload.startswith(ID_HEAD, head_at)
-                    and payload[end - ID_END_BACK] == PAIR_END
-                    and (
-                        head_at == properties_at
-                        or (
-                            payload[head_at - 1] == PAIR_END
-                            and payload.find(KEYS_HEAD, properties_at, head_at) < 0
-                        )
-                    )
-                ):
-                    # As ``keys_of`` would find it: most records have an id and no keys.
-                    message_id = payload[id_at : end - ID_END_BACK]
-                    keys.append(message_id)
-                    if not sysflag and not delayed and _PAIR_ENDS not in message_id:
-                        like = payload[topic_at:id_at]
-                        like_magic, like_tag_hash, like_route = magic, tag_hash, route
-                else:
-                    own = keys_of(payload, properties_at, end)
-                    keys += own
-                    if len(own) != 1:
-                        counts.append((len(entries) - 1, len(own)))
-                must_sync = must_sync or route.is_sync
+                refusal = self._read_unlike(frame, at, end, magic, queue_id, sysflag, body_bytes)
+                if refusal:
+                    frame.refused.append((count, refusal))
+                like, like_magic, like_tag_hash, like_route = frame.likeness
             count += 1
             at = end
-        due_ms: dict[int, int] = {}
-        if holes:
-            self._commit_log.make_room(len(payload), entries)
-            payload, entries, due_ms = self._delayed.fill(payload, entries, holes)
-        if refused:
-            good = self._put_good_ones(payload, entries, found, refused, count, must_sync=must_sync)
+        frame.count = count
+
+    def _read_unlike(
+        self,
+        frame: _Frame,
+        at: int,
+        end: int,
+        magic: int,
+        queue_id: int,
+        sysflag: int,
+        body_bytes: int,
+    ) -> int:
+        """Check a record by all rules and take it in; the code of its refusal, or 0.
+
+        Its head comes as six arguments: a tuple of them would cost half as much as all the rest.
+        """
+        payload = frame.payload
+        stamp_at, topic_at = STORE_TIMESTAMP_AT, at + _TOPIC_AT + body_bytes
+        if sysflag:
+            stamp_at, topic_at, body_bytes = _places_v6(payload, at, end)
+        if topic_at + _AFTER_BODY_BYTES > end or body_bytes > self._config.body_bytes_max:
+            return RecordRefused.code
+        if magic == MAGIC_V1:
+            properties_at = topic_at + 3 + payload[topic_at]
+            topic = payload[topic_at + 1 : properties_at - 2]
         else:
-            good = self._append(payload, entries, found, must_sync=must_sync)
-        return good._replace(due_ms=_by_record(due_ms, refused, count)) if due_ms else good
+            properties_at = topic_at + 4 + ((payload[topic_at] << 8) | payload[topic_at + 1])
+            topic = payload[topic_at + 2 : properties_at - 2]
+        if (
+            sysflag not in _SYSFLAGS_ALLOWED
+            or magic not in _MAGICS_ALLOWED
+            or not _may_be_put(payload, properties_at, end)
+        ):
+            return RecordRefused.code
+        route = self._route_of(topic, queue_id)
+        if route is None:
+            return TopicNotFound.code
+        if not 0 <= queue_id < route.writable_count:
+            return QueueNotFound.code
+        delayed = self._delayed.read(payload, properties_at, end) if route.is_schedule else None
+        if delayed and delayed.refusal:
+            return delayed.refusal
+        tag_hash = 0
+        if delayed:
+            tag_hash = delayed.due_ms
+            if delayed.hole_at >= 0:
+                frame.holes[len(frame.entries)] = delayed
+        elif payload.find(_TAG, properties_at, end) >= 0:
+            tag_hash = tag_hash_of(payload[properties_at:end])
+        frame.entries.append((at, end - at, route.queues[queue_id], stamp_at, tag_hash))
+        frame.keys.topic_hashes.append(route.topic_hash)
+        message_id = frame.add_keys(properties_at, end)
+        if message_id is not None and not sysflag and not delayed and _PAIR_ENDS not in message_id:
+            frame.likeness = payload[topic_at : end - ID_BACK], magic, tag_hash, route
+        frame.must_sync = frame.must_sync or route.is_sync
+        return 0
+
+    def _route_of(self, topic: bytes, queue_id: int) -> Route | None:
+        if topic == SCHEDULE_TOPIC_BYTES:
+            return self._schedule_route(queue_id)
+        return self.routes.get(topic)
 
     def _writable_count(self, topic: bytes) -> int | None:
         route = self.routes.get(topic)
@@ -318,6 +358,29 @@ class PutPath:
             self._dispatcher.follow(log.append_offset, alone, None)
         stored_count = sum([offset >= 0 for offset in offsets[::2]])
         return Appended(offsets, stored_count, log.append_offset, must_sync)
+
+
+def _places_v6(payload: bytes, at: int, end: int) -> tuple[int, int, int]:
+    """Of a record with addresses of version 6: where its store time is in the record, where its
+    topic begins, and the bytes of its body. Where there is no room for its head, the topic begins
+    at the end, which nothing fits behind.
+    """
+    if end - at < FIXED_BYTES + _V6_MORE:
+        return _STAMP_AT_V6, end, 0
+    (body_bytes,) = _length_4(payload, at + BODY_LENGTH_AT + _V6_MORE)
+    return _STAMP_AT_V6, at + _TOPIC_AT + _V6_MORE + body_bytes, body_bytes
+
+
+def _may_be_put(payload: bytes, properties_at: int, end: int) -> bool:
+    """Whether the properties of a record fit its length, end with the CRC, and are a sender's."""
+    return (
+        properties_at + CRC_PROPERTY_BYTES <= end
+        and (payload[properties_at - 2] << 8) | payload[properties_at - 1] == end - properties_at
+        and end - properties_at <= _PROPERTIES_MAX
+        and payload.startswith(CRC_PROPERTY_HEAD, end - CRC_PROPERTY_BYTES)
+        and payload[end - 1] == PAIR_END
+        and payload.find(SETTLES_HEAD, properties_at, end) < 0  # the engine's own
+    )
 
 
 def holds_one_record(payload: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Answers PUT frames of one connection, those of a single record together.
+"""Replies to the PUT frames of one connection; those of single records are sent together.
 
     connection ── frames ──▶ [PutReplies] ── one put ──▶ Store
     connection ◀── reply frame for each ──┘   when the disk has it, or at once

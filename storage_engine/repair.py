@@ -1,4 +1,4 @@
-"""``python -m storage_engine.repair STORE --cut-at OFFSET``: lets a log end earlier than it does.
+"""``python -m storage_engine.repair STORE --cut-at OFFSET``: cuts off the end of a log.
 
     log behind OFFSET ── copied, synced ──▶ STORE.cut-OFFSET/ beside the store
                       └─ then overwritten with zeros, newest segment first
@@ -56,7 +56,7 @@ def cut_log(store: Path, cut_at: int, files: Files) -> Cut:
     """
     directory = store / COMMIT_LOG_DIR
     if not directory.is_dir():
-        raise BadRequest(f"{store} is no store: it has no {COMMIT_LOG_DIR}")
+        raise BadRequest(f"{store} is not a store: it has no {COMMIT_LOG_DIR}")
     lock = StoreLock(store)
     lock.acquire()
     try:
@@ -113,8 +113,8 @@ def _check_border(segment: MappedFile, cut_at: int) -> None:
                     at = next_whole(content, view, at + 1, segment.base_offset) or len(view)
         if at != wanted:
             raise BadRequest(
-                f"{cut_at} is inside of what stands from {segment.base_offset + before} to "
-                f"{segment.base_offset + at}; cut at one of these"
+                f"{cut_at} is inside the record from {segment.base_offset + before} "
+                f"to {segment.base_offset + at}; cut at one of these offsets"
             )
 
 
@@ -148,14 +148,16 @@ def main(arguments: list[str] | None = None) -> int:
     """Exit code; see the module's docstring."""
     parser = argparse.ArgumentParser(
         prog="storage_engine.repair",
-        description="Let the log of a store end at an offset; what is cut is kept beside it.",
+        description=(
+            "Cut off the end of a store's log; what is cut off is kept in files beside the store."
+        ),
     )
     parser.add_argument("store", type=Path, help="the store's directory")
     parser.add_argument(
         "--cut-at",
         type=int,
         required=True,
-        help="physical offset, as the engine's refusal or verify names it",
+        help="physical offset, as named in the error of the engine or by verify",
     )
     options = parser.parse_args(arguments)
     store = options.store.absolute()
@@ -168,10 +170,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"storage_engine.repair: {exc}", file=sys.stderr)
         return EXIT_REFUSED
     if cut.kept_in is None:
-        print(f"Nothing stands behind {options.cut_at}; nothing was changed.")
+        print(f"There is nothing after {options.cut_at}; nothing was changed.")
     else:
-        print(f"The log ends at {options.cut_at} now.")
-        print(f"The {cut.cut_bytes} bytes that stood behind it are kept in {cut.kept_in}.")
+        print(f"The log now ends at {options.cut_at}.")
+        print(f"The {cut.cut_bytes} bytes after it are kept in {cut.kept_in}.")
     return 0
 
 

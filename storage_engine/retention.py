@@ -1,4 +1,4 @@
-"""Lets messages go when their time is over or the disk needs it, oldest first.
+"""Deletes messages that have expired, or whose space the disk needs, oldest first.
 
     every pass ──▶ [Retention] ── raise_min ──▶ consume queues ── forget ──▶ delivery
                         └── min offsets written down, then segments, units, index files deleted
@@ -157,15 +157,16 @@ class Retention:
         return self._queues.by_topic.get(SCHEDULE_TOPIC_BYTES, [])
 
     def _settle_expired_if_room(self) -> bool:
-        """False where the disk is too full even for that: it is tried again once this pass has made
-        room. Until then whoever reads passes over what has expired.
+        """False if the disk is too full even for that: it is tried again after this pass has freed
+        space. Until then readers skip what has expired.
         """
         try:
             self._settle_expired()
         except DiskFull as exc:
             log.warning(
-                "expired messages are settled later",
-                extra={"action": "expired_unsettled", "reason": str(exc)},
+                "The disk is too full to settle expired messages; trying again after "
+                "deleting segments",
+                extra={"action": "expired_settle_failed", "reason": str(exc)},
             )
             return False
         return True
@@ -174,8 +175,8 @@ class Retention:
         lost_count = self.settle_expired()
         if lost_count:
             log.warning(
-                "unsettled messages expired",
-                extra={"action": "lost_by_retention", "message_count": lost_count},
+                "Messages expired before some groups had settled them",
+                extra={"action": "unsettled_expired", "message_count": lost_count},
             )
 
     def settle_expired(self) -> int:
@@ -215,7 +216,7 @@ class Retention:
         return known
 
     def _forced_offset(self, state: DiskState) -> int:
-        """Below this offset the log goes whatever stands there; its start when nothing must."""
+        """The offset below which the log must be deleted; its start if nothing must be."""
         segments = self._commit_log.segments()
         size_bytes = self._config.segment_bytes
         count = 0
@@ -229,7 +230,7 @@ class Retention:
         return segments[count].base_offset if segments and count > 0 else 0
 
     async def _keep_from(self) -> int:
-        """The lowest physical offset that somebody can still read, or will be able to.
+        """The lowest physical offset that can still be read, now or later.
 
         Scheduled messages do not count: they are appended again.
         """
@@ -270,7 +271,7 @@ class Retention:
         self._quarantine.drop_below(offset)
         self.deleted_segment_count += count
         log.info(
-            "segments deleted",
+            "Deleted expired segments of the commit log",
             extra={
                 "action": "segments_deleted",
                 "segment_count": count,

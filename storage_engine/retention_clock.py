@@ -1,4 +1,4 @@
-"""The time by which messages grow old: the wall clock's, but never further than is believable.
+"""The clock used for retention: the wall clock, but never further ahead than is plausible.
 
     wall clock ──┐
     steady clock ┼──▶ [RetentionClock] ── now_ms ──▶ retention        config/retentionClock.json
@@ -53,8 +53,8 @@ class RetentionClock:
         self._known_ms = self._saved_ms or newest_ms or self._wall_ms
         if self.behind_ms() >= _WARN_FROM_MS:
             log.warning(
-                "the clock is far ahead of the last run's; messages expire slowly until that is "
-                "caught up with",
+                "The clock has jumped far ahead since the last run; expiring "
+                "messages slowly until retention catches up",
                 extra={"action": "retention_clock_behind", "behind_ms": self.behind_ms()},
             )
 
@@ -93,7 +93,8 @@ class RetentionClock:
             )
         except (StoreError, OSError) as exc:
             log.warning(
-                "not written down", extra={"action": "retention_clock_kept", "reason": str(exc)}
+                "Could not save the retention clock; trying again later",
+                extra={"action": "retention_clock_save_failed", "reason": str(exc)},
             )
             return
         self._saved_ms = now_ms

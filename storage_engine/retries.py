@@ -1,4 +1,4 @@
-"""What becomes of a message whose delivery has failed: delivered again later, or a dead letter.
+"""What happens to a message whose delivery failed: redelivered later, or dead-lettered.
 
     delivery ── Failure ──▶ [Retries] ── moves ──┬─▶ SCHEDULE_TOPIC_XXXX, later %RETRY%group
                                                  ├─▶ %RETRY%group, at once
@@ -173,7 +173,10 @@ class Retries:
         except StoreError as exc:
             # Those without a successor are done with: settled, or back in their place.
             self._waiting.extendleft([each.failure for each in reversed(successors)])
-            log.warning("retries wait", extra={"action": "retries_stalled", "reason": str(exc)})
+            log.warning(
+                "Could not move failed messages to the retry topic; trying again",
+                extra={"action": "retries_stalled", "reason": str(exc)},
+            )
             return False
         for successor, place in zip(successors, places, strict=True):
             failure = successor.failure
@@ -196,7 +199,8 @@ class Retries:
         )
 
     def _successor_or_back(self, failure: Failure) -> _Successor | None:
-        """The same; a message that can have no other place stays in its own, and holds up nobody.
+        """Like ``_successor``; a message that cannot be moved stays in its own queue and blocks no
+        others.
 
         So does one of an older store whose properties leave no room, one that fills a segment, and
         all of a group for which no topic more may be made.
@@ -207,12 +211,16 @@ class Retries:
                 self._mover.check(successor.record)
             return successor
         except (BadRequest, RecordRefused) as exc:
-            log.warning("cannot be moved", extra={"action": "retry_in_place", "reason": str(exc)})
+            log.warning(
+                "A failed message cannot be moved to the retry topic; it is redelivered "
+                "from its own queue",
+                extra={"action": "retry_in_place", "reason": str(exc)},
+            )
             self._put_back(failure, _IN_PLACE_DELAY_MS)
             return None
 
     def _successor(self, failure: Failure) -> _Successor | None:
-        """What takes the message's place; None when nobody can ever consume it."""
+        """The record that replaces the message; None if it can never be consumed."""
         group = self._catalog.groups.get(failure.process_queue.owner.group)
         process_queue, queue_offset = failure.process_queue, failure.queue_offset
         is_expired = queue_offset < process_queue.queue.min_offset  # settled when there is room

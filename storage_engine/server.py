@@ -1,4 +1,4 @@
-"""The engine's socket: decode a frame, call the store, encode the answer; decides nothing.
+"""The engine's socket: decodes a frame, calls the store, encodes the reply; decides nothing.
 
     connection ── frames ──▶ [Server] ── call ──▶ Store
     connection ◀── frames ── [Server] ◀── answer, at once or when the disk has it
@@ -146,7 +146,9 @@ class _Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         if len(self._server.connections) >= self._store.config.connection_count_max:
-            error = StoreBusy(f"{len(self._server.connections)} connections are open already")
+            error = StoreBusy(
+                f"{len(self._server.connections)} connections are open already, which is the limit"
+            )
             self._reply(Op.HELLO, 0, encode_error(error), error.code)
             self.close()
             return
@@ -202,7 +204,10 @@ class _Connection(asyncio.BufferedProtocol):
         try:
             self._frames += self._decoder.filled(nbytes)
         except BadFrame as exc:
-            log.warning("connection ended", extra={"action": "bad_frame", "reason": str(exc)})
+            log.warning(
+                "Closed a connection that sent a malformed frame",
+                extra={"action": "bad_frame", "reason": str(exc)},
+            )
             self._reply(Op.HELLO, 0, encode_error(exc), exc.code)
             self.close()
             return
@@ -268,7 +273,7 @@ class _Connection(asyncio.BufferedProtocol):
         except ValueError:
             raise BadRequest(f"opcode {op} is unknown") from None
         if known is Op.NOTICE:
-            raise BadRequest("only the engine sends notices")
+            raise BadRequest("only the engine may send notices")
         request = decode_request(known, payload)
         call = self._calls.get(op)
         if call is not None:
@@ -309,7 +314,7 @@ class _Connection(asyncio.BufferedProtocol):
 
     def _receive(self, request_id: int, request: ReceiveRequest) -> None:
         if request_id in self._parked:
-            raise BadRequest(f"request id {request_id} is in use")
+            raise BadRequest(f"request id {request_id} is already in use")
         if self._store.consumption.is_exclusive(request.group):
             self._remember(membership_of(request))
         parked = self._store.consumption.receive(request, partial(self._received, request_id))
@@ -338,7 +343,9 @@ class _Connection(asyncio.BufferedProtocol):
         return reply
 
     def _remember(self, membership: Membership) -> None:
-        """Who leaves when the connection ends; those forgotten are gone once they are silent."""
+        """Remember which members leave when the connection closes; forgotten ones expire when they
+        are silent.
+        """
         memberships = self._memberships
         memberships.pop(membership, None)
         memberships[membership] = None
@@ -389,5 +396,7 @@ def _make_way(path: Path) -> None:
 def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
         log.error(
-            "checkpoint failed", exc_info=task.exception(), extra={"action": "checkpoint_failed"}
+            "A requested checkpoint failed",
+            exc_info=task.exception(),
+            extra={"action": "checkpoint_failed"},
         )

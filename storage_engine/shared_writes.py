@@ -1,4 +1,4 @@
-"""Group commit of a table's file: changes that come while it is written share the next write.
+"""Group commit of a table's file: changes that arrive during a write share the next one.
 
     server ── put(config, answer) ──▶ [SharedWrites] ── all that wait, one file ──▶ thread ──▶ disk
     server ◀── answer, once its change is durable ── memory as the disk ◀── done ─────┘
@@ -96,7 +96,12 @@ class SharedWrites(Generic[ConfigT, ExtraT]):
             answer(ShuttingDown("the engine is stopping"))
             return
         if len(self._waiting) >= WAITING_COUNT_MAX:
-            answer(StoreBusy(f"{len(self._waiting)} changes wait for the disk already"))
+            answer(
+                StoreBusy(
+                    f"{len(self._waiting)} changes are waiting for the disk already; try "
+                    "again later"
+                )
+            )
             return
         self._waiting.append((config, answer))
         if self._running is None and not self._has_turn:
@@ -132,7 +137,10 @@ class SharedWrites(Generic[ConfigT, ExtraT]):
             for config in write.changes:
                 self._taken(config)
         else:
-            log.error("table not written", extra={"action": "table_failed", "reason": str(error)})
+            log.error(
+                "Could not save changed settings of topics or groups",
+                extra={"action": "settings_write_failed", "reason": str(error)},
+            )
             write.error = error if isinstance(error, StoreError) else SyncFailed(str(error))
 
     def _turn(self) -> None:
@@ -187,4 +195,7 @@ class SharedWrites(Generic[ConfigT, ExtraT]):
         try:
             self._told(before, config)
         except StoreError as exc:  # it is true all the same, and durable
-            log.warning("not told", extra={"action": "table_not_told", "reason": str(exc)})
+            log.warning(
+                "Saved a changed setting but could not apply all of it to running deliveries",
+                extra={"action": "settings_apply_failed", "reason": str(exc)},
+            )

@@ -1,4 +1,4 @@
-"""Keeps the log's files for those who read them beside the engine, for a while.
+"""Keeps files of the log from being deleted while other processes read them, for a limited time.
 
     reader ── take(lease_ms) ──▶ [Snapshots] ── held_from ──▶ retention deletes nothing at or above
     reader ── release(id) ─────▶     │
@@ -51,15 +51,16 @@ class Snapshots:
         """
         lease_ms, longest_ms = request.lease_ms, self._config.snapshot_lease_ms_max
         if not 1 <= lease_ms <= longest_ms:
-            raise BadRequest(f"lease_ms is {lease_ms}, 1 to {longest_ms} are allowed")
+            raise BadRequest(f"lease_ms is {lease_ms}, it must be 1 to {longest_ms}")
         end_offset = self._commit_log.flushed_offset
         if not 0 <= request.start_offset <= end_offset:
             raise BadRequest(
-                f"start_offset is {request.start_offset}, the log is durable up to {end_offset}"
+                f"start_offset is {request.start_offset}, but the log is durable only "
+                f"up to {end_offset}"
             )
         self._expire()
         if len(self._leases) >= self._config.snapshot_count_max:
-            raise StoreBusy(f"{len(self._leases)} snapshots are held already, no more are allowed")
+            raise StoreBusy(f"{len(self._leases)} snapshots are held already, which is the limit")
         snapshot_id, self._next_id = self._next_id, self._next_id + 1
         start_offset = max(request.start_offset, self._commit_log.start_offset, self.going_to)
         self._leases[snapshot_id] = _Lease(start_offset, self._clock.monotonic_ms() + lease_ms)
@@ -85,7 +86,7 @@ class Snapshots:
         """End every lease: the disk needs its files more than their readers do."""
         if self._leases:
             log.warning(
-                "snapshots ended for a full disk",
+                "Ended all snapshots to free disk space",
                 extra={"action": "snapshots_dropped", "snapshot_count": len(self._leases)},
             )
             self._leases.clear()
@@ -96,6 +97,6 @@ class Snapshots:
         for number in ended:
             del self._leases[number]
             log.warning(
-                "snapshot lease ended before its release",
+                "A snapshot's lease expired before the snapshot was released",
                 extra={"action": "snapshot_expired", "snapshot_id": number},
             )

@@ -1,4 +1,4 @@
-"""The one facade of the engine: wires log, queues, offsets and delivery; decides when to answer.
+"""The facade of the engine: wires log, queues, offsets and delivery; decides when to reply.
 
     server ── put, receive, settle, pull, … ──▶ [Store] ──▶ put_path, delivery, commit_log
     flusher ── flushed(to) ──▶ [Store] ── dispatch, then answer all who waited ──▶ server
@@ -225,7 +225,7 @@ class Store:
         self._prefaulter.start()
         self._refusal = None
         log.info(
-            "store opened",
+            "Store opened",
             extra={
                 "action": "store_opened",
                 "epoch": self.epoch,
@@ -297,7 +297,7 @@ class Store:
         )
 
     async def close(self) -> None:
-        """Flush, checkpoint, let go of the directory. Puts that still wait are answered first.
+        """Flush, write a checkpoint, release the directory. Waiting puts get their replies first.
 
         Where there is no room for a checkpoint, the next start reads more.
         """
@@ -314,7 +314,10 @@ class Store:
                     self._run_mark.remove()
         except (StoreError, OSError) as exc:
             # The log is durable all the same: the next start begins at the checkpoint before.
-            log.error("no last checkpoint", extra={"action": "close_failed", "reason": str(exc)})
+            log.error(
+                "Could not write the final checkpoint; the next start recovers from the one before",
+                extra={"action": "final_checkpoint_failed", "reason": str(exc)},
+            )
         finally:
             self._close_files()
 
@@ -338,7 +341,9 @@ class Store:
         if refusal is not None:
             raise refusal
         if self.unsynced_bytes > self.config.unsynced_bytes_max:
-            raise StoreBusy(f"{self.unsynced_bytes} bytes wait for the disk already")
+            raise StoreBusy(
+                f"{self.unsynced_bytes} bytes are waiting for the disk already; try again later"
+            )
         appended = self._puts.put(payload)
         stamp = self._commit_log.store_timestamp_ms
         if not appended.end_offset:
@@ -443,9 +448,9 @@ def _fitted(config: StoreConfig) -> StoreConfig:
     size_bytes = file_size_of(config.store_path / COMMIT_LOG_DIR, config.segment_bytes)
     if size_bytes != config.segment_bytes:
         log.warning(
-            "the store's segments have another size than configured; theirs counts",
+            "The store's segment size differs from the configured one; using the store's",
             extra={
-                "action": "segment_bytes_found",
+                "action": "segment_size_mismatch",
                 "found_bytes": size_bytes,
                 "configured_bytes": config.segment_bytes,
             },

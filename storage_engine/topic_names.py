@@ -1,5 +1,5 @@
-"""What the engine accepts as the name of a topic or group: RocketMQ's rule, and safe as a
-directory; and the names of the two topics that belong to a group.
+"""Which names of topics and groups the engine accepts: RocketMQ's rule, and safe as a directory;
+and the names of the two topics that belong to a group.
 
     group acme%billing    retry topic %RETRY%acme%billing    dead letters in %DLQ%acme%billing
 
@@ -51,9 +51,9 @@ def is_of_group(topic: str) -> bool:
 def _check(kind: str, name: str, length_max: int) -> None:
     if len(name) > length_max:
         raise BadRequest(
-            f"{kind} name is {len(name)} characters long, at most {length_max} are allowed"
+            f"{kind} name has {len(name)} characters, at most {length_max} are allowed"
         )
     if not _NAME.fullmatch(name):
         raise BadRequest(
-            f"{kind} name {name!r} may only contain letters, digits and the signs %|_-"
+            f"{kind} name {name!r} may contain only letters, digits and the characters %|_-"
         )

@@ -1,4 +1,4 @@
-"""Drops all messages that a topic has, and leaves the topic and its groups as they are.
+"""Deletes all messages of a topic, and leaves the topic and its groups unchanged.
 
     server ── topic_purge ──▶ [TopicPurge] ──┬─▶ min_offsets: where queues begin, on the disk
                                              ├─▶ consume queues: nothing below can be read
@@ -88,7 +88,7 @@ class TopicPurge:
             ]
         )
         log.info(
-            "topic purged",
+            "Topic purged",
             extra={
                 "action": "topic_purged",
                 "topic": topic,

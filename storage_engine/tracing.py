@@ -1,4 +1,4 @@
-"""The road of one message, from what its records and its groups say of it; changes nothing.
+"""The trace of one message, from its records and its groups; changes nothing.
 
     id ──▶ [Tracing] ──▶ key index: topic, SCHEDULE_TOPIC_XXXX, %RETRY%group, %DLQ%group ──▶ hops
                 └──────▶ process queue of each group that reads its topic ──────────▶ states
@@ -74,7 +74,7 @@ class Tracing:
                 f"an id has 1 to {_ID_CHARS_MAX} characters, found {len(request.message_id)}"
             )
         if not request.namespace or "%" in request.namespace:
-            raise BadRequest(f"{request.namespace!r} is no namespace")
+            raise BadRequest(f"{request.namespace!r} is not a namespace")
         return _Trace(self._clock, self._queries, self._consumption, request).run()
 
 

@@ -1,5 +1,5 @@
-"""How far each group was behind in each hour, from samples of its lag as the engine counts it: what
-was not delivered, in flight, or waiting for a retry.
+"""The lag of each group per hour, from samples as the engine counts it: messages not delivered, in
+flight, or waiting for a retry.
 
     date, tenant, group, topic, hour │ sample_count, unknown_count, lag_max, lag_p95, lag_last,
                                      │ lag_ms_max, over_threshold_ms, trend_per_s, drain_s

@@ -1,4 +1,4 @@
-"""How long messages were on their way to a group: born, stored, first delivered, settled.
+"""How long messages took to reach a group: born, stored, first delivered, settled.
 
     date, tenant, group, topic, outcome │ message_count, uncertain_ms_max, and for each of store,
                                         │ wait, settle, total: …_ms_p50, …_p95, …_p99, …_ms_max

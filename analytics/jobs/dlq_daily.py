@@ -1,4 +1,4 @@
-"""Which messages were given up, why, how old they had become, and what became of them.
+"""Which messages were dead-lettered, why, at what age, and what happened to them.
 
     date, tenant, group, topic, reason │ message_count, attempts_max, age_ms_p50, age_ms_p95,
                                        │ age_ms_max, redriven_count, is_new_reason, top_keys

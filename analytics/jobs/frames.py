@@ -1,4 +1,4 @@
-"""What jobs are made of: frames that somebody else has read."""
+"""The input of jobs: frames that the caller has read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often messages had to be delivered again, by group and topic.
+"""How often messages were redelivered, by group and topic.
 
     date, tenant, group, topic, depth │ message_count
 

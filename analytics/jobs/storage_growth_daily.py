@@ -1,4 +1,4 @@
-"""How much room each topic took day by day, and how that compares with the day before.
+"""How much each topic stored day by day, compared with the day before.
 
     date, tenant, topic, kind │ record_count, stored_bytes, stored_bytes_before, growth_ratio
 

@@ -1,4 +1,4 @@
-"""What each tenant is billed for: every message that was produced, once.
+"""What each tenant is billed for: every produced message, once.
 
     date, tenant, topic │ message_count, body_bytes, record_bytes, stored_bytes
 

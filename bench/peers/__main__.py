@@ -51,21 +51,23 @@ def main(
     ] = None,
     without: Annotated[
         list[str] | None,
-        typer.Option("--without", help=f"Leave out one of {', '.join(OTHERS)} (repeatable)."),
+        typer.Option("--without", help=f"Skip one of {', '.join(OTHERS)} (repeatable)."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer workloads, once each.")] = False,
-    large: Annotated[bool, typer.Option("--large", help="Ten million messages too.")] = False,
+    large: Annotated[
+        bool, typer.Option("--large", help="Also run the workloads with ten million messages.")
+    ] = False,
     directory: Annotated[
         Path | None,
-        typer.Option(help="Where stores are put while measured. Default: the temporary directory."),
+        typer.Option(help="Directory for the measured stores. Default: the temporary directory."),
     ] = None,
-    seconds: Annotated[float | None, typer.Option(min=0.5, help="Length of a run.")] = None,
-    repeats: Annotated[int | None, typer.Option(min=1, help="Runs a figure.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.5, help="Duration of a run.")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Runs per measurement.")] = None,
 ) -> None:
     """Measure this service and its peers on this machine."""
     unknown = [*set(only or ()).difference(KEYS), *set(without or ()).difference(OTHERS)]
     if unknown:
-        raise typer.BadParameter(f"{unknown[0]} is none of {', '.join([*KEYS, *OTHERS])}")
+        raise typer.BadParameter(f"{unknown[0]} must be one of {', '.join([*KEYS, *OTHERS])}")
     standard = QUICK if quick else WHOLE
     timing = Timing(
         seconds=seconds or standard.seconds,
@@ -82,7 +84,7 @@ def main(
         typer.echo(f"nothing was measured: {exc}", err=True)
         raise typer.Exit(1) from exc
     except asyncio.CancelledError as exc:
-        typer.echo("ended before its end; nothing is kept", err=True)
+        typer.echo("interrupted; no results were saved", err=True)
         raise typer.Exit(128 + signal.SIGTERM) from exc
     typer.echo(table(evidence))
     is_whole = not (only or without or quick)
@@ -94,7 +96,7 @@ def main(
         for written in render(evidence):
             typer.echo(f"written to {written}", err=True)
     if any(section.failed for section in evidence.sections):
-        typer.echo("some figures are missing; the reasons are in the table", err=True)
+        typer.echo("some results are missing; the table has the reasons", err=True)
         raise typer.Exit(1)
 
 
@@ -166,7 +168,7 @@ async def _start(
     peers: list[Peer] = [own]
     for name, running in OTHERS.items():
         if name in without:
-            skipped[name] = "left out by --without"
+            skipped[name] = "skipped by --without"
             continue
         _say(f"starting {name} ...")
         started = await _start_one(stack, running(base), skipped, name)

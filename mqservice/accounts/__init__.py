@@ -1,1 +1,1 @@
-"""Who may enter: users, tenants, namespaces, members with roles, API keys."""
+"""Identity and access: users, tenants, namespaces, members with roles, API keys."""

@@ -1,4 +1,4 @@
-"""From a credential to what it may do, or a refusal. The only place that compares keys.
+"""Turns a credential into what it may do, or an error. The only place that compares keys.
 
     Authorization header ──▶ KeyCache.cached ──hit──▶ Principal        one dict hit
                                   │ miss
@@ -163,7 +163,7 @@ class Principal:
         elif self.is_held and permission in CHANGING:
             why = "the namespace is read-only"
         elif permission in TENANT_WIDE and self.namespace is not None:
-            why = f"the key is bound to the namespace {self.namespace}"
+            why = f"the key is limited to the namespace {self.namespace}"
         else:
             why = "the key does not have the scope manage for all topics and groups"
         raise Problem.of("FORBIDDEN", f"this needs the permission {permission.value}; {why}")
@@ -261,7 +261,7 @@ def metadata_unavailable() -> Problem:
     """PostgreSQL is away for longer than cached answers may be used."""
     return Problem.of(
         "METADATA_UNAVAILABLE",
-        "keys and settings cannot be read at the moment",
+        "API keys and settings cannot be read now; try again later",
         retry_after_ms=1_000,
         stored=False,
     )

@@ -1,4 +1,4 @@
-"""The audit: one row for each thing done that somebody may ask about later.
+"""The audit log: one row for each change that someone may ask about later.
 
 service of any app ── who, what, to which thing, before, after ──▶ [record] ──▶ accounts_auditentry
 
@@ -101,7 +101,7 @@ def record_all(entries: Sequence[AuditEntry]) -> None:
     except DatabaseError:
         for entry in entries:
             log.error(
-                "Not audited",
+                "Could not write an entry to the audit log; it is in this line instead",
                 extra={
                     "action": "audit_lost",
                     "actor": entry.actor,

@@ -1,4 +1,4 @@
-"""Finding audit entries: a page of what fits a question, the newest first.
+"""Searches audit entries: one page of matching entries, newest first.
 
     question, cursor ──▶ [audit_page] ──▶ entries, cursor of the following page
 
@@ -126,8 +126,8 @@ def _place(cursor: str, claim: bytes) -> int:
     place, mac = content[: _PLACE.size], content[_PLACE.size :]
     if len(mac) != MAC_BYTES or not _signer().is_valid(place + claim, mac):
         detail = (
-            "the cursor is not one of this question; give next_cursor of the page before, and all "
-            "parameters but limit as they were there"
+            "the cursor does not belong to this query; give next_cursor of the "
+            "previous page, and the same parameters except limit"
         )
         item = ProblemItem("?cursor", "CURSOR_INVALID", detail)
         raise Problem.of("CURSOR_INVALID", f"?cursor: {detail}", errors=[item])

@@ -1,4 +1,6 @@
-"""The beginning of a tenant: itself, a first namespace of its name, and an owner. Audited."""
+"""Creates a tenant: the tenant itself, a first namespace of the same name, and an owner.
+Audited.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,13 @@ def found_tenant(user: User, name: str, *, actor: str | None) -> Tenant:
         raise Problem.of("ILLEGAL_NAMESPACE", fault)
     User.objects.select_for_update().get(pk=user.pk)
     if Member.objects.filter(user=user).exists():
-        raise Problem.of("CONFLICT", f"{user.username} belongs to a tenant already")
+        raise Problem.of("CONFLICT", f"{user.username} already belongs to a tenant")
     try:
         with transaction.atomic():
             tenant = Tenant.objects.create(name=name)
             namespace = Namespace.objects.create(tenant=tenant, name=name)
     except IntegrityError:
-        raise Problem.of("CONFLICT", f"the name {name} is taken") from None
+        raise Problem.of("CONFLICT", f"the name {name} is already in use") from None
     Member.objects.create(tenant=tenant, user=user, role=Role.OWNER.value)
     owner = {"owner": user.username}
     record(actor, tenant, "tenant.create", f"tenants/{name}", after={"name": name, **owner})

@@ -1,4 +1,4 @@
-"""Verbs on invitations: a place in a tenant for whoever brings the token.
+"""Creates, accepts and withdraws invitations: a membership for whoever has the token.
 
     invite ──▶ row with a MAC, token shown once ──▶ accept_invitation ──▶ Member
                     └─ revoke_invitation, expires_at, ATTEMPTS_MAX: good for nothing
@@ -73,7 +73,9 @@ def revoke_invitation(principal: Principal, public_id: str) -> None:
     if row.role == Role.OWNER:
         principal.require_permission(Permission.OWNERS_MANAGE)
     if open_invitations(rows).update(revoked_at=timezone.now()) == 0:
-        raise Problem.of("CONFLICT", f"the invitation {public_id} is over already")
+        raise Problem.of(
+            "CONFLICT", f"the invitation {public_id} was already used or withdrawn, or has expired"
+        )
     record(principal, row.tenant, "invitation.revoke", _target(row), before=_audited(row))
 
 
@@ -107,9 +109,11 @@ def accept_invitation(row: Invitation, user: User) -> Member:
         raise invalid_token()
     members = Member.objects.filter(tenant=tenant)
     if members.filter(user=user).exists():
-        raise Problem.of("CONFLICT", f"{user.username} is a member already")
+        raise Problem.of("CONFLICT", f"{user.username} is already a member")
     if members.count() >= MEMBERS_MAX:
-        raise Problem.of("QUOTA_EXCEEDED", f"a tenant has at most {MEMBERS_MAX} members")
+        raise Problem.of(
+            "QUOTA_EXCEEDED", f"a tenant has at most {MEMBERS_MAX} members; remove one first"
+        )
     member = Member.objects.create(tenant=tenant, user=user, role=row.role)
     record(
         f"user:{user.username}",
@@ -124,7 +128,7 @@ def accept_invitation(row: Invitation, user: User) -> Member:
 
 def invalid_token() -> Problem:
     """One answer for every kind of bad token."""
-    return Problem.of("INVITATION_NOT_FOUND", "the token is not that of an open invitation")
+    return Problem.of("INVITATION_NOT_FOUND", "the token does not belong to an open invitation")
 
 
 def not_found(public_id: str) -> Problem:
@@ -146,7 +150,8 @@ def _make_room(tenant: Tenant) -> None:
     is_open = open_invitations(rows)
     if is_open.count() >= INVITATIONS_MAX:
         raise Problem.of(
-            "QUOTA_EXCEEDED", f"a tenant has at most {INVITATIONS_MAX} open invitations"
+            "QUOTA_EXCEEDED",
+            f"a tenant has at most {INVITATIONS_MAX} open invitations; withdraw one first",
         )
     over = rows.exclude(pk__in=is_open.values("pk")).order_by("-id").values_list("id", flat=True)
     old = list(over[KEPT_INVITATIONS_MAX : KEPT_INVITATIONS_MAX + _DROPPED_A_TIME])

@@ -1,4 +1,4 @@
-"""The token of an invitation as a text, and what the row keeps of it.
+"""The token of an invitation as text, and the hash of it that is stored.
 
 m q i _ P P P P P P P P P P P P S S S ... S S S
 prefix  public id (12)          secret (32), 190 bits

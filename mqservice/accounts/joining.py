@@ -1,4 +1,4 @@
-"""How a person without a session takes an invitation up: token, user name, password.
+"""Accepts an invitation for a user without a session: token, user name, password.
 
     token ──▶ open invitation? ──▶ user there: password right?   ──▶ member
                                    user new:   name, password ok? ──▶ user, member
@@ -52,19 +52,21 @@ def join(wanted: Joining) -> Member:
 
     Raises Problem: INVITATION_NOT_FOUND, UNAUTHENTICATED, BAD_REQUEST, CONFLICT, RATE_LIMITED.
     """
-    ACCEPTS.spend(network_of(client_address_var.get()), "invitations were tried from here")
+    ACCEPTS.spend(
+        network_of(client_address_var.get()), "attempts to use an invitation from this address"
+    )
     row = find_invitation(wanted.token)
     if row is None:
         raise invalid_token()
     spend_attempt(row)
     if User.objects.filter(username=wanted.username).exists():
-        PASSWORDS.spend(wanted.username.lower(), "passwords were tried for this user")
+        PASSWORDS.spend(wanted.username.lower(), "sign-in attempts for this user")
         user = authenticate(username=wanted.username, password=wanted.password)
         if not isinstance(user, User) or is_mfa_enabled(user):
             raise Problem.of(
                 "UNAUTHENTICATED",
-                "the user name exists, with another password, or with a second factor: follow the "
-                "invitation's link and sign in there",
+                "the user name already exists, with another password or with a "
+                "second factor: follow the invitation's link and sign in there",
             )
         return accept_invitation(row, user)
     with transaction.atomic():
@@ -86,5 +88,7 @@ def _new_user(row: Invitation, wanted: Joining) -> User:
         with transaction.atomic():
             user.save()
     except IntegrityError:
-        raise Problem.of("CONFLICT", f"somebody has just taken the name {user.username}") from None
+        raise Problem.of(
+            "CONFLICT", f"the name {user.username} has just been taken by another user"
+        ) from None
     return user

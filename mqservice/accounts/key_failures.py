@@ -1,4 +1,4 @@
-"""Wrong keys are counted by address; after many of them the next are told to wait.
+"""Counts invalid keys by address; after many of them, further attempts are rate limited.
 
     wrong key ── check(address) ──▶ 429 while the address has to wait
               └─ note(address) ──▶ count in Valkey ── too many ──▶ [KeyFailures] knows until when
@@ -21,7 +21,7 @@ from mqservice.lib.throttle import Throttle, network_of, too_many
 
 WINDOW_S: Final = 60
 ADDRESSES_MAX: Final = 10_000  # remembered at once; the oldest are let in again
-_WHAT: Final = "wrong keys came from this address"
+_WHAT: Final = "requests with an invalid key from this address"
 
 
 class KeyFailures:

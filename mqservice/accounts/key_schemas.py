@@ -89,7 +89,7 @@ def read_end(fields: Fields, life_max: timedelta) -> datetime | None:
     life_ms = fields.duration_ms("expires_in", 1_000, life_max // _MS)
     now = timezone.now()
     if at_ms is not None and life_ms is not None:
-        fields.fault("expires_at", "expires_at and expires_in are the same thing; give one of them")
+        fields.fault("expires_at", "expires_at and expires_in mean the same; give only one of them")
         return None
     if life_ms is not None:
         return now + life_ms * _MS
@@ -98,7 +98,7 @@ def read_end(fields: Fields, life_max: timedelta) -> datetime | None:
     end = _EPOCH + at_ms * _MS
     if not now < end <= now + life_max:
         days = life_max.days
-        fields.out_of_range("expires_at", f"must be to come, within {days} days from now")
+        fields.out_of_range("expires_at", f"must be in the future, at most {days} days from now")
         return None
     return end
 
@@ -130,7 +130,7 @@ def read_grants(fields: Fields) -> tuple[Grant, ...] | None:
     for index, text in enumerate(value):
         try:
             if not isinstance(text, str):
-                raise ValueError(f"must be a text such as produce:orders*, found {shown(text)}")
+                raise ValueError(f"must be a scope such as produce:orders*, found {shown(text)}")
             texts.append(parse_grant(text).text)
         except ValueError as exc:
             fields.fault(f"scopes/{index}", str(exc))

@@ -1,4 +1,4 @@
-"""Verbs on API keys, as somebody asks for them; the only writers of their rows with ``services``.
+"""Creates and changes API keys on request; the only writers of their rows with ``services``.
 
     make_key ──▶ row + text, which exists nowhere afterwards
     change_key, rotate_key, end_key ── row (locked) ──▶ commit ──▶ NOTIFY: web processes forget it
@@ -128,8 +128,8 @@ def rotate_key(
         until = rfc3339(datetime_ms(row.previous_until))
         raise Problem.of(
             "CONFLICT",
-            f"two secrets of {public_id} are good until {until}; wait, or rotate with "
-            "overlap: 0ms, which ends both of them",
+            f"two secrets of {public_id} are valid until {until}; wait, or rotate "
+            "with overlap: 0ms, which revokes both of them",
         )
     text = generate_api_key(row.public_id)
     key = parse_api_key(text)
@@ -183,7 +183,9 @@ def _lock(principal: Principal, public_id: str, revision: int | None) -> ApiKey:
     if row is None:
         raise Problem.of("KEY_NOT_FOUND", f"there is no key {public_id}")
     if revision is not None and row.revision != revision:
-        raise Problem.of("PRECONDITION_FAILED", "the key is not in the revision of If-Match")
+        raise Problem.of(
+            "PRECONDITION_FAILED", "the key has changed since the revision in If-Match"
+        )
     return row
 
 
@@ -199,7 +201,9 @@ def _make_room(tenant: Tenant) -> None:
     """Refuse one key too many; forget the oldest of too many that are revoked."""
     keys = ApiKey.objects.filter(tenant=tenant)
     if keys.filter(revoked_at=None).count() >= KEYS_MAX:
-        raise Problem.of("QUOTA_EXCEEDED", f"a tenant has at most {KEYS_MAX} keys; revoke one")
+        raise Problem.of(
+            "QUOTA_EXCEEDED", f"a tenant has at most {KEYS_MAX} keys; revoke one first"
+        )
     revoked = keys.exclude(revoked_at=None).order_by("-revoked_at", "-id")
     old = revoked.values_list("id", flat=True)[KEPT_KEYS_MAX : KEPT_KEYS_MAX + _DROPPED_A_TIME]
     ApiKey.objects.filter(pk__in=list(old)).delete()
@@ -208,13 +212,15 @@ def _make_room(tenant: Tenant) -> None:
 def _refuse_unfit(role: Role, grants: tuple[Grant, ...]) -> None:
     for grant in grants:
         if not permits_scope(role, grant.scope):
-            detail = f"the role {role.value} cannot {grant.scope.value}, found {grant.text}"
+            detail = (
+                f"the role {role.value} does not permit {grant.scope.value}, found {grant.text}"
+            )
             raise refused("/scopes", detail, "ILLEGAL_SETTING")
 
 
 def _refuse_revoked(row: ApiKey) -> None:
     if row.revoked_at is not None:
-        raise Problem.of("CONFLICT", f"the key {row.public_id} was revoked; make another one")
+        raise Problem.of("CONFLICT", f"the key {row.public_id} was revoked; create another one")
 
 
 def _refuse_stronger_row(principal: Principal, row: ApiKey) -> None:
@@ -231,8 +237,8 @@ def _refuse_stronger(
         raise _stronger(f"has the scopes {', '.join(grant.text for grant in grants)}")
     ends_ms = principal.expires_at_ms
     if ends_ms is not None and (expires_at is None or datetime_ms(expires_at) > ends_ms):
-        raise _stronger(f"is good for longer than until {rfc3339(ends_ms)}")
+        raise _stronger(f"is valid for longer than until {rfc3339(ends_ms)}")
 
 
 def _stronger(how: str) -> Problem:
-    return Problem.of("FORBIDDEN", f"a key that {how} may do more than yours")
+    return Problem.of("FORBIDDEN", f"a key that {how} could do more than yours")

@@ -1,4 +1,4 @@
-"""When keys were used last: gathered in memory, written in batches, off the road of requests.
+"""When keys were last used: collected in memory, written in batches, outside of requests.
 
     look-up of a key ── note ──▶ [KeyUses] ── write_uses, each WRITE_MS ──▶ one UPDATE
 
@@ -84,7 +84,10 @@ def _write() -> None:
     try:
         uses.write()
     except (DatabaseError, InterfaceError) as exc:
-        log.warning("Uses were not written", extra={"action": "uses_lost", "error": str(exc)})
+        log.warning(
+            "Could not save when API keys were last used",
+            extra={"action": "key_uses_lost", "error": str(exc)},
+        )
     finally:
         if not connection.in_atomic_block:  # a test's transaction has to live on
             close_old_connections()

@@ -1,4 +1,4 @@
-"""Tells those who wait for long on a key's account when the key changes: sockets, parked polls.
+"""Notifies long-running holders of a key when it changes: sockets and long polls.
 
     join(header, key id, heard) ──▶ [KeyWatch] ◀── changed(key id), when its row has changed
                                         │ one look-up a header, whoever waits

@@ -1,4 +1,4 @@
-"""How many and how long of what a tenant has."""
+"""Maximum counts and lengths of what a tenant has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who changes what a namespace has does so in turn, until the end of the transaction.
+"""Serializes changes to a namespace until the end of the transaction.
 
 put, delete of topics, groups ──▶ [lock_namespace] ── row lock of the namespace, and of its tenant
 

@@ -1,4 +1,4 @@
-"""Verbs on the members of a tenant. One transaction each, audited.
+"""Changes the members of a tenant. One transaction each, audited.
 
 Only who may manage owners makes somebody one, or takes that away; a tenant always has an owner,
 whoever asks for what at the same time.
@@ -67,10 +67,12 @@ def _lock(principal: Principal, username: str, revision: int | None) -> tuple[Te
     if member is None:
         raise Problem.of("MEMBER_NOT_FOUND", f"there is no member {username}")
     if revision is not None and member.revision != revision:
-        raise Problem.of("PRECONDITION_FAILED", "the member is not in the revision of If-Match")
+        raise Problem.of(
+            "PRECONDITION_FAILED", "the member has changed since the revision in If-Match"
+        )
     return tenant, member
 
 
 def _refuse_last_owner(tenant: Tenant) -> None:
     if Member.objects.filter(tenant=tenant, role=Role.OWNER).count() <= 1:
-        raise Problem.of("CONFLICT", "this is the last owner; make somebody else one first")
+        raise Problem.of("CONFLICT", "this is the last owner; make another member an owner first")

@@ -1,4 +1,4 @@
-"""Verbs on namespaces, as somebody asks for them. One transaction each, audited.
+"""Creates, changes and deletes namespaces. One transaction each, audited.
 
 A namespace's name is the prefix of the engine's names and hence one in the whole service: that
 somebody has a name shows when it is asked for, as with user names, and in nothing else.
@@ -33,12 +33,14 @@ def put_namespace(principal: Principal, name: str) -> tuple[Namespace, bool]:
     if namespace is not None:
         return namespace, False
     if own.count() >= NAMESPACES_MAX:
-        raise Problem.of("QUOTA_EXCEEDED", f"a tenant has at most {NAMESPACES_MAX} namespaces")
+        raise Problem.of(
+            "QUOTA_EXCEEDED", f"a tenant has at most {NAMESPACES_MAX} namespaces; delete one first"
+        )
     try:
         with transaction.atomic():
             namespace = Namespace.objects.create(tenant=tenant, name=name)
     except IntegrityError:
-        raise Problem.of("CONFLICT", f"the namespace name {name} is taken") from None
+        raise Problem.of("CONFLICT", f"the namespace name {name} is already in use") from None
     record(principal, namespace, "namespace.create", f"namespaces/{name}", after={"name": name})
     return namespace, True
 
@@ -53,7 +55,9 @@ def delete_namespace(principal: Principal, name: str) -> None:
     namespace = get_namespace(principal, name)
     tenant = Tenant.objects.get(pk=principal.tenant_id)
     if namespace.is_read_only:
-        raise Problem.of("NAMESPACE_READ_ONLY", f"{namespace.name} is read-only: end that first")
+        raise Problem.of(
+            "NAMESPACE_READ_ONLY", f"{namespace.name} is read-only: make it writable first"
+        )
     name, key_count = namespace.name, namespace.api_keys.filter(revoked_at=None).count()
     try:
         with transaction.atomic():

@@ -1,4 +1,4 @@
-"""What somebody who is signed in may do in a namespace: the same ``Principal`` that a key becomes.
+"""What a signed-in user may do in a namespace: the same ``Principal`` as for a key.
 
     session ──▶ user ──▶ member of the namespace's tenant ──▶ role ──▶ [person_of] ──▶ Principal
 

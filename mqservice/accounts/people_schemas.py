@@ -57,7 +57,7 @@ def read_invitation(body: bytes) -> InvitationOrder:
             raise ValidationError("")
         validate_email(email)
     except ValidationError:
-        fields.fault("email", f"must be an e-mail address, found {shown(email)}")
+        fields.fault("email", f"must be an email address, found {shown(email)}")
     role = _role(fields)
     life_ms = fields.duration_ms("expires_in", 60_000, INVITATION_LIFE_MAX // _MS)
     fields.refuse_unknown()
@@ -73,7 +73,7 @@ def read_joining(body: bytes) -> Joining:
     for name in ("token", "username", "password"):
         value = fields.find(name)
         if not isinstance(value, str) or not 1 <= len(value) <= _TEXT_CHARS_MAX or "\0" in value:
-            fields.fault(name, f"must be a text of 1 to {_TEXT_CHARS_MAX} characters without NUL")
+            fields.fault(name, f"must be a string of 1 to {_TEXT_CHARS_MAX} characters without NUL")
         else:
             texts[name] = value
     fields.refuse_unknown()

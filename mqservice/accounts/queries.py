@@ -1,4 +1,4 @@
-"""Reads of identity, each bounded by the tenant or the user who asks."""
+"""Reads of identity, each limited to the tenant or user of the caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A namespace that nobody changes for a time: through the console, or with a key.
+"""Namespaces in read-only mode: nobody can change them, in the console or with a key.
 
     admin ── PATCH /v1/namespaces/{name}, console ──▶ [set_read_only] ──▶ row, audit
     request of the control plane that changes something ──▶ [refuse_change] ──▶ 409
@@ -38,7 +38,7 @@ def set_read_only(
     Raises Problem: NAMESPACE_NOT_FOUND, or BAD_REQUEST for a reason that is too long.
     """
     if len(reason) > REASON_CHARS_MAX or not reason.isprintable():
-        raise refused("/reason", f"one line of at most {REASON_CHARS_MAX} characters")
+        raise refused("/reason", f"must be one line of at most {REASON_CHARS_MAX} characters")
     found = get_namespace(principal, name)
     namespace = Namespace.objects.select_for_update().get(pk=found.pk)
     before = _settings_of(namespace)
@@ -78,7 +78,8 @@ def refuse_change(principal: Principal, method: str, path: str, ns: str) -> None
     since = rfc3339(datetime_ms(found.read_only_since))
     why = f" ({found.read_only_reason})" if found.read_only_reason else ""
     raise Problem.of(
-        "NAMESPACE_READ_ONLY", f"{name} is read-only since {since}{why}; nothing of it is changed"
+        "NAMESPACE_READ_ONLY",
+        f"{name} is read-only since {since}{why}; nothing in it can be changed",
     )
 
 

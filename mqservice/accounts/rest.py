@@ -1,4 +1,6 @@
-"""How a control-plane request shows who asks: the same keys as on the data plane, read afresh."""
+"""Authenticates control-plane requests: the same keys as on the data plane, read without a
+cache.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How old audit entries go: by a function of the database, which is the only way out.
+"""Deletes old audit entries, by the one database function that may delete any.
 
 A trigger refuses every other DELETE, every UPDATE and TRUNCATE.
 """

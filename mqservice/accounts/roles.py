@@ -1,4 +1,4 @@
-"""What each role may do: the one table, for keys and for people alike.
+"""What each role may do: the one table, for keys and users alike.
 
     viewer ⊂ developer ⊂ admin ⊂ owner
 

@@ -1,4 +1,4 @@
-"""What a key may do to which topics and groups: scopes, written as texts.
+"""What a key may do with which topics and groups: scopes, written as strings.
 
     produce                 everything of its kind
     produce:orders*         topics and groups with this name, or with names that begin so
@@ -79,16 +79,20 @@ def parse_grant(text: str) -> Grant:
         raise ValueError(f"a scope has at most {SCOPE_CHARS_MAX} characters, found {len(text)}")
     action, colon, rest = text.partition(":")
     if action not in list(Scope):
-        raise ValueError(f"a scope is one of {', '.join(Scope)}, as in {_FORMS}; found {text!r}")
+        raise ValueError(
+            f"a scope must be one of {', '.join(Scope)}, as in {_FORMS}; found {text!r}"
+        )
     if not colon:
         return Grant(scope=Scope(action))
     kind, slash, pattern = rest.rpartition("/")
     if slash and kind not in list(Kind):
-        raise ValueError(f"a scope is limited to topic/ or group/, as in {_FORMS}; found {text!r}")
+        raise ValueError(
+            f"a scope can be limited to topic/ or group/, as in {_FORMS}; found {text!r}"
+        )
     if not pattern or _PATTERN.fullmatch(pattern) is None:
         raise ValueError(
-            "the pattern of a scope is a name, or how names begin and then a *, as in "
-            f"{_FORMS}; found {text!r}"
+            "the pattern of a scope must be a name, or the start of a name and a *, "
+            f"as in {_FORMS}; found {text!r}"
         )
     return Grant(scope=Scope(action), kind=Kind(kind) if slash else None, pattern=pattern)
 

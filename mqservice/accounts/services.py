@@ -1,4 +1,4 @@
-"""Verbs that change identity; the only writers of its rows. One transaction each."""
+"""Changes identity; the only writers of its rows. One transaction each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def get_or_create_namespace(tenant: Tenant, name: str) -> Namespace:
     _refuse_bad_name(name)
     namespace, _ = Namespace.objects.get_or_create(name=name, defaults={"tenant": tenant})
     if namespace.tenant_id != tenant.pk:
-        raise Problem.of("CONFLICT", f"the namespace name {name} is taken")
+        raise Problem.of("CONFLICT", f"the namespace name {name} is already in use")
     return namespace
 
 
@@ -58,11 +58,13 @@ def create_api_key(
         creator: as the audit names who asked for it.
         text: the key to take instead of a random one; must be of ``generate_api_key``'s form.
     """
-    assert namespace is None or namespace.tenant_id == tenant.pk, "a namespace of another tenant"
+    assert namespace is None or namespace.tenant_id == tenant.pk, (
+        "the namespace belongs to another tenant"
+    )
     text = text or generate_api_key()
     key = parse_api_key(text)
     if key is None:
-        raise ValueError("the given API key is not of the form mqk_...")
+        raise ValueError("the API key must have the form mqk_...")
     row = ApiKey.objects.create(
         tenant=tenant,
         namespace=namespace,

@@ -1,4 +1,4 @@
-"""What Celery runs for accounts: the audit is kept for as long as is configured."""
+"""Celery tasks for accounts: the audit log is retained for as long as is configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who a ticket lets in: a key, or a person by a session; found anew as long as a socket is open.
+"""The key or session behind a ticket; checked again for as long as its socket is open.
 
     POST /v1/ws-tickets ── Holder ──▶ Valkey ──▶ handshake ──▶ [find_holder] ──▶ Principal
     key or session ended, member removed ──NOTIFY──▶ found anew ──▶ the socket ends

@@ -99,11 +99,14 @@ def _refused() -> Problem:
     """One answer for every kind of bad ticket."""
     return Problem.of(
         "UNAUTHENTICATED",
-        "the ticket is none, was used, is too old, or is of a page of another origin",
+        "the ticket is unknown, was already used, has expired, or belongs to a page "
+        "of another origin",
     )
 
 
 def _unavailable() -> Problem:
     return Problem.of(
-        "TICKETS_UNAVAILABLE", "tickets cannot be kept at the moment", retry_after_ms=_RETRY_MS
+        "TICKETS_UNAVAILABLE",
+        "tickets cannot be stored now; try again later",
+        retry_after_ms=_RETRY_MS,
     )

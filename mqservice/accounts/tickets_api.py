@@ -1,4 +1,4 @@
-"""``POST /v1/ws-tickets``: a ticket for one socket, by a key or by the session of a person.
+"""``POST /v1/ws-tickets``: a ticket for one socket, for a key or a user's session.
 
 key ──────────────────────────▶ ┐
 session, token against forgery ▶┴ may it be narrowed so? ──▶ ticket, LIFE_MS
@@ -78,11 +78,11 @@ def ask(request: HttpRequest) -> Asker:
 @router.post("/ws-tickets", response={201: TicketOut}, auth=ask)
 def issue_ticket(request: TicketRequest) -> Status[TicketOut]:
     """Create a ticket that opens one socket, once and soon, for a page that cannot send a key."""
-    TICKETS.spend(request.auth.name, "tickets were asked for")
+    TICKETS.spend(request.auth.name, "requests for tickets")
     namespace, grants = _read(request.body)
     holder = request.auth.holder
     if holder.session_row and namespace is None:
-        raise refused("/namespace", "a session has to say for which namespace")
+        raise refused("/namespace", "a session must name the namespace")
     holder = Holder(
         key_id=holder.key_id,
         key_mac=holder.key_mac,

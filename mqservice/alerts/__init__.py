@@ -1,1 +1,1 @@
-"""Alert rules of namespaces: what is watched, when it fires, and who is told."""
+"""Alert rules of namespaces: what they watch, when they fire, and who is notified."""

@@ -1,4 +1,4 @@
-"""Where a webhook may lead: decided by the address that is connected to, never by the name.
+"""Which addresses a webhook may connect to: decided by the IP address, never by the name.
 
     URL ── parse_target ──▶ Target ── resolve, once ──▶ addresses ── all allowed? ──▶ [Address]
 
@@ -67,20 +67,20 @@ def parse_target(url: str) -> Target:
     if len(url) > URL_CHARS_MAX:
         raise TargetRefused(f"must have at most {URL_CHARS_MAX} characters, found {len(url)}")
     if not url.isascii() or any(char <= " " or char == "\x7f" or char == "\\" for char in url):
-        raise TargetRefused("must be ASCII without blanks and backslashes")
+        raise TargetRefused("must be ASCII without spaces and backslashes")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise TargetRefused("is no URL") from None
+        raise TargetRefused("is not a URL") from None
     if parts.scheme not in _PORTS:
-        raise TargetRefused("must begin with https://")
+        raise TargetRefused("must start with https://")
     if "@" in parts.netloc:
-        raise TargetRefused("must not hold a user name or password")
+        raise TargetRefused("must not contain a user name or password")
     if not parts.hostname:
-        raise TargetRefused("names no host")
+        raise TargetRefused("has no host")
     if port == 0:
-        raise TargetRefused("has port 0")
+        raise TargetRefused("must not use port 0")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Target(
         scheme=parts.scheme, host=parts.hostname, port=port or _PORTS[parts.scheme], path=path
@@ -121,9 +121,9 @@ def check_address(address: Address, target: Target, allowed: Sequence[Network]) 
     if any(_contains(network, real) for network in allowed):
         return
     if not is_public(real):
-        raise TargetRefused("leads to an address that is not public")
+        raise TargetRefused("must not lead to an address that is not public")
     if target.scheme != "https":
-        raise TargetRefused("must begin with https://")
+        raise TargetRefused("must start with https://")
 
 
 def is_public(address: Address) -> bool:

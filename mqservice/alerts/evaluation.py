@@ -1,4 +1,4 @@
-"""Looks at all rules and writes down whose state has changed, with who is to be told.
+"""Evaluates all rules, and records state changes and the notifications to send.
 
     rules (locked) ── values ──▶ next_standing ──▶ rule, event, notifications: one transaction
 
@@ -74,7 +74,7 @@ def _evaluate_some(now_ms: int) -> tuple[int, int]:
     )
     for event in events:
         log.info(
-            "An alert has changed",
+            "An alert changed its state",
             extra={"action": "alert_changed", "event": event.public_id, "state": event.state},
         )
     return len(rules), len(events)

@@ -1,4 +1,4 @@
-"""The next event of a rule, and who is to be told of it. Nothing is saved here."""
+"""The next event of a rule, and whom to notify. Nothing is saved here."""
 
 from __future__ import annotations
 

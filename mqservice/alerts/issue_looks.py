@@ -1,4 +1,5 @@
-"""Looks at rules for issues: fires while one is open, and tells each one that opens once.
+"""Evaluates rules for issues: they fire while an issue is open, and notify once for each that
+opens.
 
     rules ── open issues, one query ──▶ [look_at_issues] ── opened since ──▶ events, told ones first
                                                             told_opening

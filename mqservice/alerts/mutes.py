@@ -1,4 +1,4 @@
-"""Silence for a rule that is looked at all the same: from now until a time, or until it is ended.
+"""Mutes a rule that is still evaluated, until a time or until it is unmuted.
 
 mute, unmute ──▶ rule (locked) ──▶ audit entry: one transaction
 evaluation ── the time is over ──▶ ended there, and told what was missed

@@ -1,4 +1,4 @@
-"""How long events are kept: 90 days, and the newest thousand of each rule.
+"""How long events are retained: 90 days, and the newest thousand of each rule.
 
 The newest event of a rule that is muted waits for the end of the mute, however old it is: it is
 what is told then.

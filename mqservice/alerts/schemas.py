@@ -81,7 +81,7 @@ def _reason(fields: Fields) -> str:
     if value is None:
         return ""
     if not isinstance(value, str) or len(value) > MUTE_REASON_CHARS_MAX or "\0" in value:
-        fields.fault("reason", f"must be a text of at most {MUTE_REASON_CHARS_MAX} characters")
+        fields.fault("reason", f"must be a string of at most {MUTE_REASON_CHARS_MAX} characters")
         return ""
     return value
 
@@ -111,10 +111,10 @@ def _emails(fields: Fields) -> list[str] | None:
                 raise ValidationError("")
             validate_email(address)
         except ValidationError:
-            fields.fault(f"emails/{index}", f"must be an e-mail address, found {shown(address)}")
+            fields.fault(f"emails/{index}", f"must be an email address, found {shown(address)}")
             return None
     if value and not settings.MQ_EMAIL_URL:
-        fields.out_of_range("emails", "this service sends no e-mail: MQ_EMAIL_URL is not set")
+        fields.out_of_range("emails", "this service cannot send email: MQ_EMAIL_URL is not set")
         return None
     return list(dict.fromkeys(value))
 
@@ -131,7 +131,7 @@ def _webhook(fields: Fields) -> str | None:
         target = parse_target(value)
         refuse_literal(target, allowed)
         if target.scheme != "https" and not allowed:
-            raise TargetRefused("must begin with https://")
+            raise TargetRefused("must start with https://")
     except TargetRefused as exc:
         fields.out_of_range("webhook", str(exc))
         return None

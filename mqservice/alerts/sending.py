@@ -1,4 +1,4 @@
-"""Tells people and machines of events: claimed, sent, and tried again later when that failed.
+"""Sends notifications by email and webhook: claimed, sent, and retried later after a failure.
 
     sweep ── due, now claimed ──▶ send(notification id) ──▶ e-mail, webhook ──▶ sent
                  ▲                                               └─ failed: later, at most 8 times
@@ -120,7 +120,7 @@ def send(notification_id: int, clock: Clock) -> None:
         due_ms=clock.now_ms() + pause_ms(attempt_count),
     )
     log.warning(
-        "A notification was not sent",
+        "Could not send an alert notification",
         extra={
             "action": "notification_failed" if is_over else "notification_delayed",
             "event": found.event.public_id,
@@ -176,7 +176,7 @@ def _try(notification: Notification, now_ms: int) -> tuple[str | None, bool]:
         return str(exc), False
     except (smtplib.SMTPException, OSError) as exc:
         # The server's words may tell of our own network.
-        return f"the mail server did not take it: {type(exc).__name__}", False
+        return f"the mail server did not accept it: {type(exc).__name__}", False
     return None, False
 
 

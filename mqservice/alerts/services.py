@@ -1,4 +1,4 @@
-"""Verbs that change alert rules; the only writers of their settings. One transaction each."""
+"""Changes alert rules; the only writers of their settings. One transaction each."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ def put_rule(
     _refuse_other_revision(rule, revision)
     if rule is None:
         if AlertRule.objects.filter(namespace=namespace).count() >= RULES_MAX:
-            raise Problem.of("QUOTA_EXCEEDED", f"a namespace has at most {RULES_MAX} alerts")
+            raise Problem.of(
+                "QUOTA_EXCEEDED", f"a namespace has at most {RULES_MAX} alerts; delete one first"
+            )
         _refuse_missing(change)
         rule = AlertRule(namespace=namespace, name=name)
     had_webhook = bool(rule.webhook_url)
@@ -162,7 +164,7 @@ def _refuse_unfit(rule: AlertRule) -> None:
         (
             lambda: kind is AlertKind.DISK and bool(rule.group_name),
             "/group",
-            "is not for kind: disk",
+            "is not allowed with kind: disk",
         ),
         (
             lambda: kind not in _GROUPLESS_KINDS and not rule.group_name,
@@ -172,7 +174,7 @@ def _refuse_unfit(rule: AlertRule) -> None:
         (
             lambda: bool(rule.topic) and kind not in _TOPIC_KINDS,
             "/topic",
-            f"is for kind: {', '.join(_TOPIC_KINDS[:-1])} or {_TOPIC_KINDS[-1]} only",
+            f"is only for kind: {', '.join(_TOPIC_KINDS[:-1])} or {_TOPIC_KINDS[-1]}",
         ),
         (
             lambda: kind is AlertKind.DISK and not 1 <= rule.threshold <= 100,
@@ -196,7 +198,9 @@ def _end(rule: AlertRule, now_ms: int) -> None:
 
 def _refuse_other_revision(rule: AlertRule | None, revision: int | None) -> None:
     if revision is not None and (rule is None or rule.revision != revision):
-        raise Problem.of("PRECONDITION_FAILED", "the alert is not in the revision of If-Match")
+        raise Problem.of(
+            "PRECONDITION_FAILED", "the alert has changed since the revision in If-Match"
+        )
 
 
 def _setting(pointer: str, detail: str) -> Problem:

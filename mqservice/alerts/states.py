@@ -1,4 +1,4 @@
-"""The state of a rule after one more look; pure.
+"""The state of a rule after one more evaluation; pure.
 
     (state, since when breached) + (is it breached? now) ──▶ (state, since when breached)
 

@@ -1,4 +1,4 @@
-"""What Celery runs for alerts. Each may run twice: a change is written once, a message sent once.
+"""Celery tasks for alerts. Each may run twice: a change is recorded once, a message sent once.
 
 beat ──▶ evaluate ── changes ──▶ rows          beat ──▶ sweep ── due ──▶ send(notification id)
 """

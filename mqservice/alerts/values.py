@@ -1,4 +1,4 @@
-"""What a rule watches, as a number, out of the newest samples.
+"""The value that a rule watches, from the newest samples.
 
     rules ──▶ [read_values] ── a query for each kind of sample ──▶ rule id → value, None: unknown
 

@@ -67,7 +67,7 @@ def post(
     try:
         address = find_address(target, allowed, resolve)
     except OSError:
-        raise WebhookFailed("its host cannot be resolved") from None
+        raise WebhookFailed("its host name cannot be resolved") from None
     ends_at = time.monotonic() + timeout_ms / 1_000
     try:
         with _connected(target, address, ends_at, tls) as connection:
@@ -81,7 +81,7 @@ def post(
     except OSError as exc:
         raise WebhookFailed(f"the connection failed: {exc.strerror or 'broken'}") from exc
     if not 200 <= status < 300:
-        raise WebhookFailed(f"it answered {status}")
+        raise WebhookFailed(f"it responded with {status}")
     return status
 
 
@@ -110,7 +110,7 @@ def _request(target: Target, body: bytes, headers: Mapping[str, str]) -> bytes:
         **headers,
     }
     lines = [f"POST {target.path} HTTP/1.1", *(f"{name}: {text}" for name, text in fields.items())]
-    assert not any("\r" in line or "\n" in line for line in lines), "a header of two lines"
+    assert not any("\r" in line or "\n" in line for line in lines), "a header contains a line break"
     return "\r\n".join([*lines, "", ""]).encode("ascii") + body
 
 
@@ -128,7 +128,7 @@ def _read_status(connection: socket.socket, ends_at: float) -> int:
         while b"\n" in answer:
             found = _STATUS_LINE.match(answer)
             if found is None:
-                raise WebhookFailed("it did not answer in HTTP")
+                raise WebhookFailed("it did not respond in HTTP")
             status = int(found[1])
             if status >= 200:
                 return status
@@ -136,7 +136,7 @@ def _read_status(connection: socket.socket, ends_at: float) -> int:
             if not end:
                 break
             answer = rest  # that was 100 Continue or its like: the real one comes behind it
-    raise WebhookFailed("it did not answer in HTTP")
+    raise WebhookFailed("it did not respond in HTTP")
 
 
 def _left(ends_at: float) -> float:

@@ -1,4 +1,4 @@
-"""Backups of a running installation: made, checked, brought back.
+"""Backups of a running installation: created, checked, restored.
 
     engine's store ──┐                                   ┌──▶ a new data directory's store
     PostgreSQL ──────┼──▶ DIRECTORY/ manifest.json … ────┼──▶ an empty database

@@ -1,4 +1,4 @@
-"""Checks a backup without bringing it back: every byte, every record, the dump's list.
+"""Checks a backup without restoring it: every byte, every record, the dump's contents.
 
 manifest ─▶ sizes, SHA-256 ─▶ nothing else there ─▶ storage_engine.verify ─▶ pg_restore --list
 """
@@ -57,7 +57,7 @@ def check(directory: Path, *, told: Callable[[int, int], None]) -> tuple[Manifes
     faults = [check_file(directory, file, passed=passed) for file in manifest.files]
     known = {file.path for file in manifest.files} | {MANIFEST, MANIFEST_SUM}
     there = {str(path.relative_to(directory)) for path in directory.rglob("*") if not path.is_dir()}
-    faults += [f"{path}: the manifest does not name it" for path in sorted(there - known)]
+    faults += [f"{path}: not listed in the manifest" for path in sorted(there - known)]
     faults += _faults_of_store(directory / STORE)
     if (directory / DUMP).is_file():
         fault = check_dump(find_postgres_clients(manifest.postgres_version), directory / DUMP)

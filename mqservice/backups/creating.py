@@ -1,4 +1,4 @@
-"""Makes a backup of a running installation, all parts from the same moment.
+"""Creates a backup of a running installation, all parts as of the same moment.
 
 engine's files held ─▶ topics, groups locked ─▶ database's moment ─▶ engine's moment ─▶ unlocked
     ─▶ segments and pg_dump, for as long as they take ─▶ secrets ─▶ manifest ─▶ its name
@@ -92,5 +92,5 @@ def create(
             )
             write_manifest(partial, manifest)
     except OSError as error:
-        raise BackupError(f"the backup could not be written: {error}") from error
+        raise BackupError(f"cannot write the backup: {error}") from error
     return manifest

@@ -1,4 +1,4 @@
-"""PostgreSQL's part: one moment of it held, dumped, brought back in one transaction.
+"""PostgreSQL's part of a backup: one snapshot, dumped, and restored in one transaction.
 
     [held_database] ── topics and groups locked ──▶ the moment, by a snapshot's name ──▶ pg_dump
     pg_restore ──▶ BEGIN … stamp COMMIT ──▶ psql ──▶ an empty database
@@ -86,7 +86,7 @@ def held_database(url: str) -> Iterator[Moment]:
                 f"the database has no tables of this service: {error.diag.message_primary}"
             ) from error
         except psycopg.Error as error:
-            raise BackupError(f"the database gives no moment to be dumped: {error}") from error
+            raise BackupError(f"the database could not be locked for the dump: {error}") from error
         assert row is not None
         yield Moment(row[0], locking)
 
@@ -128,7 +128,7 @@ class Program:
         if self.process.wait() != 0:
             self._errors.seek(0)
             said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
-            raise BackupError(f"{self._name} failed: {said[-1] if said else 'without a word'}")
+            raise BackupError(f"{self._name} failed: {said[-1] if said else 'with no output'}")
 
     def end(self) -> None:
         """Kills it if it has not ended."""
@@ -148,8 +148,9 @@ def require_empty(url: str) -> None:
         name = conninfo_to_dict(url).get("dbname")
         was_restored = " by a restore of another backup" if restored_from(url) else ""
         raise BackupRefused(
-            f"the database {name!r} is not empty, it was filled{was_restored}: "
-            "make a new one and name it in DATABASE_URL, or drop this one and make it again"
+            f"the database {name!r} is not empty, it was filled{was_restored}: create "
+            "another one and name it in DATABASE_URL, or drop this one and create it "
+            "again"
         )
 
 
@@ -262,6 +263,6 @@ def _connected(url: str) -> Iterator[psycopg.Connection]:
     try:
         connection = psycopg.connect(url, connect_timeout=CONNECT_TIMEOUT_S)
     except psycopg.OperationalError as error:
-        raise BackupRefused(f"the database does not answer: {error}") from error
+        raise BackupRefused(f"the database is not responding: {error}") from error
     with contextlib.closing(connection):
         yield connection

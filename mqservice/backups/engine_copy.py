@@ -1,4 +1,4 @@
-"""The engine's part, made by a process of its own: ``python -m storage_engine.backup``.
+"""The engine's part of a backup, made by its own process: ``python -m storage_engine.backup``.
 
     [EngineCopy] ◀── ready ──   take ──▶ TARGET
          └────────── go ─────▶
@@ -135,7 +135,9 @@ class EngineCopy:
     def _failure(self) -> BackupError:
         assert self._process.stderr is not None
         said = self._process.stderr.read().decode("utf-8", "replace").strip().splitlines()
-        return BackupError(f"the store was not copied: {said[-1] if said else 'it was killed'}")
+        return BackupError(
+            f"could not copy the store: {said[-1] if said else 'the copy was killed'}"
+        )
 
 
 def known_segments(base: Path, manifest: Manifest) -> list[dict[str, str | int]]:

@@ -1,4 +1,4 @@
-"""Why there is no backup, or no restore, each with one line for people and its own exit code.
+"""Why a backup or restore failed, each with one line for people and its own exit code.
 
 BackupError         1  it could not be made or brought back; nothing of it is left
 ├── BackupDamaged   3  a file of the backup is not what its manifest says

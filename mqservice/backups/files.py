@@ -1,4 +1,4 @@
-"""Reads and copies files of a backup, each compared with what its manifest says.
+"""Reads and copies files of a backup, and compares each with its manifest.
 
 manifest ──▶ [check_file] ──▶ what is wrong      manifest ──▶ [copy_checked] ──▶ the same file
 """
@@ -78,9 +78,9 @@ def _read(file: BinaryIO, passed: Callable[[int], None]) -> tuple[int, str]:
 
 def _fault(entry: FileEntry, size: int, sha256: str) -> str:
     if size != entry.size_bytes:
-        return f"{entry.path}: {size} bytes, the manifest says {entry.size_bytes}"
+        return f"{entry.path}: has {size} bytes, but the manifest says {entry.size_bytes}"
     if sha256 != entry.sha256:
-        return f"{entry.path}: its SHA-256 is not that of the manifest"
+        return f"{entry.path}: its SHA-256 differs from the one in the manifest"
     return ""
 
 

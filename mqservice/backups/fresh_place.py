@@ -1,4 +1,4 @@
-"""A data directory that gets its content at once: from a backup, or from another system's store.
+"""A data directory that is filled in one step: from a backup, or from another system's store.
 
     marker ─▶ store, aside ─▶ all else ─▶ store's name ─▶ no marker
 
@@ -44,7 +44,7 @@ def held_place(place: DataDir, store: Path, *, command: str) -> Iterator[Path]:
     marker = place.restoring
     aside = store.with_name(store.name + _ASIDE_SUFFIX)
     if not marker.exists() and _contents(place):
-        raise BackupRefused(f"{place.path} is not empty; name an empty or a new directory")
+        raise BackupRefused(f"{place.path} is not empty; name an empty or new directory")
     # One that was killed at its very end has left the store under its name.
     is_left = marker.exists() and store.is_relative_to(place.path)
     if not is_left and store.exists() and any(store.iterdir()):

@@ -1,4 +1,4 @@
-"""What a backup consists of. A directory without a manifest is no backup.
+"""The contents of a backup. A directory without a manifest is not a backup.
 
 files ──▶ manifest.json.sha256 ──▶ manifest.json (by rename, last) ──▶ [read_manifest]
 """
@@ -74,24 +74,27 @@ def read_manifest(directory: Path) -> Manifest:
         said = (directory / MANIFEST_SUM).read_text(encoding="ascii", errors="replace")
     except OSError as error:
         raise BackupRefused(
-            f"{directory} is no backup, or one that was never finished: {error}"
+            f"{directory} is not a backup, or was never finished: {error}"
         ) from error
     if said.split()[:1] != [hashlib.sha256(content).hexdigest()]:
-        raise BackupDamaged(f"{path} is damaged: its SHA-256 is not that of {MANIFEST_SUM}")
+        raise BackupDamaged(
+            f"{path} is damaged: its SHA-256 differs from the one in {MANIFEST_SUM}"
+        )
     try:
         version = msgspec.json.decode(content, type=_Versioned).format_version
         if version > FORMAT_VERSION:
             raise BackupRefused(
-                f"{path} has format version {version}, this version knows {FORMAT_VERSION}: "
-                "use the version that made the backup, or a newer one"
+                f"{path} has format version {version}, but this version of mqservice "
+                f"knows only {FORMAT_VERSION}: use the version that created the "
+                "backup, or a newer one"
             )
         manifest = msgspec.json.decode(content, type=Manifest)
     except msgspec.DecodeError as error:
-        raise BackupDamaged(f"{path} cannot be read: {error}") from error
+        raise BackupDamaged(f"cannot read {path}: {error}") from error
     for file in manifest.files:
         parts = PurePosixPath(file.path).parts
         if file.path.startswith("/") or ".." in parts or not parts:
-            raise BackupDamaged(f"{path} names a file outside of the backup: {file.path}")
+            raise BackupDamaged(f"{path} lists a file outside of the backup: {file.path}")
     return manifest
 
 

@@ -1,4 +1,4 @@
-"""A directory that appears under its name only when it is whole.
+"""A directory that gets its final name only when it is complete.
 
 [new_directory] ──▶ NAME.partial, locked ──▶ filled ──▶ NAME
                           └── failed: removed; killed: removed by the next one
@@ -27,7 +27,9 @@ def new_directory(target: Path) -> Iterator[Path]:
     Raises BackupRefused: there is something at the place, or another process fills it.
     """
     if target.is_symlink() or (target.exists() and not _is_empty(target)):
-        raise BackupRefused(f"{target} is there already; name a directory that is not, or is empty")
+        raise BackupRefused(
+            f"{target} already exists; name a directory that is empty or does not exist"
+        )
     require_no_mount(target)
     partial = target.with_name(target.name + PARTIAL_SUFFIX)
     try:
@@ -35,12 +37,12 @@ def new_directory(target: Path) -> Iterator[Path]:
         partial.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise BackupRefused(f"{target} cannot be made: {error}") from error
+        raise BackupRefused(f"cannot create {target}: {error}") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BackupRefused(f"another process writes to {partial} just now") from None
+            raise BackupRefused(f"another process is writing to {partial}") from None
         _clear(partial)  # what one that was killed has left
         try:
             yield partial
@@ -57,7 +59,7 @@ def new_directory(target: Path) -> Iterator[Path]:
 def require_no_mount(path: Path) -> None:
     """Raises BackupRefused: nothing can be given that name by a rename."""
     if os.path.ismount(path):
-        raise BackupRefused(f"{path} is a mount; name a directory in it")
+        raise BackupRefused(f"{path} is a mount point; name a directory in it")
 
 
 def _clear(directory: Path) -> None:

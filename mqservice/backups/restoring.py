@@ -1,4 +1,4 @@
-"""Brings a backup back: into an empty data directory, and an empty database.
+"""Restores a backup into an empty data directory and an empty database.
 
     marker ─▶ store, aside ─▶ secrets ─▶ database, in one transaction ─▶ store's name ─▶ no marker
 
@@ -57,8 +57,8 @@ def restore(
     url = find_database_url(environ)
     if url is None and not manifest.has(SECRETS):
         raise BackupRefused(
-            "the backup has no secrets.toml, since its service was told its secrets by the "
-            "environment: set DATABASE_URL and MQ_SECRET_KEY here as well"
+            "the backup has no secrets.toml, because its service had its secrets in "
+            "the environment: set DATABASE_URL and MQ_SECRET_KEY here as well"
         )
     store = store_dir(environ, data_dir)
     place = DataDir(data_dir)
@@ -79,7 +79,7 @@ def restore(
         if url is not None:  # now that nothing is done again
             database.forget_restore(url)
     except OSError as error:
-        raise BackupError(f"the backup could not be brought back: {error}") from error
+        raise BackupError(f"cannot restore the backup: {error}") from error
     return manifest
 
 
@@ -90,7 +90,8 @@ def _clients_for(manifest: Manifest, url: str | None, *, is_filled: bool) -> Pos
     version = database.server_version(url)
     if version < manifest.postgres_version:
         raise BackupRefused(
-            f"the backup is of PostgreSQL {manifest.postgres_version}, the server is {version}"
+            f"the backup was made with PostgreSQL {manifest.postgres_version}, but "
+            f"the server has version {version}"
         )
     if not is_filled:
         database.require_empty(url)

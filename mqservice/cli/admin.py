@@ -1,4 +1,4 @@
-"""``mqservice admin``: what the operator does on the machine itself, without a key.
+"""``mqservice admin``: what the operator does on the service's machine, without a key.
 
 create-owner ─▶ stdout: the password, where one was made; all else on stderr
 operator     ─▶ who sees the operator's page
@@ -19,7 +19,7 @@ import typer
 from mqservice.cli import screen
 from mqservice.cli.status import DataDirOption
 
-app = typer.Typer(no_args_is_help=True, help="What the operator does on the service's machine.")
+app = typer.Typer(no_args_is_help=True, help="Operator commands, run on the service's machine.")
 
 _PASSWORD_BYTES: Final = 15
 
@@ -32,24 +32,28 @@ class _Facts(msgspec.Struct):
 
 @app.callback()
 def admin() -> None:
-    """What the operator does on the service's machine."""
+    """Operator commands, run on the service's machine."""
 
 
 @app.command("create-owner")
 def create_owner(
-    username: Annotated[str, typer.Argument(help="User name, to sign in with.")],
+    username: Annotated[str, typer.Argument(help="User name to sign in with.")],
     tenant: Annotated[
-        str, typer.Option("--tenant", help="The tenant, made with a namespace of its name.")
+        str,
+        typer.Option(
+            "--tenant",
+            help=("Name of the tenant; it is created together with a namespace of the same name."),
+        ),
     ],
     email: Annotated[
-        str, typer.Option("--email", help="Address for lost passwords; counts as verified.")
+        str, typer.Option("--email", help="Email address for password resets; counts as verified.")
     ] = "",
     asks: Annotated[
-        bool, typer.Option("--ask", help="Ask for the password instead of making one.")
+        bool, typer.Option("--ask", help="Ask for the password instead of generating one.")
     ] = False,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Make a user the owner of a tenant; prints the password, this once."""
+    """Make a user the owner of a tenant; prints the password, which is shown only once."""
     password = secrets.token_urlsafe(_PASSWORD_BYTES)
     if asks:
         password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
@@ -58,20 +62,20 @@ def create_owner(
     made = msgspec.json.decode(text.strip().rpartition("\n")[2], type=_Facts)
     screen.notice(f"{made.username} owns the tenant {made.tenant}")
     if not made.is_new_user:
-        screen.notice("the user was here before: the password is what it was")
+        screen.notice("the user exists already: the password was not changed")
     elif not asks:
         typer.echo(password)
 
 
 @app.command("operator")
 def operator(
-    username: Annotated[str, typer.Argument(help="A user that there is.")],
+    username: Annotated[str, typer.Argument(help="Name of an existing user.")],
     is_revoked: Annotated[
-        bool, typer.Option("--revoke", help="Take the operator's page away again.")
+        bool, typer.Option("--revoke", help="Remove access to the operator console.")
     ] = False,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Let a user see the operator's page of the console."""
+    """Give a user access to the operator console."""
     arguments = ["operator", *(["--revoke"] if is_revoked else []), "--", username]
     screen.notice(_run(data_dir, arguments).strip().rpartition("\n")[2])
 
@@ -80,14 +84,14 @@ def operator(
 def quota(
     limits: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME=NUMBER...]", help="As shown; NAME=- takes a limit back."),
+        typer.Argument(metavar="[NAME=NUMBER...]", help="As shown; NAME=- removes a limit."),
     ] = None,
     tenant: Annotated[
-        str, typer.Option("--tenant", help="Of this tenant; the default of all without it.")
+        str, typer.Option("--tenant", help="Tenant; without it, the default of all tenants.")
     ] = "",
     data_dir: DataDirOption = None,
 ) -> None:
-    """Show or set what a tenant, or every tenant, may use; prints what holds then."""
+    """Show or set the limits of a tenant, or of all tenants; prints the resulting limits."""
     whose = [f"--tenant={tenant}"] if tenant else []
     text = _run(data_dir, ["quota", *whose, "--", *(limits or [])])
     held = msgspec.json.decode(text.strip().rpartition("\n")[2], type=dict[str, int])

@@ -1,4 +1,4 @@
-"""``mqservice alert``: rules that watch groups and the disk, how they stand, and what they did.
+"""``mqservice alert``: rules that watch groups and the disk, their state and their history.
 
 list, show, history   GET …/alerts… ─▶ stdout: a table, or NDJSON
 set, delete           PUT or DELETE …/alerts/{name}
@@ -22,13 +22,13 @@ from mqservice.cli.outputs import FileOption, FormOption, Output, hand_over, pri
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
-app = typer.Typer(no_args_is_help=True, help="Alert rules: how they stand, create, change, delete.")
+app = typer.Typer(no_args_is_help=True, help="Alert rules: list, create, change, mute, delete.")
 
 LIMIT_DEFAULT: Final = 32
 LIMIT_MAX: Final = 100
 UNKNOWN: Final = "?"
 
-NameArgument = Annotated[str, typer.Argument(help="The rule.")]
+NameArgument = Annotated[str, typer.Argument(help="Name of the rule.")]
 
 
 class Kind(enum.StrEnum):
@@ -94,41 +94,45 @@ def list_alerts(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """List the rules and how they stand."""
+    """List the rules and their states."""
     screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
 
 
 @app.command("set")
 def set_alert(
     name: NameArgument,
-    kind: Annotated[Kind | None, typer.Option("--kind", help="What is watched.")] = None,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="The group.")] = None,
+    kind: Annotated[Kind | None, typer.Option("--kind", help="What the rule watches.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Consumer group to watch.")
+    ] = None,
     topic: Annotated[
-        str | None, typer.Option("--topic", help="Of the group, this topic only; '' for all.")
+        str | None, typer.Option("--topic", help="Only this topic of the group; '' for all.")
     ] = None,
     threshold: Annotated[
-        int | None, typer.Option("--threshold", min=1, help="Messages, ms or percent, by kind.")
+        int | None,
+        typer.Option("--threshold", min=1, help="Messages, ms or percent, depending on the kind."),
     ] = None,
     for_: Annotated[
-        str | None, typer.Option("--for", help="How long it must last, such as 1m.")
+        str | None, typer.Option("--for", help="How long the condition must last, such as 1m.")
     ] = None,
     window: Annotated[
-        str | None, typer.Option("--window", help="Of dlq_growth, such as 5m.")
+        str | None, typer.Option("--window", help="For dlq_growth: time window, such as 5m.")
     ] = None,
     email: Annotated[
-        list[str] | None, typer.Option("--email", help="Who is told (repeatable); replaces all.")
+        list[str] | None,
+        typer.Option("--email", help="Address to notify (repeatable); replaces all addresses."),
     ] = None,
     webhook: Annotated[
-        str | None, typer.Option("--webhook", help="URL that is told; '' takes it away.")
+        str | None, typer.Option("--webhook", help="URL to notify; '' removes it.")
     ] = None,
     is_enabled: Annotated[
-        bool | None, typer.Option("--enabled/--silenced", help="Whether anybody is told.")
+        bool | None, typer.Option("--enabled/--silenced", help="Whether notifications are sent.")
     ] = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Create a rule, or change what is given of it."""
+    """Create a rule, or change the given settings of it."""
     given: dict[str, object | None] = {
         "kind": kind, "group": group, "topic": topic, "threshold": threshold, "for": for_,
         "window": window, "emails": email, "webhook": webhook, "enabled": is_enabled,
@@ -143,16 +147,20 @@ def set_alert(
 @app.command("mute")
 def mute(
     name: NameArgument,
-    for_: Annotated[str | None, typer.Option("--for", help="How long, such as 1h.")] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Until when, in RFC 3339.")
+    for_: Annotated[
+        str | None, typer.Option("--for", help="How long to mute it, such as 1h.")
     ] = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="Shown to others.")] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="When the mute ends, in RFC 3339.")
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="Reason, shown to other users.")
+    ] = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Tell nobody of a rule for a time; it is looked at all the same."""
+    """Send no notifications for a rule for a time; it is still evaluated."""
     given = {"for": for_, "until": until, "reason": reason}
     content = msgspec.json.encode({field: value for field, value in given.items() if value})
     target = screen.target_of(base_url, key, namespace)
@@ -166,14 +174,16 @@ def unmute(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """End a mute; what was missed is told with the next look."""
+    """End a mute; missed changes are notified at the next evaluation."""
     screen.run(_mute(screen.target_of(base_url, key, namespace), name, "unmute", b""))
 
 
 @app.command("delete")
 def delete(
     name: NameArgument,
-    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    is_sure: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
+    ] = False,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
@@ -189,14 +199,14 @@ def delete(
 def history(
     name: NameArgument,
     limit: Annotated[
-        int, typer.Option("--limit", "-c", min=1, max=LIMIT_MAX, help="So many changes at most.")
+        int, typer.Option("--limit", "-c", min=1, max=LIMIT_MAX, help="Maximum number of changes.")
     ] = LIMIT_DEFAULT,
     form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show when a rule fired and ended, the newest first, and who was told."""
+    """Show when a rule fired and recovered, newest first, and who was notified."""
     target = screen.target_of(base_url, key, namespace)
     screen.run(_history(target, name, limit, form=form))
 
@@ -243,7 +253,7 @@ async def _set(target: Target, name: str, change: dict[str, object | None]) -> i
         rule = await client.call("PUT", _path(name), _Rule, content=msgspec.json.encode(change))
     screen.notice(f"alert {rule.name} is {rule.state_text}")
     if rule.webhook_secret is not None:
-        screen.notice("the webhook's secret, which is shown this once:")
+        screen.notice("the webhook's secret, which is shown only once:")
         typer.echo(rule.webhook_secret)
     return 0
 
@@ -259,7 +269,7 @@ async def _mute(target: Target, name: str, verb: str, content: bytes) -> int:
 async def _delete(target: Target, name: str) -> int:
     async with RestClient(target) as client:
         await client.call("DELETE", _path(name))
-    screen.notice(f"alert {name} is deleted")
+    screen.notice(f"alert {name} was deleted")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""``mqservice audit``: who changed what, the newest first.
+"""``mqservice audit``: who changed what, newest first.
 
 search ─▶ GET /v1/audit, page by page ─▶ stdout: a table, or NDJSON
 """
@@ -54,29 +54,32 @@ def audit() -> None:
 @app.command("search")
 def search(
     since: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="From here on, RFC 3339.")
+        str | None, typer.Option("--from", metavar="TIME", help="Start time, in RFC 3339.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="Up to here, RFC 3339.")
+        str | None, typer.Option("--to", metavar="TIME", help="End time, in RFC 3339.")
     ] = None,
     actor: Annotated[
-        str | None, typer.Option("--actor", help="Such as key:a1B2c3D4 or user:alice.")
+        str | None, typer.Option("--actor", help="Who did it, such as key:a1B2c3D4 or user:alice.")
     ] = None,
-    action: Annotated[str | None, typer.Option("--action", help="Such as topic.put.")] = None,
+    action: Annotated[
+        str | None, typer.Option("--action", help="Kind of change, such as topic.put.")
+    ] = None,
     target: Annotated[
-        str | None, typer.Option("--target", help="Such as topics/orders, or topics/*.")
+        str | None,
+        typer.Option("--target", help="What was changed, such as topics/orders, or topics/*."),
     ] = None,
     of_namespace: Annotated[
-        str | None, typer.Option("--of-namespace", help="Only of this namespace.")
+        str | None, typer.Option("--of-namespace", help="Only this namespace.")
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", min=1, max=ENTRIES_MAX, help="Entries at most.")
+        int, typer.Option("--limit", min=1, max=ENTRIES_MAX, help="Maximum number of entries.")
     ] = 100,
     form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """Show who changed what, the newest first."""
+    """Show who changed what, newest first."""
     given = {
         "from": since, "to": until, "actor": actor, "action": action, "target": target,
         "namespace": of_namespace,

@@ -1,4 +1,4 @@
-"""``mqservice backup``: make, check and bring back backups of the whole installation.
+"""``mqservice backup``: create, check and restore backups of the whole installation.
 
 create  ─▶ a directory; stdout: its path      verify ─▶ what is wrong with one, a line each
 restore ─▶ an empty data directory and database that hold what it holds
@@ -20,27 +20,29 @@ from mqservice.cli.status import DataDirOption
 if TYPE_CHECKING:
     from mqservice.backups.manifest import Manifest
 
-app = typer.Typer(no_args_is_help=True, help="Backups of the whole installation.")
+app = typer.Typer(no_args_is_help=True, help="Back up and restore the whole installation.")
 
 FOUND: Final = 1
 _RATE: Final = re.compile(r"(\d{1,9})(KiB|MiB|GiB)?", re.ASCII)
 _UNITS: Final = {None: 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
-BackupArgument = Annotated[Path, typer.Argument(help="A backup's directory.")]
+BackupArgument = Annotated[Path, typer.Argument(help="Directory of a backup.")]
 
 
 @app.command("create")
 def create(
-    directory: Annotated[Path, typer.Argument(help="Where; must not be there, or be empty.")],
+    directory: Annotated[
+        Path, typer.Argument(help="Where to write it; the directory must be empty or not exist.")
+    ],
     base: Annotated[
         Path | None,
-        typer.Option(help="An earlier backup beside it: full segments are linked, not copied."),
+        typer.Option(help="An earlier backup next to it: full segments are linked, not copied."),
     ] = None,
     rate: Annotated[
-        str | None, typer.Option(help="Of the log, a second at most, such as 50MiB.")
+        str | None, typer.Option(help="Maximum rate for copying the log, such as 50MiB per second.")
     ] = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Make a backup of the running service. It contains secrets: keep it as you keep those."""
+    """Back up the running service. The backup contains secrets: protect it like them."""
     from mqservice.backups.creating import create as make
     from mqservice.backups.errors import BackupError
     from mqservice.backups.installation import installation_of
@@ -64,9 +66,9 @@ def create(
 
 @app.command("verify")
 def verify(directory: BackupArgument) -> None:
-    """Check every byte and every record of a backup; it is only read.
+    """Check every byte and every record of a backup, without changing it.
 
-    Exit code 0: whole; 1: something is wrong, a line each; 2: it is no backup; 3: its manifest is
+    Exit code 0: no errors; 1: errors, one line each; 2: it is not a backup; 3: its manifest is
     damaged.
     """
     from mqservice.backups.checking import check
@@ -84,9 +86,9 @@ def verify(directory: BackupArgument) -> None:
 
 @app.command("restore")
 def restore(directory: BackupArgument, data_dir: DataDirOption = None) -> None:
-    """Bring a backup back into an empty data directory, and an empty database.
+    """Restore a backup into an empty data directory and an empty database.
 
-    With DATABASE_URL into that one; else into an embedded PostgreSQL, as `mqservice up` has it.
+    Uses the database of DATABASE_URL, or else an embedded PostgreSQL as `mqservice up` does.
     """
     from mqservice.backups.restoring import restore as bring_back
 
@@ -110,7 +112,9 @@ def _rate_bytes(text: str | None) -> int:
         return 0
     found = _RATE.fullmatch(text)
     if found is None or int(found.group(1)) == 0:
-        raise typer.BadParameter(f"{text!r} is no rate such as 50MiB", param_hint="--rate")
+        raise typer.BadParameter(
+            f"{text!r} is not a valid rate; write it like 50MiB", param_hint="--rate"
+        )
     return int(found.group(1)) * _UNITS[found.group(2)]
 
 

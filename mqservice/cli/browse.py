@@ -1,4 +1,4 @@
-"""``mqservice browse``: look at the messages of a topic without taking them from anybody.
+"""``mqservice browse``: show messages of a topic without affecting their delivery.
 
     service ─▶ RestClient.browse, page by page ─▶ [browse] ─▶ stdout: a line a message, or NDJSON
                                                       └─▶ stderr: whether there is more
@@ -26,44 +26,50 @@ BODY_CHARS_MAX: Final = 120  # of one line in a list; --id shows all of it
 
 
 def browse(
-    topic: Annotated[str, typer.Argument(help="Topic to look into.")],
+    topic: Annotated[str, typer.Argument(help="Topic to browse.")],
     message_key: Annotated[
         str | None,
         typer.Option("--key", "-k", help="Only messages with this key, newest first."),
     ] = None,
     message_id: Annotated[
-        str | None, typer.Option("--id", help="The one message with this id, its whole body.")
+        str | None, typer.Option("--id", help="Only the message with this ID, with its whole body.")
     ] = None,
     from_time: Annotated[
         str | None,
-        typer.Option("--from", metavar="TIME", help="Stored then or later, in RFC 3339."),
+        typer.Option("--from", metavar="TIME", help="Stored at or after this time, in RFC 3339."),
     ] = None,
     to_time: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="Stored then or earlier.")
+        str | None,
+        typer.Option("--to", metavar="TIME", help="Stored at or before this time, in RFC 3339."),
     ] = None,
     queue: Annotated[int | None, typer.Option("--queue", min=0, help="Only this queue.")] = None,
     offset: Annotated[
-        int | None, typer.Option("--offset", min=0, help="Begin at this offset of the queue.")
+        int | None, typer.Option("--offset", min=0, help="Start at this offset of the queue.")
     ] = None,
     tag: Annotated[
         str | None, typer.Option("--tag", help="Only this tag, or several: 'a || b'.")
     ] = None,
     condition: Annotated[
         str | None,
-        typer.Option("--filter", metavar="SQL", help="Only where the properties fit: 'a > 5'."),
+        typer.Option(
+            "--filter", metavar="SQL", help="Only messages whose properties match: 'a > 5'."
+        ),
     ] = None,
     contains: Annotated[
-        str | None, typer.Option("--contains", metavar="TEXT", help="Only bodies with this text.")
+        str | None,
+        typer.Option(
+            "--contains", metavar="TEXT", help="Only messages whose body contains this text."
+        ),
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-c", min=1, help="Stop after so many messages.")
+        int, typer.Option("--limit", "-c", min=1, help="Stop after this many messages.")
     ] = LIMIT_DEFAULT,
     form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show messages of a topic, oldest first; what groups have yet to receive stays as it is."""
+    """Show messages of a topic, oldest first; their delivery to groups is not affected."""
     conditions = {
         "key": message_key,
         "from": from_time,
@@ -77,7 +83,9 @@ def browse(
     query = {name: value for name, value in conditions.items() if value is not None}
     try:
         if message_id is not None and query:
-            raise UsageRefused("--id names one message; it goes with no other condition")
+            raise UsageRefused(
+                "--id selects one message and cannot be combined with other conditions"
+            )
         target = find_target(base_url, key, namespace)
     except ClientError as exc:
         screen.fail(exc)
@@ -102,14 +110,12 @@ async def _browse(
         with Documents(form) as documents:
             async for message in _messages(client, topic, query, limit):
                 if count == limit:
-                    screen.notice(
-                        f"there are more than these {limit:,}; --limit shows more of them"
-                    )
+                    screen.notice(f"there are more than these {limit:,}; raise --limit to see more")
                     return 0
                 documents.write(encode_line(message, topic=topic), _line(message, BODY_CHARS_MAX))
                 count += 1
     if not count:
-        screen.notice("no such message")
+        screen.notice("message not found")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""REST calls of the commands: one method an operation, over HTTP.
+"""REST calls of the commands: one method per operation, over HTTP.
 
     produce, topic … ─▶ [RestClient] ─▶ HTTP ─▶ service
                     ◀─ structs, ClientError ◀─
@@ -182,7 +182,7 @@ class RestClient:
             if page.next is None:
                 return topics
             path = f"{self._root}/topics?after={quote(page.next, safe='')}"
-        raise AnswerMalformed(f"the list of topics has no end after {PAGES_MAX} pages")
+        raise AnswerMalformed(f"the list of topics did not end after {PAGES_MAX} pages")
 
     async def create_topic(self, name: str, *, queues: int, durability: str) -> Topic:
         """Create the topic, or change it to these settings; the same call again is harmless."""
@@ -224,7 +224,9 @@ class RestClient:
         )
         items = sorted(_decode(answer, _BatchAnswer).results, key=lambda item: item.index)
         if [item.index for item in items] != list(range(len(forms))):
-            raise AnswerMalformed(f"{len(forms)} messages were sent, {len(items)} answered for")
+            raise AnswerMalformed(
+                f"{len(forms)} messages were sent, but the response has {len(items)} results"
+            )
         return [_outcome(item) for item in items]
 
     async def receive(
@@ -395,7 +397,9 @@ def decode(content: bytes | msgspec.Raw, kind: type[Answer]) -> Answer:
     try:
         return msgspec.json.decode(content, type=kind)
     except msgspec.DecodeError as exc:
-        raise AnswerMalformed(f"the service's answer is not as documented: {exc}") from exc
+        raise AnswerMalformed(
+            f"the response of the service does not have the documented form: {exc}"
+        ) from exc
 
 
 def _outcome(item: _BatchItem) -> Stored | Failed:

@@ -1,4 +1,4 @@
-"""``mqservice connection``: who has a WebSocket open, and ending one.
+"""``mqservice connection``: list open WebSockets, and disconnect one.
 
 connection list ─▶ table on stdout, or NDJSON        connection end ─▶ DELETE
 """
@@ -17,7 +17,7 @@ from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
-app = typer.Typer(no_args_is_help=True, help="Open WebSockets: who has them, and ending one.")
+app = typer.Typer(no_args_is_help=True, help="Open WebSockets: list and disconnect them.")
 
 GONE = 1
 
@@ -58,18 +58,18 @@ def show(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show the sockets that are open in the namespace, the latest first."""
+    """List the open sockets of the namespace, newest first."""
     screen.run(_show(screen.target_of(base_url, key, namespace), form=form))
 
 
 @app.command("end")
 def end(
-    connection: Annotated[str, typer.Argument(help="The id of the socket, as list shows it.")],
+    connection: Annotated[str, typer.Argument(help="ID of the socket, as shown by list.")],
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """End a socket; what it holds is given back. It may come back unless its key is revoked."""
+    """Disconnect a socket; its leases are released. It may reconnect unless its key is revoked."""
     screen.run(_end(screen.target_of(base_url, key, namespace), connection))
 
 
@@ -92,7 +92,10 @@ async def _show(target: Target, *, form: Output) -> int:
         )
     screen.show(table)
     if not found.complete:
-        screen.notice(f"{len(found.connections)} of {found.total} at least: not all have answered")
+        screen.notice(
+            f"{len(found.connections)} of at least {found.total}: not all web processes "
+            "have replied"
+        )
     return 0
 
 
@@ -101,9 +104,9 @@ async def _end(target: Target, connection: str) -> int:
         path = f"connections/{quote(connection, safe='')}"
         ended = await client.call("DELETE", path, _Ended)
     if not ended.disconnected:
-        screen.notice(f"{connection} was gone already")
+        screen.notice(f"{connection} was already disconnected")
         return GONE
-    screen.notice(f"{connection} is disconnected")
+    screen.notice(f"{connection} was disconnected")
     return 0
 
 

@@ -66,20 +66,20 @@ def consume(
     ] = None,
     client_id: Annotated[
         str | None,
-        typer.Option("--client-id", help="Which client of a group that broadcasts this is."),
+        typer.Option("--client-id", help="For broadcast groups: which client this is."),
     ] = None,
     ack: Annotated[
-        bool, typer.Option("--ack", help="Settle each message once it was written out.")
+        bool, typer.Option("--ack", help="Ack each message after it was printed.")
     ] = False,
     count: Annotated[
-        int | None, typer.Option("--count", "-c", min=1, help="Stop after so many messages.")
+        int | None, typer.Option("--count", "-c", min=1, help="Stop after this many messages.")
     ] = None,
     idle_exit: Annotated[
         str | None,
         typer.Option(
             "--idle-exit",
             metavar="DURATION",
-            help="Stop when nothing came for so long, e.g. 5s or 500ms.",
+            help="Stop when no message has arrived for this long, e.g. 5s or 500ms.",
         ),
     ] = None,
     place: Annotated[
@@ -87,9 +87,11 @@ def consume(
         typer.Option(
             "--from",
             metavar="PLACE",
-            help="Read from here on: beginning, end, an offset, -10 (the last 10 of each queue), "
-            "or a time in RFC 3339. Without --group nothing changes on the service; with it the "
-            "group is moved there first.",
+            help=(
+                "Where to start reading: beginning, end, an offset, -10 (the last 10 of "
+                "each queue), or a time in RFC 3339. Without --group nothing changes on "
+                "the service; with it the group is moved there first."
+            ),
         ),
     ] = None,
     queue: Annotated[
@@ -100,7 +102,10 @@ def consume(
         typer.Option(
             "--output",
             "-o",
-            help="text: a body a line; raw: bodies with nothing between; json, ndjson: all fields.",
+            help=(
+                "text: one body per line; raw: bodies with nothing in between; json, "
+                "ndjson: all fields."
+            ),
         ),
     ] = BodyOutput.TEXT,
     template: Annotated[
@@ -118,15 +123,16 @@ def consume(
     ] = None,
     sql: Annotated[
         str | None,
-        typer.Option("--sql", help="Only what fits an SQL92 condition: 'amount > 10'."),
+        typer.Option("--sql", help="Only messages that match an SQL92 condition: 'amount > 10'."),
     ] = None,
     window: Annotated[
-        int, typer.Option("--window", min=1, max=1_000, help="Messages under way at a time.")
+        int,
+        typer.Option("--window", min=1, max=1_000, help="Maximum number of messages in flight."),
     ] = 256,
     json_frames: Annotated[
-        bool, typer.Option("--json-frames", help="Speak mq.v1.json, not MessagePack.")
+        bool, typer.Option("--json-frames", help="Use mq.v1.json instead of MessagePack.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No totals.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print totals.")] = False,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
@@ -144,17 +150,15 @@ def consume(
     """
     try:
         if queue is not None and place is None:
-            raise UsageRefused("--queue goes with --from")
+            raise UsageRefused("--queue requires --from")
         is_alone = place is not None and group is None
         if is_alone and (ack or sql is not None or client_id is not None or json_frames):
-            raise UsageRefused(
-                "--ack, --sql, --client-id and --json-frames are for a group: give --group too"
-            )
+            raise UsageRefused("--ack, --sql, --client-id and --json-frames require --group")
         start = None if place is None else parse_place(place)
         if group is not None and isinstance(start, int) and (start < 0 or queue is None):
             raise UsageRefused(
-                "a group can be moved to an offset of the one --queue; see `mqservice group seek` "
-                "for moves by a number of messages"
+                "to move a group to an offset, name one --queue; use `mqservice "
+                "group seek` to move it by a number of messages"
             )
         writer = _Writer(output, topic, None if template is None else Template(template))
         target = find_target(base_url, key, namespace)
@@ -210,7 +214,7 @@ def _seek_order(
 
 def _filter(tags: str | None, sql: str | None) -> str | dict[str, str]:
     if tags is not None and sql is not None:
-        raise UsageRefused("a group has one filter: give --filter or --sql")
+        raise UsageRefused("a group has one filter: give either --filter or --sql")
     return {"sql": sql} if sql is not None else "*" if tags is None else tags
 
 
@@ -219,14 +223,14 @@ def parse_duration_ms(text: str) -> int:
     number = text.rstrip("msh")
     unit = UNIT_MS.get(text[len(number) :])
     if unit is None or not (number.isascii() and number.isdigit()) or int(number) == 0:
-        raise UsageRefused(f"{text!r} is no duration; write it like 5s, 500ms or 2m")
+        raise UsageRefused(f"{text!r} is not a duration; write it like 5s, 500ms or 2m")
     return int(number) * unit
 
 
 def _group_default() -> str:
     quickstart = find_quickstart()
     if quickstart is None:
-        raise UsageRefused("give the consumer group with --group")
+        raise UsageRefused("name the consumer group with --group")
     return quickstart.group
 
 
@@ -308,7 +312,7 @@ async def _read(
             _forget_stdout()
             return 0
     if not is_quiet:
-        screen.notice(f"{reader.received:,} read; nothing was changed for any group")
+        screen.notice(f"{reader.received:,} read; no group was changed")
     if interrupted:
         return screen.INTERRUPTED
     return _missing(reader.received, limits)
@@ -337,7 +341,7 @@ def _missing(received: int, limits: ConsumeLimits) -> int:
     """1, with a word why, where fewer came than were asked for; else 0."""
     if limits.messages_max is None or received >= limits.messages_max:
         return 0
-    screen.warn(f"only {received:,} of {limits.messages_max:,} messages came")
+    screen.warn(f"only {received:,} of {limits.messages_max:,} messages were received")
     return 1
 
 
@@ -391,11 +395,13 @@ def _say_totals(totals: Totals, *, does_ack: bool) -> None:
     if does_ack:
         parts.append(f"{totals.acked:,} acked")
     if totals.ack_failed:
-        parts.append(f"{totals.ack_failed:,} acks refused")
+        parts.append(f"{totals.ack_failed:,} acks rejected")
     if totals.unconfirmed:
-        parts.append(f"{totals.unconfirmed:,} acks not confirmed (these may come again)")
+        parts.append(
+            f"{totals.unconfirmed:,} acks not confirmed (these messages may be redelivered)"
+        )
     if totals.repeated:
-        parts.append(f"{totals.repeated:,} came again and were acked without being shown")
+        parts.append(f"{totals.repeated:,} redelivered and acked without being printed again")
     if totals.lost:
         parts.append(f"{totals.lost:,} leases lost")
     if totals.reconnects:

@@ -1,4 +1,4 @@
-"""Consuming over WebSocket for as long as asked: credit, confirmed acks, reconnecting.
+"""Consuming over WebSocket: credit, confirmed acks, reconnecting.
 
     service ─▶ PushSession ─▶ [Consumer] ─▶ on_messages(list of Delivered)
                           ◀── ack ───┘          (returns before the ack leaves)
@@ -258,7 +258,9 @@ class _Subscription:
                     self._consumer.totals.lost += len(push.t)
                 case frames.Goaway():
                     raise ConnectionEnded(
-                        RESTARTING, push.why or "going away", retry_after_ms=push.retry_ms
+                        RESTARTING,
+                        push.why or "the server is shutting down",
+                        retry_after_ms=push.retry_ms,
                     )
                 case _:
                     pass
@@ -309,7 +311,7 @@ class _Subscription:
         acked = self._acks_sent.pop(push.id, None) if push.id is not None else None
         if acked is None:
             raise refusal_of(push)
-        self._consumer._on_notice(f"ack of {len(acked)} messages refused: {push.code}: {push.msg}")
+        self._consumer._on_notice(f"ack of {len(acked)} messages rejected: {push.code}: {push.msg}")
         if push.retryable:
             self._acks_held = acked + self._acks_held
             self._ack_count -= len(acked)

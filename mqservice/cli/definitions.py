@@ -1,4 +1,5 @@
-"""``mqservice definitions``: topics and groups of a namespace as one document, out and in.
+"""``mqservice definitions``: export and import the topics and groups of a namespace as one
+document.
 
 JSON or YAML: as --format says, else by the end of the file's name, else JSON.
 
@@ -48,7 +49,7 @@ class Form(enum.StrEnum):
 
 DocumentFormOption = Annotated[
     Form | None,
-    typer.Option("--format", help="How it is written; by the end of the file's name without."),
+    typer.Option("--format", help="Format of the document; by default from the file's extension."),
 ]
 
 
@@ -76,7 +77,7 @@ class ImportAnswer(msgspec.Struct, kw_only=True):
 @app.command("export")
 def export(
     prefix: Annotated[
-        str, typer.Option("--prefix", help="Only topics and groups whose names begin so.")
+        str, typer.Option("--prefix", help="Only topics and groups whose names start with this.")
     ] = "",
     file: FileOption = None,
     document_form: DocumentFormOption = None,
@@ -84,7 +85,7 @@ def export(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Write the settings of all topics and groups as JSON or YAML."""
+    """Export the settings of all topics and groups as JSON or YAML."""
     target = screen.target_of(base_url, key, namespace)
     screen.run(_export(target, prefix, file, document_form or _form_of(file)))
 
@@ -93,7 +94,9 @@ def export(
 def import_(
     file: Annotated[str, typer.Argument(help="The document; - for standard input.")],
     document_form: DocumentFormOption = None,
-    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    is_sure: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
+    ] = False,
     is_dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done.")
     ] = False,
@@ -102,16 +105,20 @@ def import_(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Create and change topics and groups as a document says; deletes nothing, all or nothing.
+    """Create and change topics and groups as a document defines them, all or none; deletes nothing.
 
     Shows what that does, and asks first.
     """
     if file == STDIN and not (is_sure or is_dry_run):
-        screen.fail(UsageRefused("a document from standard input leaves none to ask on: --yes"))
+        screen.fail(
+            UsageRefused(
+                "cannot ask for confirmation when the document comes from standard input: add --yes"
+            )
+        )
     try:
         content = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
     except OSError as exc:
-        screen.fail(UsageRefused(f"{file} cannot be read: {exc.strerror}"))
+        screen.fail(UsageRefused(f"cannot read {file}: {exc.strerror}"))
     target = screen.target_of(base_url, key, namespace)
     kind = (document_form or _form_of(Path(file))).media_type
     screen.run(_import(target, content, kind, is_sure=is_sure, is_dry_run=is_dry_run, form=form))
@@ -143,7 +150,9 @@ async def _import(
         if is_different:
             screen.show_aside(_table(found))
         if not is_dry_run:
-            if is_different and not (is_sure or screen.is_confirmed(f"{found.counts}: do this?")):
+            if is_different and not (
+                is_sure or screen.is_confirmed(f"{found.counts}: apply this?")
+            ):
                 screen.notice("nothing was changed")
                 return DECLINED
             # Sent where nothing is different, too: the storage engine may lack something of it.

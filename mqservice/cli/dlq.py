@@ -1,4 +1,4 @@
-"""``mqservice dlq``: look at the dead letters of a group, send them on their way again, drop them.
+"""``mqservice dlq``: list the dead letters of a group, redrive them, purge them.
 
 list            GET dlq, page by page ─▶ stdout: a line a message, or NDJSON
 redrive, purge  POST dlq:… ─▶ task ─▶ its id on stdout; --wait: asked for until it has ended
@@ -21,7 +21,7 @@ from mqservice.cli.outputs import Documents, FormOption, Output
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 from mqservice.cli.tasks import DeadLetter, DryRun, Task, TaskOrder
 
-app = typer.Typer(no_args_is_help=True, help="Look at dead letters, redrive or drop them.")
+app = typer.Typer(no_args_is_help=True, help="Dead letters: list, redrive, purge.")
 
 LIMIT_DEFAULT: Final = 32
 PAGE_MESSAGES_MAX: Final = 256
@@ -30,11 +30,11 @@ ASK_PAUSE_S: Final = 0.5
 SHOWN_FAILURES_MAX: Final = 20
 FAILED: Final = 1
 
-GroupArgument = Annotated[str, typer.Argument(help="Group whose dead letters are meant.")]
+GroupArgument = Annotated[str, typer.Argument(help="Group whose dead letters to use.")]
 IdOption = Annotated[
-    list[str] | None, typer.Option("--id", help="The message with this id; may be repeated.")
+    list[str] | None, typer.Option("--id", help="The message with this ID; repeatable.")
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="All that are there now.")]
+AllOption = Annotated[bool, typer.Option("--all", help="All existing dead letters.")]
 MessageKeyOption = Annotated[
     str | None, typer.Option("--key", "-k", help="Only messages with this key.")
 ]
@@ -43,20 +43,25 @@ TagOption = Annotated[
 ]
 FromOption = Annotated[
     str | None,
-    typer.Option("--from", metavar="TIME", help="Given up then or later, in RFC 3339."),
+    typer.Option(
+        "--from", metavar="TIME", help="Dead-lettered at or after this time, in RFC 3339."
+    ),
 ]
 ToOption = Annotated[
-    str | None, typer.Option("--to", metavar="TIME", help="Given up then or earlier.")
+    str | None,
+    typer.Option("--to", metavar="TIME", help="Dead-lettered at or before this time, in RFC 3339."),
 ]
 ReasonOption = Annotated[
     str | None,
-    typer.Option("--reason", help="Given up for this cause: numbers, ids and quotes may differ."),
+    typer.Option(
+        "--reason", help="Dead-lettered for this reason; numbers, IDs and quoted text may differ."
+    ),
 ]
 RateOption = Annotated[
     int | None, typer.Option("--rate", min=1, help="Messages per second.", show_default=False)
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only count what would be moved.")]
-WaitOption = Annotated[bool, typer.Option("--wait", "-w", help="Until it has ended.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only count the matching messages.")]
+WaitOption = Annotated[bool, typer.Option("--wait", "-w", help="Wait until the task has finished.")]
 
 
 @app.command("list")
@@ -68,14 +73,14 @@ def list_dead_letters(
     to_time: ToOption = None,
     reason: ReasonOption = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-c", min=1, help="Stop after so many messages.")
+        int, typer.Option("--limit", "-c", min=1, help="Stop after this many messages.")
     ] = LIMIT_DEFAULT,
     form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show what a group gave up and why, oldest first (with a key newest first)."""
+    """List the dead letters of a group with their reasons, oldest first (--key: newest first)."""
     target = screen.target_of(base_url, key, namespace)
     conditions = _conditions(message_key, tag, from_time, to_time, reason)
     screen.run(_list(target, group, conditions, limit, form))
@@ -104,8 +109,9 @@ class Order:
         if bool(self.ids) + self.is_all + bool(conditions) != 1:
             screen.fail(
                 UsageRefused(
-                    "say which dead letters: --id, or --all, or conditions "
-                    "(--key, --tag, --reason, --from, --to); one of the three"
+                    "say which dead letters: give --id, or --all, or conditions "
+                    "(--key, --tag, --reason, --from, --to), but not more than one "
+                    "of these three"
                 )
             )
         return TaskOrder(
@@ -125,13 +131,15 @@ def redrive(
     group: GroupArgument,
     target_topic: Annotated[
         str | None,
-        typer.Option("--target", "-t", help="This topic; otherwise where each came from."),
+        typer.Option(
+            "--target", "-t", help="Topic to send to; by default the one each message came from."
+        ),
     ] = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Send dead letters on their way again: those with --id, those that fit, or --all."""
+    """Redrive dead letters: those with --id, those that match, or --all."""
     target = screen.target_of(base_url, key, namespace)
     task = order.task(target_topic)
     screen.run(_run(target, group, "redrive", task, is_waited_for=order.is_waited_for))
@@ -146,7 +154,7 @@ def purge(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Drop dead letters for good: those with --id, those that fit, or --all."""
+    """Delete dead letters permanently: those with --id, those that match, or --all."""
     target = screen.target_of(base_url, key, namespace)
     screen.run(_run(target, group, "purge", order.task(), is_waited_for=order.is_waited_for))
 
@@ -179,7 +187,7 @@ async def _list(target: Target, group: str, query: dict[str, str], limit: int, f
                     break
                 if left <= 0:
                     screen.notice(
-                        f"there may be more than these {limit:,}; --limit shows more of them"
+                        f"there may be more than these {limit:,}; raise --limit to see more"
                     )
                     return 0
                 query = {**query, "cursor": page.next_cursor}
@@ -233,7 +241,7 @@ def _progress(task: Task) -> str:
     done = "purged" if task.kind == "purge" else "moved"
     parts = [
         f"{task.state}: {task.moved:,} {done}, {task.skipped:,} skipped, {task.failed:,} failed",
-        f"looked at {task.looked_at:,} of {task.to_look_at:,}",
+        f"checked {task.looked_at:,} of {task.to_look_at:,}",
     ]
     if task.eta_ms:
         parts.append(f"about {-(-task.eta_ms // 1_000):,} s left")

@@ -1,5 +1,5 @@
-"""``mqservice engine``: look into store files with the engine's own tools, and repair them, as own
-processes.
+"""``mqservice engine``: inspect and repair store files with the engine's own tools, run as
+separate processes.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ def engine() -> None:
 )
 def dump(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="A file of the store, or a directory of them.")],
+    file: Annotated[
+        Path, typer.Argument(help="A file of the store, or a directory of such files.")
+    ],
 ) -> None:
-    """Print the records, units, entries or settings of store files. They are only read."""
+    """Print the records, units, entries or settings of store files, without changing them."""
     command = [sys.executable, "-m", "storage_engine.dump", str(file), *context.args]
     raise typer.Exit(subprocess.run(command, check=False).returncode)
 
@@ -43,15 +45,17 @@ def repair(
     cut_at: Annotated[
         int,
         typer.Option(
-            "--cut-at", min=0, help="Where the log is to end: an offset that the engine has named."
+            "--cut-at",
+            min=0,
+            help="Offset at which the log will end, as named in the engine's error.",
         ),
     ],
     store: Annotated[
         Path | None,
-        typer.Argument(help="The store; without it that of MQ_DATA_DIR, else of ./var."),
+        typer.Argument(help="Directory of the store; by default that of MQ_DATA_DIR, or of ./var."),
     ] = None,
 ) -> None:
-    """Let the log of a stopped store end at an offset. What is cut is kept in files beside it.
+    """Cut off the end of a stopped store's log. What is cut off is kept in files beside it.
 
     Exit code 0: done; 2: it cannot be done; 3: an engine or a broker has the store open.
     """

@@ -69,7 +69,7 @@ class AnswerMissing(ClientError):
     stored = None
 
     def __init__(self, what: str, cause: str) -> None:
-        super().__init__(f"{what}: no answer ({cause}); the outcome is unknown")
+        super().__init__(f"{what}: no response ({cause}); the outcome is unknown")
 
 
 class Refused(ClientError):

@@ -329,7 +329,7 @@ def pushed_body(message: PushedJson | PushedPack) -> bytes:
     try:
         return message.body
     except (msgspec.DecodeError, binascii.Error) as exc:
-        raise AnswerMalformed(f"the body of message {message.id} cannot be decoded: {exc}") from exc
+        raise AnswerMalformed(f"cannot decode the body of message {message.id}: {exc}") from exc
 
 
 def _decode_object(line: bytes) -> ServerFrame:

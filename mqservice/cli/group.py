@@ -1,4 +1,4 @@
-"""``mqservice group``: how far a group is, and let it go on from another place.
+"""``mqservice group``: the progress of a group, and moving it to another offset.
 
 group seek ─▶ dry run ─▶ table on stderr ─▶ asked, or --yes ─▶ seek
 group lag  ─▶ table on stdout, or NDJSON
@@ -28,30 +28,34 @@ _UNKNOWN: Final = "?"
 
 ClientOption = Annotated[
     str | None,
-    typer.Option("--client-id", help="Only this client of a group that broadcasts."),
+    typer.Option("--client-id", help="For broadcast groups: only this client."),
 ]
-GroupArgument = Annotated[str, typer.Argument(help="The group.")]
+GroupArgument = Annotated[str, typer.Argument(help="Name of the group.")]
 
 
 @app.command("seek")
 def seek(
     group: GroupArgument,
-    topic: Annotated[str, typer.Argument(help="The topic whose messages to go on from.")],
+    topic: Annotated[str, typer.Argument(help="Topic to move the group on.")],
     to: Annotated[
         str,
         typer.Option(
             "--to",
             metavar="PLACE",
-            help="earliest, latest, a time in RFC 3339, an offset of the one --queue, or so many "
-            "messages of each queue back or ahead: -100, +100.",
+            help=(
+                "earliest, latest, a time in RFC 3339, an offset of one --queue, or a "
+                "number of messages back or ahead on each queue: -100, +100."
+            ),
         ),
     ],
     queues: Annotated[
         list[int] | None,
-        typer.Option("--queue", min=0, help="Only this queue; may be given several times."),
+        typer.Option("--queue", min=0, help="Only this queue; repeatable."),
     ] = None,
     client_id: ClientOption = None,
-    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    is_sure: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
+    ] = False,
     is_dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done.")
     ] = False,
@@ -59,7 +63,7 @@ def seek(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Let a group go on from another place of a topic. Shows what that does, and asks first."""
+    """Move a group to other offsets of a topic. Shows what that does, and asks first."""
     try:
         wanted = _wanted(to, queues or [])
         if client_id is not None:
@@ -80,7 +84,7 @@ def lag(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show what a group has still to settle, and how old that is. What is unknown shows as ?."""
+    """Show the lag of a group and the age of its oldest message. Unknown values are shown as ?."""
     try:
         target = find_target(base_url, key, namespace)
     except ClientError as exc:
@@ -92,7 +96,7 @@ def _wanted(to: str, queues: list[int]) -> dict[str, object]:
     """The fields ``to`` and ``queues`` of the request. Raises UsageRefused."""
     if to.isascii() and to.isdigit():
         if len(queues) != 1:
-            raise UsageRefused("an offset is of one queue: give that one --queue")
+            raise UsageRefused("an offset belongs to one queue: name it with --queue")
         return {"to": {"offset": int(to), "queue": queues[0]}}
     place: object = to if to in _ENDS else {"time": to}
     if _SHIFT.fullmatch(to):
@@ -113,12 +117,12 @@ async def _seek(
         _show(await client.seek(group, topic, wanted, is_dry_run=True))
         if is_dry_run:
             return 0
-        if not is_sure and not screen.is_confirmed("Go on from there?"):
+        if not is_sure and not screen.is_confirmed("Move the group there?"):
             screen.notice("nothing was changed")
             return DECLINED
         done = await client.seek(group, topic, wanted, is_dry_run=False)
     skipped, replayed = _text(done.skipped), _text(done.replayed)
-    screen.notice(f"group {group} goes on: {skipped} skipped, {replayed} replayed")
+    screen.notice(f"group {group} was moved: {skipped} skipped, {replayed} replayed")
     return 0
 
 
@@ -135,7 +139,7 @@ def _show(preview: Sought) -> None:
             str(queue.inflight),
         )
     screen.show_aside(table)
-    screen.notice(f"not touched: {_retries(preview.retry)}")
+    screen.notice(f"not changed: {_retries(preview.retry)}")
 
 
 async def _lag(
@@ -146,7 +150,7 @@ async def _lag(
     if prints(form, found.topics):
         return 0
     if not found.topics:
-        screen.notice(f"group {group} has read no topic yet: its lag is unknown")
+        screen.notice(f"group {group} has not read any topic yet: its lag is unknown")
     for each in found.topics:
         _show_lag(each)
     if found.clients is not None:
@@ -185,7 +189,7 @@ def _show_clients(found: ClientLags) -> None:
 
 
 def _retries(retry: Retries) -> str:
-    return f"{_text(retry.waiting)} wait for a retry, {_text(retry.scheduled)} are due later"
+    return f"{_text(retry.waiting)} are waiting for a retry, {_text(retry.scheduled)} are due later"
 
 
 def _age(ms: int | None) -> str:

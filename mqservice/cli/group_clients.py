@@ -1,4 +1,6 @@
-"""``mqservice group clients``: who reads for a group now, and which queues each of them has."""
+"""``mqservice group clients``: the current consumers of a group, and which queues each of them
+has.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,13 @@ app = typer.Typer()
 
 @app.command("clients")
 def clients(
-    name: Annotated[str, typer.Argument(help="The group.")],
+    name: Annotated[str, typer.Argument(help="Name of the group.")],
     form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show who reads for a group now, topic by topic, those heard of last first."""
+    """List the current consumers of a group by topic, last seen first."""
     screen.run(_clients(screen.target_of(base_url, key, namespace), name, form=form))
 
 
@@ -34,14 +36,14 @@ async def _clients(target: Target, name: str, *, form: Output) -> int:
     if prints(form, found.topics):
         return 0
     if not found.topics:
-        screen.notice(f"group {name} has read no topic yet")
+        screen.notice(f"group {name} has not read any topic yet")
     for topic in found.topics:
         _show(topic)
     return 0
 
 
 def _show(topic: TopicClients) -> None:
-    table = Table("topic", "consumer", "queues", "in flight", "zone", "heard at", "state")
+    table = Table("topic", "consumer", "queues", "in flight", "zone", "last seen", "state")
     for client in topic.clients:
         table.add_row(
             topic.topic,
@@ -57,6 +59,6 @@ def _show(topic: TopicClients) -> None:
         screen.notice(f"{topic.topic}: generation {topic.generation} of the assignment")
     if topic.unassigned:
         queues = ", ".join(map(str, topic.unassigned))
-        screen.warn(f"{topic.topic}: nobody reads queue {queues}")
+        screen.warn(f"{topic.topic}: no consumer reads queue {queues}")
     if not topic.is_complete:
         screen.warn(f"{topic.topic}: these are the latest; there are more")

@@ -1,4 +1,4 @@
-"""``mqservice group``: create, change, look at, pause and delete consumer groups."""
+"""``mqservice group``: create, change, show, pause and delete consumer groups."""
 
 from __future__ import annotations
 
@@ -50,28 +50,31 @@ class Strategy(enum.StrEnum):
     MACHINE_ROOM_NEARBY = "MACHINE_ROOM_NEARBY"
 
 
-NameArgument = Annotated[str, typer.Argument(help="Letters, digits, - and _; up to 64.")]
+NameArgument = Annotated[str, typer.Argument(help="Up to 64 letters, digits, - and _.")]
 StartFromOption = Annotated[
     StartFrom | None,
     typer.Option(
         "--start-from",
-        help="Where it begins on a topic it has never read; earliest for a new group.",
+        help=("Where to start on a topic that the group has never read; earliest for a new group."),
     ),
 ]
 StartTimeOption = Annotated[
     str | None,
-    typer.Option("--start-time", help="Begin with what was stored then or later, RFC 3339."),
+    typer.Option(
+        "--start-time",
+        help="With timestamp: start with messages stored at or after this time, in RFC 3339.",
+    ),
 ]
 LeaseOption = Annotated[
-    str | None, typer.Option("--lease", help="How long a message is a consumer's: 30s, 5m.")
+    str | None, typer.Option("--lease", help="How long a message is leased: 30s, 5m.")
 ]
 ConsumeTimeoutOption = Annotated[
     str | None,
-    typer.Option("--consume-timeout", help="How long a consumer can extend that: 10s to 12h."),
+    typer.Option("--consume-timeout", help="How long a consumer can extend its lease: 10s to 12h."),
 ]
 MaxAttemptsOption = Annotated[
     str | None,
-    typer.Option("--max-attempts", help=f"Deliveries in all, 1 to 1000, or {UNLIMITED}."),
+    typer.Option("--max-attempts", help=f"Maximum deliveries, 1 to 1000, or {UNLIMITED}."),
 ]
 RetryOption = Annotated[
     Policy | None,
@@ -79,41 +82,48 @@ RetryOption = Annotated[
 ]
 DelayOption = Annotated[
     list[str] | None,
-    typer.Option("--delay", help="For a list: one delay after the other, as 10s; repeatable."),
+    typer.Option("--delay", help="For list: one delay after the other, such as 10s; repeatable."),
 ]
 StartOption = Annotated[
     str | None, typer.Option("--retry-start", help="For exponential: the first delay.")
 ]
 FactorOption = Annotated[
-    float | None, typer.Option("--retry-factor", help="For exponential: from one to the next.")
+    float | None,
+    typer.Option("--retry-factor", help="For exponential: factor from one delay to the next."),
 ]
 CapOption = Annotated[
-    str | None, typer.Option("--retry-cap", help="For exponential: no delay is longer.")
+    str | None, typer.Option("--retry-cap", help="For exponential: the longest delay.")
 ]
 DispatchOption = Annotated[
     Dispatch | None,
     typer.Option(
         "--dispatch",
-        help="shared: any consumer reads any queue; exclusive: its own; broadcast: every client.",
+        help=(
+            "shared: any consumer reads any queue; exclusive: each reads its own; "
+            "broadcast: every client reads all."
+        ),
     ),
 ]
 StrategyOption = Annotated[
     Strategy | None,
-    typer.Option("--strategy", help="How queues are assigned, with exclusive dispatch."),
+    typer.Option("--strategy", help="For exclusive dispatch: how queues are assigned."),
 ]
 OrderedOption = Annotated[
     bool | None,
-    typer.Option("--ordered/--unordered", help="What fails is tried again before what follows it."),
+    typer.Option(
+        "--ordered/--unordered", help="Retry a failed message before the messages after it."
+    ),
 ]
 BatchOption = Annotated[
     int | None,
-    typer.Option("--batch-per-group", help="Ordered: of a message group at a time, 1 to 32."),
+    typer.Option(
+        "--batch-per-group",
+        help="For ordered groups: messages of a message group at the same time, 1 to 32.",
+    ),
 ]
 ConsumerOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--consumer", metavar="ID=QUEUES", help="For CONFIG: w1=0,1; once for each consumer."
-    ),
+    typer.Option("--consumer", metavar="ID=QUEUES", help="For CONFIG: w1=0,1; once per consumer."),
 ]
 RoomOption = Annotated[
     list[str] | None,
@@ -125,7 +135,7 @@ ReadOption = Annotated[
 ]
 WithinOption = Annotated[
     Strategy | None,
-    typer.Option("--within-room", help="For MACHINE_ROOM_NEARBY: among those of one room."),
+    typer.Option("--within-room", help="For MACHINE_ROOM_NEARBY: strategy within a room."),
 ]
 
 
@@ -175,7 +185,7 @@ class Settings:
             fields["max_attempts"] = None
         elif self.max_attempts is not None:
             if not (self.max_attempts.isascii() and self.max_attempts.isdecimal()):
-                screen.fail(UsageRefused(f"--max-attempts is a number or {UNLIMITED}"))
+                screen.fail(UsageRefused(f"--max-attempts must be a number or {UNLIMITED}"))
             fields["max_attempts"] = int(self.max_attempts)
         return fields
 
@@ -212,7 +222,7 @@ def _queues_of(option: str, texts: list[str] | None) -> dict[str, list[int]] | N
         name, separator, queues = text.partition("=")
         numbers = queues.split(",") if queues else []
         if not (name and separator and all(each.isascii() and each.isdigit() for each in numbers)):
-            screen.fail(UsageRefused(f"{option} is NAME=QUEUE,QUEUE…, found {text!r}"))
+            screen.fail(UsageRefused(f"{option} must be NAME=QUEUE,QUEUE…, found {text!r}"))
         if name in found:
             screen.fail(UsageRefused(f"{option} names {name!r} twice"))
         found[name] = [int(each) for each in numbers]
@@ -242,7 +252,7 @@ def update(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Change a group that exists. What is not given stays as it is."""
+    """Change an existing group. Settings that are not given are left unchanged."""
     fields = settings.fields()
     if not fields:
         screen.fail(UsageRefused("nothing to change: give at least one setting"))
@@ -283,7 +293,7 @@ def pause(
     _call(
         screen.target_of(base_url, key, namespace),
         lambda groups: groups.set_paused(name, is_paused=True),
-        f"group {name} is paused",
+        f"group {name} was paused",
     )
 
 
@@ -294,18 +304,20 @@ def resume(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Let a paused group go on."""
+    """Resume a paused group."""
     _call(
         screen.target_of(base_url, key, namespace),
         lambda groups: groups.set_paused(name, is_paused=False),
-        f"group {name} goes on",
+        f"group {name} was resumed",
     )
 
 
 @app.command("delete")
 def delete(
     name: NameArgument,
-    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    is_sure: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
+    ] = False,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
@@ -314,7 +326,7 @@ def delete(
     target = screen.target_of(base_url, key, namespace)
     if not is_sure:
         typer.confirm(f"Delete group {name} with its dead letters?", abort=True, err=True)
-    _call(target, lambda groups: groups.delete(name), f"group {name} is deleted")
+    _call(target, lambda groups: groups.delete(name), f"group {name} was deleted")
 
 
 def _put(target: Target, name: str, settings: dict[str, object], *, is_new: bool) -> None:
@@ -323,7 +335,7 @@ def _put(target: Target, name: str, settings: dict[str, object], *, is_new: bool
             await groups.group(name)  # a change does not make a group
         await groups.put(name, settings)
 
-    _call(target, put, f"group {name} is there" if is_new else f"group {name} is changed")
+    _call(target, put, f"group {name} was created" if is_new else f"group {name} was changed")
 
 
 def _call(target: Target, call: Callable[[GroupCalls], Awaitable[object]], done: str) -> None:

@@ -96,7 +96,7 @@ class Connections:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._slots.acquire()
         except TimeoutError as exc:
-            raise NotConnected("no connection was free in time") from exc
+            raise NotConnected("no connection became free in time") from exc
         try:
             connection = self._reusable() or await self._connect()
             is_kept = False
@@ -165,7 +165,7 @@ class Connections:
         response = await connection.exchange(head, b"", self._connect_timeout_s, is_tunnel=True)
         if response.status != OK:
             connection.close()
-            raise NotConnected(f"the proxy {proxy.hostname} answered {response.status}")
+            raise NotConnected(f"the proxy {proxy.hostname} responded with {response.status}")
         await connection.start_tls(self._tls(), self._place.hostname or "")
 
     def _tls(self) -> ssl.SSLContext:
@@ -247,12 +247,12 @@ class _Connection:
             if not chunk:
                 if self._has_head and not self._is_framed:
                     break  # a body without a length ends with the connection
-                raise NoResponse("the connection was closed before the response was whole")
+                raise NoResponse("the connection was closed before the response was complete")
             self._size += len(chunk)
             if self._size > RESPONSE_BYTES_MAX or (
                 not self._has_head and self._size > HEADER_BYTES_MAX + CHUNK_BYTES
             ):
-                raise NoResponse(f"the response is over {RESPONSE_BYTES_MAX:,} bytes")
+                raise NoResponse(f"the response has more than {RESPONSE_BYTES_MAX:,} bytes")
             try:
                 parser.feed_data(chunk)
             except httptools.HttpParserError:

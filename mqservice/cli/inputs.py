@@ -118,7 +118,7 @@ async def from_lines(
             lines.append(rest)
         if len(rest) > LINE_BYTES_MAX:
             raise UsageRefused(
-                f"line {line_number + len(lines) + 1} is over {LINE_BYTES_MAX} bytes"
+                f"line {line_number + len(lines) + 1} has more than {LINE_BYTES_MAX} bytes"
             )
         messages: list[Outgoing] = []
         for line in lines:
@@ -154,7 +154,9 @@ async def _read_whole(stream: ChunkReader, path: Path) -> bytes:
         chunks.append(chunk)
         bytes_read += len(chunk)
         if bytes_read > BODY_BYTES_MAX:
-            raise UsageRefused(f"{path} is larger than any message: over {BODY_BYTES_MAX} bytes")
+            raise UsageRefused(
+                f"{path} is larger than the largest message, which has {BODY_BYTES_MAX} bytes"
+            )
     return b"".join(chunks)
 
 

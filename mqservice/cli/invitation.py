@@ -1,4 +1,4 @@
-"""``mqservice invitation``: invite people to the tenant, list and withdraw invitations.
+"""``mqservice invitation``: invite users to the tenant, list and withdraw invitations.
 
 create ─▶ stdout: the link to send, which is shown this once; all else on stderr
 list ───▶ stdout: a table, or NDJSON
@@ -19,7 +19,7 @@ from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, Target
 
-app = typer.Typer(no_args_is_help=True, help="Invite people, list and withdraw invitations.")
+app = typer.Typer(no_args_is_help=True, help="Invite users, list and withdraw invitations.")
 
 _PATH: Final = "/v1/invitations"
 
@@ -44,17 +44,19 @@ class _Page(msgspec.Struct):
 
 @app.command("create")
 def create(
-    email: Annotated[str, typer.Argument(help="Whom it is for; the service sends no mail.")],
+    email: Annotated[
+        str, typer.Argument(help="Email address of the user to invite; the service sends no email.")
+    ],
     role: Annotated[
         str, typer.Option("--role", help="viewer, developer, admin or owner.")
     ] = "developer",
     expires_in: Annotated[
-        str | None, typer.Option("--expires-in", help="How long it is good, such as 7d.")
+        str | None, typer.Option("--expires-in", help="How long it is valid, such as 7d.")
     ] = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """Invite somebody and print the link to send. It is shown this once."""
+    """Invite a user and print the link to send. It is shown only once."""
     order = {"email": email, "role": role, "expires_in": expires_in}
     screen.run(_create(screen.target_of(base_url, key, None), order))
 
@@ -65,17 +67,17 @@ def list_invitations(
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """List invitations, those that are over too."""
+    """List invitations, including expired ones."""
     screen.run(_list(screen.target_of(base_url, key, None), form=form))
 
 
 @app.command("revoke")
 def revoke(
-    invitation_id: Annotated[str, typer.Argument(metavar="ID", help="As list shows it.")],
+    invitation_id: Annotated[str, typer.Argument(metavar="ID", help="ID, as shown by list.")],
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """Withdraw an invitation that is open."""
+    """Withdraw an open invitation."""
     screen.run(_revoke(screen.target_of(base_url, key, None), invitation_id))
 
 
@@ -85,8 +87,8 @@ async def _create(target: Target, order: dict[str, str | None]) -> int:
         content = msgspec.json.encode(given)
         made = await client.call("POST", _PATH, Invitation, content=content)
     if made.link is None:
-        raise AnswerMalformed("the answer has no link in it")
-    screen.notice(f"invitation {made.id} for {made.email} is good until {made.expires_at}")
+        raise AnswerMalformed("the response has no link")
+    screen.notice(f"invitation {made.id} for {made.email} is valid until {made.expires_at}")
     typer.echo(made.link)
     return 0
 
@@ -102,7 +104,7 @@ async def _list(target: Target, *, form: Output) -> int:
                 break
             path = f"{_PATH}?after={quote(page.next, safe='')}"
         else:
-            raise AnswerMalformed(f"the list of invitations has no end after {PAGES_MAX} pages")
+            raise AnswerMalformed(f"the list of invitations did not end after {PAGES_MAX} pages")
     if prints(form, found):
         return 0
     table = Table("id", "email", "role", "state", "invited by", "until")
@@ -116,5 +118,5 @@ async def _list(target: Target, *, form: Output) -> int:
 async def _revoke(target: Target, invitation_id: str) -> int:
     async with RestClient(target) as client:
         await client.call("DELETE", f"{_PATH}/{quote(invitation_id, safe='')}")
-    screen.notice(f"invitation {invitation_id} is withdrawn")
+    screen.notice(f"invitation {invitation_id} was withdrawn")
     return 0

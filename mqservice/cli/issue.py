@@ -26,7 +26,7 @@ LIMIT_MAX: Final = 100
 HIDDEN: Final = "(not for this key)"
 NO_REASON: Final = "(no reason was given)"
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The issue.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="ID of the issue.")]
 
 
 class State(enum.StrEnum):
@@ -84,18 +84,22 @@ class _Detail(_Issue, kw_only=True):
 
 @app.command("list")
 def list_issues(
-    state: Annotated[State | None, typer.Option("--state", help="In this state only.")] = None,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="Of this group only.")] = None,
-    topic: Annotated[str | None, typer.Option("--topic", help="Of this topic only.")] = None,
+    state: Annotated[
+        State | None, typer.Option("--state", help="Only issues in this state.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Only issues of this group.")
+    ] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only issues of this topic.")] = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-c", min=1, max=LIMIT_MAX, help="So many at most.")
+        int, typer.Option("--limit", "-c", min=1, max=LIMIT_MAX, help="Maximum number of issues.")
     ] = LIMIT_DEFAULT,
     form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """List issues, the last seen first."""
+    """List issues, last seen first."""
     asked = {"state": state, "group": group, "topic": topic, "limit": str(limit)}
     query = urlencode({name: value for name, value in asked.items() if value is not None})
     screen.run(_list(screen.target_of(base_url, key, namespace), query, form=form))
@@ -120,7 +124,7 @@ def acknowledge(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Say that somebody looks after an issue."""
+    """Acknowledge an issue: someone is working on it."""
     screen.run(_change(screen.target_of(base_url, key, namespace), issue_id, "acknowledge"))
 
 
@@ -131,7 +135,7 @@ def resolve(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Say that the cause is gone; a dead letter after that opens the issue again."""
+    """Resolve an issue; a later dead letter opens it again."""
     screen.run(_change(screen.target_of(base_url, key, namespace), issue_id, "resolve"))
 
 
@@ -142,7 +146,7 @@ def ignore(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Count an issue and do no more."""
+    """Ignore an issue: its dead letters are only counted."""
     screen.run(_change(screen.target_of(base_url, key, namespace), issue_id, "ignore"))
 
 
@@ -153,7 +157,7 @@ def reopen(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Open an issue again."""
+    """Reopen an issue."""
     screen.run(_change(screen.target_of(base_url, key, namespace), issue_id, "reopen"))
 
 
@@ -176,9 +180,12 @@ async def _list(target: Target, query: str, *, form: Output) -> int:
     if page.next is not None:
         screen.notice(f"there are more than these {len(page.issues):,}")
     if page.others:
-        screen.notice(f"{page.others:,} dead letters of other reasons had no room here")
+        screen.notice(
+            f"{page.others:,} dead letters with other reasons were left out: the limit of "
+            "issues was reached"
+        )
     if page.unseen:
-        screen.notice(f"{page.unseen:,} dead letters were gone before they were looked at")
+        screen.notice(f"{page.unseen:,} dead letters expired before they were counted")
     return 0
 
 

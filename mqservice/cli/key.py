@@ -1,4 +1,4 @@
-"""``mqservice key``: make, list, show, change, rotate and revoke API keys.
+"""``mqservice key``: create, list, show, change, rotate and revoke API keys.
 
 create, rotate ─▶ stdout: the key's text, which is shown this once; all else on stderr
 list, show ─────▶ stdout: a table, or NDJSON
@@ -20,18 +20,20 @@ from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, Target
 
-app = typer.Typer(no_args_is_help=True, help="Make, list, change, rotate and revoke API keys.")
+app = typer.Typer(no_args_is_help=True, help="Create, list, change, rotate and revoke API keys.")
 
 _PATH: Final = "/v1/keys"
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The key's id, as list shows it.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="ID of the key, as shown by list.")]
 ScopeOption = Annotated[
     list[str] | None,
     typer.Option(
         "--scope",
         "-s",
-        help="produce, consume or manage, for all or as in produce:orders*, consume:group/billing. "
-        "Give it several times.",
+        help=(
+            "produce, consume or manage, for everything or limited as in "
+            "produce:orders*, consume:group/billing. Repeatable."
+        ),
         show_default=False,
     ),
 ]
@@ -41,7 +43,7 @@ RoleOption = Annotated[
 ]
 EndOption = Annotated[
     str | None,
-    typer.Option("--expires-in", help="How long it is good, such as 30d.", show_default=False),
+    typer.Option("--expires-in", help="How long it is valid, such as 30d.", show_default=False),
 ]
 
 
@@ -68,18 +70,18 @@ class _Page(msgspec.Struct):
 
 @app.command("create")
 def create(
-    name: Annotated[str, typer.Argument(help="What it is for.")],
+    name: Annotated[str, typer.Argument(help="Name of the key, such as what it is for.")],
     scope: ScopeOption = None,
     role: RoleOption = None,
     expires_in: EndOption = None,
     bound_to: Annotated[
         str | None,
-        typer.Option("--bind", help="The one namespace it is good for.", show_default=False),
+        typer.Option("--bind", help="Namespace that the key is limited to.", show_default=False),
     ] = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """Make a key and print it. It is shown this once."""
+    """Create a key and print it. It is shown only once."""
     order = {
         "name": name,
         "scopes": scope or [],
@@ -87,14 +89,14 @@ def create(
         "expires_in": expires_in,
         "namespace": bound_to,
     }
-    screen.run(_make(screen.target_of(base_url, key, None), _PATH, order, "is made"))
+    screen.run(_make(screen.target_of(base_url, key, None), _PATH, order, "was created"))
 
 
 @app.command("list")
 def list_keys(
     form: FormOption = Output.TABLE, base_url: BaseUrlOption = None, key: KeyOption = None
 ) -> None:
-    """List all keys, revoked ones too."""
+    """List all keys, including revoked ones."""
     screen.run(_list(screen.target_of(base_url, key, None), form=form))
 
 
@@ -113,7 +115,8 @@ def show(
 def update(
     key_id: IdArgument,
     name: Annotated[
-        str | None, typer.Option("--name", help="What it is for.", show_default=False)
+        str | None,
+        typer.Option("--name", help="Name of the key, such as what it is for.", show_default=False),
     ] = None,
     scope: ScopeOption = None,
     role: RoleOption = None,
@@ -121,7 +124,7 @@ def update(
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """Change a key: what is not given stays. Scopes that are given replace those it had."""
+    """Change a key; what is not given is left unchanged. Given scopes replace the old ones."""
     given = {"name": name, "scopes": scope or None, "role": role, "expires_in": expires_in}
     change = {field: value for field, value in given.items() if value is not None}
     screen.run(_update(screen.target_of(base_url, key, None), key_id, change))
@@ -131,12 +134,15 @@ def update(
 def rotate(
     key_id: IdArgument,
     overlap: Annotated[
-        str, typer.Option("--overlap", help="For how long the former secret is good; 0s ends it.")
+        str,
+        typer.Option(
+            "--overlap", help="How long the old secret stays valid; 0s revokes it immediately."
+        ),
     ] = "1d",
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """Give a key another secret and print the key with it. It is shown this once."""
+    """Give a key a new secret and print the key with it. It is shown only once."""
     target = screen.target_of(base_url, key, None)
     screen.run(_make(target, f"{_path(key_id)}:rotate", {"overlap": overlap}, "has a new secret"))
 
@@ -144,14 +150,16 @@ def rotate(
 @app.command("revoke")
 def revoke(
     key_id: IdArgument,
-    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    is_sure: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
+    ] = False,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """End a key for good, with its open sockets and polls."""
+    """Revoke a key permanently, and close its open sockets and polls."""
     target = screen.target_of(base_url, key, None)
     if not is_sure:
-        typer.confirm(f"Revoke the key {key_id} for good?", abort=True, err=True)
+        typer.confirm(f"Revoke the key {key_id} permanently?", abort=True, err=True)
     screen.run(_revoke(target, key_id))
 
 
@@ -160,8 +168,8 @@ async def _make(target: Target, path: str, order: Mapping[str, object], done: st
     async with RestClient(target) as client:
         made = await client.call("POST", path, ApiKey, content=msgspec.json.encode(given))
     if made.key is None:
-        raise AnswerMalformed("the answer has no key in it")
-    screen.notice(f"key {made.id} ({made.name}) {done}; it is shown this once")
+        raise AnswerMalformed("the response has no key")
+    screen.notice(f"key {made.id} ({made.name}) {done}; it is shown only once")
     typer.echo(made.key)
     return 0
 
@@ -177,7 +185,7 @@ async def _list(target: Target, *, form: Output) -> int:
                 break
             path = f"{_PATH}?after={quote(page.next, safe='')}"
         else:
-            raise AnswerMalformed(f"the list of keys has no end after {PAGES_MAX} pages")
+            raise AnswerMalformed(f"the list of keys did not end after {PAGES_MAX} pages")
     _print(keys, form=form)
     return 0
 
@@ -192,14 +200,14 @@ async def _update(target: Target, key_id: str, change: Mapping[str, object]) -> 
     async with RestClient(target) as client:
         content = msgspec.json.encode(change)
         changed = await client.call("PATCH", _path(key_id), ApiKey, content=content)
-    screen.notice(f"key {changed.id} ({changed.name}) may now: {_scopes(changed)}")
+    screen.notice(f"key {changed.id} ({changed.name}) now has the scopes: {_scopes(changed)}")
     return 0
 
 
 async def _revoke(target: Target, key_id: str) -> int:
     async with RestClient(target) as client:
         ended = await client.call("POST", f"{_path(key_id)}:revoke", ApiKey)
-    screen.notice(f"key {ended.id} ({ended.name}) is revoked")
+    screen.notice(f"key {ended.id} ({ended.name}) was revoked")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A group of commands whose modules are loaded when they are asked for.
+"""A command group whose modules are loaded when a command of it is used.
 
     Entry(module, summary) ─▶ [LazyGroup] ─▶ import ─▶ typer ─▶ the command, in plain words
 
@@ -172,7 +172,7 @@ def _profile_option() -> Any:
                 metavar="NAME",
                 expose_value=False,
                 callback=target.choose_profile,
-                help="Which `mqservice login` to use; without it the current one.",
+                help="Name of a saved profile; by default the current one.",
                 show_default=False,
             ),
         ] = None,

@@ -1,4 +1,5 @@
-"""``mqservice login``: save a server's address and API key under a name, once the server took it.
+"""``mqservice login``: save a server's address and API key under a name, after the server accepted
+them.
 
 prompt or stdin ─▶ the key ─▶ a request to the server ─▶ profiles.json (mode 0600)
 """
@@ -30,14 +31,14 @@ KEY_CHARS_MAX: Final = 4_096
 
 def login(
     name: Annotated[
-        str, typer.Argument(help="What to call the server in --profile and `profile use`.")
+        str, typer.Argument(help="Name for this server, used with --profile and `profile use`.")
     ] = "default",
     base_url: Annotated[
         str, typer.Option("--base-url", metavar="URL", help="Address of the server.")
     ] = BASE_URL_DEFAULT,
     namespace: Annotated[
         str | None,
-        typer.Option("--namespace", "-n", help="Namespace; without it the key's own."),
+        typer.Option("--namespace", "-n", help="Namespace; by default that of the key."),
     ] = None,
 ) -> None:
     """Save a server's address and API key as a profile, and use it from now on.
@@ -55,7 +56,9 @@ def login(
         check_base_url(base_url)
         saved = load_profiles()
         if len(saved.profiles) >= PROFILES_MAX and name not in saved.profiles:
-            raise UsageRefused(f"{PROFILES_MAX:,} profiles are saved; remove one first")
+            raise UsageRefused(
+                f"{PROFILES_MAX:,} profiles are saved, which is the limit; remove one first"
+            )
         key = _read_key(base_url)
         check_key(key)
     except ClientError as exc:
@@ -72,7 +75,7 @@ def _read_key(base_url: str) -> str:
         key = sys.stdin.readline(KEY_CHARS_MAX)
     key = key.strip()
     if not key:
-        raise UsageRefused("no API key was given: type it, or write it to standard input")
+        raise UsageRefused("no API key was given: type it, or pass it on standard input")
     return key
 
 
@@ -84,7 +87,9 @@ async def _login(name: str, target: Target) -> int:
     )
     saved.current = name
     save_profiles(saved)
-    screen.notice(f"{target.base_url} takes the key; saved as profile {name} in {profiles_path()}")
+    screen.notice(
+        f"{target.base_url} accepted the key; saved as profile {name} in {profiles_path()}"
+    )
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What commands share that work on files for minutes: one line for a failure, and a bar."""
+"""Shared by commands that work on files for minutes: one line for a failure, and a progress bar."""
 
 from __future__ import annotations
 

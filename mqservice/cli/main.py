@@ -1,4 +1,4 @@
-"""The program ``mqservice``: puts the commands of the neighbouring modules under one name."""
+"""The program ``mqservice``: combines the commands of the neighbouring modules."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def _group(summary: str, *modules: str) -> Entry:
 
 class Program(LazyGroup):
     entries: ClassVar = {
-        "up": _command("Start the whole service and watch over it.", "up"),
-        "status": _command("Show whether the service here is ready.", "status"),
-        "stop": _command("Stop the service here in order.", "status"),
-        "restart": _command("Replace processes of the service here.", "restart"),
+        "up": _command("Start the whole service and supervise it.", "up"),
+        "status": _command("Show whether the local service is ready.", "status"),
+        "stop": _command("Stop the local service cleanly.", "status"),
+        "restart": _command("Restart processes of the local service.", "restart"),
         "login": _command("Save a server's address and API key as a profile.", "login"),
         "profile": _group("List, choose and remove saved profiles.", "profile"),
         "produce": _command("Send messages to a topic.", "produce"),
         "consume": _command("Receive messages and print them.", "consume"),
-        "browse": _command("Look at messages without receiving them.", "browse"),
+        "browse": _command("Browse messages without receiving them.", "browse"),
         "topic": _group("Create, list, show, change, purge and delete topics.", "topic"),
         "group": _group(
             "Consumer groups: settings, pauses, progress.",
@@ -37,35 +37,37 @@ class Program(LazyGroup):
             "group_clients",
         ),
         "definitions": _group("Export and import topics and groups.", "definitions"),
-        "connection": _group("Open WebSockets: list and end them.", "connection"),
-        "message": _group("One message: where it has been.", "message"),
+        "connection": _group("Open WebSockets: list and disconnect them.", "connection"),
+        "message": _group("Show what happened to a message.", "message"),
         "dlq": _group("Dead letters: list, redrive, purge.", "dlq"),
-        "scheduled": _group("Messages for later: list, cancel, send, move.", "scheduled"),
-        "schedule": _group("Messages at times of a cron expression.", "schedule"),
+        "scheduled": _group("Scheduled messages: list, cancel, send, reschedule.", "scheduled"),
+        "schedule": _group("Schedules: messages sent at times of a cron expression.", "schedule"),
         "alert": _group("Alert rules: list, set, delete, history.", "alert"),
         "mask": _group("Masking rules of the console.", "mask"),
         "issue": _group("Issues: dead letters by their cause.", "issue"),
         "quota": _group("Show quotas, and lower them.", "quota"),
-        "usage": _command("Show what the tenant has used.", "usage"),
+        "usage": _command("Show the tenant's usage.", "usage"),
         "key": _group("Create, list, change, rotate and revoke API keys.", "key"),
         "namespace": _group("List namespaces, and make one read-only.", "namespace"),
         "member": _group("List members, change their roles, remove them.", "member"),
-        "invitation": _group("Invite people, list and withdraw invitations.", "invitation"),
+        "invitation": _group("Invite users, list and withdraw invitations.", "invitation"),
         "audit": _group("Who changed what, and when.", "audit"),
-        "report": _group("Reports that Spark makes each night.", "report"),
-        "admin": _group("What the operator does on the service's machine.", "admin"),
+        "report": _group("Nightly reports.", "report"),
+        "admin": _group("Operator commands, run on the service's machine.", "admin"),
         "engine": _group("Tools for the store's files.", "engine"),
-        "import-store": _command("Make a data directory of a RocketMQ store.", "transfer"),
-        "export-store": _command("Write a namespace as a store that RocketMQ opens.", "transfer"),
+        "import-store": _command("Import a RocketMQ store into a new data directory.", "transfer"),
+        "export-store": _command(
+            "Export a namespace as a store that RocketMQ can open.", "transfer"
+        ),
         "backup": _group("Back up and restore the whole installation.", "backup"),
-        "completion": _command("Print a script that completes commands in a shell.", "completion"),
+        "completion": _command("Print a script for shell completion.", "completion"),
     }
 
 
-EPILOG = """\b
-Exit codes: 0 done; 1 failed or refused; 2 the command line makes no sense;
-3 the outcome of some messages is unknown; 130 interrupted.
-"""
+EPILOG = (
+    "\b\nExit codes: 0 done; 1 failed or rejected; 2 invalid command line;\n3 the "
+    "outcome of some messages is unknown; 130 interrupted.\n"
+)
 
 
 def _print_version(is_asked: bool) -> None:

@@ -1,4 +1,4 @@
-"""``mqservice mask``: what the console hides of messages, and from whom.
+"""``mqservice mask``: what the console hides of messages, and from which roles.
 
 list          GET …/masking ─▶ stdout: a table, or NDJSON; the switch for bodies on stderr
 set, delete   PUT or DELETE …/masking/{name}
@@ -21,10 +21,10 @@ from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer(
-    no_args_is_help=True, help="Masking rules: what people see of messages in the console."
+    no_args_is_help=True, help="Masking rules: what users see of messages in the console."
 )
 
-NameArgument = Annotated[str, typer.Argument(help="The rule.")]
+NameArgument = Annotated[str, typer.Argument(help="Name of the rule.")]
 
 
 class Part(enum.StrEnum):
@@ -59,8 +59,8 @@ class _Masking(msgspec.Struct, kw_only=True):
     @property
     def bodies_text(self) -> str:
         if self.bodies_for == BodiesFor.DEVELOPER:
-            return "bodies are shown to all who may read messages"
-        return f"bodies are shown from the role {self.bodies_for} on"
+            return "bodies are shown to all users who may read messages"
+        return f"bodies are shown to the role {self.bodies_for} and above"
 
 
 @app.command("list")
@@ -70,7 +70,7 @@ def list_rules(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """List the rules, and say from which role on bodies are shown at all."""
+    """List the rules, and the role from which on bodies are shown at all."""
     screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
 
 
@@ -78,25 +78,28 @@ def list_rules(
 def set_rule(
     name: NameArgument,
     topics: Annotated[
-        str, typer.Option("--topics", help="A topic, or how names begin and a *: payments-*.")
+        str,
+        typer.Option("--topics", help="Topic, or the start of topic names and a *: payments-*."),
     ],
-    part: Annotated[Part, typer.Option("--part", help="What of a message is hidden.")],
+    part: Annotated[Part, typer.Option("--part", help="Part of the message to hide.")],
     path: Annotated[
         str | None,
         typer.Option(
             "--path",
-            help="Of a field a JSON pointer, such as /card/number or /**/password; "
-            "of a property its name, which may end in *.",
+            help=(
+                "For a field: a JSON pointer, such as /card/number or /**/password. For "
+                "a property: its name, which may end in *."
+            ),
         ),
     ] = None,
     clear_for: Annotated[
-        ClearFor, typer.Option("--clear-for", help="From this role on it is shown all the same.")
+        ClearFor, typer.Option("--clear-for", help="Role from which on it is shown.")
     ] = ClearFor.ADMIN,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Create a rule, or replace all of one."""
+    """Create a rule, or replace one completely."""
     rule = {"topics": topics, "part": part, "path": path, "clear_for": clear_for}
     screen.run(_set(screen.target_of(base_url, key, namespace), name, msgspec.json.encode(rule)))
 
@@ -104,7 +107,9 @@ def set_rule(
 @app.command("delete")
 def delete(
     name: NameArgument,
-    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    is_sure: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
+    ] = False,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
@@ -112,20 +117,24 @@ def delete(
     """Delete a rule: what it hid is shown from now on."""
     target = screen.target_of(base_url, key, namespace)
     if not is_sure:
-        typer.confirm(f"Delete {name}, and show what it hides?", abort=True, err=True)
+        typer.confirm(f"Delete {name}, so that what it hides is shown?", abort=True, err=True)
     screen.run(_delete(target, name))
 
 
 @app.command("bodies")
 def bodies(
     shown_for: Annotated[
-        BodiesFor, typer.Argument(metavar="ROLE", help="developer is everybody who may read.")
+        BodiesFor,
+        typer.Argument(
+            metavar="ROLE",
+            help="Role from which on bodies are shown; developer is every user who may read.",
+        ),
     ],
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Say from which role on bodies of any topic are shown at all."""
+    """Set the role from which on bodies are shown at all, for all topics."""
     content = msgspec.json.encode({"bodies_for": shown_for})
     screen.run(_bodies(screen.target_of(base_url, key, namespace), content))
 
@@ -150,7 +159,7 @@ async def _set(target: Target, name: str, content: bytes) -> int:
     what = f"the {rule.part} {rule.path}" if rule.path else "bodies"
     screen.notice(
         f"{rule.name}: {what} of {rule.topics} hidden in the console below the role "
-        f"{rule.clear_for}; programs with keys get all"
+        f"{rule.clear_for}; programs with keys see everything"
     )
     return 0
 
@@ -158,7 +167,7 @@ async def _set(target: Target, name: str, content: bytes) -> int:
 async def _delete(target: Target, name: str) -> int:
     async with RestClient(target) as client:
         await client.call("DELETE", _path(name))
-    screen.notice(f"masking rule {name} is deleted")
+    screen.notice(f"masking rule {name} was deleted")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""``mqservice member``: who belongs to the tenant, with which role.
+"""``mqservice member``: the members of the tenant and their roles.
 
 list ─▶ stdout: a table, or NDJSON          set-role, remove ─▶ a line on stderr
 """
@@ -22,7 +22,9 @@ app = typer.Typer(no_args_is_help=True, help="List members, change their roles, 
 
 _PATH: Final = "/v1/members"
 
-NameArgument = Annotated[str, typer.Argument(metavar="USERNAME", help="As list shows it.")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="USERNAME", help="User name, as shown by list.")
+]
 
 
 class Member(msgspec.Struct, kw_only=True):
@@ -42,7 +44,7 @@ def list_members(
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """List who belongs to the tenant."""
+    """List the members of the tenant."""
     screen.run(_list(screen.target_of(base_url, key, None), form=form))
 
 
@@ -53,18 +55,20 @@ def set_role(
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """Give a member another role."""
+    """Change the role of a member."""
     screen.run(_set_role(screen.target_of(base_url, key, None), username, role))
 
 
 @app.command("remove")
 def remove(
     username: NameArgument,
-    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    is_sure: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
+    ] = False,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """Take a member's place away; keys that were made stay."""
+    """Remove a member from the tenant; keys that the member created stay valid."""
     target = screen.target_of(base_url, key, None)
     if not is_sure:
         typer.confirm(f"Remove {username} from the tenant?", abort=True, err=True)
@@ -82,7 +86,7 @@ async def _list(target: Target, *, form: Output) -> int:
                 break
             path = f"{_PATH}?after={quote(page.next, safe='')}"
         else:
-            raise AnswerMalformed(f"the list of members has no end after {PAGES_MAX} pages")
+            raise AnswerMalformed(f"the list of members did not end after {PAGES_MAX} pages")
     if prints(form, members):
         return 0
     table = Table("user name", "role", "since")
@@ -96,14 +100,14 @@ async def _set_role(target: Target, username: str, role: str) -> int:
     async with RestClient(target) as client:
         content = msgspec.json.encode({"role": role})
         changed = await client.call("PATCH", _path(username), Member, content=content)
-    screen.notice(f"{changed.username} is {changed.role} now")
+    screen.notice(f"{changed.username} now has the role {changed.role}")
     return 0
 
 
 async def _remove(target: Target, username: str) -> int:
     async with RestClient(target) as client:
         await client.call("DELETE", _path(username))
-    screen.notice(f"{username} belongs to the tenant no more")
+    screen.notice(f"{username} no longer belongs to the tenant")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""``mqservice message``: where one message has been, and what it is to each group now.
+"""``mqservice message``: what happened to one message, and its state for each group.
 
 message trace ID ─▶ GET messages/{id}/trace ─▶ stdout: a line an event, then a table, or JSON
 """
@@ -17,7 +17,7 @@ from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
-app = typer.Typer(no_args_is_help=True, help="One message: where it has been.")
+app = typer.Typer(no_args_is_help=True, help="Show what happened to a message.")
 
 
 class Event(msgspec.Struct, kw_only=True):
@@ -58,22 +58,24 @@ class Trace(msgspec.Struct, kw_only=True):
 
 @app.callback()
 def message() -> None:
-    """One message: where it has been."""
+    """Show what happened to a message."""
 
 
 @app.command("trace")
 def trace(
-    message_id: Annotated[str, typer.Argument(metavar="ID", help="The id that produce told.")],
+    message_id: Annotated[
+        str, typer.Argument(metavar="ID", help="ID of the message, as printed by produce.")
+    ],
     topic: Annotated[
-        str | None, typer.Option("--topic", "-t", help="Look in this topic only; it is faster.")
+        str | None, typer.Option("--topic", "-t", help="Only search this topic, which is faster.")
     ] = None,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="Of this group only.")] = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Only this group.")] = None,
     form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show where a message has been, and what it is to each group now."""
+    """Show what happened to a message, and its state for each group."""
     conditions = {"topic": topic, "group": group}
     query = {name: value for name, value in conditions.items() if value is not None}
     target = screen.target_of(base_url, key, namespace)
@@ -93,7 +95,7 @@ async def _trace(target: Target, message_id: str, query: dict[str, str], *, form
     if found.groups:
         _show_groups(found.groups)
     if not found.is_complete:
-        screen.warn("this may not be all: there is too much of it, or the newest is missing")
+        screen.warn("this may be incomplete: there are too many events, or the newest are missing")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Messages as the command line sees them, and their JSON forms; bodies are bytes, bit for bit.
+"""Messages on the command line and their JSON forms; bodies are bytes, unchanged.
 
     text, file, line, NDJSON ─▶ Outgoing ─▶ encode_outgoing ─▶ REST
     REST, WebSocket ─▶ Delivered ─▶ encode_line ─▶ NDJSON on stdout ─▶ (parse_line ─▶ Outgoing)
@@ -184,7 +184,7 @@ def join_body(text: str | None, raw_json: msgspec.Raw, b64: str | None) -> bytes
     """
     raw = bytes(raw_json)
     if (text is not None) + bool(raw) + (b64 is not None) != 1:
-        raise ValueError("give exactly one of body, body_json, body_b64")
+        raise ValueError("give exactly one of body, body_json and body_b64")
     if text is not None:
         return text.encode("utf-8")
     if b64 is None:
@@ -258,7 +258,9 @@ def parse_received(content: bytes) -> list[Delivered]:
         forms = _received_decoder.decode(content).messages
         return [_delivered(form) for form in forms]
     except (msgspec.DecodeError, ValueError) as exc:
-        raise AnswerMalformed(f"the answer of :receive is not as documented: {exc}") from exc
+        raise AnswerMalformed(
+            f"the response of :receive does not have the documented form: {exc}"
+        ) from exc
 
 
 def parse_browsed(content: bytes) -> BrowsedPage:
@@ -267,7 +269,9 @@ def parse_browsed(content: bytes) -> BrowsedPage:
         page = _browsed_decoder.decode(content)
         return BrowsedPage([_delivered(form) for form in page.messages], page.next_cursor)
     except (msgspec.DecodeError, ValueError) as exc:
-        raise AnswerMalformed(f"the page of messages is not as documented: {exc}") from exc
+        raise AnswerMalformed(
+            f"the page of messages does not have the documented form: {exc}"
+        ) from exc
 
 
 def parse_pulled(content: bytes) -> PulledPage:
@@ -276,7 +280,9 @@ def parse_pulled(content: bytes) -> PulledPage:
         page = _pulled_decoder.decode(content)
         return PulledPage([_delivered(form) for form in page.messages], page.next_offset)
     except (msgspec.DecodeError, ValueError) as exc:
-        raise AnswerMalformed(f"the answer of a pull is not as documented: {exc}") from exc
+        raise AnswerMalformed(
+            f"the response of a pull does not have the documented form: {exc}"
+        ) from exc
 
 
 def parse_stored(content: bytes) -> Delivered:
@@ -284,7 +290,7 @@ def parse_stored(content: bytes) -> Delivered:
     try:
         return _delivered(_stored_decoder.decode(content))
     except (msgspec.DecodeError, ValueError) as exc:
-        raise AnswerMalformed(f"the message is not as documented: {exc}") from exc
+        raise AnswerMalformed(f"the message does not have the documented form: {exc}") from exc
 
 
 def _delivered(form: _StoredForm) -> Delivered:

@@ -1,4 +1,4 @@
-"""``mqservice namespace``: list namespaces, make one read-only, let it be changed again.
+"""``mqservice namespace``: list namespaces, make one read-only or writable again.
 
 list ─▶ stdout: a table, or NDJSON          read-only, writable ─▶ a line on stderr
 """
@@ -22,7 +22,7 @@ app = typer.Typer(no_args_is_help=True, help="List namespaces, and make one read
 
 _PATH: Final = "/v1/namespaces"
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAMESPACE", help="As list shows it.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAMESPACE", help="Name, as shown by list.")]
 
 
 class _ReadOnly(msgspec.Struct, kw_only=True):
@@ -48,25 +48,25 @@ def list_namespaces(
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """List the tenant's namespaces, and since when and why one is read-only."""
+    """List the tenant's namespaces, and since when and why they are read-only."""
     screen.run(_list(screen.target_of(base_url, key, None), form=form))
 
 
 @app.command("read-only")
 def read_only(
     name: NameArgument,
-    reason: Annotated[str, typer.Option("--reason", help="Shown to others.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Reason, shown to other users.")] = "",
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """Refuse all changes of a namespace; its programs go on to produce and consume."""
+    """Make a namespace read-only; programs can still produce and consume."""
     target = screen.target_of(base_url, key, None)
     screen.run(_switch(target, name, {"read_only": True, "reason": reason}))
 
 
 @app.command("writable")
 def writable(name: NameArgument, base_url: BaseUrlOption = None, key: KeyOption = None) -> None:
-    """Allow changes of a namespace again."""
+    """Make a namespace writable again."""
     screen.run(_switch(screen.target_of(base_url, key, None), name, {"read_only": False}))
 
 
@@ -81,7 +81,7 @@ async def _list(target: Target, *, form: Output) -> int:
                 break
             path = f"{_PATH}?after={quote(page.next, safe='')}"
         else:
-            raise AnswerMalformed(f"the list of namespaces has no end after {PAGES_MAX} pages")
+            raise AnswerMalformed(f"the list of namespaces did not end after {PAGES_MAX} pages")
     if prints(form, found):
         return 0
     table = Table("namespace", "created", "read-only since", "by", "reason")

@@ -1,4 +1,4 @@
-"""Options that several commands share, written down once.
+"""Options that several commands share, declared once.
 
 @dataclass Settings ──▶ @takes(Settings) ──▶ command(settings, name, …) with an option a field
 """

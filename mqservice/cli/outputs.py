@@ -1,4 +1,4 @@
-"""How results are written: as a table, as JSON or NDJSON; or as a file that is whole or not there.
+"""How results are written: as a table, as JSON or NDJSON; or to a file, completely or not at all.
 
 documents ─▶ prints(output, documents) ─▶ True: written as JSON   False: draw a table
 """
@@ -18,7 +18,7 @@ from mqservice.cli import screen
 
 FileOption = Annotated[
     Path | None,
-    typer.Option("--file", "-f", metavar="PATH", help="Write to this file, not to stdout."),
+    typer.Option("--file", "-f", metavar="PATH", help="Write to this file instead of stdout."),
 ]
 
 
@@ -35,7 +35,7 @@ FormOption = Annotated[
     typer.Option(
         "--output",
         "-o",
-        help="table to read; json: one document; ndjson: a JSON document in each line.",
+        help="table: for reading; json: one document; ndjson: one JSON document per line.",
     ),
 ]
 
@@ -104,7 +104,7 @@ def hand_over(content: bytes, output: Path | None) -> int:
         aside.write_bytes(content)
         aside.replace(output)
     except OSError as exc:
-        screen.warn(f"{output} cannot be written: {exc.strerror}")
+        screen.warn(f"cannot write {output}: {exc.strerror}")
         return FAILED
     screen.notice(f"{output}: {len(content):,} bytes")
     return 0

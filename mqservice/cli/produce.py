@@ -1,4 +1,4 @@
-"""``mqservice produce``: send texts, files, lines or NDJSON to a topic.
+"""``mqservice produce``: send strings, files, lines or NDJSON to a topic.
 
     arguments, files, stdin ─▶ inputs ─▶ [produce] ─▶ Sender ─▶ service
                                             ├─▶ stderr: progress, failures, totals
@@ -75,13 +75,13 @@ def produce(
     ] = None,
     files: Annotated[
         list[Path] | None,
-        typer.Option("--file", "-f", help="Read a file (repeatable); - is stdin."),
+        typer.Option("--file", "-f", help="Read messages from a file (repeatable); - is stdin."),
     ] = None,
     form: Annotated[
         Format | None,
         typer.Option(
             "--format",
-            help="What one message is. Default: whole for --file, ndjson for stdin.",
+            help="What makes one message. Default: whole for --file, ndjson for stdin.",
             show_default=False,
         ),
     ] = None,
@@ -90,51 +90,68 @@ def produce(
         list[str] | None, typer.Option("--key", "-k", help="Message key (repeatable).")
     ] = None,
     message_group: Annotated[
-        str | None, typer.Option("--message-group", "--group", help="Message group: kept in order.")
+        str | None,
+        typer.Option(
+            "--message-group", "--group", help="Message group: its messages are delivered in order."
+        ),
     ] = None,
     properties: Annotated[
         list[str] | None,
         typer.Option("--property", "-p", metavar="NAME=VALUE", help="Property (repeatable)."),
     ] = None,
     delay: Annotated[
-        str | None, typer.Option("--delay", help="Deliver them later: 500ms, 30s, 15m, 12h, 7d.")
+        str | None, typer.Option("--delay", help="Deliver after a delay: 500ms, 30s, 15m, 12h, 7d.")
     ] = None,
     delay_level: Annotated[
         int | None, typer.Option("--delay-level", help="Delay level of RocketMQ, 1 to 18.")
     ] = None,
     deliver_at: Annotated[
-        str | None, typer.Option("--deliver-at", metavar="TIME", help="Not before, in RFC 3339.")
+        str | None,
+        typer.Option("--deliver-at", metavar="TIME", help="Deliver at this time, in RFC 3339."),
     ] = None,
     dedup_id: Annotated[
         str | None,
         typer.Option(
             "--dedup-id",
             metavar="KEY",
-            help="Store the message once, however often it is sent under this key within 10 "
-            "minutes. For one message; lines of NDJSON have a dedup_id each.",
+            help=(
+                "Store the message only once, however often it is sent with this key "
+                "within 10 minutes. For one message; with NDJSON, each line has its own "
+                "dedup_id."
+            ),
         ),
     ] = None,
     batch: Annotated[
-        int, typer.Option("--batch", min=1, max=BATCH_MESSAGES_MAX, help="Messages a request.")
+        int, typer.Option("--batch", min=1, max=BATCH_MESSAGES_MAX, help="Messages per request.")
     ] = 100,
     in_flight: Annotated[
-        int, typer.Option("--in-flight", min=1, max=32, help="Requests at the same time.")
+        int,
+        typer.Option("--in-flight", min=1, max=32, help="Maximum number of concurrent requests."),
     ] = 4,
     attempts: Annotated[
-        int, typer.Option("--attempts", min=1, max=100, help="Tries a message, the first included.")
+        int,
+        typer.Option(
+            "--attempts", min=1, max=100, help="Attempts per message, including the first."
+        ),
     ] = 8,
     retry_unknown: Annotated[
         bool,
         typer.Option(
             "--retry-unknown",
-            help="Send again also when the outcome is unknown; may store a message twice.",
+            help="Send again even if the outcome is unknown; may store a message twice.",
         ),
     ] = False,
     output: Annotated[
         ResultOutput | None,
-        typer.Option("--output", "-o", help="On stdout. Default: ids for one message, else none."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="What to print on stdout. Default: ids for one message, else none.",
+        ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no totals.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Do not print progress or totals.")
+    ] = False,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
@@ -154,8 +171,8 @@ def produce(
         )
         if dedup_id is not None and not _is_one_message(texts or [], files or [], form):
             raise UsageRefused(
-                "--dedup-id is the key of one message: give one TEXT, or one --file as a whole; in "
-                "NDJSON each line has a dedup_id of its own"
+                "--dedup-id is for one message: give one TEXT, or one --file as a "
+                "whole; with NDJSON, each line has its own dedup_id"
             )
         source, total = _source(texts or [], files or [], form, common)
     except ClientError as exc:
@@ -185,7 +202,7 @@ def parse_properties(pairs: list[str]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise UsageRefused(f"--property {pair!r} is not NAME=VALUE")
+            raise UsageRefused(f"--property {pair!r} must be NAME=VALUE")
         if name in properties:
             raise UsageRefused(f"--property {name} is given twice")
         properties[name] = value
@@ -200,7 +217,7 @@ def _source(
         raise UsageRefused("give TEXT arguments or --file, not both")
     if texts:
         if form is not None:
-            raise UsageRefused("--format is for files and stdin; a TEXT is a message as it is")
+            raise UsageRefused("--format is only for files and stdin; each TEXT is one message")
         # What the shell passed byte for byte, also where it is no valid UTF-8.
         bodies = [text.encode("utf-8", "surrogateescape") for text in texts]
         return from_bodies(bodies, common), len(bodies)
@@ -208,7 +225,7 @@ def _source(
         form = form or Format.WHOLE
         return from_files(files, form, common), count_ahead(files, form)
     if sys.stdin.isatty():
-        raise UsageRefused("nothing to send: give TEXT, --file, or pipe messages into stdin")
+        raise UsageRefused("nothing to send: give TEXT or --file, or pipe messages into stdin")
     form = form or Format.NDJSON
     stdin = [Path("-")]
     return from_files(stdin, form, common), count_ahead(stdin, form)
@@ -282,7 +299,9 @@ class _Report:
 
     def close(self, totals: Totals) -> None:
         if self._hidden:
-            screen.warn(f"... and {self._hidden:,} more that were not stored or are unknown")
+            screen.warn(
+                f"... and {self._hidden:,} more that were not stored or whose outcome is unknown"
+            )
         done = totals.stored + totals.failed + totals.unknown
         if not done or (self._is_quiet and not (totals.failed or totals.unknown)):
             return

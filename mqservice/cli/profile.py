@@ -1,4 +1,4 @@
-"""``mqservice profile``: which servers are saved, which is in use, and forgetting one."""
+"""``mqservice profile``: which servers are saved, which is in use, and removing one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mqservice.cli.tables import Table
 
 app = typer.Typer(no_args_is_help=True, help="List, choose and remove saved profiles.")
 
-NameArgument = Annotated[str, typer.Argument(help="A name that `profile list` shows.")]
+NameArgument = Annotated[str, typer.Argument(help="Name, as shown by `profile list`.")]
 
 
 class _Row(msgspec.Struct):
@@ -48,7 +48,7 @@ def list_profiles(output: FormOption = Output.TABLE) -> None:
 
 @app.command("use")
 def use(name: NameArgument) -> None:
-    """Use a profile in all commands that name no other."""
+    """Use a profile for all commands without --profile."""
     try:
         saved = load_profiles()
         chosen = saved.named(name)
@@ -56,12 +56,12 @@ def use(name: NameArgument) -> None:
         save_profiles(saved)
     except ClientError as exc:
         screen.fail(exc)
-    screen.notice(f"profile {name} is in use: {chosen.base_url}")
+    screen.notice(f"profile {name} is now in use: {chosen.base_url}")
 
 
 @app.command("remove")
 def remove(name: NameArgument) -> None:
-    """Forget a profile and its key. The key stays valid on the server until it is revoked."""
+    """Remove a profile and its key. The key stays valid on the server until it is revoked."""
     try:
         saved = load_profiles()
         saved.named(name)
@@ -71,4 +71,4 @@ def remove(name: NameArgument) -> None:
         save_profiles(saved)
     except ClientError as exc:
         screen.fail(exc)
-    screen.notice(f"profile {name} is removed")
+    screen.notice(f"profile {name} was removed")

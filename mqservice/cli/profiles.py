@@ -1,4 +1,4 @@
-"""Saved servers: an address, an API key and a namespace under a name, one of them the current.
+"""Saved servers: an address, an API key and a namespace under a name, one of them current.
 
     mqservice login ─▶ save ─▶ $XDG_CONFIG_HOME/mqservice/profiles.json, mode 0600 ─▶ find_target
 
@@ -55,7 +55,9 @@ def profiles_path() -> Path:
     try:
         base = named if named.is_absolute() else Path.home() / ".config"
     except RuntimeError as exc:
-        raise UsageRefused("no home directory to keep profiles in: set XDG_CONFIG_HOME") from exc
+        raise UsageRefused(
+            "there is no home directory to save profiles in: set XDG_CONFIG_HOME"
+        ) from exc
     return base / "mqservice" / "profiles.json"
 
 
@@ -67,11 +69,11 @@ def load_profiles() -> Profiles:
     except (FileNotFoundError, NotADirectoryError, PermissionError, UsageRefused):
         return Profiles()
     except OSError as exc:
-        raise UsageRefused(f"{path} cannot be read: {exc.strerror}") from exc
+        raise UsageRefused(f"cannot read {path}: {exc.strerror}") from exc
     try:
         return msgspec.json.decode(content, type=Profiles)
     except msgspec.DecodeError as exc:
-        raise UsageRefused(f"{path} cannot be read: {exc}; mend it or remove it") from exc
+        raise UsageRefused(f"cannot read {path}: {exc}; fix it or remove it") from exc
 
 
 def save_profiles(profiles: Profiles) -> None:
@@ -89,13 +91,13 @@ def save_profiles(profiles: Profiles) -> None:
             os.fsync(file.fileno())
         aside.replace(path)
     except OSError as exc:
-        raise UsageRefused(
-            f"{path} cannot be written: {(exc.strerror or str(exc)).lower()}"
-        ) from exc
+        raise UsageRefused(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
 
 
 def check_name(name: str) -> str:
     """The name itself. Raises UsageRefused for one that no profile can have."""
     if _NAME.fullmatch(name) is None:
-        raise UsageRefused(f"{name!r} is no profile name: letters, digits, . _ - and up to 64")
+        raise UsageRefused(
+            f"{name!r} is not a valid profile name: use up to 64 letters, digits, . _ and -"
+        )
     return name

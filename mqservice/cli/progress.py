@@ -1,4 +1,4 @@
-"""What the service says of groups: their lag, and what a seek does. Structs of its answers."""
+"""The progress of groups as the service reports it: their lag, and what a seek does."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class PushSession:
         except ConnectionClosed as exc:
             raise _ended(exc) from exc
         except TimeoutError as exc:
-            silence = f"nothing heard for {self._silence_ms_max} ms"
+            silence = f"the server has sent nothing for {self._silence_ms_max} ms"
             raise ConnectionEnded(SILENT, silence) from exc
         pushes = frames.decode(content, self._subprotocol)
         if any(isinstance(push, frames.Ping) for push in pushes):
@@ -96,7 +96,7 @@ async def open_session(target: Target, subprotocol: Subprotocol, *, client: str)
         if isinstance(first, frames.Err):
             raise refusal_of(first)
         if not isinstance(first, frames.Welcome):
-            raise AnswerMalformed(f"{target.ws_url} did not answer hello with welcome")
+            raise AnswerMalformed(f"{target.ws_url} did not reply to hello with welcome")
         return PushSession(socket, subprotocol, first)
     except ConnectionClosed as exc:
         raise _ended(exc) from exc
@@ -132,12 +132,12 @@ async def _connect(target: Target, subprotocol: Subprotocol) -> ClientConnection
         # The peer hung up in the middle of the handshake, as a restarting service does.
         raise Unreachable(target.base_url, os_cause(exc)) from exc
     except InvalidHandshake as exc:
-        raise AnswerMalformed(f"{target.ws_url} is not this service's WebSocket: {exc}") from exc
+        raise AnswerMalformed(f"{target.ws_url} is not a WebSocket of this service: {exc}") from exc
     except (ssl.SSLError, OSError, TimeoutError) as exc:
         raise Unreachable(target.base_url, os_cause(exc)) from exc
     if socket.subprotocol != SubprotocolName(subprotocol):
         await socket.close()
-        raise AnswerMalformed(f"{target.ws_url} speaks {socket.subprotocol}, not {subprotocol}")
+        raise AnswerMalformed(f"{target.ws_url} uses {socket.subprotocol}, not {subprotocol}")
     return socket
 
 

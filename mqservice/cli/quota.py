@@ -31,13 +31,15 @@ def show(
 def set_limits(
     limits: Annotated[
         list[str],
-        typer.Argument(metavar="NAME=NUMBER...", help="As shown; NAME=- takes a limit back."),
+        typer.Argument(metavar="NAME=NUMBER...", help="As shown; NAME=- removes a limit."),
     ],
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Lower limits of the tenant below what is granted. The key must not be of one namespace."""
+    """Lower limits of the tenant below what is granted. Needs a key that is not limited to a
+    namespace.
+    """
     values = dict(_parsed(text) for text in limits)
     screen.run(_set(screen.target_of(base_url, key, namespace), values))
 
@@ -47,7 +49,7 @@ def _parsed(text: str) -> tuple[str, int | None]:
     if number == "-":
         return name, None
     if not (number.isascii() and number.isdecimal()):
-        raise typer.BadParameter(f"{text} is not of the form NAME=NUMBER, or NAME=-")
+        raise typer.BadParameter(f"{text} must have the form NAME=NUMBER, or NAME=-")
     return name, int(number)
 
 

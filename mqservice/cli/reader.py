@@ -1,4 +1,4 @@
-"""Reading a topic without a group: from a place on, queue by queue, and what comes after.
+"""Reads a topic without a group: from a position on, queue by queue, and then new messages.
 
     GET …/topics/T ─▶ where each queue begins and ends ─▶ [Reader] ─▶ pull, pull, … ─▶ on_messages
 
@@ -63,8 +63,9 @@ def parse_place(text: str) -> str | int | datetime:
         moment = None
     if moment is None or moment.tzinfo is None:
         raise UsageRefused(
-            f"--from {text!r} is no place: beginning, end, an offset, -10 for the last 10 of each "
-            "queue, or a time such as 2026-11-21T09:00:00Z"
+            f"--from {text!r} is not a valid position: give beginning, end, an "
+            "offset, -10 for the last 10 of each queue, or a time such as "
+            "2026-11-21T09:00:00Z"
         )
     return moment
 
@@ -135,7 +136,9 @@ class Reader:
         """Where to read in each queue."""
         topic = await self._client.call("GET", f"topics/{quote(self._topic, safe='')}", _Topic)
         if topic.queue_offsets is None:
-            raise ClientError("where the queues begin is unknown: the storage engine did not say")
+            raise ClientError(
+                "cannot find where the queues start: the storage engine is not responding"
+            )
         queues = [each for each in topic.queue_offsets if self._queue in (None, each.queue)]
         if not queues:
             raise UsageRefused(f"{self._topic} has no queue {self._queue}")

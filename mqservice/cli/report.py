@@ -1,4 +1,4 @@
-"""``mqservice report``: what reports there are, their files, and runs by hand.
+"""``mqservice report``: list reports, download their files, and request runs.
 
 run        POST reports:run ─▶ the run's id on stdout; --wait: asked for until it has ended
 list       GET reports ─▶ stdout: a table
@@ -23,7 +23,7 @@ from mqservice.cli.outputs import FAILED, FileOption, FormOption, Output, hand_o
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
-app = typer.Typer(no_args_is_help=True, help="Reports that Spark makes each night.")
+app = typer.Typer(no_args_is_help=True, help="Nightly reports.")
 
 ASK_PAUSE_S: Final = 1.0
 PAGE: Final = "page"
@@ -65,15 +65,15 @@ class Recipients(msgspec.Struct, frozen=True, kw_only=True):
 @app.command("run")
 def run(
     from_date: Annotated[str, typer.Option("--from", metavar="DATE", help="First day.")],
-    to_date: Annotated[str, typer.Option("--to", metavar="DATE", help="The day after the last.")],
+    to_date: Annotated[str, typer.Option("--to", metavar="DATE", help="Day after the last day.")],
     is_waited_for: Annotated[
-        bool, typer.Option("--wait", "-w", help="Until it has ended.")
+        bool, typer.Option("--wait", "-w", help="Wait until the run has finished.")
     ] = False,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Make the reports of a range of days, again where there are some."""
+    """Request the reports of a range of days; existing ones are replaced."""
     target = screen.target_of(base_url, key, namespace)
     screen.run(_run(target, from_date, to_date, is_waited_for=is_waited_for))
 
@@ -85,31 +85,31 @@ def list_reports(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show which reports there are, and of which days."""
+    """List the reports and their days."""
     screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
 
 
 @app.command("download")
 def download(
     name: Annotated[
-        str, typer.Argument(help="A report, such as dlq_daily, as CSV; or page: a day as HTML.")
+        str, typer.Argument(help="A report, such as dlq_daily, as CSV; or page: one day as HTML.")
     ],
     from_date: Annotated[
-        str | None, typer.Option("--from", metavar="DATE", help="First day; the newest there is.")
+        str | None, typer.Option("--from", metavar="DATE", help="First day; by default the newest.")
     ] = None,
     to_date: Annotated[
-        str | None, typer.Option("--to", metavar="DATE", help="The day after the last.")
+        str | None, typer.Option("--to", metavar="DATE", help="Day after the last day.")
     ] = None,
     file: FileOption = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Get a report as a file: rows of a range of days, or a day as a page."""
+    """Download a report: rows for a range of days, or one day as a page."""
     target = screen.target_of(base_url, key, namespace)
     if name == PAGE:
         if to_date is not None:
-            screen.fail(UsageRefused("a page is of one day: --from alone"))
+            screen.fail(UsageRefused("a page covers one day: give only --from"))
         path, given = "reports/daily.html", {"date": from_date}
     else:
         path, given = f"reports/{quote(name, safe='')}.csv", {"from": from_date, "to": to_date}
@@ -120,19 +120,19 @@ def download(
 @app.command("recipients")
 def recipients(
     emails: Annotated[
-        list[str] | None, typer.Argument(help="Addresses from now on; without: who it is.")
+        list[str] | None, typer.Argument(help="New addresses; without any, print the current ones.")
     ] = None,
     are_owners: Annotated[
-        bool, typer.Option("--owners", help="Again the owners of the tenant.")
+        bool, typer.Option("--owners", help="Send to the owners of the tenant again.")
     ] = False,
     is_nobody: Annotated[bool, typer.Option("--nobody", help="Nobody.")] = False,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show or say who gets the summary of each night by e-mail."""
+    """Show or set who gets the nightly summary by email."""
     if bool(emails) + are_owners + is_nobody > 1:
-        screen.fail(UsageRefused("addresses, --owners or --nobody: only one of these"))
+        screen.fail(UsageRefused("give only one of addresses, --owners and --nobody"))
     target = screen.target_of(base_url, key, namespace)
     order: bytes | None = None
     if emails or are_owners or is_nobody:
@@ -171,7 +171,7 @@ async def _list(target: Target, *, form: Output) -> int:
     screen.show(table)
     screen.notice(f"made at {found.at} ({found.zone})" if found.at else "nightly reports are off")
     if found.why_none:
-        screen.warn(f"the last night has none: {found.why_none}")
+        screen.warn(f"there is no report of the last night: {found.why_none}")
     return 0
 
 
@@ -188,7 +188,7 @@ async def _recipients(target: Target, order: bytes | None) -> int:
     for address in found.emails:
         typer.echo(address)
     if found.are_owners:
-        screen.notice("these are the owners of the tenant")
+        screen.notice("the recipients are the owners of the tenant")
     if not found.is_mail_on:
-        screen.warn("this service sends no e-mail: MQ_EMAIL_URL is not set")
+        screen.warn("this service cannot send email: MQ_EMAIL_URL is not set")
     return 0

@@ -1,4 +1,4 @@
-"""Calls on groups, and the deletion of topics, as the commands make them.
+"""REST calls of the commands on groups, and the deletion of topics.
 
 mqservice group … ─▶ [GroupCalls] ─▶ RestClient ─▶ service
 """
@@ -121,7 +121,7 @@ class GroupCalls:
             if page.next is None:
                 return groups
             path = f"groups?after={quote(page.next, safe='')}"
-        raise AnswerMalformed(f"the list of groups has no end after {PAGES_MAX} pages")
+        raise AnswerMalformed(f"the list of groups did not end after {PAGES_MAX} pages")
 
     async def group(self, name: str) -> Group:
         return await self._client.call("GET", _path(name), Group)

@@ -1,4 +1,4 @@
-"""Calls on quotas as the commands make them.
+"""REST calls of the commands on quotas.
 
 mqservice quota … ─▶ [QuotaCalls] ─▶ RestClient ─▶ service
 """

@@ -1,4 +1,4 @@
-"""``mqservice restart``: new processes for old ones, one after the other."""
+"""``mqservice restart``: replaces processes of a running service, one after the other."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Kind(StrEnum):
 
 
 def restart(
-    kind: Annotated[Kind, typer.Argument(help="Which processes of `mqservice up`.")],
+    kind: Annotated[Kind, typer.Argument(help="Which processes of `mqservice up` to restart.")],
     data_dir: DataDirOption = None,
 ) -> None:
-    """Replace processes of the running service, each once the one before it is ready.
+    """Restart processes of the running service, each after the previous one is ready.
 
     Clients of WebSockets are told to come back; with two or more web processes the others take
     connections meanwhile. While the engine is away requests are answered 503, to be repeated.

@@ -1,4 +1,4 @@
-"""``mqservice schedule``: messages that are sent again and again, at times of a cron expression.
+"""``mqservice schedule``: messages sent repeatedly, at times of a cron expression.
 
 list, show            GET …/schedules… ─▶ stdout: a table, or NDJSON
 next                  POST …/schedules:preview ─▶ stdout: a time a line
@@ -26,14 +26,14 @@ from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer(
-    no_args_is_help=True, help="Messages at times of a cron expression: create, pause, send."
+    no_args_is_help=True, help="Schedules: messages sent at times of a cron expression."
 )
 
 PAGE_MAX: Final = 100
 FILE_BYTES_MAX: Final = 1024 * 1024  # the service takes less, and says how much
 _STDIN: Final = Path("-")
 
-NameArgument = Annotated[str, typer.Argument(help="The schedule.")]
+NameArgument = Annotated[str, typer.Argument(help="Name of the schedule.")]
 
 
 class CatchUp(enum.StrEnum):
@@ -79,7 +79,7 @@ def list_schedules(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """List the schedules, when each runs next, and how the last run went."""
+    """List the schedules, their next runs, and the results of their last runs."""
     screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
 
 
@@ -90,56 +90,66 @@ def show(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Write one schedule as JSON, with its message and its next ten runs."""
+    """Print one schedule as JSON, with its message and its next ten runs."""
     screen.run(_show(screen.target_of(base_url, key, namespace), name))
 
 
 @app.command("next")
 def next_(
-    cron: Annotated[str, typer.Argument(help="Such as '0 9 * * mon-fri' or @daily.")],
-    time_zone: Annotated[str, typer.Option("--time-zone", help="Such as Europe/Berlin.")] = "UTC",
+    cron: Annotated[
+        str, typer.Argument(help="Cron expression, such as '0 9 * * mon-fri' or @daily.")
+    ],
+    time_zone: Annotated[
+        str, typer.Option("--time-zone", help="Time zone, such as Europe/Berlin.")
+    ] = "UTC",
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show when an expression fires next, without a schedule."""
+    """Show the next runs of a cron expression, without a schedule."""
     screen.run(_next(screen.target_of(base_url, key, namespace), cron, time_zone))
 
 
 @app.command("set")
 def set_schedule(
     name: NameArgument,
-    body: Annotated[str | None, typer.Argument(help="The message's body, a text.")] = None,
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Where it goes.")] = None,
-    cron: Annotated[str | None, typer.Option("--cron", help="Five fields, or @daily…")] = None,
+    body: Annotated[str | None, typer.Argument(help="Body of the message, as text.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Topic to send to.")] = None,
+    cron: Annotated[
+        str | None, typer.Option("--cron", help="Cron expression of five fields, or @daily…")
+    ] = None,
     time_zone: Annotated[
-        str | None, typer.Option("--time-zone", help="Such as Europe/Berlin; UTC of a new one.")
+        str | None,
+        typer.Option(
+            "--time-zone", help="Time zone, such as Europe/Berlin; UTC for a new schedule."
+        ),
     ] = None,
     catch_up: Annotated[
-        CatchUp | None, typer.Option("--catch-up", help="What of missed runs is sent late.")
+        CatchUp | None, typer.Option("--catch-up", help="Which missed runs are sent late.")
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="The body is this file; - is stdin.")
+        Path | None, typer.Option("--file", "-f", help="Read the body from this file; - is stdin.")
     ] = None,
-    tag: Annotated[str | None, typer.Option("--tag", help="The message's tag.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Tag of the message.")] = None,
     keys: Annotated[
-        list[str] | None, typer.Option("--key", "-k", help="Its keys (repeatable).")
+        list[str] | None, typer.Option("--key", "-k", help="Key of the message (repeatable).")
     ] = None,
     message_group: Annotated[
-        str | None, typer.Option("--message-group", help="Its message group.")
+        str | None, typer.Option("--message-group", help="Message group of the message.")
     ] = None,
     properties: Annotated[
-        list[str] | None, typer.Option("--property", "-p", help="NAME=VALUE (repeatable).")
+        list[str] | None,
+        typer.Option("--property", "-p", help="Property, as NAME=VALUE (repeatable)."),
     ] = None,
-    queue: Annotated[int | None, typer.Option("--queue", min=0, help="Its queue.")] = None,
+    queue: Annotated[int | None, typer.Option("--queue", min=0, help="Queue to send to.")] = None,
     description: Annotated[
-        str | None, typer.Option("--description", help="Shown beside it.")
+        str | None, typer.Option("--description", help="Description, shown with the schedule.")
     ] = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Create a schedule, or change what is given of it. A body replaces the whole message."""
+    """Create a schedule, or change the given settings of it. A body replaces the whole message."""
     target = screen.target_of(base_url, key, namespace)
     try:
         message = _message(
@@ -166,7 +176,7 @@ def pause(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Send nothing until it is resumed."""
+    """Pause a schedule until it is resumed."""
     screen.run(_switch(screen.target_of(base_url, key, namespace), name, "pause"))
 
 
@@ -177,7 +187,7 @@ def resume(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Go on from now; what was missed is not sent."""
+    """Resume a schedule from now on; missed runs are not sent."""
     screen.run(_switch(screen.target_of(base_url, key, namespace), name, "resume"))
 
 
@@ -188,19 +198,21 @@ def send(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Send its message once now, besides its runs; stdout gets the message's id."""
+    """Send a schedule's message once now, in addition to its runs; prints the message's ID."""
     screen.run(_send(screen.target_of(base_url, key, namespace), name))
 
 
 @app.command("delete")
 def delete(
     name: NameArgument,
-    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    is_sure: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
+    ] = False,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Delete a schedule; what it has sent stays."""
+    """Delete a schedule; messages already sent are not deleted."""
     target = screen.target_of(base_url, key, namespace)
     if not is_sure:
         typer.confirm(f"Delete schedule {name}?", abort=True, err=True)
@@ -276,7 +288,7 @@ async def _send(target: Target, name: str) -> int:
 async def _delete(target: Target, name: str) -> int:
     async with RestClient(target) as client:
         await client.call("DELETE", _path(name))
-    screen.notice(f"schedule {name} is deleted")
+    screen.notice(f"schedule {name} was deleted")
     return 0
 
 
@@ -289,14 +301,14 @@ def _message(content: dict[str, object] | None, **fields: object) -> dict[str, o
     """``content``: its body; None leaves the whole message as it is. Raises UsageRefused."""
     given = _given(fields)
     if content is None and given:
-        raise UsageRefused("a message is replaced as a whole: give its body as well")
+        raise UsageRefused("the message is always replaced as a whole: give its body as well")
     return None if content is None else content | given
 
 
 def _body(text: str | None, file: Path | None) -> dict[str, object] | None:
     """The field of the body that was given; as bytes where it is no text. Raises UsageRefused."""
     if text is not None and file is not None:
-        raise UsageRefused("give the body as a text or as a file, not both")
+        raise UsageRefused("give the body either as text or as a file, not both")
     if file is None:
         return None if text is None else {"body": text}
     try:
@@ -308,7 +320,7 @@ def _body(text: str | None, file: Path | None) -> dict[str, object] | None:
     except OSError as exc:
         raise UsageRefused(f"cannot read {file}: {(exc.strerror or str(exc)).lower()}") from exc
     if len(content) > FILE_BYTES_MAX:
-        raise UsageRefused(f"{file} is larger than the message of any schedule")
+        raise UsageRefused(f"{file} is larger than the largest body of a schedule's message")
     try:
         return {"body": content.decode()}
     except UnicodeDecodeError:
@@ -321,7 +333,7 @@ def _pairs(texts: list[str]) -> dict[str, str]:
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            raise UsageRefused(f"a property is NAME=VALUE, found {text!r}")
+            raise UsageRefused(f"a property must be NAME=VALUE, found {text!r}")
         pairs[name] = value
     return pairs
 

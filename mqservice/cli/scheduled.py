@@ -1,5 +1,4 @@
-"""``mqservice scheduled``: look at messages that are to come, cancel them, send them at once, or
-at another time.
+"""``mqservice scheduled``: list scheduled messages, cancel, send now or reschedule them.
 
 list                GET …/scheduled, page by page ─▶ stdout: a line a message, or NDJSON
 cancel, send, move  DELETE or POST …/scheduled/{recall handle} ─▶ whether it won
@@ -19,16 +18,15 @@ from mqservice.cli.errors import ClientError
 from mqservice.cli.outputs import Documents, FormOption, Output
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target, find_target
 
-app = typer.Typer(
-    no_args_is_help=True, help="Look at scheduled messages, cancel, send or move them."
-)
+app = typer.Typer(no_args_is_help=True, help="Scheduled messages: list, cancel, send, reschedule.")
 
 LIMIT_DEFAULT: Final = 32
 PAGE_MESSAGES_MAX: Final = 256
 BODY_CHARS_MAX: Final = 80
 
 HandlesArgument = Annotated[
-    list[str], typer.Argument(metavar="HANDLE...", help="Recall handles, as produce and list tell.")
+    list[str],
+    typer.Argument(metavar="HANDLE...", help="Recall handles, as printed by produce and list."),
 ]
 
 
@@ -62,17 +60,17 @@ class _Done(msgspec.Struct):
 @app.command("list")
 def list_scheduled(
     topic: Annotated[
-        str | None, typer.Argument(help="Topic that they go to; all of them by default.")
+        str | None, typer.Argument(help="Topic of the messages; by default all topics.")
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-c", min=1, help="Stop after so many messages.")
+        int, typer.Option("--limit", "-c", min=1, help="Stop after this many messages.")
     ] = LIMIT_DEFAULT,
     form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show the messages that are to come: when, which, the recall handle, and the body."""
+    """List scheduled messages: time, ID, recall handle and body."""
     screen.run(_list(_target(base_url, key, namespace), topic, limit, form=form))
 
 
@@ -83,7 +81,7 @@ def cancel(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Deliver messages never; those that were delivered before are told, and the exit code is 1."""
+    """Cancel messages; those already delivered are reported, and the exit code is then 1."""
     screen.run(_each(_target(base_url, key, namespace), handles, "DELETE", ""))
 
 
@@ -101,15 +99,15 @@ def send(
 @app.command("move")
 def move(
     handles: HandlesArgument,
-    delay: Annotated[str | None, typer.Option("--delay", help="From now, such as 2h.")] = None,
+    delay: Annotated[str | None, typer.Option("--delay", help="Time from now, such as 2h.")] = None,
     deliver_at: Annotated[
-        str | None, typer.Option("--deliver-at", metavar="TIME", help="When, in RFC 3339.")
+        str | None, typer.Option("--deliver-at", metavar="TIME", help="Time, in RFC 3339.")
     ] = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Deliver messages at another time; those that were delivered before are told."""
+    """Reschedule messages; those already delivered are reported."""
     given = {"delay": delay, "deliver_at": deliver_at}
     content = msgspec.json.encode({name: value for name, value in given.items() if value})
     target = _target(base_url, key, namespace)
@@ -139,7 +137,7 @@ async def _list(target: Target, topic: str | None, limit: int, *, form: Output) 
                     break
                 if left <= 0:
                     screen.notice(
-                        f"there may be more than these {limit:,}; --limit shows more of them"
+                        f"there may be more than these {limit:,}; raise --limit to see more"
                     )
                     return 0
                 query = {"cursor": page.next_cursor}

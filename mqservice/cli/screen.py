@@ -1,4 +1,4 @@
-"""What the commands say: messages for people on stderr, results on stdout.
+"""What the commands print: messages for people on stderr, results on stdout.
 
 Nothing that came from the service or from a message reaches a terminal with its control
 characters alive.

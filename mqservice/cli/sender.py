@@ -1,4 +1,4 @@
-"""Producing many messages: batches, several requests in flight, a verdict for each message.
+"""Produces many messages: batches, several requests in flight, a result for each message.
 
     async iterator of lists ─▶ [Sender] ─▶ RestClient ─▶ service
                                    └─▶ on_verdicts(stored, failed, unknown)

@@ -1,4 +1,4 @@
-"""``mqservice status`` and ``mqservice stop``: look at, or end, a running service."""
+"""``mqservice status`` and ``mqservice stop``: show or stop a running service."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ POLL_WAIT_S: Final = 0.1
 READY_TIMEOUT_MS: Final = 5_000
 
 DataDirOption = Annotated[
-    Path | None, typer.Option(help="The service's data directory; else MQ_DATA_DIR, else ./var.")
+    Path | None,
+    typer.Option(help="The service's data directory; by default MQ_DATA_DIR, or ./var."),
 ]
 
 
@@ -32,7 +33,7 @@ def status(data_dir: DataDirOption = None) -> None:
     place = _data_dir(data_dir)
     pid = find_owner_pid(place)
     if pid is None:
-        print(f"mqservice: nothing runs in {place.path}", file=sys.stderr)
+        print(f"mqservice: no service is running in {place.path}", file=sys.stderr)
         raise typer.Exit(1)
     quickstart = find_quickstart(place.quickstart)
     if quickstart is None:
@@ -49,11 +50,11 @@ def status(data_dir: DataDirOption = None) -> None:
 
 
 def stop(data_dir: DataDirOption = None) -> None:
-    """Stop the service in order, and wait until it has stopped."""
+    """Stop the service cleanly, and wait until it has stopped."""
     place = _data_dir(data_dir)
     pid = find_owner_pid(place)
     if pid is None:
-        print(f"mqservice: nothing runs in {place.path}")
+        print(f"mqservice: no service is running in {place.path}")
         return
     try:
         os.kill(pid, signal.SIGTERM)
@@ -65,7 +66,7 @@ def stop(data_dir: DataDirOption = None) -> None:
     deadline = time.monotonic() + STOP_WAIT_S
     while find_owner_pid(place) == pid:
         if time.monotonic() > deadline:
-            print(f"mqservice: process {pid} did not stop in {STOP_WAIT_S} s", file=sys.stderr)
+            print(f"mqservice: process {pid} did not stop within {STOP_WAIT_S} s", file=sys.stderr)
             raise typer.Exit(1)
         time.sleep(POLL_WAIT_S)
     print(f"mqservice: stopped (process {pid})")
@@ -97,5 +98,5 @@ def _ask_readiness(base_url: str) -> tuple[bool, str]:
     try:
         answer = asyncio.run(ask())
     except HttpError as error:
-        return False, f"no answer ({error})"
+        return False, f"no response ({error})"
     return answer.is_success, f"{answer.status} {answer.content.decode('utf-8', 'replace').strip()}"

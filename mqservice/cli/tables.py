@@ -1,4 +1,4 @@
-"""Tables as plain text: columns two spaces apart, one heading, nothing drawn.
+"""Tables as plain text: columns two spaces apart, one heading, no lines.
 
 ``rich`` would take longer to load than a whole command takes, and its frames are in the way of
 ``grep``, ``awk`` and of copying an id.

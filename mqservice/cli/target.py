@@ -1,4 +1,4 @@
-"""Which service a command talks to, as whom; what comes first here wins.
+"""Which service a command talks to, and with which key; listed in order of precedence.
 
     --base-url/--api-key/--namespace ─┐
     MQ_BASE_URL/MQ_API_KEY/…          ├─▶ find_target ─▶ Target ─▶ rest client, push session
@@ -43,7 +43,7 @@ NamespaceOption = Annotated[
         "--namespace",
         "-n",
         envvar="MQ_NAMESPACE",
-        help="Namespace; without it the one the key is bound to.",
+        help="Namespace; by default the one that the key is limited to.",
         show_default=False,
     ),
 ]
@@ -87,7 +87,7 @@ def find_quickstart() -> Quickstart | None:
     try:
         return msgspec.json.decode(content, type=Quickstart)
     except msgspec.DecodeError as exc:
-        raise UsageRefused(f"{path} cannot be read: {exc}") from exc
+        raise UsageRefused(f"cannot read {path}: {exc}") from exc
 
 
 _chosen_profile: ContextVar[str | None] = ContextVar("chosen_profile", default=None)
@@ -123,9 +123,9 @@ def find_target(base_url: str | None, key: str | None, namespace: str | None) ->
     if not key:
         elsewhere = f" ({known.place} is for {known.base_url})" if known is not None else ""
         raise UsageRefused(
-            f"no API key for {url}{elsewhere}: save one with `mqservice login`, give --api-key, "
-            "set MQ_API_KEY, or start the service here with `mqservice up`, which leaves one in "
-            "$MQ_DATA_DIR/quickstart.json"
+            f"no API key for {url}{elsewhere}: save one with `mqservice login`, give "
+            "--api-key, set MQ_API_KEY, or start the service here with `mqservice "
+            "up`, which writes one to $MQ_DATA_DIR/quickstart.json"
         )
     check_key(key)
     return Target(base_url=url, key=key, namespace=namespace or "-")
@@ -140,13 +140,13 @@ def check_base_url(url: str) -> None:
     except ValueError:
         is_address = False
     if not (is_address and url.isascii() and url.isprintable() and " " not in url):
-        raise UsageRefused(f"--base-url {url!r} is not an address like {BASE_URL_DEFAULT}")
+        raise UsageRefused(f"--base-url {url!r} must be an address like {BASE_URL_DEFAULT}")
 
 
 def check_key(key: str) -> None:
     """Raises UsageRefused for what cannot be a key, so that it never becomes a header."""
     if not (key.isascii() and key.isprintable()) or " " in key or not key:
-        raise UsageRefused("the API key holds characters that no key has")
+        raise UsageRefused("the API key contains characters that are never part of a key")
 
 
 def _find_known(base_url: str | None) -> _Known | None:

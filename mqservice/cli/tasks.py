@@ -1,4 +1,4 @@
-"""Long tasks and dead letters as the command line sees them: the answers of the API."""
+"""Long tasks and dead letters on the command line: the responses of the API."""
 
 from __future__ import annotations
 

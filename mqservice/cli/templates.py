@@ -34,21 +34,21 @@ def _stored_ms(message: Delivered) -> int:
 
 # In the order of the page about the command line.
 PLACEHOLDERS: Final[dict[str, tuple[str, Part]]] = {
-    "s": ("the body, byte for byte", lambda message, topic: message.body),
-    "S": ("how many bytes the body has", _text(lambda message: len(message.body))),
+    "s": ("the body, unchanged", lambda message, topic: message.body),
+    "S": ("length of the body in bytes", _text(lambda message: len(message.body))),
     "B": ("the body in base64", _text(lambda message: b64encode(message.body).decode())),
-    "k": ("the keys, with commas between", _text(lambda message: ",".join(message.keys))),
-    "K": ("how many bytes the keys have", _text(lambda message: len(",".join(message.keys)))),
+    "k": ("the keys, separated by commas", _text(lambda message: ",".join(message.keys))),
+    "K": ("length of the keys in bytes", _text(lambda message: len(",".join(message.keys)))),
     "t": ("the topic", lambda message, topic: topic.encode()),
     "p": ("the queue (kcat: partition)", _text(lambda message: message.queue)),
     "o": ("the offset in its queue", _text(lambda message: message.offset)),
-    "T": ("when it was stored, in ms since 1970", _text(_stored_ms)),
-    "D": ("when it was stored, as RFC 3339", _text(lambda message: message.stored_at)),
-    "h": ("the properties, name=value with commas between", _text(_headers)),
+    "T": ("time it was stored, in ms since 1970", _text(_stored_ms)),
+    "D": ("time it was stored, in RFC 3339", _text(lambda message: message.stored_at)),
+    "h": ("the properties as name=value, separated by commas", _text(_headers)),
     "g": ("the tag", _text(lambda message: message.tag or "")),
     "G": ("the message group", _text(lambda message: message.message_group or "")),
-    "i": ("the id", _text(lambda message: message.id)),
-    "a": ("how often it was delivered, this time included", _text(lambda message: message.attempt)),
+    "i": ("the ID", _text(lambda message: message.id)),
+    "a": ("number of the delivery attempt, starting at 1", _text(lambda message: message.attempt)),
 }
 
 
@@ -78,14 +78,14 @@ def _placeholder(letter: str) -> Part:
     found = PLACEHOLDERS.get(letter)
     if found is None:
         known = " ".join(f"%{each}" for each in PLACEHOLDERS)
-        raise UsageRefused(f"--format has no placeholder %{letter}; there are {known} and %%")
+        raise UsageRefused(f"--format has no placeholder %{letter}; use {known} or %%")
     return found[1]
 
 
 def _escape(letter: str) -> bytes:
     if letter not in _ESCAPES or not letter:
         known = " ".join(f"\\{each}" for each in _ESCAPES)
-        raise UsageRefused(f"--format has no escape \\{letter}; there are {known}")
+        raise UsageRefused(f"--format has no escape \\{letter}; use {known}")
     return _ESCAPES[letter]
 
 

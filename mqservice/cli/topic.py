@@ -57,11 +57,13 @@ class Durability(enum.StrEnum):
 
 @app.command("create")
 def create(
-    name: Annotated[str, typer.Argument(help="Letters, digits, - and _; up to 64.")],
-    queues: Annotated[int, typer.Option("--queues", min=1, help="How many queues.")] = 4,
+    name: Annotated[str, typer.Argument(help="Up to 64 letters, digits, - and _.")],
+    queues: Annotated[int, typer.Option("--queues", min=1, help="Number of queues.")] = 4,
     durability: Annotated[
         Durability,
-        typer.Option("--durability", help="sync: on disk before the answer; async: soon after."),
+        typer.Option(
+            "--durability", help="sync: on disk before the response; async: shortly after."
+        ),
     ] = Durability.SYNC,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
@@ -84,42 +86,48 @@ def list_topics(
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(help="The topic.")],
+    name: Annotated[str, typer.Argument(help="Name of the topic.")],
     form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show the settings of a topic and what each of its queues holds."""
+    """Show the settings of a topic and the contents of its queues."""
     screen.run(_show(screen.target_of(base_url, key, namespace), name, form=form))
 
 
 @app.command("update")
 def update(
-    name: Annotated[str, typer.Argument(help="The topic.")],
+    name: Annotated[str, typer.Argument(help="Name of the topic.")],
     queues: Annotated[
-        int | None, typer.Option("--queues", min=1, help="How many queues; never fewer.")
+        int | None, typer.Option("--queues", min=1, help="Number of queues; it can only grow.")
     ] = None,
     durability: Annotated[
         Durability | None,
-        typer.Option("--durability", help="sync: on disk before the answer; async: soon after."),
+        typer.Option(
+            "--durability", help="sync: on disk before the response; async: shortly after."
+        ),
     ] = None,
     retention: Annotated[
         str | None,
-        typer.Option("--retention", metavar="TIME", help="How long to keep it: 3d, 12h."),
+        typer.Option(
+            "--retention", metavar="TIME", help="How long messages are retained: 3d, 12h."
+        ),
     ] = None,
     kind: Annotated[
-        Type | None, typer.Option("--type", help="Which kind of message it takes.")
+        Type | None, typer.Option("--type", help="Type of messages that the topic accepts.")
     ] = None,
     body_bytes_max: Annotated[
         int | None,
-        typer.Option("--body-bytes-max", min=1, metavar="BYTES", help="The largest body it takes."),
+        typer.Option(
+            "--body-bytes-max", min=1, metavar="BYTES", help="Largest body that the topic accepts."
+        ),
     ] = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Change a topic that exists. What is not given stays as it is."""
+    """Change an existing topic. Settings that are not given are left unchanged."""
     given: dict[str, object] = {
         "queues": queues, "durability": durability, "retention": retention, "type": kind,
         "body_bytes_max": body_bytes_max,
@@ -132,8 +140,10 @@ def update(
 
 @app.command("delete")
 def delete(
-    name: Annotated[str, typer.Argument(help="The topic.")],
-    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    name: Annotated[str, typer.Argument(help="Name of the topic.")],
+    is_sure: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
+    ] = False,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
@@ -160,16 +170,18 @@ class _Purged(msgspec.Struct):
 
 @app.command("purge")
 def purge(
-    name: Annotated[str, typer.Argument(help="The topic.")],
-    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    name: Annotated[str, typer.Argument(help="Name of the topic.")],
+    is_sure: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
+    ] = False,
     is_dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be dropped.")
+        bool, typer.Option("--dry-run", help="Only show what would be deleted.")
     ] = False,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Drop all messages of a topic. Shows how many those are, and asks first.
+    """Delete all messages of a topic. Shows how many there are, and asks first.
 
     The topic, its groups, dead letters and scheduled messages stay.
     """
@@ -185,9 +197,9 @@ async def _purge(target: Target, name: str, *, is_sure: bool, is_dry_run: bool) 
         if is_dry_run:
             return 0
         if not is_sure:
-            typer.confirm("Drop them all, for every group?", abort=True, err=True)
+            typer.confirm("Delete them all, for every group?", abort=True, err=True)
         done = await client.call("POST", path, _Purged)
-    screen.notice(f"topic {name} is empty: {done.text} were dropped")
+    screen.notice(f"topic {name} is empty: {done.text} were deleted")
     return 0
 
 
@@ -210,7 +222,7 @@ async def _show(target: Target, name: str, *, form: Output) -> int:
         facts.add_row(setting, value)
     screen.show(facts)
     if topic.queue_offsets is None:
-        screen.warn("what its queues hold is unknown: the storage engine did not say")
+        screen.warn("the contents of its queues are unknown: the storage engine is not responding")
         return 0
     typer.echo()
     queues = Table("queue", "first offset", "next offset", "messages")
@@ -226,7 +238,7 @@ async def _update(target: Target, name: str, change: dict[str, object]) -> int:
         await client.call("GET", _path(name), TopicDetail)  # a change does not make a topic
         content = msgspec.json.encode(change)
         await client.call("PUT", _path(name), TopicDetail, content=content)
-    screen.notice(f"topic {name} is changed")
+    screen.notice(f"topic {name} was changed")
     return 0
 
 
@@ -237,14 +249,14 @@ def _path(name: str) -> str:
 async def _create(target: Target, name: str, queues: int, durability: Durability) -> int:
     async with RestClient(target) as client:
         topic = await client.create_topic(name, queues=queues, durability=durability)
-    screen.notice(f"topic {topic.name} with {topic.queues} queues is there")
+    screen.notice(f"topic {topic.name} with {topic.queues} queues was created")
     return 0
 
 
 async def _delete(target: Target, name: str) -> int:
     async with RestClient(target) as client:
         await client.delete_topic(name)
-    screen.notice(f"topic {name} is deleted")
+    screen.notice(f"topic {name} was deleted")
     return 0
 
 

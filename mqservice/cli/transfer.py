@@ -1,4 +1,4 @@
-"""``mqservice import-store`` and ``export-store``: stores of RocketMQ, in and out.
+"""``mqservice import-store`` and ``export-store``: import and export stores of RocketMQ.
 
 import ─▶ a namespace of a new installation     export ─▶ a directory that a broker opens
 
@@ -31,22 +31,25 @@ _RETENTION_MS_MAX: Final = 30 * 24 * 3_600_000
 
 def import_store(
     directory: Annotated[
-        Path, typer.Argument(help="A stopped broker's storePathRootDir, or a copy of it.")
+        Path, typer.Argument(help="storePathRootDir of a stopped broker, or a copy of it.")
     ],
     namespace: Annotated[
-        str, typer.Option(help="Namespace that gets its topics and groups.", show_default=False)
+        str,
+        typer.Option(help="Namespace to import the topics and groups into.", show_default=False),
     ],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would come; never ask.")
+        bool, typer.Option("--dry-run", help="Only show what would be imported; never ask.")
     ] = False,
-    is_agreed: Annotated[bool, typer.Option("--yes", help="Import without asking.")] = False,
+    is_agreed: Annotated[
+        bool, typer.Option("--yes", help="Import without asking for confirmation.")
+    ] = False,
     retention: Annotated[
-        str, typer.Option(help="Age at which messages expire, such as 12h or 30d, 30d at most.")
+        str, typer.Option(help="Age at which messages expire, such as 12h or 30d; at most 30d.")
     ] = "3d",
     form: FormOption = Output.TABLE,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Bring a RocketMQ store into an empty data directory. The store is only read.
+    """Import a RocketMQ store into an empty data directory, without changing the store.
 
     Shows topics, groups, messages, delayed messages and what does not come, then asks. With
     DATABASE_URL the rows go into that database, else into an embedded PostgreSQL.
@@ -70,8 +73,8 @@ def import_store(
             done = bring_in(os.environ, place, source, report, retention_ms, told=told)
     prints(form, done)
     screen.notice(
-        f"imported and compared: {done.verified_messages:,} messages in {done.verified_queues:,} "
-        f"queues are those of {source}"
+        f"imported and compared: {done.verified_messages:,} messages in "
+        f"{done.verified_queues:,} queues match those of {source}"
     )
     screen.notice(
         f"{place} is ready: start it with `mqservice up`, then give the namespace an owner with "
@@ -80,17 +83,22 @@ def import_store(
 
 
 def export_store(
-    directory: Annotated[Path, typer.Argument(help="Where; must not be there, or be empty.")],
+    directory: Annotated[
+        Path, typer.Argument(help="Where to write it; the directory must be empty or not exist.")
+    ],
     namespace: Annotated[
-        str, typer.Option(help="Of this namespace, by names without it.", show_default=False)
+        str,
+        typer.Option(
+            help="Only this namespace, with names without its prefix.", show_default=False
+        ),
     ] = "",
     is_all: Annotated[
-        bool, typer.Option("--all", help="Of all namespaces, by names such as acme%orders.")
+        bool, typer.Option("--all", help="All namespaces, with names such as acme%orders.")
     ] = False,
     form: FormOption = Output.TABLE,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Write a stopped service's messages as a store that a RocketMQ broker opens.
+    """Export a stopped service's messages as a store that a RocketMQ broker can open.
 
     The service's own store is only read. Says what RocketMQ will not do with it.
     """
@@ -99,7 +107,7 @@ def export_store(
     from mqservice.transfers.exporting import export_store as write_out
 
     if bool(namespace) is is_all:
-        raise typer.BadParameter("give --namespace or --all", param_hint="--namespace")
+        raise typer.BadParameter("give either --namespace or --all", param_hint="--namespace")
     place = data_dir_from_env(os.environ) if data_dir is None else data_dir.absolute()
     target = directory.absolute()
     with explained(TransferError), progress_bar("exporting") as told:
@@ -128,7 +136,7 @@ def _is_wanted(report: ImportReport, place: Path, *, dry_run: bool, is_agreed: b
     if is_agreed:
         return True
     if not sys.stdin.isatty():
-        screen.notice("nothing was imported: give --yes to do it")
+        screen.notice("nothing was imported: add --yes to import it")
         return False
     if screen.is_confirmed(f"Import this into {place} as namespace {report.namespace}?"):
         return True
@@ -144,7 +152,7 @@ def _retention_ms(text: str) -> int:
     except ValueError as exc:
         raise typer.BadParameter(str(exc), param_hint="--retention") from exc
     if not _RETENTION_MS_MIN <= found <= _RETENTION_MS_MAX:
-        raise typer.BadParameter("must be from 1m to 30d", param_hint="--retention")
+        raise typer.BadParameter("must be 1m to 30d", param_hint="--retention")
     return found
 
 
@@ -163,12 +171,12 @@ def _show(report: ImportReport, retention_ms: int, form: Output) -> None:
     oldest_ms = min((each.oldest_ms for each in report.topics if each.messages), default=0)
     if oldest_ms and datetime.now(UTC).timestamp() * 1000 - oldest_ms > retention_ms:
         typer.secho(
-            f"the oldest message is of {_moment(oldest_ms)}: older ones than --retention allows "
-            "expire soon after the start",
+            f"the oldest message is of {_moment(oldest_ms)}: messages older than "
+            "--retention expire shortly after the start",
             fg=typer.colors.YELLOW,
         )
     for left in report.left_behind:
-        text = f"stays behind: {left.what}" + (f", {left.count:,}" if left.count else "")
+        text = f"left behind: {left.what}" + (f", {left.count:,}" if left.count else "")
         colour = typer.colors.YELLOW if left.is_loss else None
         typer.secho(screen.harmless(f"{text}: {left.why}"), fg=colour)
     for note in report.notes:

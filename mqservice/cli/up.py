@@ -1,4 +1,4 @@
-"""``mqservice up``: everything in the foreground, until Ctrl-C."""
+"""``mqservice up``: runs the whole service in the foreground, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ from mqservice.supervisor.errors import SupervisorError
 
 def up(
     data_dir: Annotated[
-        Path | None, typer.Option(help="Where everything is kept; else MQ_DATA_DIR, else ./var.")
+        Path | None, typer.Option(help="Data directory; by default MQ_DATA_DIR, or ./var.")
     ] = None,
     port: Annotated[
-        int | None, typer.Option(min=1, max=PORT_MAX, help="Public port; else MQ_PORT, else 8000.")
+        int | None,
+        typer.Option(min=1, max=PORT_MAX, help="Public port; by default MQ_PORT, or 8000."),
     ] = None,
     workers: Annotated[
         bool,
         typer.Option(
             "--workers",
-            help="Run beat and each kind of background work as a process of its own.",
+            help="Run the scheduler and each kind of background work in its own process.",
         ),
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Output of the processes to log files only.")
+        bool,
+        typer.Option("--quiet", "-q", help="Write the output of the processes only to log files."),
     ] = False,
 ) -> None:
-    """Start the whole service and watch over it.
+    """Start the whole service and supervise it.
 
     Without DATABASE_URL and VALKEY_URL, PostgreSQL and Valkey are started too.
     """

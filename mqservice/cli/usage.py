@@ -42,18 +42,23 @@ class _Page(msgspec.Struct, frozen=True, kw_only=True):
 
 def usage(
     since: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="RFC 3339; a day ago.")
+        str | None,
+        typer.Option(
+            "--from", metavar="TIME", help="Start time, in RFC 3339; by default a day ago."
+        ),
     ] = None,
-    to: Annotated[str | None, typer.Option(metavar="TIME", help="RFC 3339; now.")] = None,
+    to: Annotated[
+        str | None, typer.Option(metavar="TIME", help="End time, in RFC 3339; by default now.")
+    ] = None,
     per: Annotated[str, typer.Option(help="hour or day.")] = "hour",
     by: Annotated[str, typer.Option(help="tenant, namespace or topic.")] = "tenant",
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Of this topic only.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic.")] = None,
     form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show what the tenant has used: messages and bytes in and out, calls, storage."""
+    """Show the tenant's usage: messages and bytes in and out, calls, storage."""
     given = {"from": since, "to": to, "per": per, "by": by, "topic": topic}
     query = {name: value for name, value in given.items() if value is not None}
     screen.run(_show(screen.target_of(base_url, key, namespace), query, form=form))

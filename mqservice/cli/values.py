@@ -1,4 +1,4 @@
-"""Values of options and arguments: from words of the command line to what commands take.
+"""Parses values of options and arguments into what commands use.
 
 Typer reads them with pydantic, which takes longer to load than a whole command runs, and whose
 complaints are about Python's types.
@@ -49,10 +49,10 @@ class Reader:
             try:
                 return self._kind(value)
             except ValueError as exc:
-                raise ValueError(f"{value!r} is none of {', '.join(self._kind)}") from exc
+                raise ValueError(f"{value!r} must be one of {', '.join(self._kind)}") from exc
         if self._kind is bool and isinstance(value, str):
             if value.lower() not in _FLAGS:
-                raise ValueError(f"{value!r} is neither true nor false")
+                raise ValueError(f"{value!r} must be true or false")
             return _FLAGS[value.lower()]
         if self._kind in (int, float):
             return self._number(value)

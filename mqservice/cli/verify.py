@@ -1,4 +1,4 @@
-"""``mqservice engine verify``: draws what the engine's own checker says, run as its own process.
+"""``mqservice engine verify``: shows the results of the engine's checker, run as its own process.
 
 storage_engine.verify STORE ── a line of JSON each ──▶ [progress bar], then [tables of a report]
 """
@@ -61,15 +61,15 @@ class Report(msgspec.Struct, frozen=True):
 def verify(
     store: Annotated[
         Path | None,
-        typer.Argument(help="The store; without it that of MQ_DATA_DIR, else of ./var."),
+        typer.Argument(help="Directory of the store; by default that of MQ_DATA_DIR, or of ./var."),
     ] = None,
     form: FormOption = Output.TABLE,
     index_slots: Annotated[
         int | None,
-        typer.Option(min=1, help="Slots of an index file, where its size does not say it."),
+        typer.Option(min=1, help="Slots of an index file, where its size does not tell."),
     ] = None,
 ) -> None:
-    """Check every record, queue, index entry and offset of a store. It is only read.
+    """Check every record, queue, index entry and offset of a store, without changing it.
 
     Exit code 0: clean; 1: findings; 2: it cannot be read.
     """

@@ -1,1 +1,1 @@
-"""The pages people look at; templates and styles live in ``frontend``."""
+"""The pages of the console; templates and styles are in ``frontend``."""

@@ -1,4 +1,4 @@
-"""Pages that send or show messages ask the data plane, as the person who looks at them.
+"""Calls the data plane for pages that send or show messages, with the rights of the signed-in user.
 
     page ── principal, path ──▶ [ask] ──▶ delivery.plane, on the process's loop ──▶ status, JSON
                                  └── what masking hides from the person ◀──────────────┘
@@ -65,7 +65,7 @@ def ask(
     if method != "GET":
         return async_to_sync(_ask)(_plane_of(request), request, principal, method, path, kept, body)
     match = find_match(path)
-    assert match is not None, f"{path} is none of the data plane"
+    assert match is not None, f"{path} is not a path of the data plane"
     masks = masks_for(request, principal, match.ns)
     topic = match.topic or None
     try:
@@ -91,7 +91,7 @@ async def ask_next(
     kept = {name: value for name, value in query.items() if value}
     answer = await _ask(_plane_of(request), request, principal, "GET", path, kept, b"")
     match = find_match(path)
-    assert match is not None, f"{path} is none of the data plane"
+    assert match is not None, f"{path} is not a path of the data plane"
     masks = known_masks(request)
     topic = match.topic or None
     if answer.status >= 400 or (masks.is_none and not masks.clear):
@@ -117,7 +117,7 @@ async def _ask(
     body: bytes,
 ) -> Answer:
     match = find_match(path)
-    assert match is not None, f"{path} is none of the data plane"
+    assert match is not None, f"{path} is not a path of the data plane"
     address = str(request.META.get("REMOTE_ADDR") or "0.0.0.0")
     scope = {
         "type": "http",

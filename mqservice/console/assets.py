@@ -1,4 +1,4 @@
-"""What Node has built for the pages, and whether it is still what the sources say.
+"""The files that Node has built for the pages, and whether they still match the sources.
 
     frontend/src, package-lock.json ── make console (Node) ──▶ frontend/static/build, manifest.json
 

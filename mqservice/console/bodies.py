@@ -1,4 +1,4 @@
-"""A body as people look at it: a tree, text, bytes, one line of a table.
+"""A message body as pages show it: a tree, text, bytes, or one line of a table.
 
     message of the API ──▶ body_of ──▶ text_of ──▶ tree_of, preview
                               └──────▶ hex_of

@@ -1,4 +1,5 @@
-"""Who is connected: open sockets as the web processes tell, consumers over REST as the engine does.
+"""Connected clients: open sockets as reported by web processes, REST consumers as reported by the
+engine.
 
     connections_of ── sockets of all processes ──┐
     group_members ─── of each group, but sockets ┴──▶ ClientsPage

@@ -1,4 +1,4 @@
-"""Which columns of the wide tables a person sees: those they chose, else the usual ones.
+"""Which columns of the wide tables a user sees: the chosen ones, or the defaults.
 
     TABLES ──┐
     row of the person ──▶ [columns_of] ──▶ template: {% if "lag" in columns.shown %}

@@ -1,4 +1,4 @@
-"""A cron expression in words, where that is shorter than the expression is hard to read.
+"""A cron expression in words, for the common forms.
 
 "30 9 * * mon-fri" ──▶ words_of ──▶ "on workdays at 09:30"; "" for what has no simple words
 """

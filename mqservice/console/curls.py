@@ -1,4 +1,6 @@
-"""The command that does what a page does; its key is the reader's own, out of the environment."""
+"""The curl command that does what a page does; it takes the reader's API key from the
+environment.
+"""
 
 from __future__ import annotations
 

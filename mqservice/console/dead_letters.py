@@ -1,4 +1,4 @@
-"""What groups have given up: the list of groups, and what one group's letters are about.
+"""Pages of dead letters: the list of groups, and the dead letters of one group.
 
     names ──▶ counts of all (one call) ──▶ most first ──▶ one page ──▶ ages, newest letters' reasons
 

@@ -1,4 +1,4 @@
-"""An import of definitions in the console: the form, and the preview that has to be seen first.
+"""Importing definitions in the console: the form, and the preview that must be shown first.
 
     file or text, JSON or YAML ──▶ document, as compact JSON ──▶ plan ──▶ page with both, signed
     page ──▶ document, signed preview ──▶ the same plan still? ──▶ done, with its audit

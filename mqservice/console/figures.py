@@ -1,4 +1,4 @@
-"""What a namespace's topics and groups look like now: the numbers of every page and socket.
+"""The current numbers of a namespace's topics and groups, for every page and socket.
 
     samples (PostgreSQL, each 10 s) ── rates, and all of it in a large namespace ─┐
     engine, a call for each topic and group ── counts, up to DIRECT_ROWS_MAX ─────┴─▶ Figures

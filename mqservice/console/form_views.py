@@ -1,6 +1,4 @@
-"""What views of forms share: methods, the answer's status, hidden revisions, typed names, deletion
-by one.
-"""
+"""Shared by form views: methods, response status, hidden revisions, typed names, deletion."""
 
 from __future__ import annotations
 

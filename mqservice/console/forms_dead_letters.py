@@ -1,4 +1,4 @@
-"""What to do with which dead letters, as a form: read here, checked by the orders of the API.
+"""The forms for actions on dead letters: parsed here, checked by the request types of the API.
 
     id=…&id=…                    some of them   ─┐
     key=&tag=&reason=&from=&to=  a condition    ─┼─▶ RedriveIn, PurgeIn ──▶ TaskOrder

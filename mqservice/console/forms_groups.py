@@ -1,4 +1,4 @@
-"""The form of a group's settings. It writes the body that REST takes, which the service reads.
+"""The form of a group's settings. It builds the body of the REST request, which the service reads.
 
     fields ──▶ [GroupForm.body] ──▶ the JSON of ``PUT …/groups/{group}`` ──▶ ``read_change``
     row ──▶ [initial_of] ──▶ fields

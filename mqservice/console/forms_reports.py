@@ -1,4 +1,4 @@
-"""The form that orders reports of a range of days."""
+"""The form that requests reports for a range of days."""
 
 from __future__ import annotations
 

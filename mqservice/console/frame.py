@@ -1,4 +1,4 @@
-"""What each page of a namespace stands in: who looks, at which namespace, what they may do.
+"""The frame of each page in a namespace: the user, the namespace, and what the user may do.
 
     request ─▶ signed in? ─▶ member of the namespace's tenant? ─▶ permitted? ─▶ view(request, frame)
                   │ no               │ no                           │ no

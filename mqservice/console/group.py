@@ -1,4 +1,4 @@
-"""One group's page: where it stands on each queue, who reads for it, what waits and why.
+"""One group's page: its offset on each queue, its consumers, what waits and why.
 
     row ── samples: rate, dead letters ──┐
     engine ── progress, members ─────────┼──▶ GroupPage ──▶ template, ``group_health``

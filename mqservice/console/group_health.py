@@ -1,4 +1,4 @@
-"""Why a group gets nothing, or less than it could: said only of what the engine has told.
+"""Why a group gets no messages, or fewer than it could: only what the engine reports.
 
     GroupPage ──▶ [findings_of] ──▶ Findings, what matters most first
 

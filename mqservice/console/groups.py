@@ -1,4 +1,4 @@
-"""The list of consumer groups: search, sort and page over all of them, numbers for those shown.
+"""The list of consumer groups: search, sort and paging over all of them, numbers for those shown.
 
     names, samples ──▶ filtered, sorted ──▶ one page ──▶ rows, progress from the engine
 

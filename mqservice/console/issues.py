@@ -1,4 +1,4 @@
-"""What the pages of issues show: a page of them, and letters by hour as bars.
+"""The pages of issues: one page of them, and dead letters per hour as bars.
 
     filter ──▶ issues.queries ──▶ [issues_page] ── hours ──▶ bars of the last day ──▶ template
 

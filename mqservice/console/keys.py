@@ -1,4 +1,4 @@
-"""What pages of keys show: a page of keys, one key, and commands that carry a new one."""
+"""The pages of keys: a page of keys, one key, and commands that contain a new one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Language and time zone of pages. The API answers in English and UTC, whoever asks."""
+"""Language and time zone of pages. The API always responds in English and UTC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of things that have names, sorted by a number and cut into pages; pure functions.
+"""Lists of named things, sorted by a number and split into pages; pure functions.
 
     names ──▶ [by_number] ──▶ in order ──▶ [page_of] ──▶ index of the first, names of one page
 

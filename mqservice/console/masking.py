@@ -1,4 +1,4 @@
-"""Hides from pages what masking hides from who looks at them.
+"""Hides from pages what masking hides from the user.
 
     answer of the data plane ──▶ [masked_answer] ── each message, by its topic ──▶ what is shown
                                        └── what is clear for this role ──▶ audit, once a request

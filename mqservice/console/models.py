@@ -1,4 +1,4 @@
-"""Rows of the console: what a person has kept for themselves. Nothing else reads them."""
+"""Rows of the console: what users have saved for themselves. Nothing else reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times between forms and the API: a field has no zone of its own, the form says which it means."""
+"""Times between forms and the API: a field has no time zone, the form says which one applies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Where a group is to go on: the form, the preview that has to be seen, and what is applied of it.
+"""Resetting a group's offsets: the form, the preview that must be shown, and the part that is
+applied.
 
     form ──▶ body of ``:seek`` ──▶ dry run ──▶ Preview, signed ──▶ page
     page ──▶ signed preview ──▶ dry run again ── the same? ──▶ seek, with its audit

@@ -1,4 +1,4 @@
-"""What the overview shows, gathered: rows from PostgreSQL beside what the engine says of them.
+"""The data of the overview page: rows from PostgreSQL and what the engine reports about them.
 
     figures ───────┐
     engine stats ──┤

@@ -1,4 +1,4 @@
-"""What a reader chose for all pages, signed in or not: theme, language, zone, each in a cookie.
+"""Preferences for all pages, signed in or not: theme, language, time zone, each in a cookie.
 
 form ── POST /console/preferences ──▶ cookie ──▶ [preferences] ──▶ every template
 """

@@ -1,4 +1,4 @@
-"""A day's report as the console draws it: figures, lines with their drawings, tables.
+"""A day's report as the console draws it: numbers, lines with their charts, tables.
 
 Day ──▶ [day_view] ── reports.charts (SVG), units, texts of the reader's language ──▶ template
 

@@ -1,4 +1,4 @@
-"""The list of nights of a namespace, gathered: which days have reports, what became of the others.
+"""The list of nightly reports of a namespace: which days have one, and what happened to the others.
 
 parts by day ─────┐
 nightly runs ─────┼──▶ one row a day, the newest first ──▶ page

@@ -1,4 +1,4 @@
-"""Searches that a person keeps under names, for a topic each; nobody else sees them."""
+"""Searches that a user saved for a topic; other users do not see them."""
 
 from __future__ import annotations
 

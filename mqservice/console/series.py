@@ -1,4 +1,4 @@
-"""Time series for the charts, made of samples, in a bounded number of points.
+"""Time series for the charts, built from samples, with a bounded number of points.
 
     span, what ──▶ moments on the grid of a resolution ──▶ rows at these moments ──▶ points
 

@@ -1,4 +1,4 @@
-"""How many bytes topics hold, as the engine counts them for quotas."""
+"""How many bytes topics store, as the engine counts them for quotas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of the pages in other languages: collected, compiled, checked.
+"""Translations of the pages: collected, compiled, checked.
 
     templates, console/*.py ── xgettext ──▶ django.po ── people ──▶ msgfmt ──▶ django.mo
 

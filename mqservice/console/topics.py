@@ -1,4 +1,4 @@
-"""The list of topics: search, sort and page over all of them, numbers for those that are shown.
+"""The list of topics: search, sort and paging over all of them, numbers for those shown.
 
     names, samples ──▶ filtered, sorted ──▶ one page ──▶ rows, counts from the engine, groups
 

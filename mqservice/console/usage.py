@@ -1,4 +1,4 @@
-"""What the page of usage shows: each limit beside what is used of it, and what happened lately.
+"""The page of usage: each limit with what is used of it, and recent usage.
 
 quotas.limits_of, quotas.usage_of ──▶ a row for each limit ──▶ meters
 usage.usage_page, by hour or day ──▶ points of the charts

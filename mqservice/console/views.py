@@ -1,4 +1,4 @@
-"""Pages of a namespace that only read: the way in, overview, search."""
+"""Read-only pages of a namespace: entry page, overview, search."""
 
 from __future__ import annotations
 

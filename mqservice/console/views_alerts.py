@@ -1,4 +1,5 @@
-"""Alert rules: the list, one rule with its history, and what makes, changes, mutes and deletes one.
+"""Alert rules: the list, one rule with its history, and the forms that create, change, mute and
+delete one.
 
     form ──▶ alerts.services, as REST calls it ──▶ audit
 

@@ -1,4 +1,4 @@
-"""The audit as a table: filters in the address, page by page, and as CSV.
+"""The audit log as a table: filters in the URL, page by page, and as CSV.
 
 ?actor=&action=&target=&namespace=&from=&to=&cursor= ──▶ accounts.audit_search ──▶ rows
 """

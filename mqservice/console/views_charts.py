@@ -1,4 +1,4 @@
-"""``/console/<ns>/charts/<name>``: what the charts draw, as JSON."""
+"""``/console/<ns>/charts/<name>``: the data of the charts, as JSON."""
 
 from __future__ import annotations
 

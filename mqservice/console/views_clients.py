@@ -1,4 +1,4 @@
-"""Who is connected, and ending a socket."""
+"""Connected clients, and disconnecting a socket."""
 
 from __future__ import annotations
 

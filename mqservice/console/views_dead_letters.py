@@ -1,4 +1,4 @@
-"""Dead letters: the groups that have some, one group's letters, one letter, and all as a file.
+"""Dead letters: groups that have some, one group's dead letters, one of them, and all as a file.
 
     ?key=&tag=&reason=&from=&to=&cursor= ──▶ the data plane's browse of the DLQ ──▶ rows, cursor
 

@@ -1,4 +1,4 @@
-"""Definitions of a namespace: the file to keep, and the import of one.
+"""Definitions of a namespace: exporting and importing them.
 
 GET ──▶ download, form ── POST ──▶ preview: what is created, changed, unchanged; or every fault
 POST with the signed preview ──▶ still the same? ──▶ done, else the preview as it is by now

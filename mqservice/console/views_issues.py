@@ -1,4 +1,4 @@
-"""Issues: failures by their cause, one of them with messages and history, what is done to it.
+"""Issues: failures by cause, one of them with messages and history, and the actions on it.
 
 form ──▶ issues.services, as REST calls it ──▶ audit
 """

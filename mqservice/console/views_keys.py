@@ -1,4 +1,4 @@
-"""API keys: the list, one key, and what makes, rotates and revokes one.
+"""API keys: the list, one key, and the forms that create, rotate and revoke one.
 
     form ──▶ accounts.key_services, as REST calls it ──▶ the key's text, in this answer alone
 

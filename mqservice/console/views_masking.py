@@ -1,4 +1,4 @@
-"""Masking: the rules of a namespace, the switch for bodies, and what makes, changes, deletes one.
+"""Masking: the rules of a namespace, the switch for bodies, and the forms that change them.
 
 form ──▶ masking.services, as REST calls it ──▶ audit
 """

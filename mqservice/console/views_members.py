@@ -1,4 +1,4 @@
-"""People of the tenant: who is a member with which role, and who is invited.
+"""Members of the tenant with their roles, and invitations.
 
     form ──▶ accounts.member_services, invitation_services, as REST calls them ──▶ audit
 

@@ -1,4 +1,4 @@
-"""Messages of a topic: search and browse, filters kept for later, one message, its download.
+"""Messages of a topic: search and browse, saved filters, one message, its download.
 
     ?key= | ?id= | ?tag=&from=&to=&queue=&offset=&filter=&contains= ──▶ browse ──▶ rows, cursor
 

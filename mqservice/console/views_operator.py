@@ -1,4 +1,4 @@
-"""The operator's page: what the processes of the service and its engine say of themselves.
+"""The operator console: the state of the service's processes and its engine.
 
     superuser ──▶ [operator] ──▶ engine, disk, beat, dependencies   ?tab=workers: Celery as well
     anybody else ──▶ 404, as for an address that there is not

@@ -1,4 +1,5 @@
-"""Read-only mode: whether the namespace is, since when and why; who may switch it does so here.
+"""Read-only mode: whether it is on, since when and why; users with the right turn it on and off
+here.
 
 form ──▶ accounts.read_only, as REST calls it ──▶ audit
 """

@@ -1,4 +1,4 @@
-"""Redriving and dropping dead letters from the console: a look ahead first, then a task.
+"""Redriving and purging dead letters in the console: a preview first, then a task.
 
     chosen letters ──▶ dry run ──▶ form ──▶ tasks.services, as REST calls it ──▶ page of the task
                           └─ nothing to move: no button

@@ -1,4 +1,4 @@
-"""Nightly reports: the list of nights, a day's report, its files, runs for days of one's choice.
+"""Nightly reports: the list, a day's report, its files, and requested runs.
 
 form ──▶ reports.services.order_run, as REST calls it ──▶ audit; a worker begins within seconds
 """

@@ -1,4 +1,4 @@
-"""The page that sets where a group goes on. Nothing is applied that was not previewed.
+"""The page that resets a group's offsets. Only what was previewed is applied.
 
 GET ──▶ form, where the group stands
 POST ──▶ preview: from → to, replayed, skipped, lag afterwards, with a signed copy of it

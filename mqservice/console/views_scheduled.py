@@ -1,4 +1,4 @@
-"""Messages that are to come: of which topics, when, and some of them never, at once, or later.
+"""Scheduled messages: by topic and time, and the actions to cancel, send or reschedule them.
 
     topics of a page ──▶ engine, a few calls each ──▶ how many wait, as far as was counted
     one topic, or all ──▶ the data plane's list, up to LISTED_MAX ──▶ in order of time

@@ -1,5 +1,5 @@
-"""Schedules of messages: the list, one with its next runs, and what makes, changes, pauses, sends
-and deletes one.
+"""Schedules: the list, one with its next runs, and the forms that create, change, pause, send and
+delete one.
 
     form ──▶ schedules.services, as REST calls it ──▶ audit
     cron, time zone ──▶ next_runs ──▶ a part of the form, as it is typed

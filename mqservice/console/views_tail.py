@@ -1,4 +1,4 @@
-"""Live tail: the page; its rows come by the socket of ``tail/consumer.py``."""
+"""Live tail: the page; its rows come over the socket of ``tail/consumer.py``."""
 
 from __future__ import annotations
 

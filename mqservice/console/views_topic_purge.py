@@ -1,4 +1,4 @@
-"""Purging a topic: what would go, asked for with the topic's name, and what went.
+"""Purging a topic: a preview, confirmed with the topic's name, and the result.
 
     page ──▶ topics.purging: dry run ──▶ numbers        form ──▶ name typed? ──▶ purge ──▶ audit
 

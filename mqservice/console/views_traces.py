@@ -1,4 +1,4 @@
-"""The road of a message as a time line: produced, stored, each delivery that failed, where it is.
+"""The trace of a message as a timeline: produced, stored, each failed delivery, where it is now.
 
 ?id= | ?topic=&key= ──▶ messages of that key ──▶ one of them
 id, ?topic= ──▶ traces.queries, as REST asks ──▶ steps with the time between them, states

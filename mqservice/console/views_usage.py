@@ -1,4 +1,4 @@
-"""Usage and quotas: what is used of each limit now, and over time."""
+"""Usage and quotas: how much of each limit is used now, and usage over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which time zone a reader sees times and writes them: the browser's, or one they chose.
+"""The time zone in which a user sees and enters times: the browser's, or a chosen one.
 
     cookie mq_zone, else what the browser's script said of itself, else UTC ──▶ [zone_of]
     PageLocaleMiddleware ──▶ activated for the request ──▶ {% moment %}, fields, <html data-zone>

@@ -1,1 +1,1 @@
-"""The topics and groups of a namespace as one document, to keep, to compare and to import."""
+"""The topics and groups of a namespace as one document, to save, compare and import."""

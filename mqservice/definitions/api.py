@@ -68,7 +68,7 @@ def import_document(
     request.auth.require_somewhere(Scope.MANAGE)
     for name in request.GET:
         if name != "dry_run":  # a slip of the pen must not turn a look into a deed
-            raise refused(f"?{name}", "there is no such parameter here")
+            raise refused(f"?{name}", "unknown parameter")
     form = form_of_type(request.content_type)
     body = json_of(request.body, form)
     is_dry_run = dry_run == "true"

@@ -1,4 +1,4 @@
-"""A document of definitions: written out of the rows, and read with all its faults.
+"""A document of definitions: written from the rows, and parsed with all its errors.
 
     rows ──▶ [export] ──▶ DefinitionsOut
     body ──▶ [read_document] ──▶ Document: names and changes
@@ -60,8 +60,9 @@ def export(namespace: Namespace, prefix: str = "") -> DefinitionsOut:
     if len(topics) + len(groups) > DEFINITION_COUNT_MAX:
         raise refused(
             "?prefix",
-            f"there are more than {DEFINITION_COUNT_MAX} topics and groups, which is what a "
-            "document holds: export those whose names begin alike, one beginning after the other",
+            f"there are more than {DEFINITION_COUNT_MAX} topics and groups, which is "
+            "the most in one document: export them in parts, with one prefix after "
+            "the other",
         )
     return DefinitionsOut(
         topics=[TopicDefinition.of(topic) for topic in topics],
@@ -75,7 +76,7 @@ def read_document(body: bytes) -> Document:
     if body.strip():
         refuse_repeated(body)
     if not fields.has("version") or fields.find("version") is None:
-        fields.fault("version", f"must be {VERSION}: say how the document is to be read")
+        fields.fault("version", f"must be {VERSION}: it is the format of the document")
     else:
         fields.integer("version", VERSION, VERSION)
     topics = _read_list(fields, "topics", read_topic)
@@ -100,7 +101,7 @@ def refuse_repeated(body: bytes) -> None:
         if len(content) < len(pairs):
             ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
             where = f", in {shown(content[_NAME])}" if _NAME in content else ""
-            faults.append(ProblemItem("", "BAD_REQUEST", f"{shown(twice)} is there twice{where}"))
+            faults.append(ProblemItem("", "BAD_REQUEST", f"{shown(twice)} is given twice{where}"))
         return content
 
     text = body.decode()
@@ -121,7 +122,7 @@ def refuse(faults: list[ProblemItem]) -> None:
     place = faults[0].pointer
     detail = f"{place}: {faults[0].detail}" if place else faults[0].detail
     if len(faults) > 1:
-        detail += f"; the first of {len(faults)} faults"
+        detail += f"; this is the first of {len(faults)} errors"
     raise Problem.of(code, detail, errors=faults[:FAULTS_MAX])
 
 
@@ -172,7 +173,7 @@ def _read_name(own: Fields, places: dict[str, str], pointer: str, kind: str) -> 
         own.faults.append(ProblemItem(f"{pointer}/{_NAME}", f"ILLEGAL_{kind}", fault))
         return ""
     if name in places:
-        own.fault(_NAME, f"{name} is defined at {places[name]} already")
+        own.fault(_NAME, f"{name} is already defined at {places[name]}")
         return ""
     places[name] = pointer
     return name

@@ -1,4 +1,4 @@
-"""A document of definitions made true: planned as a whole, then done as a whole.
+"""Applies a document of definitions: planned as a whole, then applied as a whole.
 
     Document ──▶ scopes ──▶ plans against the rows ──▶ quotas ──▶ [Plan] ──▶ a dry run ends here
                    └── every fault of a step, with its place ──▶ Problem
@@ -50,10 +50,10 @@ from mqservice.topics.services import config_of as config_of_topic
 
 log = logging.getLogger(__name__)
 
-_UNDONE: Final = "nothing of the document was taken over"
+_UNDONE: Final = "nothing was imported"
 _IN_DOUBT: Final = (
-    "the settings of the service are as before, but the storage engine may have new ones until the "
-    "same document is imported again"
+    "the settings of the service are unchanged, but the storage engine may have new "
+    "ones until the same document is imported again"
 )
 Config = TopicConfig | GroupConfig
 RowT = TypeVar("RowT", Topic, ConsumerGroup)
@@ -138,7 +138,11 @@ def import_definitions(
     lock_namespace(namespace, with_tenant=True)
     plan = preview_import(namespace, document, by=by)
     if digest is not None and plan.digest != digest:
-        raise Problem.of("CONFLICT", "this import would do something else by now")
+        raise Problem.of(
+            "CONFLICT",
+            "the topics and groups have changed since the preview, so the import would "
+            "do something else",
+        )
     planned = [step.planned for step in plan.steps]
     write_topics((each for each in planned if isinstance(each, PlannedTopic)), by=by)
     write_groups((each for each in planned if isinstance(each, PlannedGroup)), by=by)
@@ -233,7 +237,7 @@ def _no_room(
     if count + wanted <= limit:
         return []
     what = limit_name.removesuffix("_count_max")
-    detail = f"{wanted} {what}s would be new; the tenant has {count} and may have {limit}"
+    detail = f"{wanted} new {what}s would be created; the tenant has {count} and may have {limit}"
     return [ProblemItem(pointer, "QUOTA_EXCEEDED", detail)]
 
 
@@ -267,8 +271,9 @@ def _restore(steps: Sequence[Step]) -> bool:
         failed = [exc]
     if failed:
         log.warning(
-            "An import was not taken back in the engine",
-            extra={"action": "import_in_doubt", "failed": len(failed), "reason": str(failed[0])},
+            "Could not undo a failed import in the engine; topics and groups may "
+            "differ from the database",
+            extra={"action": "import_undo_failed", "failed": len(failed), "reason": str(failed[0])},
         )
     return not failed
 

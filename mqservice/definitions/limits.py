@@ -1,4 +1,4 @@
-"""What a document of definitions holds at most. A request's body has at most 1 MiB besides."""
+"""The size limits of a document of definitions; the body of a request has at most 1 MiB besides."""
 
 from __future__ import annotations
 

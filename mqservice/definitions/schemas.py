@@ -1,4 +1,4 @@
-"""Definitions on the wire: what an export holds, and what an import says of each thing.
+"""Definitions on the wire: the contents of an export, and the result of an import.
 
 A definition has every setting that ``PUT`` of the topic or group takes, in the same words, so that
 it can be sent back as it is. Not in it: messages, offsets, filters, which consumers bring, and

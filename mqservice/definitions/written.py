@@ -1,4 +1,4 @@
-"""A document as people write it down, JSON or YAML; what is read of both is JSON.
+"""A document as JSON or YAML; both are parsed to JSON.
 
 body, form ──▶ [json_of] ──▶ body of JSON ──▶ documents.read_document
                   └── no YAML ──▶ Problem with line and column

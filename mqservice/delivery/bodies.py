@@ -1,4 +1,4 @@
-"""How a body travels in JSON, both ways; bytes in the store are never anything but the producer's.
+"""How a body is encoded in JSON and decoded from it; the store has the producer's exact bytes.
 
     in:   body (text) | body_json | body_b64, exactly one ──▶ bytes
     out:  bytes ──▶ body_json if it came as such, body if it is UTF-8, else body_b64

@@ -16,11 +16,13 @@ def client_id_of(group: GroupRoute, given: str | None) -> str:
     """
     if not group.is_broadcast:
         if given is not None:
-            detail = "is for groups with dispatch: broadcast only"
+            detail = "is only for groups with dispatch: broadcast"
             raise Fault("/client_id", "BAD_REQUEST", detail)
         return ""
     if given is None:
-        detail = "the group has dispatch: broadcast, so client_id must say which client receives"
+        detail = (
+            "the group has dispatch: broadcast, so client_id must name the client that receives"
+        )
         raise Fault("/client_id", "BAD_REQUEST", detail)
     if fault := client_id_fault(given):
         raise Fault("/client_id", "BAD_REQUEST", fault)

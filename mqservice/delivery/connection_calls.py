@@ -1,4 +1,4 @@
-"""Asks all web processes about their open sockets, over Valkey, when somebody wants to know.
+"""Requests the open sockets of all web processes over Valkey, when a user wants to see them.
 
     page, REST ── PUBLISH mq:connections {ask, what, …} ──▶ [answer_calls] of each process
          ▲                                                        │ its sessions
@@ -88,10 +88,17 @@ async def answer_calls(
                 await _answer_all(client, pubsub, sessions)
         except (RedisError, OSError) as exc:
             if not is_away:
-                log.info("No calls are heard", extra={"action": "calls_unheard", "error": str(exc)})
+                log.info(
+                    "Lost the connection to Valkey; this process cannot report its "
+                    "clients until it is back",
+                    extra={"action": "connection_calls_lost", "error": str(exc)},
+                )
             is_away = True
         except Exception:
-            log.exception("A call was not answered", extra={"action": "call_failed"})
+            log.exception(
+                "Could not answer another process about connected clients",
+                extra={"action": "connection_call_failed"},
+            )
         await asyncio.sleep(_RECONNECT_SECONDS)
 
 
@@ -173,7 +180,7 @@ def _ask(url: str, call: Call) -> tuple[list[Reply], bool]:
     except (RedisError, OSError, msgspec.MsgspecError) as exc:
         raise Problem.of(
             "CONNECTIONS_UNKNOWN",
-            "the web processes cannot be asked for their sockets: Valkey does not answer",
+            "cannot ask the web processes for their sockets: Valkey is unavailable",
             retry_after_ms=1_000,
         ) from exc
     return replies, 0 < process_count == len(replies)

@@ -1,4 +1,4 @@
-"""What is known of a socket that is open: who is there, how it reads, what it has been given.
+"""What is known of an open socket: its client, its subscriptions, and what it was sent.
 
     session ──▶ [connection_of] ──▶ Connection ── JSON ──▶ whoever asked (``connection_calls``)
 

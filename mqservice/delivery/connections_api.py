@@ -110,7 +110,7 @@ def disconnect(request: AuthedRequest, ns: str, connection_id: str) -> Disconnec
     namespace = get_namespace(request.auth, ns)
     request.auth.require_permission(Permission.CONNECTIONS_MANAGE)
     if not (connection_id.isascii() and connection_id.isprintable()):
-        raise Problem.of("BAD_REQUEST", "the id of a connection is printable ASCII")
+        raise Problem.of("BAD_REQUEST", "the id of a connection must be printable ASCII")
     return DisconnectedOut(disconnected=end(request.auth, namespace, connection_id))
 
 

@@ -1,4 +1,4 @@
-"""Who receives, as requests and subscriptions say it: names and places of consumers.
+"""Names and zones of consumers in requests and subscriptions.
 
 consumer_id, consumer_zone of a request ──▶ [here] ──▶ the engine's member and zone, or Fault
 """

@@ -1,7 +1,8 @@
-"""What all handlers of the data plane share: doors to the store and the caches, and the clock."""
+"""Shared by all handlers of the data plane: the store, the caches, and the clock."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, MutableMapping
 from dataclasses import dataclass, field
 from random import SystemRandom
@@ -29,6 +30,7 @@ from mqservice.delivery.recall_handles import RecallHandles
 from mqservice.delivery.receipts import Receipts
 from mqservice.delivery.resume_tokens import ResumeTokens
 from mqservice.delivery.sessions import Sessions, SocketLimits
+from mqservice.delivery.spans import DeliverySpans
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.problem import Problem
 from mqservice.lib.signing import Signer
@@ -36,6 +38,7 @@ from mqservice.quotas.exchange import ValkeyExchange
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.quotas.meters import Meters
 from mqservice.store import Store, get_store
+from mqservice.tracing import tracing_from
 
 T = TypeVar("T")
 Scope = MutableMapping[str, Any]  # Any: as ASGI has it
@@ -73,6 +76,7 @@ class DeliveryContext:
     failures: KeyFailures = failures
     tickets: Tickets = field(default_factory=lambda: Tickets(settings.MQ_VALKEY_URL))
     meters: Meters = field(default_factory=lambda: Meters(_default_limits, SystemClock()))
+    spans: DeliverySpans | None = None  # None: tracing is off
 
 
 async def counted(context: DeliveryContext, scope: Scope, found: Awaitable[T]) -> T:
@@ -97,6 +101,7 @@ async def _default_limits(tenant_id: int) -> QuotaLimits:
 
 def process_context() -> DeliveryContext:
     """The context of this process. Needs a running loop, on which it is used from then on."""
+    tracing = tracing_from(os.environ)
     return DeliveryContext(
         store=get_store(),
         caches=caches,
@@ -126,4 +131,5 @@ def process_context() -> DeliveryContext:
             exchange=ValkeyExchange(settings.MQ_VALKEY_URL),
             process_count=settings.MQ_WEB_WORKERS,
         ),
+        spans=None if tracing is None else DeliverySpans(tracing),
     )

@@ -1,4 +1,4 @@
-"""Cursors: where a walk through messages goes on, signed and bound to the question it answers.
+"""Cursors: where a page of messages continues, signed and bound to its query.
 
     offset  width  field     notes
          0      1  version   1

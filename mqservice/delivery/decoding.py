@@ -1,4 +1,4 @@
-"""From bytes to structs, and from msgspec's complaints to JSON pointers.
+"""Decodes bytes into structs, and turns msgspec's errors into JSON pointers.
 
 body ──▶ msgspec decoder ──▶ struct
               │ ``Expected `str`, got `int` - at `$.keys[0]` ``
@@ -111,5 +111,5 @@ def _not_utf8(content: bytes) -> Fault:
     except UnicodeDecodeError as exc:
         detail = f"byte {exc.start} is not valid UTF-8"
     else:
-        detail = "a text is not valid UTF-8"
+        detail = "a string is not valid UTF-8"
     return Fault("", "BAD_REQUEST", detail, item_code="INVALID_JSON")

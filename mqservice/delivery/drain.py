@@ -1,4 +1,4 @@
-"""The end of a web process, told to those who wait: parked polls and open sockets.
+"""The shutdown of a web process, announced to long polls and open sockets.
 
     SIGTERM ──▶ Drain.begin ──▶ parked polls answer with what they have
                             └─▶ sessions: goaway, last acks, close 1012

@@ -1,4 +1,4 @@
-"""The filter that a receive, a subscription or a query brings: one language for all of them.
+"""The filter of a receive, a subscription or a query: one language for all of them.
 
     "created || paid"  ──▶ tags   ─┐
     {"sql": "a > 5"}   ──▶ SQL92  ─┴─▶ [filter_of] ──▶ canonical text and kind, for the engine
@@ -63,16 +63,16 @@ def filter_of_query(tag: str | None, form: str | None, sql: str | None) -> Wante
     if form is None:
         return both("?sql", tags, condition) if condition else tags or EVERYTHING
     if condition is not None:
-        raise Fault("?sql", "ILLEGAL_FILTER", "give one of filter and sql")
+        raise Fault("?sql", "ILLEGAL_FILTER", "give either filter or sql, not both")
     if form.lstrip().startswith("{"):
         try:
             condition = _compiled("?filter", _decode_sql(form).sql, FilterKind.SQL92)
         except msgspec.DecodeError:
-            detail = 'a filter is tags as in a || b, or {"sql": "a condition"}'
+            detail = 'a filter must be tags, such as a || b, or {"sql": "a condition"}'
             raise Fault("?filter", "ILLEGAL_FILTER", detail) from None
         return both("?filter", tags, condition)
     if _reads_as_sql(form):
-        detail = "this reads as SQL92, and a filter without more is tags: write sql=, or tag="
+        detail = "this looks like SQL92, but a plain filter is a list of tags: write sql=, or tag="
         raise Fault("?filter", "ILLEGAL_FILTER", detail)
     return both("?filter", tags, _compiled("?filter", form, FilterKind.TAG))
 
@@ -96,7 +96,9 @@ def both(pointer: str, tags: WantedFilter | None, wanted: WantedFilter) -> Wante
 
 def _compiled(pointer: str, text: str, kind: FilterKind) -> WantedFilter:
     if not text.strip():
-        raise Fault(pointer, "ILLEGAL_FILTER", "an empty filter; leave it out for all messages")
+        raise Fault(
+            pointer, "ILLEGAL_FILTER", "the filter is empty; leave it out to match all messages"
+        )
     try:
         wanted = known_filter(text, kind)
     except FilterInvalid as exc:

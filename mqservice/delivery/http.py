@@ -1,4 +1,4 @@
-"""HTTP without a framework: one request, its body under a limit, and its one answer.
+"""HTTP without a framework: one request, its body under a limit, and its one response.
 
     ASGI scope ──▶ Request ──▶ handler ──▶ answer(status, headers, body)
 
@@ -12,15 +12,20 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from itertools import count
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from mqservice.accounts.access import Principal
 from mqservice.delivery.limits import BODY_ARRIVAL_MS_MAX
+from mqservice.groups.routes import GroupRoute
 from mqservice.lib.problem import CONTENT_TYPE, Problem, problem_bytes
 from mqservice.lib.request_ids import accepted_request_id, new_request_id
 from mqservice.lib.safe_headers import Headers, api_headers, header_lines, refusal_headers
 from mqservice.lib.whole_answer import write_whole
 from mqservice.quotas.meter import TenantMeter
+from mqservice.topics.routes import TopicRoute
+
+if TYPE_CHECKING:
+    from mqservice.delivery.spans import OperationSpan
 
 Scope = MutableMapping[str, Any]  # Any: what ASGI servers put into a scope is untyped
 Message = MutableMapping[str, Any]  # Any: as above
@@ -62,12 +67,30 @@ class Match(NamedTuple):
     queue: str = ""
 
 
+class Exchange(Protocol):
+    """Who sends the one response of each request, and counts it."""
+
+    def reply(self, request: Request, status: int, content: bytes, media_type: bytes) -> None: ...
+
+    def fail(self, request: Request, error: BaseException) -> None: ...
+
+
 class Request:
-    """One request of the data plane."""
+    """One request of the data plane. Its handler calls ``reply`` or ``fail``, once, now or later;
+    neither raises.
+
+    ``topic`` and ``group`` are there once the handler has looked them up.
+    """
 
     __slots__ = (
+        "_exchange",
         "answer_bytes",
+        "ended",
+        "group",
         "headers",
+        "is_admitted",
+        "is_charged",
+        "is_counted",
         "is_reading",
         "match",
         "message_count",
@@ -78,6 +101,8 @@ class Request:
         "request_id",
         "scope",
         "send",
+        "span",
+        "topic",
     )
 
     def __init__(
@@ -87,20 +112,36 @@ class Request:
         send: Send,
         match: Match,
         headers: dict[bytes, bytes],
-        request_id: str,
+        exchange: Exchange,
     ) -> None:
+        self._exchange = exchange
         self.scope = scope
         self.receive = receive
         self.send = send
         self.match = match
         self.headers = headers
-        self.request_id = request_id
+        self.request_id = request_id_of(headers)
         self.principal: Principal
         self.meter: TenantMeter | None = None
+        self.topic: TopicRoute | None = None
+        self.group: GroupRoute | None = None
+        self.is_admitted = False  # whether it was held against the tenant's rates
+        self.is_charged = False  # whether what it reads is charged at its end
+        self.is_counted = False  # whether it has ended
+        self.ended: asyncio.Future[None] | None = None  # awaited by the task that serves it
         self.is_reading = True  # what is read is charged, and not what is produced or settled
         self.message_count = 1  # in the answer, as it is charged
         self.read_count = 0  # messages in the answer that were received
         self.answer_bytes = 0
+        self.span: OperationSpan | None = None  # where tracing is on
+
+    def reply(self, status: int, content: bytes, media_type: bytes = JSON_TYPE) -> None:
+        """Send the response."""
+        self._exchange.reply(self, status, content, media_type)
+
+    def fail(self, error: BaseException) -> None:
+        """Send what went wrong: a Problem, Fault or StoreError, or that it is a fault of ours."""
+        self._exchange.fail(self, error)
 
     @property
     def client(self) -> tuple[str, int]:
@@ -125,12 +166,10 @@ def request_id_of(headers: dict[bytes, bytes]) -> str:
     return f"{_id_head}{next(_id_numbers):010X}"
 
 
-async def read_body(request: Request, bytes_max: int) -> bytes:
-    """The whole body.
+def check_body_head(request: Request, bytes_max: int) -> None:
+    """Refuse a body by what the head says of it, before a byte of it is read.
 
-    Raises:
-        Problem: 413 above ``bytes_max``, 415 when it is encoded, 408 when it takes too long.
-        ClientGone: the connection ended first.
+    Raises Problem: 413 above ``bytes_max``, 415 when it is encoded, 400 for a length that is none.
     """
     headers = request.headers
     if headers.get(b"content-encoding", b"identity") != b"identity":
@@ -140,16 +179,31 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
     declared = headers.get(b"content-length")
     if declared is not None:
         if not declared.isdigit():
-            raise Problem.of("BAD_REQUEST", "content-length is not a number")
+            raise Problem.of("BAD_REQUEST", "content-length must be a number")
         if len(declared) > _LENGTH_DIGITS_MAX or int(declared) > bytes_max:
             raise _too_large(f"{declared[:_LENGTH_DIGITS_MAX].decode()} bytes are", bytes_max)
+
+
+def check_body(body: bytes, bytes_max: int) -> None:
+    """Refuse a whole body that is too large although its head did not say so. Raises Problem."""
+    if len(body) > bytes_max:
+        raise _too_large(f"{len(body)} bytes are", bytes_max)
+
+
+async def read_body(request: Request, bytes_max: int) -> bytes:
+    """The whole body.
+
+    Raises:
+        Problem: 413 above ``bytes_max``, 415 when it is encoded, 408 when it takes too long.
+        ClientGone: the connection ended first.
+    """
+    check_body_head(request, bytes_max)
     message = await request.receive()
     if message["type"] != "http.request":
         raise ClientGone
     body: bytes = message.get("body", b"")
     if not message.get("more_body", False):
-        if len(body) > bytes_max:
-            raise _too_large(f"{len(body)} bytes are", bytes_max)
+        check_body(body, bytes_max)
         return body
     try:
         async with asyncio.timeout(BODY_ARRIVAL_MS_MAX / 1_000):
@@ -182,7 +236,7 @@ async def _read_parts(request: Request, first: bytes, bytes_max: int) -> bytes:
 
 def _too_large(what: str, bytes_max: int) -> Problem:
     return Problem.of(
-        "BODY_TOO_LARGE", f"{what} more than the {bytes_max} allowed here", stored=False
+        "BODY_TOO_LARGE", f"{what} more than the {bytes_max} bytes allowed here", stored=False
     )
 
 
@@ -204,6 +258,8 @@ async def answer(
         send = request.send
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+        if request.span is not None:
+            request.span.end()
 
 
 def answer_now(request: Request, status: int, body: bytes, content_type: bytes = JSON_TYPE) -> bool:
@@ -217,7 +273,10 @@ def answer_now(request: Request, status: int, body: bytes, content_type: bytes =
         _SAFE_LINES,
         b"" if meter is None else meter.header_lines(is_reading=request.is_reading),
     )
-    return write_whole(request.send, status, lines, body)
+    is_sent = write_whole(request.send, status, lines, body)
+    if is_sent and request.span is not None:
+        request.span.end()
+    return is_sent
 
 
 def quota_headers(request: Request) -> Headers:
@@ -228,6 +287,8 @@ def quota_headers(request: Request) -> Headers:
 
 async def answer_problem(request: Request, problem: Problem, extra: Headers | None = None) -> None:
     """Send ``problem`` as the answer of ``request``."""
+    if request.span is not None:
+        request.span.end(problem.code)
     await send_problem(
         request.send,
         problem,

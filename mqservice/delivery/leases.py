@@ -1,4 +1,4 @@
-"""How long a lease is, as a request says it."""
+"""The lease time that a request gives."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def lease_ms_of(pointer: str, text: str | None, ms: int | None, default_ms: int)
         raise Fault(
             pointer,
             "ILLEGAL_LEASE",
-            f"a lease is {LEASE_MS_MIN} to {LEASE_MS_MAX} ms long, found {lease_ms}",
+            f"a lease must be {LEASE_MS_MIN} to {LEASE_MS_MAX} ms long, found {lease_ms}",
         )
     return lease_ms

@@ -1,4 +1,4 @@
-"""Messages as users offer them, checked and turned into records.
+"""Messages as producers send them, checked and turned into records.
 
     ProduceMessage (JSON) ─┐
     raw body + mq-* headers ┼▶ Offer ──▶ check_offer ──▶ encode_offer ──▶ bytes for ``Store.put``
@@ -172,7 +172,8 @@ def check_offer(offer: Offer, route: TopicRoute) -> None:
         raise Fault(
             "",
             "BODY_TOO_LARGE",
-            f"the body has {body_bytes} bytes, {route.name} takes at most {route.body_bytes_max}",
+            f"the body has {body_bytes} bytes, but topic {route.name} takes at most "
+            f"{route.body_bytes_max}",
         )
     if not body_bytes:
         raise Fault("", "BAD_REQUEST", "the body is empty", item_code="BODY_EMPTY")
@@ -195,24 +196,29 @@ def check_offer(offer: Offer, route: TopicRoute) -> None:
 def _check_type(offer: Offer, route: TopicRoute) -> None:
     if route.message_type == "fifo" and offer.message_group is None:
         raise Fault(
-            "/message_group", "MESSAGE_TYPE_CONFLICT", "a message of a fifo topic needs a group"
+            "/message_group",
+            "MESSAGE_TYPE_CONFLICT",
+            "a message to a fifo topic needs a message group",
         )
     if route.message_type == "normal" and offer.message_group is not None:
         raise Fault(
-            "/message_group", "MESSAGE_TYPE_CONFLICT", "a normal topic takes no message group"
+            "/message_group",
+            "MESSAGE_TYPE_CONFLICT",
+            "a normal topic takes no messages with a message group",
         )
     if route.message_type == "delay":
         if offer.wait is None:
             raise Fault(
                 "",
                 "MESSAGE_TYPE_CONFLICT",
-                "a message of a delay topic needs one of delay_level, delay, delay_ms, deliver_at",
+                "a message to a delay topic needs one of delay_level, delay, "
+                "delay_ms and deliver_at",
             )
     elif offer.wait is not None:
         raise Fault(
             "",
             "MESSAGE_TYPE_CONFLICT",
-            f"a {route.message_type} topic takes no message that waits; delay and mixed topics do",
+            f"a {route.message_type} topic takes no delayed messages; use a delay or mixed topic",
         )
 
 
@@ -276,7 +282,7 @@ def _fault_of_text(text: str, bytes_max: int) -> str | None:
     if not text.isprintable() and _CONTROL.search(text):
         return "must not contain control characters"
     if len(text) > bytes_max or (not text.isascii() and len(text.encode()) > bytes_max):
-        return f"has at most {bytes_max} bytes in UTF-8"
+        return f"must have at most {bytes_max} bytes in UTF-8"
     return None
 
 
@@ -316,7 +322,7 @@ def _check_keys(keys: list[str]) -> None:
 def _check_message_group(group: str) -> None:
     fault = _fault_of_text(group, 4 * MESSAGE_GROUP_CHARS_MAX)
     if fault is None and len(group) > MESSAGE_GROUP_CHARS_MAX:
-        fault = f"has at most {MESSAGE_GROUP_CHARS_MAX} characters"
+        fault = f"must have at most {MESSAGE_GROUP_CHARS_MAX} characters"
     if fault is not None:
         raise Fault(
             "/message_group",
@@ -351,5 +357,5 @@ def _check_properties(properties: dict[str, str]) -> None:
         raise Fault(
             "/properties",
             "PROPERTIES_TOO_LARGE",
-            f"names and values take {total_bytes} bytes, at most {PROPERTIES_BYTES_MAX} fit",
+            f"the names and values take {total_bytes} bytes, at most {PROPERTIES_BYTES_MAX} fit",
         )

@@ -1,4 +1,4 @@
-"""Requests that may come again: their keys, what is compared of their messages, and their answers.
+"""Idempotent requests: their keys, how their messages are compared, and their results.
 
     Idempotency-Key: K        the request's key; message i of a batch has ``K`` and i
     dedup_id of a message     its own key, which wins over the request's
@@ -19,6 +19,7 @@ import msgspec
 from mqservice.delivery.http import Request
 from mqservice.delivery.messages import Offer
 from mqservice.delivery.request_keys import check_key
+from mqservice.lib.trace_context import TRACEPARENT, TRACESTATE
 from mqservice.store import (
     PROPERTY_DEDUP,
     PutOncePlace,
@@ -30,6 +31,7 @@ from mqservice.store import (
 _HEADER: Final = b"idempotency-key"
 _REQUEST: Final = "r"  # so that no key of a request is one of a message
 _MESSAGE: Final = "m"
+_OF_TRACES: Final = frozenset({TRACEPARENT, TRACESTATE})
 REQUEST_OF_SCHEDULE: Final = "s"  # the same of both
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -68,6 +70,10 @@ def marks_of(key: str | None, offers: Sequence[Offer], *, is_batch: bool) -> lis
 
 
 def _fingerprint(offer: Offer, message_count: int) -> bytes:
+    """Of all but its trace: a client that tries again does so in another span."""
+    if not offer.properties.keys().isdisjoint(_OF_TRACES):
+        kept = {name: text for name, text in offer.properties.items() if name not in _OF_TRACES}
+        offer = msgspec.structs.replace(offer, properties=kept)
     content = _encode((message_count, offer))
     return hashlib.blake2b(content, digest_size=16).digest()
 
@@ -75,7 +81,7 @@ def _fingerprint(offer: Offer, message_count: int) -> bytes:
 def result_of(place: PutOncePlace) -> PutResult:
     """As of a put."""
     if place.code:
-        return PutResult(-1, -1, 0, error_from_code(place.code, "refused by the engine"))
+        return PutResult(-1, -1, 0, error_from_code(place.code, "rejected by the storage engine"))
     return PutResult(
         place.queue_offset, place.physical_offset, place.store_timestamp_ms, due_ms=place.due_ms
     )

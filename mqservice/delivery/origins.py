@@ -1,4 +1,4 @@
-"""Which web pages may open a socket: a browser says of which origin a page is, and cannot lie.
+"""Which web pages may open a socket: browsers always send the page's true origin.
 
     Origin: none ──────────────────────▶ a program: may
     Origin: one of ours, or configured ▶ may
@@ -34,8 +34,8 @@ class Origins:
             return
         raise Problem.of(
             "FORBIDDEN",
-            "pages of this origin may not open sockets here; the operator can allow it by "
-            "MQ_SOCKET_ORIGINS",
+            "pages from this origin may not open sockets here; the operator can "
+            "allow it with MQ_SOCKET_ORIGINS",
         )
 
 

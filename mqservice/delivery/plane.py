@@ -1,10 +1,17 @@
-"""The data plane: a plain ASGI application for all that touches messages. No Django on this road.
+"""The data plane: every request that touches messages. No Django on this road.
 
-    scope ──▶ match (dict hit) ──▶ key (dict hit) ──▶ handler of the method ──▶ answer
-                                                         └─ Problem ──▶ problem+json
+    web_transport ── whole request, known key ──▶ take ──┐
+    ASGI scope ──▶ task: key, meter, routes, body ───────┴──▶ admit ▶ begin ▶ serve ▶ reply or fail
 
-Called by ``mqservice.asgi`` for every path that ``find_match`` knows. Keys and routes come from the
-process's caches; only a miss asks PostgreSQL.
+A request that changes or receives messages is served by one synchronous handler once its body is
+whole: ``begin`` says who may and how large the body may be, ``serve`` hands it to the engine, and
+the engine's reply becomes the response without a task in between. What this process does not know
+yet (``NotLoaded``) is loaded in a task, and the same handler is called again. Requests that only
+read wait for the engine in a task of their own.
+
+``take`` is called by ``web_transport`` for requests that are whole; ``DataPlane`` itself is an ASGI
+application for all others: the first with a key, large bodies, requests in pieces, requests of the
+console. It is called by ``mqservice.asgi`` for every path that ``find_match`` knows.
 """
 
 from __future__ import annotations
@@ -12,8 +19,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from mqservice.accounts.access import Principal, unauthenticated
 from mqservice.delivery.context import DeliveryContext, counted
@@ -25,11 +33,16 @@ from mqservice.delivery.http import (
     Request,
     Scope,
     Send,
+    answer,
+    answer_now,
     answer_problem,
-    request_id_of,
+    check_body,
+    check_body_head,
+    read_body,
 )
 from mqservice.delivery.limits import KIB, MIB
-from mqservice.delivery.produce import produce_batch, produce_one
+from mqservice.delivery.path_routes import NotLoaded
+from mqservice.delivery.produce import begin_batch, begin_produce, produce_batch, produce_one
 from mqservice.delivery.reading.browse import browse_messages, read_message
 from mqservice.delivery.reading.dead_letters import browse_dead_letters, read_dead_letter
 from mqservice.delivery.reading.pull import pull_messages, read_offset_at_time
@@ -40,13 +53,13 @@ from mqservice.delivery.reading.scheduled import (
     reschedule,
     send_scheduled,
 )
-from mqservice.delivery.receive import receive_messages
-from mqservice.delivery.settle import settle_messages
+from mqservice.delivery.receive import begin_receive, receive_messages
+from mqservice.delivery.settle import begin_settle, settle_messages
+from mqservice.delivery.spans import CLIENT_GONE, Operation
 from mqservice.errors import problem_from_store
 from mqservice.lib.bounded_cache import BoundedCache
 from mqservice.lib.corked_transport import recognised
 from mqservice.lib.problem import Problem
-from mqservice.quotas.meter import TenantMeter
 from mqservice.quotas.refusals import body_bytes_of
 from mqservice.store import StoreError
 from mqservice.usage.counts import usage_counts
@@ -82,15 +95,30 @@ SCHEDULED_SEND: Final = "scheduled_send"
 SCHEDULED_MOVE: Final = "scheduled_move"
 SCHEDULED_ALL: Final = "scheduled_all"
 
-Handler = Callable[[DeliveryContext, Request], Awaitable[None]]
-HANDLERS: Final[dict[str, dict[str, Handler]]] = {
-    MESSAGES: {"POST": produce_one, "GET": browse_messages},
-    MESSAGES_BATCH: {"POST": produce_batch},
+# Ends what a request has begun, when its task is cancelled.
+Cancel = Callable[[], None]
+
+
+class BodyHandler(NamedTuple):
+    """A request that is served at once when its body is whole.
+
+    ``begin`` gives the most bytes that the body may have. ``serve`` sees to it that the request is
+    answered, now or later. Both may raise Problem, Fault or StoreError, and NotLoaded.
+    """
+
+    begin: Callable[[DeliveryContext, Request], int]
+    serve: Callable[[DeliveryContext, Request, bytes], Cancel | None]
+
+
+ReadHandler = Callable[[DeliveryContext, Request], Awaitable[None]]
+HANDLERS: Final[dict[str, dict[str, BodyHandler | ReadHandler]]] = {
+    MESSAGES: {"POST": BodyHandler(begin_produce, produce_one), "GET": browse_messages},
+    MESSAGES_BATCH: {"POST": BodyHandler(begin_batch, produce_batch)},
     MESSAGE: {"GET": read_message},
     QUEUE_MESSAGES: {"GET": pull_messages},
     QUEUE_OFFSET: {"GET": read_offset_at_time},
-    RECEIVE: {"POST": receive_messages},
-    SETTLE: {"POST": settle_messages},
+    RECEIVE: {"POST": BodyHandler(begin_receive, receive_messages)},
+    SETTLE: {"POST": BodyHandler(begin_settle, settle_messages)},
     DEAD_LETTERS: {"GET": browse_dead_letters},
     DEAD_LETTER: {"GET": read_dead_letter},
     SCHEDULED: {"GET": list_scheduled},
@@ -104,6 +132,13 @@ _PRODUCES: Final = frozenset({MESSAGES, MESSAGES_BATCH})
 _FREES: Final = frozenset({SETTLE, SCHEDULED_ONE, SCHEDULED_SEND})
 _OF_HANDLES: Final = {None: SCHEDULED_ONE, ":send": SCHEDULED_SEND, ":reschedule": SCHEDULED_MOVE}
 _SELDOM: Final = frozenset({MESSAGE, DEAD_LETTER, *_OF_HANDLES.values()})
+
+_TRACED: Final = {
+    MESSAGES: Operation.SEND,
+    MESSAGES_BATCH: Operation.SEND,
+    RECEIVE: Operation.RECEIVE,
+    SETTLE: Operation.SETTLE,
+}
 
 # Refusals that are made of what a tenant asks for, not of a single request.
 _PACED: Final = frozenset({"RATE_LIMITED", "INFLIGHT_LIMIT", "QUOTA_EXCEEDED"})
@@ -163,10 +198,86 @@ def keep_match(path: str, match: Match) -> None:
 
 
 class DataPlane:
-    """See the module's docstring. One per process; stateless besides its context."""
+    """See the module's docstring. One per process. It is the ``Exchange`` of its requests."""
 
     def __init__(self, context: DeliveryContext) -> None:
         self._context = context
+        self._tasks: set[asyncio.Task[None]] = set()  # the loop holds tasks only weakly
+
+    # Requests that are whole ---------------------------------------------------------------------
+
+    def can_take(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
+        """Whether ``take`` will take the request once its body is whole: it has shown a good key,
+        and there is a handler for it that wants the body.
+        """
+        match = known_match(scope["path"])
+        return (
+            match is not None
+            and type(HANDLERS[match.operation].get(scope["method"])) is BodyHandler
+            and self._context.caches.keys.cached(headers.get(b"authorization", b"")) is not None
+        )
+
+    def take(self, cycle: Any, headers: dict[bytes, bytes]) -> bool:
+        """Whether the request of ``cycle`` is answered here, now or later. False: nothing was done.
+
+        ``cycle``: uvicorn's, whose types of ASGI are narrower than ours; it has all of its body and
+        no answer yet. ``headers`` are its own.
+        """
+        scope = cycle.scope
+        match = known_match(scope["path"])
+        if match is None:
+            return False
+        handler = HANDLERS[match.operation].get(scope["method"])
+        if type(handler) is not BodyHandler:
+            return False
+        principal = self._context.caches.keys.cached(headers.get(b"authorization", b""))
+        if principal is None:
+            return False
+        request = Request(scope, cycle.receive, cycle.send, match, headers, self)
+        request.principal = principal
+        self._begin_span(request)
+        self._serve_whole(request, handler, bytes(cycle.body))
+        return True
+
+    def _serve_whole(self, request: Request, handler: BodyHandler, body: bytes) -> None:
+        context = self._context
+        try:
+            if request.meter is None:
+                tenant_id = request.principal.tenant_id
+                request.meter = context.meters.known.get(tenant_id)
+                if request.meter is None:
+                    raise NotLoaded(partial(self._load_meter, request))
+            if not request.is_admitted:
+                self._admit(request)
+            bytes_max = handler.begin(context, request)
+            check_body_head(request, bytes_max)
+            check_body(body, bytes_max)
+            handler.serve(context, request, body)
+        except NotLoaded as missing:
+            self._start(self._load_and_serve(missing, request, handler, body))
+        except Exception as exc:
+            self.fail(request, exc)
+
+    async def _load_and_serve(
+        self, missing: NotLoaded, request: Request, handler: BodyHandler, body: bytes
+    ) -> None:
+        try:
+            await missing.load()
+        except Exception as exc:
+            self.fail(request, exc)
+        else:
+            self._serve_whole(request, handler, body)
+
+    async def _load_meter(self, request: Request) -> None:
+        meters, tenant_id = self._context.meters, request.principal.tenant_id
+        request.meter = meters.known.get(tenant_id) or await meters.load(tenant_id)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:  # Any: what nobody sends or gets
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # All others ----------------------------------------------------------------------------------
 
     async def __call__(
         self,
@@ -181,7 +292,7 @@ class DataPlane:
         ``principal``: who asks, where that is known without a key.
         """
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        request = Request(scope, receive, send, match, headers, request_id_of(headers))
+        request = Request(scope, receive, send, match, headers, self)
         keys = self._context.caches.keys
         try:
             if principal is None:
@@ -195,65 +306,135 @@ class DataPlane:
                 if known_match(scope["path"]) is None:
                     keep_match(scope["path"], match)
             request.principal = principal
+            self._begin_span(request)
             handlers = HANDLERS[match.operation]
             handler = handlers.get(scope["method"])
             if handler is None:
                 await _refuse_method(request, sorted(handlers))
                 return
-            await self._metered(handler, request)
+            await self._load_meter(request)
+            await self._serve(request, handler)
         except Exception as exc:
             await self.refuse(request, exc)
 
-    async def _metered(self, handler: Handler, request: Request) -> None:
-        """What is read is charged once it is known; producers charge what they store."""
+    async def _serve(self, request: Request, handler: BodyHandler | ReadHandler) -> None:
+        """Returns when the response was sent; raises what ``refuse`` is to tell the client."""
         context = self._context
-        tenant_id = request.principal.tenant_id
-        meter = context.meters.known.get(tenant_id) or await context.meters.load(tenant_id)
-        request.meter = meter
+        ended = request.ended = asyncio.get_running_loop().create_future()
+        cancel: Cancel | None = None
         try:
-            is_read = await self._charged(handler, request, meter)
-        except BaseException:
-            usage_counts.called(tenant_id)
+            try:
+                self._admit(request)
+                if isinstance(handler, BodyHandler):
+                    body = await read_body(request, await self._begin(request, handler))
+                    cancel = handler.serve(context, request, body)
+                else:
+                    await handler(context, request)
+            except Exception as exc:
+                self.fail(request, exc)
+            await ended
+        except asyncio.CancelledError:
+            if cancel is not None:
+                cancel()
+            self._count(request, is_answered=False)
             raise
-        topic = _topic_of(request)
-        usage_counts.called(tenant_id, topic)
-        if is_read and topic:
-            usage_counts.sent(topic, request.read_count, request.answer_bytes)
 
-    async def _charged(self, handler: Handler, request: Request, meter: TenantMeter) -> bool:
-        """Whether it was charged as what is read."""
-        context = self._context
-        operation = request.match.operation
+    async def _begin(self, request: Request, handler: BodyHandler) -> int:
+        while True:
+            try:
+                return handler.begin(self._context, request)
+            except NotLoaded as missing:
+                await missing.load()
+
+    # What every request passes -------------------------------------------------------------------
+
+    def _begin_span(self, request: Request) -> None:
+        spans = self._context.spans
+        if spans is not None and request.scope["method"] == "POST":
+            operation = _TRACED.get(request.match.operation)
+            if operation is not None:
+                spans.of_request(request, operation)
+
+    def _admit(self, request: Request) -> None:
+        """Refuse at once what the tenant has no rate left for. Raises Problem.
+
+        What is read is charged once it is known; producers charge what they store.
+        """
+        meter, operation = request.meter, request.match.operation
+        assert meter is not None, "it was loaded"
         if operation in _PRODUCES and request.scope["method"] == "POST":
             request.is_reading = False
-            meter.check_in(context.clock.monotonic_ms())
-            await handler(context, request)
-            return False
-        if operation in _FREES:
-            await handler(context, request)
-            return False
-        meter.check_out(context.clock.monotonic_ms())
-        try:
-            await handler(context, request)
-        finally:
-            meter.charge_out(request.message_count, request.answer_bytes)
-        return True
+            meter.check_in(self._context.clock.monotonic_ms())
+        elif operation not in _FREES:
+            meter.check_out(self._context.clock.monotonic_ms())
+            request.is_charged = True
+        request.is_admitted = True
 
-    async def refuse(self, request: Request, exc: Exception) -> None:
-        """Answer a request that ``exc`` has ended."""
+    def reply(self, request: Request, status: int, content: bytes, media_type: bytes) -> None:
+        """As ``Request.reply``. It is written at once, unless the client reads slowly."""
+        try:
+            is_sent = answer_now(request, status, content, media_type)
+        except Exception as exc:
+            self.fail(request, exc)
+            return
+        self._count(request, is_answered=True)
+        if not is_sent:
+            self._start(self._send(request, status, content, media_type))
+        elif request.ended is not None and not request.ended.done():
+            request.ended.set_result(None)
+
+    async def _send(self, request: Request, status: int, content: bytes, media_type: bytes) -> None:
+        ended = request.ended
+        try:
+            await answer(request, status, content, media_type)
+        except Exception as exc:
+            if ended is None:
+                await self.refuse(request, exc)
+            elif not ended.done():
+                ended.set_exception(exc)
+        else:
+            if ended is not None and not ended.done():
+                ended.set_result(None)
+
+    def fail(self, request: Request, error: BaseException) -> None:
+        """As ``Request.fail``."""
+        self._count(request, is_answered=False)
+        if request.ended is None:
+            self._start(self.refuse(request, error))
+        elif not request.ended.done():
+            request.ended.set_exception(error)
+
+    def _count(self, request: Request, *, is_answered: bool) -> None:
+        """Charge what was read and count the request, once."""
+        if request.is_counted:
+            return
+        request.is_counted = True
+        if request.is_charged:
+            assert request.meter is not None, "it was charged"
+            request.meter.charge_out(request.message_count, request.answer_bytes)
+        topic = "" if request.topic is None or not is_answered else request.topic.engine_name
+        usage_counts.called(request.principal.tenant_id, topic)
+        if request.is_charged and topic:
+            usage_counts.sent(topic, request.read_count, request.answer_bytes)
+
+    async def refuse(self, request: Request, exc: BaseException) -> None:
+        """Tell the client of a request what has ended it."""
         if isinstance(exc, Problem):
             await self._refuse(request, exc)
         elif isinstance(exc, Fault):
             await self._refuse(request, problem_of(exc))
         elif isinstance(exc, StoreError):
             await self._refuse(request, problem_from_store(exc))
-        elif not isinstance(exc, ClientGone):
+        elif isinstance(exc, ClientGone):
+            if request.span is not None:
+                request.span.end(CLIENT_GONE)
+        else:
             log.error(
-                "A data plane request failed",
+                "A data plane request failed with an unexpected error",
                 exc_info=exc,
                 extra={"action": "request_failed", "request_id": request.request_id},
             )
-            problem = Problem.of("INTERNAL", "the request failed; its id is in the log")
+            problem = Problem.of("INTERNAL", "the request failed; its request id is in the log")
             await answer_problem(request, problem)
 
     async def _refuse(self, request: Request, problem: Problem) -> None:
@@ -281,17 +462,6 @@ class DataPlane:
         return await meter.refusals.turn(now_ms, asyncio.sleep, body_bytes_of(request.headers))
 
 
-def _topic_of(request: Request) -> str:
-    """As the engine knows it, of a request that was answered: there is such a topic. Empty where
-    the path names none.
-    """
-    match = request.match
-    if not match.topic:
-        return ""
-    namespace = request.principal.namespace_named(match.ns)
-    return f"{namespace}%{match.topic}"
-
-
 async def _refuse_method(request: Request, methods: list[str]) -> None:
-    problem = Problem.of("METHOD_NOT_ALLOWED", f"this path takes {' and '.join(methods)} only")
+    problem = Problem.of("METHOD_NOT_ALLOWED", f"this path takes only {' and '.join(methods)}")
     await answer_problem(request, problem, [(b"allow", ", ".join(methods).encode())])

@@ -1,8 +1,7 @@
 """Produce over REST: one message as JSON or raw, or a batch as a JSON array or NDJSON.
 
-    body ──▶ ProduceMessage ──▶ Offer ──▶ check, queue, record ──▶ store.put (with all of the tick)
-                                                                      │ one await
-                                  201 {id, queue, offset, ...} ◀──────┘
+    whole body ──▶ ProduceMessage ──▶ Offer ──▶ check, queue, record ──▶ store (with all of a tick)
+                           201 {id, queue, offset, ...} ◀── done ────────────┘
 
 A batch with a fault in any message is refused as a whole, with a pointer to each place, and nothing
 of it is stored. What the engine refuses after that shows in the message's own result (207).
@@ -11,6 +10,7 @@ of it is stored. What the engine refuses after that shows in the message's own r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
@@ -18,7 +18,7 @@ import msgspec
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode, problem_of
-from mqservice.delivery.http import JSON_TYPE, NDJSON_TYPE, Request, answer, read_body
+from mqservice.delivery.http import JSON_TYPE, NDJSON_TYPE, Request
 from mqservice.delivery.limits import (
     BATCH_BYTES_MAX,
     BATCH_COUNT_MAX,
@@ -33,15 +33,14 @@ from mqservice.delivery.messages import (
     ProduceMessage,
     check_offer,
 )
-from mqservice.delivery.once import has_keys, request_key
-from mqservice.delivery.one_put import OnePut
-from mqservice.delivery.pending_put import PendingPut
-from mqservice.delivery.produce_answers import BatchAnswer, StoredAnswer, StoredResult
+from mqservice.delivery.once import request_key
+from mqservice.delivery.path_routes import known_topic
+from mqservice.delivery.produce_answers import BatchAnswer
+from mqservice.delivery.put import Put
 from mqservice.delivery.waits import level_of_header, told_as_time, wait_of
-from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
+from mqservice.lib.trace_context import TRACEPARENT_HEADER, carry, context_of
 from mqservice.topics.routes import TopicRoute
-from mqservice.usage.counts import usage_counts
 
 T = TypeVar("T")
 
@@ -55,21 +54,97 @@ _decode_array = msgspec.json.Decoder(list[ProduceMessage]).decode
 _decode_lines = msgspec.json.Decoder(ProduceMessage).decode_lines
 
 
-async def produce_one(context: DeliveryContext, request: Request) -> None:
-    """``POST .../topics/{topic}/messages``"""
-    route = await topic_route(context, request)
-    body = await read_body(request, body_bytes_max(request, route))
+def begin_produce(context: DeliveryContext, request: Request) -> int:
+    """How many bytes the body of ``POST .../topics/{topic}/messages`` may have.
+
+    Raises Problem unless the key may produce to the topic; NotLoaded.
+    """
+    request.principal.require(Scope.PRODUCE, Kind.TOPIC, request.match.topic)
+    return body_bytes_max(request, known_topic(context, request))
+
+
+def produce_one(context: DeliveryContext, request: Request, body: bytes) -> None:
+    """``POST .../topics/{topic}/messages``. Raises Fault, Problem or StoreError."""
     offer = offer_of(request, body)
+    route = known_topic(context, request)
     check_offer(offer, route)
+    _carry_context(request, (offer,))
+    put = _put_of(context, request, route, [offer], is_batch=False)
+    put.put_all(partial(_answer_one, request, put))
+
+
+def _answer_one(request: Request, put: Put) -> None:
+    try:
+        status, stored = put.answer()
+        content = _encode(stored)
+    except Exception as exc:
+        request.fail(exc)
+    else:
+        request.reply(status, content)
+
+
+def begin_batch(context: DeliveryContext, request: Request) -> int:
+    """As ``begin_produce``, of ``POST .../topics/{topic}/messages:batch``."""
+    request.principal.require(Scope.PRODUCE, Kind.TOPIC, request.match.topic)
+    known_topic(context, request)
+    if request.media_type not in (JSON_TYPE, NDJSON_TYPE):
+        raise Problem.of(
+            "UNSUPPORTED_MEDIA_TYPE", "a batch must be application/json or application/x-ndjson"
+        )
+    return REQUEST_BYTES_MAX
+
+
+def produce_batch(context: DeliveryContext, request: Request, body: bytes) -> None:
+    """``POST .../topics/{topic}/messages:batch``. Raises Fault, Problem or StoreError."""
+    is_json = request.media_type == JSON_TYPE
+    messages = _decoded(_decode_array, body) if is_json else decode_lines(body)
+    route = known_topic(context, request)
+    offers = check_batch(messages, route)
+    _carry_context(request, offers)
+    put = _put_of(context, request, route, offers, is_batch=True)
+    put.put_all(partial(_answer_batch, request, put))
+
+
+def _answer_batch(request: Request, put: Put) -> None:
+    try:
+        status, results = put.results()
+        content = _encode(BatchAnswer(results))
+    except Exception as exc:
+        request.fail(exc)
+    else:
+        request.reply(status, content)
+
+
+def _put_of(
+    context: DeliveryContext,
+    request: Request,
+    route: TopicRoute,
+    offers: list[Offer],
+    *,
+    is_batch: bool,
+) -> Put:
+    assert request.meter is not None, "the data plane has one for each request"
     key = request_key(request)
-    if has_keys(key, (offer,)):
-        await _answer_once(context, request, route, offer, key)
-        return
-    put = OnePut(context, request, route, offer)
-    (result,) = await context.store.put([put.record])
-    told = put.told(result)
-    usage_counts.stored(put.topic, 1, len(put.record))
-    await answer(request, 201, told)
+    return Put(
+        context,
+        request.meter,
+        route,
+        offers,
+        request.client,
+        key=key,
+        is_batch=is_batch,
+        span=request.span,
+    )
+
+
+def _carry_context(request: Request, offers: Sequence[Offer]) -> None:
+    """Let messages have the trace of their request as properties, if it is part of one."""
+    if request.span is not None:
+        request.span.carry(offers)
+    elif TRACEPARENT_HEADER in request.headers:
+        context = context_of(request.scope["headers"])
+        for offer in offers:
+            carry(offer.properties, context)
 
 
 def body_bytes_max(request: Request, route: TopicRoute) -> int:
@@ -84,62 +159,6 @@ def offer_of(request: Request, body: bytes) -> Offer:
     if request.media_type == JSON_TYPE:
         return _decoded(_decode_message, body).offer()
     return raw_offer(request, body)
-
-
-async def _answer_once(
-    context: DeliveryContext, request: Request, route: TopicRoute, offer: Offer, key: str | None
-) -> None:
-    """As ``produce_one``, for a message with a key: 200 when it was stored before."""
-    assert request.meter is not None, "the data plane has one for each request"
-    pending = PendingPut(
-        context, request.meter, route, [offer], request.client, key=key, is_batch=False
-    )
-    status, (result,) = await pending.results()
-    assert isinstance(result, StoredResult), "one that is refused alone is a problem"
-    stored = StoredAnswer(
-        result.id,
-        route.name,
-        result.queue,
-        result.offset,
-        result.stored_at,
-        result.durability,
-        result.deliver_at,
-        result.recall_handle,
-        duplicate=result.duplicate,
-    )
-    await answer(request, status, _encode(stored))
-
-
-async def produce_batch(context: DeliveryContext, request: Request) -> None:
-    """``POST .../topics/{topic}/messages:batch``"""
-    route = await topic_route(context, request)
-    media_type = request.media_type
-    if media_type not in (JSON_TYPE, NDJSON_TYPE):
-        raise Problem.of(
-            "UNSUPPORTED_MEDIA_TYPE", "a batch is application/json or application/x-ndjson"
-        )
-    body = await read_body(request, REQUEST_BYTES_MAX)
-    messages = _decoded(_decode_array, body) if media_type == JSON_TYPE else decode_lines(body)
-    offers = check_batch(messages, route)
-    meter = request.meter
-    assert meter is not None, "the data plane has one for each request"
-    key = request_key(request)
-    pending = PendingPut(context, meter, route, offers, request.client, key=key)
-    status, results = await pending.results()
-    await answer(request, status, _encode(BatchAnswer(results)))
-
-
-async def topic_route(context: DeliveryContext, request: Request) -> TopicRoute:
-    """The topic of the path, if the key may produce to it."""
-    principal, ns, topic = request.principal, request.match.ns, request.match.topic
-    principal.require(Scope.PRODUCE, Kind.TOPIC, topic)
-    routes = context.caches.routes
-    route = routes.topic(principal, ns, topic)
-    if route is None:
-        if fault := name_fault(topic):
-            raise Problem.of("ILLEGAL_TOPIC", fault)
-        route = await routes.load_topic(principal, ns, topic)
-    return route
 
 
 def _decoded(decoder: Callable[[bytes], T], body: bytes) -> T:
@@ -182,7 +201,7 @@ def raw_offer(request: Request, body: bytes) -> Offer:
             message_group = text
         elif name == b"mq-queue":
             if not value.isdigit() or len(value) > _QUEUE_DIGITS_MAX:
-                raise Fault("/queue", "BAD_REQUEST", "header mq-queue is not a queue number")
+                raise Fault("/queue", "BAD_REQUEST", "the header mq-queue must be a queue number")
             queue = int(value)
         elif name == b"mq-delay":
             delay = text
@@ -195,7 +214,7 @@ def raw_offer(request: Request, body: bytes) -> Offer:
         elif name.startswith(_PROPERTY_HEADER):
             properties[shown[len(_PROPERTY_HEADER) :]] = text
         else:
-            raise Fault("", "BAD_REQUEST", f"header {shown} is not known")
+            raise Fault("", "BAD_REQUEST", f"the header {shown} is unknown")
     wait = wait_of(delay_level, delay, None, deliver_at)
     return Offer(body, False, tag, keys, message_group, properties, queue, wait, dedup_id)
 

@@ -1,4 +1,4 @@
-"""What producers are answered: where each message is, or why it is not."""
+"""Results for producers: where each message is stored, or why it is not."""
 
 from __future__ import annotations
 

@@ -12,13 +12,12 @@ that works through one answer after the other. All of the request is read before
 what is settled then stays settled, whatever becomes of the receive. Both go to the engine together,
 unless there is room for what is received only once something is settled; a settlement that fails
 ends the receive, and what that has leased goes back.
-
-``receive_lane`` does the same for most requests, without a task.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -29,7 +28,7 @@ from mqservice.delivery.consumers import consumer_member, zone_of
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode
 from mqservice.delivery.filters import FilterForm, filter_of
-from mqservice.delivery.http import Request, read_body
+from mqservice.delivery.http import Request
 from mqservice.delivery.leases import lease_ms_of
 from mqservice.delivery.limits import (
     ATTEMPT_ID_CHARS_MAX,
@@ -41,16 +40,15 @@ from mqservice.delivery.limits import (
     WAIT_MS_DEFAULT,
     WAIT_MS_MAX,
 )
-from mqservice.delivery.parked import poll_engine, require_consume
-from mqservice.delivery.path_routes import group_route, topic_route
+from mqservice.delivery.long_poll import Poll, require_consume
+from mqservice.delivery.path_routes import known_group, known_topic
 from mqservice.delivery.received_messages import ReceivedMessage, messages_of
-from mqservice.delivery.replies import answer_struct, takes_msgpack
-from mqservice.delivery.settlement import Plan, SettleAnswer, Settlement, settle_plan
-from mqservice.delivery.settling import Settling
+from mqservice.delivery.replies import encoded, takes_msgpack
+from mqservice.delivery.settlement import Plan, SettleAnswer, SettleCall, Settlement
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.durations import pick_duration_ms
 from mqservice.quotas.meter import TenantMeter
-from mqservice.store import Received, ReceiveRequest
+from mqservice.store import Received, ReceiveRequest, StoreError
 from mqservice.topics.routes import TopicRoute
 
 
@@ -96,30 +94,121 @@ _DEFAULTS: Final = ReceiveOptions()
 _ATTEMPT_ID: Final = re.compile(rf"[!-~]{{1,{ATTEMPT_ID_CHARS_MAX}}}")
 
 
-async def receive_messages(context: DeliveryContext, request: Request) -> None:
-    """``POST .../topics/{topic}/groups/{group}:receive``"""
+def begin_receive(context: DeliveryContext, request: Request) -> int:
+    """How many bytes the body of ``POST .../topics/{topic}/groups/{group}:receive`` may have.
+
+    Raises Problem unless the key may consume the topic as the group; NotLoaded.
+    """
     require_consume(request.principal, request)
-    topic = await topic_route(context, request)
-    group = await group_route(context, request)
-    body = await read_body(request, SMALL_REQUEST_BYTES_MAX)
+    known_topic(context, request)
+    known_group(context, request)
+    return SMALL_REQUEST_BYTES_MAX
+
+
+def receive_messages(context: DeliveryContext, request: Request, body: bytes) -> Callable[[], None]:
+    """``POST .../topics/{topic}/groups/{group}:receive``. Raises Fault, Problem or StoreError.
+
+    Returns what ends it when nobody waits for the answer any more.
+    """
+    topic, group = known_topic(context, request), known_group(context, request)
     order, plan = wanted_of(context, request, topic, group, body)
-    meter = request.meter
-    assert meter is not None, "the data plane has one for each request"
-    settled: SettleAnswer | msgspec.UnsetType = msgspec.UNSET
-    settling = None
-    meter.admit_poll()
-    try:
-        if plan is not None:
-            if makes_room(meter, order):
-                settled = await settle_plan(request, plan)
-            else:
-                settling = Settling(plan, meter)
-        received = await poll_engine(context, request, within_room(meter, order), settling)
-    finally:
-        meter.dismiss_poll()
-    if settling is not None:
-        settled = settling.answer()
-    await answer_struct(request, answer_of(context, request, group, order, received, settled))
+    assert request.meter is not None, "the data plane has one for each request"
+    call = _ReceiveCall(context, request, request.meter, group, order, plan)
+    call.begin()
+    return call.cancel
+
+
+class _ReceiveCall:
+    """One receive from its begin to its answer: settle first, if that makes room, then poll."""
+
+    __slots__ = (
+        "_context",
+        "_group",
+        "_is_over",
+        "_meter",
+        "_order",
+        "_plan",
+        "_poll",
+        "_request",
+        "_settle",
+    )
+
+    def __init__(
+        self,
+        context: DeliveryContext,
+        request: Request,
+        meter: TenantMeter,
+        group: GroupRoute,
+        order: ReceiveRequest,
+        plan: Plan | None,
+    ) -> None:
+        self._context, self._request, self._meter = context, request, meter
+        self._group, self._order, self._plan = group, order, plan
+        self._settle: SettleCall | None = None
+        self._poll: Poll | None = None
+        self._is_over = False
+
+    def begin(self) -> None:
+        """Raises Problem when too many receives of the tenant wait already."""
+        self._meter.admit_poll()
+        try:
+            settle = None
+            if self._plan is not None:
+                settle = self._settle = SettleCall(self._plan, self._meter)
+                if _makes_room(self._meter, self._order):
+                    settle.begin(self._context.store, self)
+                    if settle.is_settled:
+                        self.settled()
+                    return
+            self._receive(settle)
+        except Exception as exc:
+            self._ended(exc)
+
+    def settled(self) -> None:
+        """There is as much room as there will be."""
+        if self._is_over:
+            return
+        try:
+            self._receive(None)
+        except Exception as exc:
+            self._ended(exc)
+
+    def settle_failed(self, error: StoreError) -> None:
+        self._ended(error)
+
+    def cancel(self) -> None:
+        """Nobody waits any more: give back what is leased. A settlement that was sent stays."""
+        if self._poll is not None:
+            self._poll.cancel()
+        self._leave()
+
+    def _receive(self, settle: SettleCall | None) -> None:
+        order = _within_room(self._meter, self._order)
+        self._poll = Poll(self._context, self._request, order, settle, self._ended)
+        self._poll.begin()
+
+    def _leave(self) -> bool:
+        """Whether it had not ended before."""
+        was_over, self._is_over = self._is_over, True
+        if not was_over:
+            self._meter.dismiss_poll()
+        return not was_over
+
+    def _ended(self, outcome: Received | Exception) -> None:
+        if not self._leave():
+            return
+        try:
+            if isinstance(outcome, Exception):
+                raise outcome
+            settled = msgspec.UNSET if self._settle is None else self._settle.answer()
+            reply = _answer_of(
+                self._context, self._request, self._group, self._order, outcome, settled
+            )
+            content, media_type = encoded(self._request, reply)
+        except Exception as exc:
+            self._request.fail(exc)
+        else:
+            self._request.reply(200, content, media_type)
 
 
 def wanted_of(
@@ -148,16 +237,24 @@ def wanted_of(
     if options.settle is None:
         return order, None
     # The receive itself lets the engine hear of its consumer.
-    plan = Plan(context, group, options.settle, member_id="", heard=[], pointer="/settle")
+    plan = Plan(
+        context,
+        group,
+        options.settle,
+        member_id="",
+        heard=[],
+        pointer="/settle",
+        span=request.span,
+    )
     return order, plan
 
 
-def makes_room(meter: TenantMeter, order: ReceiveRequest) -> bool:
+def _makes_room(meter: TenantMeter, order: ReceiveRequest) -> bool:
     """Whether how much may be received depends on what is settled with it."""
     return meter.lease_room < order.messages_max
 
 
-def within_room(meter: TenantMeter, order: ReceiveRequest) -> ReceiveRequest:
+def _within_room(meter: TenantMeter, order: ReceiveRequest) -> ReceiveRequest:
     """No more than the tenant may have in flight. Raises Problem when that is nothing."""
     room = meter.require_lease_room()
     if room < order.messages_max:
@@ -165,7 +262,7 @@ def within_room(meter: TenantMeter, order: ReceiveRequest) -> ReceiveRequest:
     return order
 
 
-def answer_of(
+def _answer_of(
     context: DeliveryContext,
     request: Request,
     group: GroupRoute,
@@ -179,6 +276,8 @@ def answer_of(
     request.read_count = received.count
     request.message_count = max(1, request.read_count)
     meter.lease(request.read_count)
+    if request.span is not None:
+        request.span.received(received, group.engine_name)
     messages = messages_of(
         context, received, group=group, client_id=order.client_id, as_bytes=takes_msgpack(request)
     )
@@ -192,11 +291,14 @@ def _member_id_of(options: ReceiveOptions, request: Request, group: GroupRoute) 
     """
     attempt_id = options.attempt_id
     if attempt_id is not None and not _ATTEMPT_ID.fullmatch(attempt_id):
-        detail = f"is 1 to {ATTEMPT_ID_CHARS_MAX} visible characters of ASCII"
+        detail = f"must be 1 to {ATTEMPT_ID_CHARS_MAX} visible ASCII characters"
         raise Fault("/attempt_id", "BAD_REQUEST", f"attempt_id {detail}")
     if options.consumer_id is None:
         if group.is_exclusive:
-            detail = "the group has dispatch: exclusive, so consumer_id must say who receives"
+            detail = (
+                "the group has dispatch: exclusive, so consumer_id must name the "
+                "consumer that receives"
+            )
             raise Fault("/consumer_id", "BAD_REQUEST", detail)
         if group.is_broadcast:
             return f"client-{options.client_id}"
@@ -214,13 +316,16 @@ def _auto_extend_ms_of(options: ReceiveOptions, lease_ms: int) -> int:
     if not span_ms:
         return 0
     if options.consumer_id is None:
-        detail = "auto_extend needs consumer_id: leases last while that consumer is heard of"
+        detail = (
+            "auto_extend needs consumer_id: leases are extended for as long as that "
+            "consumer is active"
+        )
         raise Fault("/consumer_id", "BAD_REQUEST", detail)
     if not lease_ms < span_ms <= AUTO_EXTEND_MS_MAX:
         raise Fault(
             "/auto_extend",
             "ILLEGAL_LEASE",
-            f"leases are extended to more than the {lease_ms} ms of one, and at most "
+            f"auto_extend must be longer than the lease of {lease_ms} ms and at most "
             f"{AUTO_EXTEND_MS_MAX} ms, found {span_ms}",
         )
     return span_ms
@@ -228,7 +333,9 @@ def _auto_extend_ms_of(options: ReceiveOptions, lease_ms: int) -> int:
 
 def _count_of(options: ReceiveOptions) -> int:
     if not 1 <= options.max <= RECEIVE_COUNT_MAX:
-        raise Fault("/max", "BAD_REQUEST", f"max is 1 to {RECEIVE_COUNT_MAX}, found {options.max}")
+        raise Fault(
+            "/max", "BAD_REQUEST", f"max must be 1 to {RECEIVE_COUNT_MAX}, found {options.max}"
+        )
     return options.max
 
 
@@ -241,7 +348,9 @@ def _wait_ms_of(options: ReceiveOptions, context: DeliveryContext, principal: Pr
     except ValueError as exc:
         raise Fault("/wait", "BAD_REQUEST", str(exc)) from exc
     if wait_ms > WAIT_MS_MAX:
-        raise Fault("/wait", "BAD_REQUEST", f"wait is at most {WAIT_MS_MAX} ms, found {wait_ms}")
+        raise Fault(
+            "/wait", "BAD_REQUEST", f"wait must be at most {WAIT_MS_MAX} ms, found {wait_ms}"
+        )
     if context.drain.has_begun:
         return 0
     if principal.expires_at_ms is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mqservice.delivery.http import JSON_TYPE, MSGPACK_TYPE, Request, answer
+from mqservice.delivery.http import JSON_TYPE, MSGPACK_TYPE, Request
 
 _encode_json = msgspec.json.Encoder().encode
 _encode_msgpack = msgspec.msgpack.Encoder().encode
@@ -22,6 +22,6 @@ def encoded(request: Request, reply: msgspec.Struct) -> tuple[bytes, bytes]:
     return _encode_json(reply), JSON_TYPE
 
 
-async def answer_struct(request: Request, reply: msgspec.Struct) -> None:
+def reply_struct(request: Request, reply: msgspec.Struct) -> None:
     """Send ``reply`` with status 200."""
-    await answer(request, 200, *encoded(request, reply))
+    request.reply(200, *encoded(request, reply))

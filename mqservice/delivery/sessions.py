@@ -95,13 +95,15 @@ class Sessions:
         if of_tenant >= self._limits.tenant_sockets_max:
             raise Problem.of(
                 "RATE_LIMITED",
-                f"the tenant has {of_tenant} sockets here, and may have no more",
+                f"the tenant has {of_tenant} sockets in this process already, which "
+                "is the limit; close some first",
                 retry_after_ms=RECONNECT_MS,
             )
         if self._socket_count >= self._limits.sockets_max:
             raise Problem.of(
                 "STORAGE_BUSY",
-                f"{self._socket_count} sockets are open in this process; there is no room for more",
+                f"{self._socket_count} sockets are open in this process already, "
+                "which is the limit; try again later",
                 retry_after_ms=RECONNECT_MS,
             )
         self._tenant_counts[tenant_id] = of_tenant + 1
@@ -214,4 +216,7 @@ async def _absent(store: Store, session_id: str) -> None:
     try:
         await store.session_absent(SessionAbsentRequest(session_id=session_id))
     except StoreError as exc:  # whoever asks then waits until its time is over
-        log.debug("not told", extra={"action": "absence_untold", "reason": str(exc)})
+        log.debug(
+            "Could not tell the engine that a session is not here",
+            extra={"action": "session_absent_failed", "reason": str(exc)},
+        )

@@ -13,11 +13,12 @@ from mqservice.delivery.clients import client_id_of
 from mqservice.delivery.consumers import consumer_member
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import decode
-from mqservice.delivery.http import Request, answer, read_body
+from mqservice.delivery.http import Request
 from mqservice.delivery.limits import SMALL_REQUEST_BYTES_MAX
-from mqservice.delivery.path_routes import group_route
-from mqservice.delivery.settlement import Plan, Settlement, settle_plan
+from mqservice.delivery.path_routes import known_group
+from mqservice.delivery.settlement import Plan, SettleCall, Settlement
 from mqservice.groups.routes import GroupRoute
+from mqservice.store import StoreError
 
 
 class SettleOptions(Settlement, frozen=True, forbid_unknown_fields=True):
@@ -32,15 +33,49 @@ _decode_options = msgspec.json.Decoder(SettleOptions).decode
 _encode = msgspec.json.Encoder().encode
 
 
-async def settle_messages(context: DeliveryContext, request: Request) -> None:
-    """``POST .../groups/{group}:settle``"""
+def begin_settle(context: DeliveryContext, request: Request) -> int:
+    """How many bytes the body of ``POST .../groups/{group}:settle`` may have.
+
+    Raises Problem unless the key may consume as the group; NotLoaded.
+    """
     request.principal.require(Scope.CONSUME, Kind.GROUP, request.match.group)
-    group = await group_route(context, request)
-    body = await read_body(request, SMALL_REQUEST_BYTES_MAX)
+    known_group(context, request)
+    return SMALL_REQUEST_BYTES_MAX
+
+
+def settle_messages(context: DeliveryContext, request: Request, body: bytes) -> None:
+    """``POST .../groups/{group}:settle``. Raises Fault, Problem or StoreError."""
+    group = known_group(context, request)
     options = decode(_decode_options, body)
     member_id = "" if options.consumer_id is None else consumer_member(options.consumer_id)
-    plan = Plan(context, group, options, member_id=member_id, heard=_heard_of(group, options))
-    await answer(request, 200, _encode(await settle_plan(request, plan)))
+    heard = _heard_of(group, options)
+    plan = Plan(context, group, options, member_id=member_id, heard=heard, span=request.span)
+    assert request.meter is not None, "the data plane has one for each request"
+    call = SettleCall(plan, request.meter)
+    waiter = _Waiter(request, call)
+    call.begin(context.store, waiter)
+    if call.is_settled:
+        waiter.settled()
+
+
+class _Waiter:
+    """Answers the request once everything is settled."""
+
+    __slots__ = ("_call", "_request")
+
+    def __init__(self, request: Request, call: SettleCall) -> None:
+        self._request, self._call = request, call
+
+    def settled(self) -> None:
+        try:
+            content = _encode(self._call.answer())
+        except Exception as exc:
+            self._request.fail(exc)
+        else:
+            self._request.reply(200, content)
+
+    def settle_failed(self, error: StoreError) -> None:
+        self._request.fail(error)
 
 
 def _heard_of(group: GroupRoute, options: SettleOptions) -> list[str]:

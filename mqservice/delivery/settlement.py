@@ -1,7 +1,7 @@
 """What becomes of receipts of one group: the engine settles them in one call; others have failed.
 
-    receipts ──▶ read (MAC) ──▶ grouped per queue and delivery ──▶ store.settle ──▶ counts, failed[]
-                    └─ not ours ──▶ failed[] RECEIPT_INVALID
+    receipts ──▶ [Plan] read (MAC), grouped per queue and delivery ──▶ [SettleCall] ──▶ store
+                    └─ not ours ──▶ failed[] RECEIPT_INVALID      counts, failed[] ◀──┘
 
 A receipt given twice for the same thing counts once.
 
@@ -14,13 +14,12 @@ not over a restart: then the receipt is in ``failed``, and each message can be a
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault
-from mqservice.delivery.http import Request
 from mqservice.delivery.leases import lease_ms_of
 from mqservice.delivery.limits import (
     ACK_UPTO_COUNT_MAX,
@@ -31,11 +30,13 @@ from mqservice.delivery.limits import (
 )
 from mqservice.delivery.receipt_columns import ReceiptColumns, read_columns
 from mqservice.delivery.receipts import Receipt
+from mqservice.delivery.spans import OperationSpan
 from mqservice.errors import problem_from_store
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.durations import pick_duration_ms
 from mqservice.lib.problem import CODES
 from mqservice.lib.timestamps import rfc3339
+from mqservice.quotas.meter import TenantMeter
 from mqservice.store import (
     AckUpTo,
     Extend,
@@ -44,6 +45,8 @@ from mqservice.store import (
     SettleFailure,
     SettleReply,
     SettleRequest,
+    Store,
+    StoreError,
     error_from_code,
 )
 
@@ -104,9 +107,9 @@ _INVALID_CODE: Final = "RECEIPT_INVALID"
 class Plan:
     """One settlement: what goes to the engine, and which receipt each part came from.
 
-    Nothing is settled before ``settle``. Raises Fault, with pointers below ``pointer``, unless the
-    settlement can be tried as a whole. ``heard``: the clients whose consumer ``member_id`` is heard
-    of, "" unless the group broadcasts.
+    Nothing is settled before its ``SettleCall`` begins. Raises Fault, with pointers below
+    ``pointer``, unless the settlement can be tried as a whole. ``heard``: the clients whose
+    consumer ``member_id`` is heard of, "" unless the group broadcasts.
     """
 
     def __init__(
@@ -118,6 +121,7 @@ class Plan:
         member_id: str,
         heard: list[str],
         pointer: str = "",
+        span: OperationSpan | None = None,
     ) -> None:
         _check_counts(pointer, wanted)
         self._context = context
@@ -138,6 +142,7 @@ class Plan:
         self._heard = heard
         self._failed: list[Failed] = []
         self._pointer = pointer
+        self._span = span
         self._add_acks(wanted.ack)
         self._add_ack_up_tos(wanted.ack_upto)
         self._add_nacks(wanted.nack)
@@ -226,11 +231,6 @@ class Plan:
                     )
                 )
 
-    async def settle(self) -> SettleAnswer:
-        """Send one request after the other, and say what became of them."""
-        store = self._context.store
-        return self.answer([(each, await store.settle(each)) for each in self.requests()])
-
     def requests(self) -> list[SettleRequest]:
         """One to the engine for each client of a broadcast group, one for any other; none if no
         receipt is valid and no consumer is named.
@@ -240,10 +240,14 @@ class Plan:
 
     def answer(self, replies: list[tuple[SettleRequest, SettleReply]]) -> SettleAnswer:
         """What became of it all, once, by what the engine has said to each request."""
+        if self._span is not None:
+            self._span.settled(replies, self._failed[0].code if self._failed else "")
         answer = SettleAnswer(0, 0, [], 0, self._failed)
         for request, reply in replies:
             for failure in reply.failures:
-                problem = problem_from_store(error_from_code(failure.code, "refused by the engine"))
+                problem = problem_from_store(
+                    error_from_code(failure.code, "rejected by the storage engine")
+                )
                 text = self._text_of(failure, request.client_id)
                 self._failed.append(Failed(text, problem.code, problem.detail, problem.retryable))
             extended = [
@@ -326,12 +330,60 @@ class Plan:
         return receipt
 
 
-async def settle_plan(request: Request, plan: Plan) -> SettleAnswer:
-    """Settle, and let the tenant have as many more in flight."""
-    settled = await plan.settle()
-    assert request.meter is not None, "the data plane has one for each request"
-    request.meter.release(settled.acked + settled.nacked + settled.dead_lettered)
-    return settled
+class SettleWaiter(Protocol):
+    """Who has begun a settlement; one of the two is called, once, and must not raise."""
+
+    def settled(self) -> None:
+        """All of it is answered."""
+
+    def settle_failed(self, error: StoreError) -> None:
+        """A part of it failed, or nothing is known."""
+
+
+class SettleCall:
+    """A plan on its way into the engine, by itself or in one write with a receive.
+
+    What is settled is given back to the tenant's quota as soon as the engine says so, even when
+    nobody waits for the answer any more. The store calls it as its ``SettleTold``.
+    """
+
+    __slots__ = ("_has_failed", "_meter", "_plan", "_replies", "_requests", "_waiter")
+
+    def __init__(self, plan: Plan, meter: TenantMeter) -> None:
+        self._plan = plan
+        self._meter = meter
+        self._requests: list[SettleRequest] = plan.requests()
+        self._replies: list[SettleReply] = []
+        self._has_failed = False
+        self._waiter: SettleWaiter
+
+    def begin(self, store: Store, waiter: SettleWaiter) -> None:
+        """Send it. Nobody is called where ``is_settled`` says at once that there was nothing to
+        send. Raises StoreError when nothing, or not all of it, was sent.
+        """
+        self._waiter = waiter
+        for request in self._requests:
+            store.settle_for(self, request)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all of it is answered; at once if no receipt was valid."""
+        return len(self._replies) == len(self._requests)
+
+    def settled(self, reply: SettleReply) -> None:
+        self._meter.release(reply.acked_count + reply.nacked_count + reply.dead_lettered_count)
+        self._replies.append(reply)
+        if self.is_settled:
+            self._waiter.settled()
+
+    def settle_failed(self, error: StoreError) -> None:
+        if not self._has_failed:  # of several requests to the engine more than one may fail
+            self._has_failed = True
+            self._waiter.settle_failed(error)
+
+    def answer(self) -> SettleAnswer:
+        """What became of it, once it ``is_settled``: the engine replies in order."""
+        return self._plan.answer(list(zip(self._requests, self._replies, strict=True)))
 
 
 def _check_counts(pointer: str, wanted: Settlement) -> None:
@@ -340,20 +392,20 @@ def _check_counts(pointer: str, wanted: Settlement) -> None:
         raise Fault(
             f"{pointer}/ack_upto",
             "BAD_REQUEST",
-            f"one call acks up to at most {ACK_UPTO_COUNT_MAX} receipts, found {found}",
+            f"one request acks at most {ACK_UPTO_COUNT_MAX} receipts with up_to, found {found}",
         )
     count = len(wanted.ack) + len(wanted.nack) + len(wanted.extend) + len(wanted.dead_letter)
     if count > SETTLE_COUNT_MAX:
         raise Fault(
             pointer,
             "BAD_REQUEST",
-            f"one call settles at most {SETTLE_COUNT_MAX} receipts, found {count}",
+            f"one request settles at most {SETTLE_COUNT_MAX} receipts, found {count}",
         )
 
 
 def _check_reason(pointer: str, reason: str) -> None:
     if len(reason) > NACK_REASON_CHARS_MAX:
-        text = f"a reason has at most {NACK_REASON_CHARS_MAX} characters"
+        text = f"a reason must have at most {NACK_REASON_CHARS_MAX} characters"
         raise Fault(pointer, "BAD_REQUEST", text)
 
 
@@ -367,6 +419,8 @@ def _delay_ms_of(pointer: str, item: NackItem) -> int | None:
         raise Fault(pointer, "BAD_REQUEST", str(exc)) from exc
     if delay_ms > NACK_DELAY_MS_MAX:
         raise Fault(
-            pointer, "BAD_REQUEST", f"a delay is at most {NACK_DELAY_MS_MAX} ms, found {delay_ms}"
+            pointer,
+            "BAD_REQUEST",
+            f"a delay must be at most {NACK_DELAY_MS_MAX} ms, found {delay_ms}",
         )
     return delay_ms

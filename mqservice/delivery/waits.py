@@ -1,4 +1,4 @@
-"""When a message is to be delivered, as users say it: one of four fields, or none.
+"""When a message is to be delivered, as producers give it: one of four fields, or none.
 
     delay_level 1 … 18 (more counts as 18)   delay "30s", delay_ms   deliver_at, RFC 3339
         └──────────────┴────────────────────────┴──▶ [wait_of] ──▶ Wait, or None: at once
@@ -49,7 +49,7 @@ def wait_of(
         if not 1 <= delay_level <= LEVEL_MAX:
             raise _fault(
                 "delay_level",
-                f"a delay level is 1 to 18, and a higher one counts as 18; found {delay_level}",
+                f"a delay level must be 1 to 18 (higher ones count as 18), found {delay_level}",
             )
         return Wait(level=delay_level)
     if deliver_at is not None:
@@ -58,8 +58,8 @@ def wait_of(
         except (ValueError, OverflowError):
             raise _fault(
                 "deliver_at",
-                "a delivery time is one of RFC 3339 such as 2026-12-01T08:00:00.000Z, "
-                f"found {_shown(deliver_at)}",
+                "a delivery time must be in RFC 3339, such as "
+                f"2026-12-01T08:00:00.000Z, found {_shown(deliver_at)}",
             ) from None
         return Wait(deliver_at_ms=max(at_ms, 1))
     name = "delay" if delay is not None else "delay_ms"
@@ -69,13 +69,13 @@ def wait_of(
         except ValueError:
             raise _fault(
                 "delay",
-                "a delay is a whole number and a unit such as 500ms, 30s, 15m, 12h or 7d, "
-                f"found {_shown(delay)}",
+                "a delay must be a whole number and a unit, such as 500ms, 30s, 15m, "
+                f"12h or 7d, found {_shown(delay)}",
             ) from None
     assert delay_ms is not None
     if not 0 <= delay_ms <= DELAY_MS_MAX:
         found = _shown(str(delay or delay_ms))
-        raise _fault(name, f"a delay is not negative and {_LONGEST}, found {found}")
+        raise _fault(name, f"a delay must not be negative and must be {_LONGEST}, found {found}")
     return Wait(delay_ms=delay_ms) if delay_ms else _NOW
 
 
@@ -84,8 +84,9 @@ def check_far(wait: Wait, now_ms: int) -> None:
     if wait.deliver_at_ms > now_ms + DELAY_MS_MAX:
         raise _fault(
             "deliver_at",
-            f"a delivery time is {_LONGEST}, which is {rfc3339(now_ms + DELAY_MS_MAX)} now; "
-            f"found {rfc3339(wait.deliver_at_ms)}",
+            f"a delivery time must be {_LONGEST}, which is "
+            f"{rfc3339(now_ms + DELAY_MS_MAX)} now; found "
+            f"{rfc3339(wait.deliver_at_ms)}",
         )
 
 
@@ -97,7 +98,9 @@ def is_to_come(wait: Wait, now_ms: int) -> bool:
 def level_of_header(text: str) -> int:
     """The number in a header ``mq-delay-level``. Raises Fault."""
     if not _DIGITS.fullmatch(text):
-        raise _fault("delay_level", f"a delay level is a number, 1 to 18, found {_shown(text)}")
+        raise _fault(
+            "delay_level", f"a delay level must be a number from 1 to 18, found {_shown(text)}"
+        )
     return int(text)
 
 

@@ -1,5 +1,5 @@
-"""What a group's strategy of assignment needs more, as the API writes it and as row and engine
-have it.
+"""Further settings of a group's assignment strategy, in the forms of the API, the row and the
+engine.
 
     {"rooms": {"east": [0, 1]}, "read": ["east"]} ──▶ [assignment] ──▶ AssignmentPolicy ──▶ row,
                                                   ◀── shown ◀──                            engine
@@ -62,7 +62,7 @@ def _read_queues(assignment: Fields, name: str) -> QueueIds:
         return {}
     if len(value) > ASSIGNMENT_NAMES_MAX:
         assignment.out_of_range(
-            name, f"has at most {ASSIGNMENT_NAMES_MAX} names, found {len(value)}"
+            name, f"must have at most {ASSIGNMENT_NAMES_MAX} names, found {len(value)}"
         )
         return {}
     found: QueueIds = {}

@@ -1,4 +1,5 @@
-"""Clients of broadcast groups over REST: whom a request means, and what the engine says of them.
+"""Clients of broadcast groups over REST: which one a request means, and what the engine reports of
+them.
 
 client_id of a request ──▶ [client_id_of] ──▶ the client, "" for the group, or Problem
 lag ──▶ [client_page] ── engine GROUP_CLIENTS ──▶ [ClientsOut]
@@ -30,10 +31,10 @@ def client_id_of(group: ConsumerGroup, given: str | None, *, is_needed: bool = F
     is_broadcast = group.dispatch == Dispatch.BROADCAST
     if given is None:
         if is_needed and is_broadcast:
-            raise _fault("the group has dispatch: broadcast, so it must say which client")
+            raise _fault("the group has dispatch: broadcast, so the request must name the client")
         return ""
     if not is_broadcast:
-        raise _fault("is for groups with dispatch: broadcast only")
+        raise _fault("is only for groups with dispatch: broadcast")
     if fault := client_id_fault(given):
         raise _fault(fault)
     return given

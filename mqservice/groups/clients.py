@@ -1,4 +1,4 @@
-"""Who reads for a group now, over REST: ``…/groups/{group}/clients``."""
+"""The current consumers of a group, over REST: ``…/groups/{group}/clients``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How much a group has still to do, over the topics that it reads: the one number of every page,
-sample, alert and answer.
+"""The lag of a group over the topics that it reads: the same number on every page, sample, alert
+and response.
 
     GroupStats.topics ──▶ [lag_of] ──▶ Lag: the number, its age, its parts
 

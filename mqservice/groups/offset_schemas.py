@@ -73,7 +73,7 @@ class SeekIn(Schema):
                 to=ResetTo.TIMESTAMP, value=value, queue_ids=queue_ids, client_id=client_id
             )
         if self.queues is not None:
-            raise refused("/queues", "an offset belongs to the one queue in to")
+            raise refused("/queues", "must be left out: an offset belongs to the one queue in to")
         return SeekTarget(
             to=ResetTo.OFFSET,
             value=_number("/to/offset", self.to["offset"], OFFSET_MAX),
@@ -85,7 +85,7 @@ class SeekIn(Schema):
         if self.queues is None:
             return ()
         if not 1 <= len(self.queues) <= queue_count:
-            raise refused("/queues", f"1 to {queue_count} queues, or leave it out for all")
+            raise refused("/queues", f"must have 1 to {queue_count} queues; leave it out for all")
         return tuple(
             _queue(f"/queues/{at}", queue_id, queue_count)
             for at, queue_id in enumerate(self.queues)
@@ -351,5 +351,5 @@ def _queue(pointer: str, value: object, queue_count: int) -> int:
 
 def _number(pointer: str, value: object, high: int, low: int = 0) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise refused(pointer, f"a whole number, {low} to {high}")
+        raise refused(pointer, f"must be a whole number from {low} to {high}")
     return value

@@ -1,4 +1,4 @@
-"""Where groups stand and go on: reads of their progress, commits, and seeks with their audit.
+"""Offsets of groups: reads of their progress, commits, and seeks with their audit.
 
     seek ── group row locked ──▶ engine OFFSET_RESET ── from → to ──▶ audit entry ──▶ commit
 
@@ -164,7 +164,7 @@ def _without_shift(group: ConsumerGroup, topic: Topic, target: SeekTarget) -> Se
     if target.shift is None or target.offsets:
         return target
     if group.dispatch == Dispatch.BROADCAST and not target.client_id:
-        raise refused("/to/shift", "each client stands elsewhere: say which one in client_id")
+        raise refused("/to/shift", "each client has its own offsets: name one in client_id")
     rows = [
         row
         for row in progress_of(group, target.client_id).queues
@@ -172,7 +172,9 @@ def _without_shift(group: ConsumerGroup, topic: Topic, target: SeekTarget) -> Se
     ]
     known = {row.queue_id for row in rows}
     if not rows or not known.issuperset(target.queue_ids):
-        raise refused("/to/shift", f"{group.name} has not read there yet: it has no place to leave")
+        raise refused(
+            "/to/shift", f"{group.name} has not read from there yet, so there is no offset to shift"
+        )
     offsets = tuple(
         (row.queue_id, _shifted(row, target.shift))
         for row in rows

@@ -1,4 +1,4 @@
-"""Reads of consumer groups, with what the engine says of their progress."""
+"""Reads of consumer groups, with their progress from the engine."""
 
 from __future__ import annotations
 

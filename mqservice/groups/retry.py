@@ -1,4 +1,4 @@
-"""A group's retry policy as the API writes it, and as the engine and the row have it.
+"""A group's retry policy in the forms of the API, the engine and the row.
 
     {"policy": "list", "delays": ["10s", "1m"]} ──▶ [retry] ──▶ ListDelays ──▶ row, engine
                                                 ◀── shown ◀──
@@ -77,14 +77,16 @@ def _read_delays(retry: Fields) -> tuple[int, ...]:
     given = retry.given("delays")
     if given is None:
         if not (retry.find("delays") and retry.find("delays_ms")):
-            retry.fault("delays", "a list policy needs delays, or delays_ms")
+            retry.fault("delays", "a list policy needs delays or delays_ms")
         return ()
     values = retry.find(given)
     if not isinstance(values, list):
         retry.fault(given, f"must be a list, found {shown(values)}")
         return ()
     if not 1 <= len(values) <= RETRY_DELAY_COUNT_MAX:
-        retry.out_of_range(given, f"has 1 to {RETRY_DELAY_COUNT_MAX} delays, found {len(values)}")
+        retry.out_of_range(
+            given, f"must have 1 to {RETRY_DELAY_COUNT_MAX} delays, found {len(values)}"
+        )
         return ()
     delays = [
         retry.checked_duration_ms(
@@ -102,7 +104,9 @@ def _read_exponential(retry: Fields) -> ExponentialDelays:
     cap_ms = retry.duration_ms("cap", 1, DELAY_MS_MAX) or max(default.cap_ms, start_ms)
     if cap_ms < start_ms:
         place = "cap" if retry.find("cap") is not None else "cap_ms"
-        retry.out_of_range(place, f"must not be less than start: {cap_ms} ms, {start_ms} ms")
+        retry.out_of_range(
+            place, f"must not be less than start: cap is {cap_ms} ms, start is {start_ms} ms"
+        )
     return ExponentialDelays(start_ms=start_ms, factor=factor, cap_ms=cap_ms)
 
 

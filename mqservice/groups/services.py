@@ -1,4 +1,4 @@
-"""Verbs that change consumer groups; the only writers of their rows, and of groups in the engine.
+"""Changes consumer groups; the only writers of their rows, and of groups in the engine.
 
     put_group, pause_group ── row (locked, not committed) ──▶ engine GROUP_PUT ──▶ commit
                               plan_group, write_group         config_of
@@ -133,15 +133,17 @@ def plan_group(
     row = ConsumerGroup(namespace=namespace, name=name) if group is None else group
     is_changed = _apply(change, row)
     if row.start_from == StartFrom.TIMESTAMP and not row.start_ms:
-        raise _setting("/start_time", "give the time from which on the group reads")
+        raise _setting("/start_time", "give the time from which the group reads")
     if change.start_ms is not None and row.start_from != StartFrom.TIMESTAMP:
-        raise _setting("/start_time", "is for start_from: timestamp only")
+        raise _setting("/start_time", "is only for start_from: timestamp")
     try:
         assignment_of(row.assignment).check(Strategy(row.strategy), QUEUE_COUNT_MAX)
     except BadRequest as exc:
         raise _setting("/assignment", str(exc)) from exc
     if row.lease_ms > row.consume_timeout_ms:
-        raise _setting("/consume_timeout", f"is less than the lease, {row.lease_ms} ms")
+        raise _setting(
+            "/consume_timeout", f"must not be less than the lease, which is {row.lease_ms} ms"
+        )
     _refuse_what_broadcast_has_not(row)
     row.namespace = namespace
     return PlannedGroup(group=row, before=before, is_different=before is None or is_changed)
@@ -248,7 +250,9 @@ def config_of(group: ConsumerGroup) -> GroupConfig:
 
 def _refuse_other_revision(group: ConsumerGroup | None, revision: int | None) -> None:
     if revision is not None and (group is None or group.revision != revision):
-        raise Problem.of("PRECONDITION_FAILED", "the group is not in the revision of If-Match")
+        raise Problem.of(
+            "PRECONDITION_FAILED", "the group has changed since the revision in If-Match"
+        )
 
 
 def _setting(pointer: str, detail: str) -> Problem:
@@ -263,13 +267,13 @@ def _refuse_what_broadcast_has_not(group: ConsumerGroup) -> None:
     for field, pointer, what in (
         ("strategy", "/strategy", "no queues are assigned"),
         ("assignment", "/assignment", "no queues are assigned"),
-        ("is_ordered", "/ordered", "no message waits for another"),
-        ("batch_per_group", "/batch_per_group", "nothing is ordered by message group"),
-        ("retry", "/retry", "what fails is dropped, not delivered again"),
-        ("max_reconsume_times", "/max_attempts", "what fails is dropped, not delivered again"),
+        ("is_ordered", "/ordered", "messages do not wait for one another"),
+        ("batch_per_group", "/batch_per_group", "messages are not ordered by message group"),
+        ("retry", "/retry", "failed messages are dropped, not redelivered"),
+        ("max_reconsume_times", "/max_attempts", "failed messages are dropped, not redelivered"),
     ):
         if getattr(group, field) != getattr(plain, field):
-            raise _setting(pointer, f"is not for dispatch: broadcast, where {what}")
+            raise _setting(pointer, f"is not allowed with dispatch: broadcast, where {what}")
 
 
 def _consume_timeout_ms(change: GroupChange, group: ConsumerGroup) -> int | None:

@@ -1,1 +1,1 @@
-"""POSTs of the control plane that come again under a key, and get the first answer."""
+"""Control plane POSTs that are repeated with a key get the first response."""

@@ -1,4 +1,4 @@
-"""``Idempotency-Key`` on POSTs of a namespace: done once, answered as the first time.
+"""``Idempotency-Key`` on POSTs of a namespace: carried out once, same response every time.
 
     POST with a key ──▶ row (one transaction) ──new──▶ view ──▶ answer kept ──▶ commit
                               └─ there ──▶ same content: its answer again; another: 409
@@ -67,9 +67,12 @@ class IdempotencyMiddleware:
             return None
         try:
             if not request.path.startswith(_PATHS):
-                raise Problem.of("BAD_REQUEST", "this path takes no Idempotency-Key: leave it out")
+                raise Problem.of(
+                    "BAD_REQUEST",
+                    "this path does not support Idempotency-Key; leave the header out",
+                )
             if not _KEY.fullmatch(key):
-                detail = f"Idempotency-Key is 1 to {KEY_CHARS_MAX} visible characters of ASCII"
+                detail = f"Idempotency-Key must be 1 to {KEY_CHARS_MAX} visible ASCII characters"
                 raise Problem.of("BAD_REQUEST", detail)
             principal = let_in(request)
             return _answer_once(
@@ -126,7 +129,7 @@ def _begin(principal: Principal, rights: bytes, key: str, fingerprint: bytes) ->
     except OperationalError as exc:
         raise Problem.of(
             "IDEMPOTENCY_IN_PROGRESS",
-            "the first request with this key is still under way",
+            "the first request with this key is still being processed",
             retry_after_ms=_RETRY_MS,
         ) from exc
     return None if found is None else int(found[0])
@@ -142,13 +145,15 @@ def _digest_of_rights(principal: Principal) -> bytes:
 def _answer_again(row: AnsweredRequest, rights: bytes, fingerprint: bytes) -> HttpResponse:
     if bytes(row.fingerprint) != fingerprint:
         raise Problem.of(
-            "IDEMPOTENCY_KEY_REUSED", "another request was sent under this key: take a new key"
+            "IDEMPOTENCY_KEY_REUSED",
+            "another request was already sent with this key; use a new key",
         )
     if bytes(row.rights) != rights:
         raise Problem.of(
             "FORBIDDEN",
-            "the rights of this API key have changed since its first request under this "
-            "Idempotency-Key, which was done: look at what it did, or take a new key",
+            "the rights of this API key have changed since its first request with "
+            "this Idempotency-Key, which was carried out: check what it did, or use "
+            "a new key",
         )
     response = HttpResponse(
         bytes(row.body), status=row.status, content_type=row.content_type or None

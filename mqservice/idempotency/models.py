@@ -1,4 +1,4 @@
-"""Rows of answered requests, kept for as long as a key counts."""
+"""Rows of completed requests, stored for as long as their key is valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Celery runs: keys that count no more go."""
+"""Celery tasks: delete expired keys."""
 
 from __future__ import annotations
 

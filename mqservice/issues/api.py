@@ -1,4 +1,4 @@
-"""Issues over REST: ``/v1/ns/{ns}/issues``, ``issues/{id}`` and what is done to one."""
+"""Issues over REST: ``/v1/ns/{ns}/issues``, ``issues/{id}`` and the actions on one."""
 
 from __future__ import annotations
 

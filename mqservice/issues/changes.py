@@ -1,4 +1,4 @@
-"""What every change of an issue has: the lock of its book, its event, the number of its opening.
+"""Shared by all changes of an issue: the lock, the event, the number of its opening.
 
 Opened and reopened issues are numbered under the lock of the book, so that whoever has read up to
 a number has missed none.

@@ -1,4 +1,4 @@
-"""How many issues there may be, how long they are kept, and how much is looked at in one tick."""
+"""How many issues there may be, how long they are retained, and how much one tick reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes what a batch of dead letters adds to the issues of its group. In the caller's transaction.
+"""Adds a batch of dead letters to the issues of its group. In the caller's transaction.
 
 tallies ──▶ book (locked) ──▶ issues: counted, opened, reopened ──▶ events
                               └── no room: resolved ones go, else ``other_count``

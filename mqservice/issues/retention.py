@@ -1,4 +1,6 @@
-"""Ends issues that have been quiet for long enough, and drops what is too old or has no group."""
+"""Resolves issues that have been quiet for long enough, and deletes those that are too old or have
+no group.
+"""
 
 from __future__ import annotations
 

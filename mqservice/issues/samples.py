@@ -1,4 +1,4 @@
-"""A reason as it was written, as an example of its cause."""
+"""An original reason, as an example of its cause."""
 
 from __future__ import annotations
 

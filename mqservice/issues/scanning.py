@@ -1,4 +1,4 @@
-"""Counts new dead letters of all groups, each once; goes on where it stopped.
+"""Counts new dead letters of all groups, each once; continues where it stopped.
 
     groups ── ends of their DLQs, one call ──▶ who has new ones, those that wait longest first
         └──▶ [a batch] ── place (locked) ── pull from its offset ──▶ tallies ──▶ issues, place:
@@ -77,7 +77,7 @@ def scan(client: StoreClient, clock: Clock) -> Scanned:
                 batch_count, is_at_end = scan_batch(client, waiting.group, clock.now_ms())
             except (IntegrityError, DataError) as exc:  # deleted meanwhile; others wait behind it
                 log.error(
-                    "Dead letters of a group were not counted",
+                    "Could not count the dead letters of a group",
                     extra={"action": "scan_failed", "group": waiting.group.name, "error": str(exc)},
                 )
                 is_complete = False
@@ -122,8 +122,8 @@ def scan_batch(client: StoreClient, group: ConsumerGroup, now_ms: int) -> tuple[
         )
     if unseen_count:
         log.warning(
-            "Dead letters were gone before they were counted",
-            extra={"action": "letters_unseen", "group": group.name, "count": unseen_count},
+            "Dead letters expired before they were counted",
+            extra={"action": "dead_letters_uncounted", "group": group.name, "count": unseen_count},
         )
     place.scanned_ms = now_ms
     place.save(update_fields=["next_offset", "scanned_ms"])

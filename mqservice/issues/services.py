@@ -1,4 +1,4 @@
-"""Verbs by which people change issues. One transaction each.
+"""Changes of issues by users. One transaction each.
 
 acknowledge, resolve, ignore, reopen ──▶ book, issue (locked) ──▶ event, audit entry
 """

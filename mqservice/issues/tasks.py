@@ -1,4 +1,4 @@
-"""What Celery runs for issues. Each may run twice, or not at all for a while.
+"""Celery tasks for issues. Each may run twice, or not at all for a while.
 
 beat ──▶ scan ── new dead letters ──▶ issues      beat ──▶ clean_up ── quiet, old ──▶ resolved, gone
 """
@@ -24,8 +24,8 @@ def scan_dead_letters() -> None:
             scan(client, SystemClock())
     except StoreError as exc:
         log.warning(
-            "Dead letters were not counted: the engine does not answer",
-            extra={"action": "scan_missed", "error": type(exc).__name__},
+            "Could not count dead letters: the storage engine is not responding",
+            extra={"action": "scan_skipped", "error": type(exc).__name__},
         )
 
 

@@ -1,4 +1,4 @@
-"""A dictionary that holds a bounded number of bytes: for what callers can choose the length of.
+"""A dictionary with a bounded number of bytes, for keys whose length callers choose.
 
     put(key, value, size) ──▶ too long: not kept ── full: the oldest leave ──▶ kept
     get(key) ──────────────▶ one dict hit, for the hot path

@@ -1,4 +1,4 @@
-"""Hears that the client of an HTTP request has left, without a task that waits for it.
+"""Detects that the client of an HTTP request has disconnected, without a task that waits for it.
 
 connection lost ──▶ CorkedTransport.lost ──▶ whoever asked by [when_gone]
 """

@@ -1,4 +1,4 @@
-"""Time, injected: caches and key checks ask a ``Clock``, tests move a manual one."""
+"""Time, injected: caches and key checks use a ``Clock``, tests set a manual one."""
 
 from __future__ import annotations
 

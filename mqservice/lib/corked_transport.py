@@ -1,4 +1,4 @@
-"""One system call for what a connection writes in one tick: the head and the body of an answer.
+"""One system call for what a connection writes in one tick: the head and body of a response.
 
     uvicorn: write(head), write(body) ──▶ [CorkedTransport] ──▶ one write at the end of the tick
     a whole answer: write_now ─────────────────┴─────────────▶ one write, now

@@ -1,4 +1,4 @@
-"""What connections to PostgreSQL are opened with: limits for all, a pool for web processes.
+"""Options of connections to PostgreSQL: timeouts for all, a pool for web processes.
 
 query of DATABASE_URL, kind of process ──▶ [database_options] ──▶ OPTIONS of Django, for psycopg
 """

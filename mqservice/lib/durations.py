@@ -37,7 +37,7 @@ def pick_duration_ms(name: str, text: str | None, ms: int | None, *, default_ms:
         ValueError: both are given, the text has no such form, or the number is negative.
     """
     if text is not None and ms is not None:
-        raise ValueError(f"{name} and {name}_ms are the same thing; give one of them")
+        raise ValueError(f"{name} and {name}_ms mean the same; give only one of them")
     if text is not None:
         return parse_duration_ms(text)
     if ms is None:

@@ -24,5 +24,5 @@ def revision_of(if_match: str | None) -> int | None:
         return None
     match = _FORM.fullmatch(if_match.strip())
     if match is None:
-        raise Problem.of("PRECONDITION_FAILED", "If-Match must be the ETag of an earlier answer")
+        raise Problem.of("PRECONDITION_FAILED", "If-Match must be the ETag of an earlier response")
     return int(match[1])

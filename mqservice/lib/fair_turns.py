@@ -1,4 +1,4 @@
-"""Who may work next, where only so many can at once: askers by turns, however much one asks.
+"""Limits concurrent work fairly: callers take turns, however much one of them requests.
 
     begin(asker) ──▶ [FairTurns] ── free, and the asker has fewer than its part ──▶ now
                         └─ waits in the asker's own line ──▶ when ``end`` reaches it, line by line

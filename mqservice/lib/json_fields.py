@@ -1,4 +1,4 @@
-"""Reads the fields of a JSON object and gathers every fault, for one answer that names them all.
+"""Reads the fields of a JSON object and collects every error, for one response that names them all.
 
     body ──▶ read_object ──▶ [Fields] ── integer, choice, … ──▶ values, None where absent
                                 └── faults, each with its pointer ──▶ refuse ──▶ Problem
@@ -92,7 +92,7 @@ class Fields:
         """Which of the twins ``name`` and ``name_ms`` is there; both are a fault."""
         text, ms = self.find(name), self.find(f"{name}_ms")
         if text is not None and ms is not None:
-            self.fault(name, f"{name} and {name}_ms are the same thing; give one of them")
+            self.fault(name, f"{name} and {name}_ms mean the same; give only one of them")
             return None
         return name if text is not None else f"{name}_ms" if ms is not None else None
 
@@ -113,7 +113,7 @@ class Fields:
             return self.checked_integer(place, value, low_ms, high_ms)
         try:
             if not isinstance(value, str):
-                raise ValueError(f"must be a text such as 30s, found {shown(value)}")
+                raise ValueError(f"must be a duration such as 30s, found {shown(value)}")
             ms = parse_duration_ms(value)
         except ValueError as exc:
             self.fault(place, str(exc))
@@ -157,7 +157,7 @@ class Fields:
         for name in self._content:
             if name not in self._known:
                 escaped = name.replace("~", "~0").replace("/", "~1")
-                self.fault(escaped, "there is no such field here")
+                self.fault(escaped, "unknown field")
 
     def refuse(self) -> None:
         """Raises Problem with all faults, when there are any."""

@@ -1,4 +1,4 @@
-"""Log records as one JSON object a line, with the id of the request they belong to.
+"""Log records as one JSON object per line, with the ID of the request they belong to.
 
     log.info("sentence", extra={"action": ..., ...}) ──▶ {"at":…,"level":…,"message":…,"action":…}
 

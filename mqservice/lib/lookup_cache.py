@@ -1,4 +1,4 @@
-"""A bounded cache of look-ups whose truth lives in PostgreSQL, made for a hit per request.
+"""A bounded cache of lookups in PostgreSQL, for a hit per request.
 
     get(key) ──▶ fresh entry? ──yes──▶ value                          one dict hit, no await
                      │ no
@@ -177,7 +177,7 @@ class LookupCache(Generic[K, V]):
         now_ms = self._clock.monotonic_ms()
         entry = self._entries.get(key)
         if entry is None or now_ms >= entry.usable_until_ms:
-            raise LookupUnavailable(f"no answer, and nothing usable is cached for {type(key)}")
+            raise LookupUnavailable(f"no answer, and no cached value can be used for {type(key)}")
         entry.fresh_until_ms = min(now_ms + self._limits.backoff_ms, entry.usable_until_ms)
         return entry.value
 

@@ -1,4 +1,4 @@
-"""Turns of an event loop: which one it is, and one waiting worker served in each of them.
+"""Turns of an event loop: the current one, and one waiting worker served in each of them.
 
     worker has used up its part of a turn ──▶ wait(go_on) ──▶ [LoopTurns] ──▶ go_on(), later
                                                                   └ one worker a turn, in order

@@ -1,4 +1,6 @@
-"""Mails as files, for an installation without a mail server. They hold links that set passwords."""
+"""Emails as files, for an installation without a mail server. They contain links that set
+passwords.
+"""
 
 from __future__ import annotations
 

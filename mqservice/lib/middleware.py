@@ -1,4 +1,4 @@
-"""What every answer of the Django part has: a request id, safe headers, refusals as problems.
+"""Common to every response of Django: a request ID, safe headers, errors as problem documents.
 
     request ─▶ RequestId ─▶ SecurityHeaders ─▶ ... ─▶ Problem ─▶ view
     answer  ◀─ x-request-id ◀─ CSP and kin ◀─ ... ◀─ problem+json under /v1/ ◀─ view
@@ -147,11 +147,11 @@ class ProblemMiddleware:
 
 _DETAILS: Final = {
     "NOT_FOUND": "there is nothing at this path",
-    "METHOD_NOT_ALLOWED": "this path takes another method; see the Allow header",
-    "BAD_REQUEST": "the request cannot be understood",
+    "METHOD_NOT_ALLOWED": "this path takes other methods; the Allow header lists them",
+    "BAD_REQUEST": "the request is malformed",
     "FORBIDDEN": "the request was refused",
     "BODY_TOO_LARGE": "the body is larger than this path takes",
-    "INTERNAL": "the service failed; the request id finds it in the log",
+    "INTERNAL": "the service failed; the request id identifies the failure in the log",
 }
 
 

@@ -1,4 +1,4 @@
-"""Which names tenants may give, and what the engine calls the thing that bears one.
+"""Which names tenants may choose, and the name that the engine uses for the same thing.
 
     tenant sees: orders        engine sees: acme%orders
 
@@ -30,9 +30,9 @@ def name_fault(name: str) -> str | None:
     if not name:
         return "a name must not be empty"
     if len(name) > NAME_CHARS_MAX:
-        return f"a name has at most {NAME_CHARS_MAX} characters, found {len(name)}"
+        return f"a name must have at most {NAME_CHARS_MAX} characters, found {len(name)}"
     if _FORM.fullmatch(name) is None:
-        return "a name consists of the characters a-z A-Z 0-9 _ -"
+        return "a name may contain only the characters a-z A-Z 0-9 _ -"
     if name == OWN_NAMESPACE:
         return f"{OWN_NAMESPACE!r} stands for the namespace of the API key"
     if name.lower().startswith(_RESERVED_FOLDED):

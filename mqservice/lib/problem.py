@@ -1,4 +1,4 @@
-"""Refusals as RFC 9457 problem documents: one exception, one table of codes, one encoder.
+"""Errors as RFC 9457 problem documents: one exception, one table of codes, one encoder.
 
     view, data plane, middleware ── raise Problem ──▶ [problem] ──▶ application/problem+json
 
@@ -30,10 +30,10 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "ILLEGAL_DELIVERY_TIME": (400, "Illegal delivery time"),
     "ILLEGAL_LEASE": (400, "Illegal lease"),
     "ILLEGAL_SETTING": (400, "Illegal setting"),
-    "RECEIPT_INVALID": (400, "Receipt is not one of this service"),
-    "CURSOR_INVALID": (400, "Cursor is not one of this query"),
+    "RECEIPT_INVALID": (400, "Invalid receipt"),
+    "CURSOR_INVALID": (400, "Invalid cursor"),
     "UNAUTHENTICATED": (401, "No valid API key"),
-    "PLAN_LIMIT": (402, "Beyond the plan"),
+    "PLAN_LIMIT": (402, "Not included in the plan"),
     "FORBIDDEN": (403, "Not allowed for this key"),
     "QUOTA_EXCEEDED": (403, "Quota exceeded"),
     "NOT_FOUND": (404, "Not found"),
@@ -55,7 +55,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "NOT_ACCEPTABLE": (406, "No acceptable representation"),
     "REQUEST_TIMEOUT": (408, "Request took too long to arrive"),
     "NAMESPACE_READ_ONLY": (409, "The namespace is read-only"),
-    "CONFLICT": (409, "In conflict with the present state"),
+    "CONFLICT": (409, "Conflicts with the current state"),
     "MESSAGE_TYPE_CONFLICT": (409, "Message does not fit the topic's type"),
     "ALREADY_DELIVERED": (409, "Already delivered"),
     "IDEMPOTENCY_IN_PROGRESS": (409, "The first request with this key is still running"),
@@ -75,7 +75,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "OUTCOME_UNKNOWN": (503, "Outcome unknown"),
     "METADATA_UNAVAILABLE": (503, "Configuration store unavailable"),
     "TICKETS_UNAVAILABLE": (503, "Tickets unavailable"),
-    "CONNECTIONS_UNKNOWN": (503, "Connections unknown"),
+    "CONNECTIONS_UNKNOWN": (503, "Connections unavailable"),
     "NOT_LEADER": (503, "Not the leader"),
     "DRAINING": (503, "Shutting down"),
     "STORAGE_BUSY": (503, "Storage busy"),
@@ -87,7 +87,7 @@ RETRYABLE_CODES: Final = frozenset({
     "REQUEST_TIMEOUT", "IDEMPOTENCY_IN_PROGRESS", "RATE_LIMITED", "INFLIGHT_LIMIT",
     "ENGINE_UNAVAILABLE", "OUTCOME_UNKNOWN", "METADATA_UNAVAILABLE", "TICKETS_UNAVAILABLE",
     "CONNECTIONS_UNKNOWN",
-    "NOT_LEADER", "DRAINING", "STORAGE_BUSY", "STORAGE_FULL",
+    "NOT_LEADER", "DRAINING", "STORAGE_BUSY", "STORAGE_FULL", "SUBSCRIPTION_CONFLICT",
 })  # fmt: skip
 
 

@@ -196,8 +196,9 @@ MEANINGS: Final[dict[str, Meaning]] = {
     ),
     "SUBSCRIPTION_CONFLICT": Meaning(
         "Other members of the group read the topic through another filter.",
-        "Use the same filter for all members of a group, or another group. "
-        "`retry_after_ms` says when the other members will be gone if they stop reading now.",
+        "Use the same filter for all members of a group, or another group. While members change "
+        "to another filter, try again: `retry_after_ms` says when the other members will be gone "
+        "if they stop reading now.",
     ),
     "LEASE_EXPIRED": Meaning(
         "The lease expired, and the message was delivered to another consumer or settled since.",

@@ -1,4 +1,4 @@
-"""Descriptions in the little Markdown that we write, as HTML: paragraphs, lists, code."""
+"""Descriptions in a small subset of Markdown as HTML: paragraphs, lists, code."""
 
 from __future__ import annotations
 

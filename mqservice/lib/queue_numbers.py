@@ -1,4 +1,4 @@
-"""Whether a topic has a queue of a number: one rule, and one code, for all who name one."""
+"""Checks that a topic has a queue: one rule and one code for every request that names one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids by which a request is found again in the logs: 26 characters, sortable by time."""
+"""IDs that find a request in the logs: 26 characters, sortable by time."""
 
 from __future__ import annotations
 

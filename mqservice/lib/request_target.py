@@ -1,4 +1,4 @@
-"""For which host a request is, and at which path: one check for all that is served.
+"""The host and path of a request: one check for everything that is served.
 
     HTTP version, target, Host ──▶ [RequestTargets.check] ──▶ the target in origin form
                                           └─ TargetRefused: 400, or 505 for another major version
@@ -23,7 +23,7 @@ HOST_BYTES_MAX: Final = 262  # a name of 255, a colon and a port
 _KNOWN_BYTES_MAX: Final = 256 * 1024
 _PORT_MAX: Final = 65_535
 _SCHEMES: Final = (b"http", b"https")
-_NO_TARGET: Final = "the target of a request is a path or an http URL"
+_NO_TARGET: Final = "the target of a request must be a path or an http URL"
 
 
 class TargetRefused(Exception):
@@ -55,7 +55,7 @@ class RequestTargets:
             raise TargetRefused("BAD_REQUEST", "the request has no Host header")
         self._check_host(host)
         if b"#" in target:
-            raise TargetRefused("BAD_REQUEST", "the target of a request has no fragment")
+            raise TargetRefused("BAD_REQUEST", "the target of a request must not have a fragment")
         if target.startswith(b"/"):
             return target
         return _origin_form(target, host)
@@ -66,12 +66,14 @@ class RequestTargets:
         text = host.decode("latin-1")
         domain, port = split_domain_port(text) if len(host) <= HOST_BYTES_MAX else ("", "")
         if not domain or (port and int(port) > _PORT_MAX):
-            raise TargetRefused("BAD_REQUEST", "the Host header is not a host and a port")
+            raise TargetRefused(
+                "BAD_REQUEST", "the Host header must be a host and an optional port"
+            )
         if not validate_host(domain, self._allowed_hosts()):
             raise TargetRefused(
                 "BAD_REQUEST",
-                "the service is not known by the name in the Host header; the operator can allow"
-                " it by MQ_ALLOWED_HOSTS",
+                "the service does not accept the name in the Host header; the "
+                "operator can allow it with MQ_ALLOWED_HOSTS",
             )
         self._ours.put(host, True, len(host))
 

@@ -1,4 +1,4 @@
-"""The table by which a database says that a restore has filled it and is not at its end yet.
+"""The table that marks a database as filled by a restore that has not finished.
 
 backups.database ── made with the rows, dropped at the end ──▶ table ◀── dropped ── migrate
 

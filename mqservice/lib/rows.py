@@ -1,4 +1,4 @@
-"""Rows by their columns, with statements that are put together once instead of for each request.
+"""Rows by their columns, with SQL statements that are built once and not per request.
 
     RowFinder(Topic, "namespace_id", "name").find(7, "orders") ──▶ one query ──▶ Topic, or None
     insert(Topic(...)) ──▶ one query ──▶ the row has its id

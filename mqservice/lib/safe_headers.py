@@ -1,4 +1,4 @@
-"""Headers that every answer of the API has, whichever road it took.
+"""Security headers of every response of the API, by data plane and Django alike.
 
 What a browser does with a page is limited in ``middleware``; an answer of the data plane is no
 page, and its headers are made once: each of them costs each message.
@@ -46,5 +46,5 @@ def header_lines(headers: Headers) -> bytes:
     """
     lines = b"".join([b"%b: %b\r\n" % header for header in headers])
     if lines.count(b"\n") != len(headers) or lines.count(b"\r") != len(headers):
-        raise ValueError(f"a header has a line break in it: {headers!r}")
+        raise ValueError(f"a header contains a line break: {headers!r}")
     return lines

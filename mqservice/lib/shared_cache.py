@@ -1,4 +1,4 @@
-"""Django's cache in Valkey, and in the process itself while Valkey is away.
+"""Django's cache in Valkey, and in the process itself while Valkey is unavailable.
 
     allauth's rate limits, used codes, throttles ──▶ [SharedCache] ──▶ Valkey
                                                           └─ away ──▶ memory of this process
@@ -87,7 +87,7 @@ class SharedCache(BaseCache):
             except (RedisError, OSError) as exc:
                 self._away_until = time.monotonic() + AWAY_SECONDS
                 log.warning(
-                    "Valkey is away; attempts are counted by each process",
-                    extra={"action": "cache_away", "error": str(exc)},
+                    "Valkey is unavailable; each process counts attempts on its own",
+                    extra={"action": "cache_unavailable", "error": str(exc)},
                 )
         return getattr(self._local, name)(*args, **more)

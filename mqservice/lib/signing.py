@@ -1,4 +1,4 @@
-"""Keyed MACs over things we hand out and take back: receipts, cursors, export links.
+"""Keyed MACs over tokens that we hand out and take back: receipts, cursors, export links.
 
     secret + purpose ──▶ derived key ──▶ mac(payload) ──▶ 16 bytes
 

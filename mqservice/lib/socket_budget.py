@@ -1,4 +1,4 @@
-"""What one WebSocket may do in one turn of the event loop, and in one second.
+"""How much one WebSocket may do in one turn of the event loop, and in one second.
 
     frame, command ──▶ [SocketBudget] ── its part of the turn used up ──▶ go on in a later turn
     no-op          ──▶                ── its part of the second used up ──▶ read nothing meanwhile

@@ -1,4 +1,4 @@
-"""Connections that have shown no good key or session yet: counted by address and in all.
+"""Connections that have not sent a valid key or session yet: limited per address and in all.
 
     accepted ──▶ add ──▶ [Strangers] ── one too many ──▶ the oldest of them is ended
                              ▲

@@ -1,4 +1,4 @@
-"""So many of something in so long a time, counted over all web processes.
+"""Rate limits per time window, counted over all web processes.
 
     spend(key) ──▶ [Throttle] ──▶ Django's cache (Valkey; without it each process for itself)
 

@@ -1,4 +1,4 @@
-"""How long a server that vanished without a word is waited for, over TCP.
+"""How long to wait for a server that stopped responding on a TCP connection.
 
     asked, and not even received ──▶ USER_TIMEOUT_MS ──┐
     received, and silence since ──▶ keepalives ────────┴──▶ the kernel ends the connection

@@ -1,4 +1,4 @@
-"""uvicorn's WebSockets, with a short way for what nearly every frame is: a whole message.
+"""uvicorn's WebSockets, with a fast path for nearly every frame: a whole message.
 
 bytes ──▶ [SocketProtocol] ── a frame that is a message ──▶ the application's queue
               │ part of a frame ──▶ kept until the rest of it has come
@@ -240,7 +240,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             return
         self._fragment_count += 1
         if self._fragment_count > FRAGMENTS_MAX:
-            self.budget.excess = f"a message has at most {FRAGMENTS_MAX} fragments"
+            self.budget.excess = f"a message must have at most {FRAGMENTS_MAX} fragments"
         elif length < SMALL_FRAGMENT_BYTES:
             self.budget.spend_no_op()
 

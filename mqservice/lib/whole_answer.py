@@ -1,4 +1,4 @@
-"""An answer that is known as a whole, written at once.
+"""A response that is complete when it starts, written at once.
 
     delivery.answer ── status, lines of the head, body ──▶ [write_whole] ──▶ uvicorn's transport
 

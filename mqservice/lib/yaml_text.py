@@ -1,4 +1,5 @@
-"""YAML as another way to write JSON: what both can say, and nothing that readers differ about.
+"""YAML as another way to write JSON: what both can express, and nothing that YAML parsers read
+differently.
 
     YAML ──▶ [read_yaml] ──▶ a value of JSON          JSON's value ──▶ [write_yaml] ──▶ YAML
                  └── YamlFault: what, in which line and column
@@ -103,15 +104,15 @@ class _Reader:
         next(self._events)
         event = next(self._events)
         if not isinstance(event, yaml.StreamEndEvent):
-            _refuse("a second document begins here, one is read", event)
+            _refuse("a second document starts here, but only one is read", event)
         return value
 
     def _value(self, event: Event, pointer: str, depth: int) -> object:
         self._count += 1
         if self._count > NODE_COUNT_MAX:
-            _refuse(f"more than {NODE_COUNT_MAX:,} values", event)
+            _refuse(f"it has more than {NODE_COUNT_MAX:,} values", event)
         if depth > DEPTH_MAX:
-            _refuse(f"nested more than {DEPTH_MAX} deep", event)
+            _refuse(f"it is nested more than {DEPTH_MAX} deep", event)
         self._refuse_references(event)
         if self._wanted is not None and pointer in self._wanted:
             self.places.setdefault(pointer, _place_of(event))
@@ -138,7 +139,7 @@ class _Reader:
             self._refuse_references(event)
             name = _name(event)
             if name in members:
-                _refuse(f"{_shown(name)} is there already, in line {lines[name]}", event)
+                _refuse(f"{_shown(name)} was already given in line {lines[name]}", event)
             lines[name] = _place_of(event)[0]
             place = self._below(pointer, name)
             if self._wanted is not None and place in self._wanted:
@@ -156,11 +157,13 @@ class _Reader:
     def _refuse_references(self, event: Event) -> None:
         if isinstance(event, yaml.AliasEvent):
             name = _shown(str(event.anchor))[1:-1]
-            _refuse(f"an alias, *{name}: write out what it stands for", event)
+            _refuse(f"*{name} is an alias: write out the value it stands for", event)
         if event.anchor is not None:
-            _refuse(f"an anchor, &{_shown(event.anchor)[1:-1]}: none is read here", event)
+            _refuse(
+                f"&{_shown(event.anchor)[1:-1]} is an anchor: anchors are not allowed here", event
+            )
         if event.tag is not None:
-            _refuse(f"a tag, {_shown(event.tag)}: none is read here", event)
+            _refuse(f"{_shown(event.tag)} is a tag: tags are not allowed here", event)
 
     def _all_events(self) -> Iterator[Event]:
         try:
@@ -202,7 +205,7 @@ def _scalar(event: Event) -> object:
         return _WORDS[text]
     if _NUMBER.fullmatch(text):
         if len(text) > DIGITS_MAX:
-            _refuse(f"a number of more than {DIGITS_MAX} digits", event)
+            _refuse(f"a number has more than {DIGITS_MAX} digits", event)
         number: int | float = json.loads(text)
         if number in (float("inf"), float("-inf")):
             _refuse(f"{text} is too large", event)
@@ -214,11 +217,11 @@ def _scalar(event: Event) -> object:
 def _name(event: Event) -> str:
     """Of a member. Raises YamlFault: what is no text could not be a name in JSON."""
     if not isinstance(event, yaml.ScalarEvent):
-        _refuse("a name has to be a text, this is a list or an object", event)
+        _refuse("a name must be a string, found a list or an object", event)
     name: str = event.value
     if event.implicit[0]:
         if name == _MERGE:
-            _refuse("<< merges nothing here: write the members out", event)
+            _refuse("<< does not merge here: write out the members", event)
         _refuse_unclear(name, event)
     return name
 
@@ -226,8 +229,8 @@ def _name(event: Event) -> str:
 def _refuse_unclear(text: str, event: Event) -> None:
     if _NUMBER.fullmatch(text) is None and _UNCLEAR.fullmatch(text):
         _refuse(
-            f"YAML readers differ about {_shown(text)[1:-1]}: put a text in quotes, "
-            "and write numbers and true or false as JSON does",
+            f"YAML parsers read {_shown(text)[1:-1]} differently: put strings in "
+            "quotes, and write numbers and true or false as in JSON",
             event,
         )
 

@@ -1,1 +1,1 @@
-"""What of the messages of a namespace is hidden from people who look at them in the console."""
+"""What users of the console do not see of the messages of a namespace."""

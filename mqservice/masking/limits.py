@@ -1,4 +1,4 @@
-"""Limits of masking rules, and of what is looked into to mask it."""
+"""Limits of masking rules, and of how much of a body is parsed to mask it."""
 
 from __future__ import annotations
 

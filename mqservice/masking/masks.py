@@ -1,4 +1,4 @@
-"""What is hidden from one reader: the rules of a namespace that are not clear for their role.
+"""What is hidden from one user: the rules of a namespace that apply to their role.
 
     role, namespace ──▶ masks_of ──▶ Masks ──▶ of_topic ──▶ TopicMask ── body, properties ──▶ masked
 
@@ -68,12 +68,12 @@ class TopicMask:
         if contains and self.hides_bodies:
             raise Problem.of(
                 "FORBIDDEN",
-                "parts of bodies are hidden from your role here, so they cannot be searched",
+                "parts of bodies are hidden from your role, so bodies cannot be searched",
             )
         if self.is_asked_by(wanted):
             raise Problem.of(
                 "FORBIDDEN",
-                "the filter names a property that is hidden from your role here",
+                "the filter names a property that is hidden from your role",
             )
 
 

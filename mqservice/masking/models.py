@@ -1,4 +1,4 @@
-"""Rows of masking: rules by name, and from which role on bodies are shown at all."""
+"""Rows of masking: rules by name, and the role from which on bodies are shown at all."""
 
 from __future__ import annotations
 

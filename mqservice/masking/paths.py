@@ -26,18 +26,21 @@ Path = tuple[str, ...]
 def path_fault(text: str) -> str | None:
     """Why ``text`` is no path of a rule; None when it is one."""
     if not text.startswith("/") or len(text) > PATH_CHARS_MAX:
-        return f"a path begins with / and has at most {PATH_CHARS_MAX} characters: /card/number"
+        return (
+            f"a path must start with / and have at most {PATH_CHARS_MAX} characters, such "
+            "as /card/number"
+        )
     if not text.isprintable():
-        return "a path has no control characters"
+        return "a path must not have control characters"
     if _BAD_ESCAPE.search(text):
-        return "a ~ is written ~0 and a / of a name ~1"
+        return "write ~ in a name as ~0, and / as ~1"
     steps = text[1:].split("/")
     if len(steps) > STEPS_MAX:
         return f"a path has at most {STEPS_MAX} steps, found {len(steps)}"
     if steps[-1] == ANY_DEPTH:
-        return "a path does not end in **: hide the whole body instead"
+        return "a path must not end in **: hide the whole body instead"
     if "" in steps:
-        return "a step of a path is not empty"
+        return "a path must not have an empty step"
     return None
 
 

@@ -1,4 +1,4 @@
-"""A person's session opens sockets too, on which nothing is masked: not for whom something is.
+"""Denies sockets to user sessions from which masking hides something, because sockets do not mask.
 
 ticket of a session ──▶ principal ──▶ [without_hidden] ──▶ the same, or one that consumes nothing
 """

@@ -1,4 +1,4 @@
-"""Verbs that change masking; the only writers of its rows. One transaction each.
+"""Changes masking; the only writers of its rows. One transaction each.
 
 Nobody changes what hides something from them: a rule that is clear for owners only, and a switch
 that shows bodies to owners only, are an owner's to change.
@@ -63,7 +63,7 @@ def put_rule(
     is_new = rule is None
     if rule is None:
         if MaskRule.objects.filter(namespace=namespace).count() >= RULES_MAX:
-            detail = f"a namespace has at most {RULES_MAX} masking rules"
+            detail = f"a namespace has at most {RULES_MAX} masking rules; delete one first"
             raise Problem.of("QUOTA_EXCEEDED", detail)
         rule = MaskRule(namespace=namespace, name=name)
     else:
@@ -121,15 +121,15 @@ def set_bodies_for(principal: Principal, namespace: Namespace, bodies_for: Bodie
 
 def _refuse_unfit(order: RuleOrder) -> None:
     if not order.topics or _TOPICS.fullmatch(order.topics) is None:
-        detail = "a topic's name, or how names begin and then a *, such as payments-*"
+        detail = "must be a topic's name, or the start of names and a *, such as payments-*"
         raise refused("/topics", detail, "ILLEGAL_SETTING")
     fault = None
     if order.part is Part.BODY:
-        fault = "a rule for whole bodies has no path" if order.path else None
+        fault = "must be left out: a rule for whole bodies has no path" if order.path else None
     elif order.part is Part.FIELD:
         fault = path_fault(order.path)
     elif not order.path.strip() or len(order.path) > PATH_CHARS_MAX or not order.path.isprintable():
-        fault = "a property's name, or how names begin and then a *"
+        fault = "must be a property's name, or the start of names and a *"
     if fault is not None:
         raise refused("/path", fault, "ILLEGAL_SETTING")
 
@@ -142,4 +142,6 @@ def _refuse_hidden(principal: Principal, least: str) -> None:
 
 def _refuse_other_revision(rule: MaskRule | None, revision: int | None) -> None:
     if revision is not None and (rule is None or rule.revision != revision):
-        raise Problem.of("PRECONDITION_FAILED", "the rule is not in the revision of If-Match")
+        raise Problem.of(
+            "PRECONDITION_FAILED", "the rule has changed since the revision in If-Match"
+        )

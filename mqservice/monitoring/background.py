@@ -1,4 +1,4 @@
-"""Who does background work: Celery's workers, how long its queues are, which beat leads.
+"""The state of background work: Celery's workers, the length of its queues, the leading scheduler.
 
     workers ◀── broadcast, half a second ── [find_workers]      Valkey ── LLEN ──▶ [queue_lengths]
     pg_locks ──▶ [find_leader]                                  heartbeats ──▶ [signs_of_life]
@@ -78,7 +78,10 @@ def find_workers() -> list[Worker] | None:
         stats = _answers(asking.stats)
         queues = _answers(asking.active_queues) if stats else {}
     except (OperationalError, RedisError, OSError) as exc:
-        log.info("The broker was not reached", extra={"action": "ask_workers", "error": str(exc)})
+        log.info(
+            "Could not ask which workers run: Valkey is unavailable",
+            extra={"action": "worker_query_failed", "error": str(exc)},
+        )
         return None
     return [
         _worker(name, stats[name], queues.get(name) or []) for name in sorted(stats)[:WORKERS_MAX]

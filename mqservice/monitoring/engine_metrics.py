@@ -1,4 +1,4 @@
-"""What the engine tells Prometheus, read for a page: numbers by name, and how long syncs take.
+"""The engine's Prometheus metrics, read for a page: numbers by name, and the duration of syncs.
 
 GET 127.0.0.1:MQ_ENGINE_METRICS_PORT/metrics ──▶ text ──▶ [EngineMetrics]
 """

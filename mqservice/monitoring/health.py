@@ -4,7 +4,8 @@ Ready means that messages can be taken and handed out: PostgreSQL answers and th
 Worker and beat are reported as well, but a node without them is still ready: it is degraded. Beat
 is so too when the engine got no tick for three seconds, whoever of beat, broker and worker it was.
 The engine says so itself, also while PostgreSQL is away; only when it does not answer, the last
-tick that was noted in PostgreSQL counts.
+tick that was noted in PostgreSQL counts. Records that are damaged are named until somebody has seen
+to them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from django.db import DatabaseError, InterfaceError
 
 from mqservice.lib.durations import SECOND_MS
 from mqservice.monitoring.heartbeats import TICK, heartbeat_ages_ms
-from mqservice.monitoring.sampling import engine_stats
+from mqservice.monitoring.sampling import QUARANTINED, engine_stats
 from mqservice.monitoring.ticks import LATE_MS
 from mqservice.quotas.process import are_quotas_degraded
 from mqservice.store import StatsReply
@@ -56,7 +57,7 @@ class Health:
         """Parts without which messages flow, but not all is as it should be."""
         return [
             name
-            for name in (*BACKGROUND_PROCESSES, QUOTAS)
+            for name in (*BACKGROUND_PROCESSES, QUOTAS, QUARANTINED)
             if self.parts.get(name) in (PartState.DOWN, PartState.DEGRADED)
         ]
 
@@ -71,6 +72,7 @@ def check_health() -> Health:
             "engine": PartState.DOWN if stats is None else PartState.UP,
             **(background or _judged({}, stats)),
             **({QUOTAS: PartState.DEGRADED} if are_quotas_degraded() else {}),
+            **({QUARANTINED: PartState.DEGRADED} if stats and stats.quarantined_count else {}),
         }
     )
 

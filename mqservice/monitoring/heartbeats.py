@@ -1,4 +1,4 @@
-"""Signs of life of background processes: written by them, read by those who watch.
+"""Heartbeats of background processes: written by them, read by monitoring.
 
 All times are PostgreSQL's, so that machines whose clocks differ agree on ages.
 """

@@ -1,4 +1,4 @@
-"""Rows of what was observed: signs of life of background processes, samples of the engine."""
+"""Rows of observations: heartbeats of background processes, samples of the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observing and writing it down: the whole body of the periodic tasks."""
+"""Samples the engine and saves the result: the body of the periodic tasks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from django.utils import timezone
 from mqservice.monitoring.models import EngineSample
 from mqservice.store import StatsReply, StoreError, blocking_client
 
+QUARANTINED: Final = "quarantined_records"  # a part only while there are any
 SAMPLE_AGE_MAX: Final = timedelta(days=1)
 _COUNTERS: Final = (
     "epoch", "uptime_ms", "put_count", "put_bytes", "delivered_count", "acked_count",

@@ -21,8 +21,8 @@ def tick() -> None:
             tick_engine(client)
     except StoreError as exc:
         log.warning(
-            "The engine did not take a tick",
-            extra={"action": "tick_missed", "error": type(exc).__name__},
+            "Could not send a tick to the engine",
+            extra={"action": "tick_failed", "error": type(exc).__name__},
         )
 
 
@@ -34,8 +34,8 @@ def checkpoint_engine() -> None:
             client.checkpoint()
     except StoreError as exc:
         log.warning(
-            "The engine took no checkpoint",
-            extra={"action": "checkpoint_missed", "error": type(exc).__name__},
+            "Could not have the engine write a checkpoint",
+            extra={"action": "checkpoint_failed", "error": type(exc).__name__},
         )
 
 

@@ -1,5 +1,5 @@
-"""The tick: once a second (``MQ_TICK_MS``) the engine is told to deliver what is due, and what will
-be until the tick after the next, each message at its time.
+"""The tick: once a second (``MQ_TICK_MS``) the engine is told to deliver what is due until the tick
+after the next, each message at its time.
 
 beat ──▶ worker ── DELIVER_DUE ──▶ engine          ── taken ──▶ heartbeat ``tick`` ──▶ health
 

@@ -1,4 +1,4 @@
-"""The two health endpoints. No credentials: they tell states, no names and no numbers."""
+"""The two health endpoints. No credentials: they show states, no names and no numbers."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ from django.conf import settings
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_safe
 
+from mqservice.monitoring.degraded_watch import DegradedWatch, ask_engine_or_postgres
 from mqservice.monitoring.health import QUOTAS, check_health
-from mqservice.monitoring.tick_watch import TickWatch, ask_engine_or_postgres
 from mqservice.quotas.process import are_quotas_degraded
 
-tick_watch: Final = TickWatch(lambda: ask_engine_or_postgres(settings.MQ_DATABASE_URL))
+degraded_watch: Final = DegradedWatch(lambda: ask_engine_or_postgres(settings.MQ_DATABASE_URL))
 
 
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
     """The process answers. Waits for nobody, so that a broken database does not restart it.
 
-    What it says of ticks was found out after the question before.
+    What it says of ticks and of damaged records was found out after the question before.
     """
-    degraded = ["beat"] if tick_watch.is_late() else []
-    if are_quotas_degraded():
-        degraded.append(QUOTAS)
+    degraded = [*degraded_watch.known(), *([QUOTAS] if are_quotas_degraded() else [])]
     status = f"degraded: {', '.join(degraded)}" if degraded else "ok"
     return JsonResponse({"status": status, "degraded": degraded})
 

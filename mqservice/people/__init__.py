@@ -1,1 +1,1 @@
-"""How people sign up, in and out, and what protects that: allauth with our own rules."""
+"""How users sign up, in and out, and what protects that: allauth with our own rules."""

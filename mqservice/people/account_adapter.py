@@ -1,4 +1,4 @@
-"""What allauth asks about accounts: who may sign up, where to go next, how mails are made."""
+"""Our rules for allauth's accounts: who may sign up, where to go next, how emails are sent."""
 
 from __future__ import annotations
 
@@ -86,7 +86,10 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
             message.send()
             _show_operator(email, context)
         except OSError as exc:  # errors of smtplib are of this kind too
-            log.error("A mail was not sent", extra={"action": "mail_lost", "error": str(exc)})
+            log.error(
+                "Could not send an account email",
+                extra={"action": "mail_failed", "error": str(exc)},
+            )
             page = render(_request(), "account/mail_failed.html", status=503)
             raise ImmediateHttpResponse(page) from exc
 
@@ -101,10 +104,10 @@ def _show_operator(email: str, context: dict[str, Any]) -> None:
     link = context.get("activate_url")
     if link and not settings.MQ_EMAIL_URL:
         log.info(
-            "There is no mail server (MQ_EMAIL_URL): %s is confirmed at %s",
+            "No mail server is configured (MQ_EMAIL_URL): to confirm %s, open %s",
             email,
             link,
-            extra={"action": "confirmation_shown"},
+            extra={"action": "confirmation_logged"},
         )
 
 

@@ -1,4 +1,4 @@
-"""What people do with their accounts, in the audit of each tenant they belong to.
+"""What users do with their accounts, in the audit log of each of their tenants.
 
     signals of allauth and Django ──▶ [record_person] ──▶ a row for each membership
     a second factor's row saved, deleted ──▶ the same, in the transaction of the change
@@ -17,12 +17,13 @@ from allauth.account import signals as account_signals
 from allauth.mfa import signals as mfa_signals
 from allauth.mfa.models import Authenticator
 from django.contrib.auth import signals as auth_signals
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError
 from django.db.models.signals import post_delete, post_save
 from django.dispatch import Signal
 
-from mqservice.accounts.audit import Settings, record
-from mqservice.accounts.models import Member, User
+from mqservice.accounts.audit import Settings, entry_of, record_all
+from mqservice.accounts.models import AuditEntry, Member, Tenant, User
+from mqservice.people.same_work import written
 
 log = logging.getLogger(__name__)
 
@@ -56,20 +57,41 @@ def connect() -> None:
     auth_signals.user_login_failed.connect(_failed, weak=False, dispatch_uid="audit login failed")
 
 
-def record_person(user: User, action: str, details: Settings | None = None) -> None:
-    """One row for each tenant of ``user``. A login goes on where it cannot be written."""
+def record_person(user: User | None, action: str, details: Settings | None = None) -> None:
+    """One row for each tenant of ``user``. A login goes on where it cannot be written.
+
+    For nobody, and for who belongs to no tenant, a row is written and taken back: how long it takes
+    must not tell who is here.
+    """
     try:
-        with transaction.atomic():  # what is around it goes on too
-            _record(user, action, details)
+        entries = _entries(user, action, details)
+        with written(kept=bool(entries)):  # what is around it goes on too
+            record_all(entries or [_unread_entry(action)])
     except DatabaseError:
-        log.exception("People are not audited", extra={"action": "audit_lost", "audited": action})
+        log.exception(
+            "Could not write a sign-in or account change to the audit log",
+            extra={"action": "audit_lost", "audited": action},
+        )
 
 
 def _record(user: User, action: str, details: Settings | None) -> None:
-    rows = Member.objects.filter(user=user).select_related("tenant").order_by("tenant_id")
-    for member in rows[:TENANTS_MAX]:
-        actor = f"user:{user.username}"
-        record(actor, member.tenant, action, f"users/{user.username}", details)
+    entries = _entries(user, action, details)
+    if entries:
+        record_all(entries)
+
+
+def _entries(user: User | None, action: str, details: Settings | None) -> list[AuditEntry]:
+    """One query."""
+    user_id, name = (0, "") if user is None else (user.pk, user.username)
+    rows = Member.objects.filter(user_id=user_id).select_related("tenant").order_by("tenant_id")
+    return [
+        entry_of(f"user:{name}", member.tenant, action, f"users/{name}", details)
+        for member in rows[:TENANTS_MAX]
+    ]
+
+
+def _unread_entry(action: str) -> AuditEntry:
+    return entry_of("user:nobody", Tenant(pk=0), action, "users/nobody")
 
 
 def _person(action: str) -> Any:  # Any: receivers of signals take what they are sent
@@ -110,5 +132,4 @@ def _failed(sender: object, credentials: dict[str, Any], **more: Any) -> None:  
         user = User.objects.filter(username=name).first()
     if user is None and isinstance(email, str) and email:
         user = User.objects.filter(email__iexact=email).first()
-    if user is not None:
-        record_person(user, "user.login_fail")
+    record_person(user, "user.login_fail")

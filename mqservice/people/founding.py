@@ -1,4 +1,4 @@
-"""A person's first tenant: its name, a namespace of the same name, the person as its owner."""
+"""Creates a user's first tenant: its name, a namespace of the same name, the user as its owner."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def may_found(user: User) -> bool:
 def found_own(user: User, name: str) -> Tenant:
     """Raises Problem: FORBIDDEN, ILLEGAL_NAMESPACE, or CONFLICT for a name that is taken."""
     if not may_found(user):
-        raise Problem.of("FORBIDDEN", "you may not found a tenant here")
+        raise Problem.of("FORBIDDEN", "you may not create a tenant here")
     return found_tenant(user, name, actor=f"user:{user.username}")

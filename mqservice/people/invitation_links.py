@@ -1,4 +1,4 @@
-"""The invitation that a visitor follows: its token is in the session, in no address and no form.
+"""The invitation that a visitor follows: its token is in the session, not in URLs or forms.
 
 /account/join/<token>/ ──▶ session ──▶ /account/join/ ──▶ signed in? ──▶ member
 """

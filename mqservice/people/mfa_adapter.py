@@ -1,4 +1,4 @@
-"""What allauth asks about second factors: their secrets lie encrypted in the database.
+"""Our rules for allauth's second factors: their secrets are encrypted in the database.
 
 A secret of TOTP is needed as it is, so that it cannot be a MAC as those of keys; the key it is
 encrypted with comes from ``MQ_SECRET_KEY``, which is not in the database.

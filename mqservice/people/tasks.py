@@ -1,4 +1,4 @@
-"""What Celery runs for people: sessions that are over go, and accounts that nobody verified.
+"""Celery tasks for users: delete expired sessions, and accounts that were never verified.
 
 An address that a stranger has signed up with is free again after ``UNVERIFIED_DAYS``.
 """

@@ -1,4 +1,4 @@
-"""Paths of people, below ``/account/``: ours, and those of allauth."""
+"""Paths of user pages, below ``/account/``: ours, and those of allauth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of our own: following an invitation, founding a tenant, and the account's front page.
+"""Our own pages: following an invitation, creating a tenant, and the account's start page.
 
 A visitor who follows an invitation signs in or up first, and comes back here.
 """
@@ -40,7 +40,9 @@ def join(request: HttpRequest) -> HttpResponse:
     """What one is invited to; POST takes it up."""
     row, detail, status = None, "", 200
     try:
-        ACCEPTS.spend(network_of(client_address_var.get()), "invitations were tried from here")
+        ACCEPTS.spend(
+            network_of(client_address_var.get()), "attempts to use an invitation from this address"
+        )
         row = invitation_links.find_stashed(request)
         if request.method == "POST" and row is not None:
             if not isinstance(request.user, User):

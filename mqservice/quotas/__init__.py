@@ -1,1 +1,1 @@
-"""How much of everything a tenant may use: limits, the counting of them, and what is left."""
+"""How much a tenant may use: limits, metering, and what is left."""

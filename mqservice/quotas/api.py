@@ -1,4 +1,4 @@
-"""Quotas over REST: ``/v1/quotas``, of the tenant whose key asks."""
+"""Quotas over REST: ``/v1/quotas``, of the tenant that the key belongs to."""
 
 from __future__ import annotations
 

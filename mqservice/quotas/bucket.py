@@ -1,4 +1,4 @@
-"""A token bucket that may be overdrawn once: whoever comes while something is left is let through.
+"""A token bucket that may be overdrawn once: a request is admitted while anything is left.
 
     time ──rate──▶ [TokenBucket, at most ``capacity``] ──take──▶ a message, a batch, an answer
 

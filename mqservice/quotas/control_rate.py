@@ -1,4 +1,4 @@
-"""How many requests of the control plane a tenant makes a second, counted in Valkey for everybody.
+"""The rate of control plane requests per tenant, counted in Valkey over all processes.
 
     request ──▶ [ControlRate.take] ── one script, one round trip ──▶ Valkey: a bucket of the tenant
                                         └─ away ──▶ nothing is counted, everything goes through

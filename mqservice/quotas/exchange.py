@@ -1,4 +1,4 @@
-"""How web processes tell each other what their tenants ask for: one round trip to Valkey.
+"""How web processes exchange the demand of their tenants: one round trip to Valkey.
 
     mq:quota:processes     {process: number}      who is there; the number grows with each report
     mq:quota:<tenant id>   {process: report}      what it is asked for there, and holds

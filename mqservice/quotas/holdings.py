@@ -1,4 +1,4 @@
-"""What tenants hold in the engine, told to the meters of this process: bytes stored, leases.
+"""Reports what tenants hold in the engine to the meters of this process: bytes stored, leases.
 
     every second ──▶ [Holdings] ── USE, all namespaces of a request ──▶ engine
                           └──▶ TenantMeter.hold(stored_bytes, inflight_count)
@@ -61,9 +61,15 @@ class Holdings:
             try:
                 await self.look()
             except (StoreError, DatabaseError, InterfaceError) as exc:
-                log.debug("Nothing was held", extra={"action": "hold_missed", "error": str(exc)})
+                log.debug(
+                    "Could not count what tenants hold; trying again",
+                    extra={"action": "holdings_count_failed", "error": str(exc)},
+                )
             except Exception:
-                log.exception("Nothing was held", extra={"action": "hold_failed"})
+                log.exception(
+                    "Counting what tenants hold failed with an unexpected error",
+                    extra={"action": "holdings_count_failed"},
+                )
 
     async def look(self) -> None:
         """One round. Raises ``StoreError``, ``DatabaseError``; the meters go on counting then."""

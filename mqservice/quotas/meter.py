@@ -1,4 +1,4 @@
-"""What one tenant uses in this process, held against its part of the tenant's limits.
+"""What one tenant uses in this process, compared with its share of the tenant's limits.
 
     produce ──▶ check_in, charge_in ───┐
     receive, push, read ─▶ check_out, charge_out ─▶ [TenantMeter] ──▶ Problem 429, or nothing
@@ -130,7 +130,10 @@ class TenantMeter:
         spent = [index for index in (first, first + 1) if self.buckets[index].wait_ms()]
         names = " and ".join(RATES[index][0] for index in spent)
         limits = ", ".join(
-            f"{getattr(self.limits, RATES[index][1])} {RATES[index][0].partition('-')[0]} a second"
+            (
+                f"{getattr(self.limits, RATES[index][1])} "
+                f"{RATES[index][0].partition('-')[0]} per second"
+            )
             for index in spent
         )
         return Problem.of(
@@ -143,9 +146,9 @@ class TenantMeter:
     def _no_storage(self) -> Problem:
         return Problem.of(
             "QUOTA_EXCEEDED",
-            f"the tenant's messages have {self.stored_bytes} bytes, "
-            f"{self.limits.storage_bytes_max} are allowed: "
-            "delete topics, shorten their retention, cancel what is scheduled, or wait",
+            f"the tenant's messages have {self.stored_bytes} bytes, which is over the "
+            f"limit of {self.limits.storage_bytes_max}: delete topics, shorten their "
+            "retention, cancel scheduled messages, or wait",
             stored=False,
         )
 
@@ -156,8 +159,9 @@ class TenantMeter:
         if self.poll_count >= self.poll_room:
             raise Problem.of(
                 "RATE_LIMITED",
-                f"{self.poll_count} receives of the tenant wait here, "
-                f"{self.limits.parked_poll_count_max} may in all",
+                f"{self.poll_count} receives of the tenant are waiting in this "
+                "process already; the limit of the tenant is "
+                f"{self.limits.parked_poll_count_max} in all",
                 retry_after_ms=_POLL_RETRY_MS,
             )
         self.poll_count += 1
@@ -170,8 +174,8 @@ class TenantMeter:
         if self.socket_count >= self.socket_room:
             raise Problem.of(
                 "RATE_LIMITED",
-                f"the tenant has {self.socket_count} sockets here, "
-                f"and may have {self.limits.connection_count_max} in all",
+                f"the tenant has {self.socket_count} sockets in this process already; "
+                f"the limit of the tenant is {self.limits.connection_count_max} in all",
                 retry_after_ms=_POLL_RETRY_MS,
             )
         self.socket_count += 1
@@ -195,8 +199,8 @@ class TenantMeter:
         if room <= 0:
             raise Problem.of(
                 "INFLIGHT_LIMIT",
-                f"{self.inflight_count} messages of the tenant are in flight, "
-                f"{self.limits.inflight_count_max} may be: settle some",
+                f"{self.inflight_count} messages of the tenant are in flight already, "
+                f"the limit is {self.limits.inflight_count_max}; settle some first",
                 retry_after_ms=_POLL_RETRY_MS,
             )
         return room

@@ -1,4 +1,4 @@
-"""The meters of all tenants of this process, and their parts of what several processes share.
+"""The meters of all tenants in this process, and their shares of limits that processes split.
 
     request ──▶ known[tenant] ──hit──▶ TenantMeter            one dict hit, no await
                      └─ miss ──▶ load ──▶ the tenant's limits
@@ -86,7 +86,10 @@ class Meters:
                 try:
                     await self.tick()
                 except Exception:
-                    log.exception("Quotas were not looked at", extra={"action": "quota_failed"})
+                    log.exception(
+                        "Updating quotas failed with an unexpected error",
+                        extra={"action": "quota_failed"},
+                    )
         finally:
             if self._exchange is not None:
                 with contextlib.suppress(Exception):
@@ -185,14 +188,17 @@ class Meters:
         except ExchangeAway as exc:
             if not self.is_degraded:
                 log.warning(
-                    "Valkey is away: each process keeps to an equal part of the quotas",
+                    "Valkey is unavailable; each process enforces an equal share of the quotas",
                     extra={"action": "quotas_degraded", "error": str(exc)},
                 )
             self.is_degraded = True
             self.process_count = max(self.process_count, self._configured_count)
             return {}
         if self.is_degraded:
-            log.info("Quotas are shared again", extra={"action": "quotas_shared"})
+            log.info(
+                "Valkey is available again; quotas are shared between processes",
+                extra={"action": "quotas_shared"},
+            )
         self.is_degraded = False
         self.process_count = 1 + len(self._processes.alive(processes, now_ms))
         heard = {}

@@ -1,4 +1,5 @@
-"""Rows of limits: the operator's defaults, its word for one tenant, and what a tenant set itself.
+"""Rows of limits: the operator's defaults, the operator's limits for one tenant, and the tenant's
+own.
 
     tenant   source     what it says
     none     operator   the default of every tenant

@@ -1,4 +1,4 @@
-"""Reports of processes as texts, and which of them are still there.
+"""Reports of processes as text, and which processes are still alive.
 
 report ──▶ write_report ──▶ text in Valkey ──▶ [Peers.alive] ──▶ reports of those that move
 """

@@ -1,4 +1,4 @@
-"""Reading limits. The data plane does so through ``caches``; the control plane asks afresh."""
+"""Reads limits. The data plane uses ``caches``; the control plane reads without a cache."""
 
 from __future__ import annotations
 

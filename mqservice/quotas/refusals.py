@@ -1,4 +1,4 @@
-"""Refusals wait for their turn: a flood of them is answered no faster than this.
+"""Delays quota errors, so that a flood of rejected requests gets no faster responses.
 
     refusal of a tenant, or of an address ──▶ [Refusals] ── 100 a second ──▶ at once, after a
                                                                              while, or too many wait

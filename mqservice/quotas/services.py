@@ -1,4 +1,4 @@
-"""Verbs that change limits, the only writers of their rows; and the refusal of one thing too many.
+"""Changes limits, the only writers of their rows; and the error for one thing too many.
 
 put_limits ── row ──▶ commit ──▶ NOTIFY ──▶ web processes
 """
@@ -46,7 +46,7 @@ def put_limits(
         if value is not None and not LIMIT_MIN <= value <= LIMIT_MAX
     ]
     faults += [
-        ProblemItem(f"/{name}", "ILLEGAL_SETTING", "there is no limit of this name")
+        ProblemItem(f"/{name}", "ILLEGAL_SETTING", "there is no limit with this name")
         for name in values
         if name not in LIMIT_NAMES
     ]
@@ -56,7 +56,9 @@ def put_limits(
         tenant=tenant, source=source.value
     )
     if revision is not None and revision != (0 if is_new else row.revision):
-        raise Problem.of("PRECONDITION_FAILED", "the limits are not in the revision of If-Match")
+        raise Problem.of(
+            "PRECONDITION_FAILED", "the limits have changed since the revision in If-Match"
+        )
     before = settings_of(row, LIMIT_NAMES)
     if is_new or any(before[name] != value for name, value in values.items()):
         for name, value in values.items():
@@ -80,5 +82,7 @@ def require_room(tenant_id: int, limit_name: str, kind: type[Model]) -> None:
     if count >= limit:
         what = limit_name.removesuffix("_count_max")
         raise Problem.of(
-            "QUOTA_EXCEEDED", f"the tenant has {count} {what}s, {limit} are allowed: delete some"
+            "QUOTA_EXCEEDED",
+            f"the tenant has {count} {what}s, which is over its limit of {limit}; "
+            "delete some first",
         )

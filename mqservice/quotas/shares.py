@@ -1,4 +1,4 @@
-"""How processes that know of each other's demand split one limit. Pure functions.
+"""How processes that know each other's demand split one limit. Pure functions.
 
     demands of all ──▶ [fair_share] ──▶ what one of them may use; together exactly the limit
 

@@ -1,5 +1,5 @@
-"""What a tenant uses now: topics and groups by counting, rates from this process's meters, and what
-the engine holds from itself.
+"""What a tenant uses now: topics and groups by counting, rates from this process's meters, and
+storage from the engine.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What the API says of itself: OpenAPI, AsyncAPI, llms.txt and the pages made of them."""
+"""The API's description of itself: OpenAPI, AsyncAPI, llms.txt and the pages built from them."""

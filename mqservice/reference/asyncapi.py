@@ -1,4 +1,4 @@
-"""The WebSocket protocol as an AsyncAPI 3 document, made of the structs that the sockets use.
+"""The WebSocket protocol as an AsyncAPI 3 document, built from the structs that the sockets use.
 
     frames.JsonCommand, PackCommand ─┐
     pushes.Json…, Pack… ─────────────┴─▶ payloads ──▶ messages ──▶ /v1/asyncapi.json

@@ -1,4 +1,4 @@
-"""The control plane's part of the document: what the framework says of its routes, and the rest.
+"""The control plane's part of the document: what the framework knows of its routes, and the rest.
 
     api.get_openapi_schema() ──▶ paths, schemas ──▶ texts, errors, headers, scopes ──▶ paths
 

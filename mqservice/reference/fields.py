@@ -1,4 +1,4 @@
-"""What fields mean and which values they take, beside what their types already say.
+"""What fields mean and which values they may have, besides what their types say.
 
 ``TEXTS`` are meanings by name: one name means one thing in all of the API. ``RULES`` are limits by
 schema and field; a rule of ``*`` holds in all schemas that ask for something.

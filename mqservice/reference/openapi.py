@@ -88,6 +88,7 @@ request may succeed later, and `stored: false` that nothing of it will ever be d
 * Unknown JSON fields are rejected, with a pointer to each.
 * `RateLimit-Policy` and `RateLimit` report what your tenant may use and what is left; a 429 has \
 `Retry-After`.
+* A W3C `traceparent` header of a produce is stored with its messages, as a property.
 * A message with a `dedup_id`, and any `POST` that accepts an `Idempotency-Key`, can be sent \
 again: it is executed once.
 """

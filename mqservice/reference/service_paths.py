@@ -1,4 +1,4 @@
-"""Paths that belong to no namespace: health, the documents themselves, the WebSocket's handshake.
+"""Paths outside of namespaces: health, the documents themselves, the WebSocket handshake.
 
 Only the WebSocket needs a key.
 """

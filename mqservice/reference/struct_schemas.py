@@ -1,4 +1,4 @@
-"""JSON Schemas of msgspec structs, also of those that msgspec only encodes.
+"""JSON Schemas of msgspec structs, including those that msgspec only encodes.
 
     structs ──▶ twins that msgspec can describe ──▶ schema_components ──▶ {name: schema}
 

@@ -1,4 +1,4 @@
-"""The documents and the reference page over HTTP. Nobody needs a key to read them."""
+"""The documents and the reference page over HTTP. They need no key."""
 
 from __future__ import annotations
 

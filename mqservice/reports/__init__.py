@@ -1,1 +1,1 @@
-"""Reports that Spark makes each night: when, how far they have come, and what they found."""
+"""Reports that Spark writes every night: when, their progress, and their results."""

@@ -1,4 +1,4 @@
-"""Reports over REST: what there is, rows, files, and runs by hand.
+"""Reports over REST: the list, rows, files, and requested runs.
 
 GET  /v1/ns/{ns}/reports                      all kinds, and what became of the last night
 GET  /v1/ns/{ns}/reports/daily.html           a day as one page that needs nothing else
@@ -143,7 +143,7 @@ def read_page(request: AuthedRequest, ns: str, date: OneDate = None) -> HttpResp
     namespace = get_namespace(request.auth, ns)
     day = date or last_day(namespace)
     if day is None:
-        raise Problem.of("REPORT_NOT_FOUND", "there are no reports yet; reports:run makes some")
+        raise Problem.of("REPORT_NOT_FOUND", "there are no reports yet; reports:run creates some")
     content = daily_page(namespace, day)
     answer = HttpResponse(content, content_type="text/html; charset=utf-8")
     answer["Content-Security-Policy"] = PAGE_POLICY

@@ -1,4 +1,4 @@
-"""The reports there are, as ``analytics`` names them, with what each says and its columns.
+"""The existing reports, as ``analytics`` names them, with their descriptions and columns.
 
 A row also has its ``date``. Columns are those of ``analytics/jobs``; a test compares them.
 """

@@ -1,4 +1,4 @@
-"""Drawings of a report page: SVG without texts, which HTML puts beside it, to fit a phone.
+"""Charts of a report page: SVG without text, which HTML puts beside it, to fit a phone.
 
     values ──▶ [strip] one cell an hour, by levels of lag
            ──▶ [columns] one bar a step, and an outline of what it was the week before

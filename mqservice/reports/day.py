@@ -1,4 +1,4 @@
-"""What the reports say of a namespace's day, for whoever shows it: numbers, no drawing.
+"""A namespace's reports for one day, for any renderer: numbers, no drawing.
 
     parts of the day, of the weeks before ──▶ [read_day] ──▶ Day ──▶ page, mail, console
 

@@ -1,4 +1,4 @@
-"""Writes down for Spark what only PostgreSQL knows: how far each group was behind, and when.
+"""Exports for Spark what only PostgreSQL knows: the lag of each group over time.
 
     group samples ──▶ [write_lag_samples] ──▶ CSV: sampled_at_ms, tenant, group, topic, …
 

@@ -1,4 +1,4 @@
-"""The summary of a night by e-mail: once for each address, and never in the way of the reports.
+"""The nightly summary by email: once per address, and never a reason to fail the reports.
 
     a night done ──▶ [note_mails] ──▶ rows ── [claim_mails] ──▶ [send_mail] ──▶ mail server
                                        ▲                            └── not taken: later
@@ -112,7 +112,7 @@ def send_mail(mail_id: int, clock: Clock) -> None:
         values["error"] = error[:ERROR_CHARS_MAX]
         due_ms = clock.now_ms() + (MAIL_RETRY_MS << mail.attempt_count)
         log.warning(
-            "The summary of a night was not sent",
+            "Could not send a nightly summary",
             extra={
                 "action": "report_mail_failed" if is_over else "report_mail_delayed",
                 "namespace": mail.namespace.name,

@@ -1,4 +1,4 @@
-"""Rows of reports: runs, and what they found.
+"""Rows of reports: runs and their results.
 
     pending ── claimed ──▶ running ── all loaded ──▶ done
        ▲                      ├── failed for good ─▶ failed

@@ -1,4 +1,4 @@
-"""Which nights are due: a day's report is made at a local time of the next day.
+"""Which nightly runs are due: a day's report is written at a local time of the next day.
 
     now, plan, the newest night that was made ──▶ [missed_nights] ──▶ dates, the oldest first
 

@@ -1,4 +1,4 @@
-"""A day of a namespace as one HTML page that needs nothing else: no script, no file, no network.
+"""A namespace's day as one self-contained HTML page: no script, no other file, no network.
 
 Day ──▶ [daily_page] ── figures, charts ──▶ frontend/templates/reports/daily.html
 """

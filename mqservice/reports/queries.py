@@ -1,4 +1,4 @@
-"""Reads of reports and runs, each bounded by a namespace."""
+"""Reads of reports and runs, each limited to a namespace."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def get_report(name: str) -> Report:
     """Raises Problem REPORT_NOT_FOUND."""
     report = REPORTS.get(name)
     if report is None:
-        raise Problem.of("REPORT_NOT_FOUND", f"there is no report {name}; there are {_names()}")
+        raise Problem.of(
+            "REPORT_NOT_FOUND", f"there is no report {name}; the reports are {_names()}"
+        )
     return report
 
 

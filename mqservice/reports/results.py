@@ -1,4 +1,4 @@
-"""Takes the rows of a run into PostgreSQL: each day of each report is replaced whole, all at once.
+"""Loads the rows of a run into PostgreSQL: each day of each report is replaced as a whole.
 
     rows.jsonl ──▶ [load_rows] ── one transaction ──▶ ReportPart by namespace, report and date
 

@@ -44,10 +44,13 @@ def take_run(public_id: str, clock: Clock) -> None:
     try:
         _make(run, clock)
     except Unwanted:
-        log.warning("A run was taken away", extra={"action": "report_taken", "run": public_id})
+        log.warning(
+            "Another worker took over this report run, or it was cancelled",
+            extra={"action": "report_run_superseded", "run": public_id},
+        )
     except RunFailed as exc:
         log.error(
-            "Reports were not made",
+            "A report run failed",
             extra={
                 "action": "report_failed",
                 "run": public_id,
@@ -80,8 +83,8 @@ def _make(run: ReportRun, clock: Clock) -> None:
             )
         _load(run, work / "rows.jsonl", outcome, clock.now_ms())
     log.info(
-        "Reports were made",
-        extra={"action": "report_made", "run": run.public_id, "rows": outcome.report_rows},
+        "Reports written",
+        extra={"action": "reports_written", "run": run.public_id, "rows": outcome.report_rows},
     )
 
 
@@ -116,7 +119,7 @@ def _snapshot() -> Iterator[int]:
         with blocking_client() as client:
             taken = client.snapshot(SnapshotRequest(lease_ms=lease_ms))
     except StoreError as exc:
-        raise RunFailed(Failure.ENGINE_AWAY, f"the engine gave no snapshot: {exc}") from exc
+        raise RunFailed(Failure.ENGINE_AWAY, f"the storage engine gave no snapshot: {exc}") from exc
     was_held = False
     try:
         yield taken.end_offset
@@ -126,7 +129,7 @@ def _snapshot() -> Iterator[int]:
             release = SnapshotRelease(snapshot_id=taken.snapshot_id)
             was_held = client.snapshot_release(release).was_held
     if not was_held:
-        raise RunFailed(Failure.SNAPSHOT_LOST, "the log was not kept while it was read")
+        raise RunFailed(Failure.SNAPSHOT_LOST, "the log was deleted while it was being read")
 
 
 class _Heart:

@@ -1,4 +1,4 @@
-"""The row of a run: made, found due, claimed, renewed, ended. Conditional updates only.
+"""The row of a run: created, found due, claimed, renewed, finished. Conditional updates only.
 
 make_nights, order_run ──▶ pending ── claim ──▶ running ── renew* ──▶ finish, or fail
                               ▲                    │ no sign for CLAIM_MS     │
@@ -102,7 +102,7 @@ def claim(public_id: str, now_ms: int) -> ReportRun | None:
             if run is None:
                 return None
             if run.attempt_count >= ATTEMPTS_MAX:  # its workers died
-                _fail(run, Failure.KILLED, "its worker died each time", now_ms)
+                _fail(run, Failure.KILLED, "its worker died in each attempt", now_ms)
                 return None
             run.claim += 1
             run.attempt_count += 1

@@ -1,4 +1,4 @@
-"""Verbs of tenants: to order a run for days of their choice, and who gets the summary of nights."""
+"""What tenants can change: request a run for chosen days, and set who gets the nightly summary."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def order_run(
     check_range(from_date, to_date, ORDERED_DAYS_MAX)
     today = dt.datetime.fromtimestamp(now_ms / 1_000, dt.UTC).date()
     if from_date > today + dt.timedelta(days=1):
-        raise refused("/from", f"{from_date} has not begun")
+        raise refused("/from", f"{from_date} is in the future")
     with transaction.atomic():
         Tenant.objects.select_for_update().get(pk=namespace.tenant_id)  # two at once: in turn
         _check_room(namespace.tenant_id, now_ms)
@@ -69,7 +69,7 @@ def set_recipients(
         try:
             validate_email(address)
         except ValidationError:
-            raise refused(f"/emails/{index}", f"{address!r} is no e-mail address") from None
+            raise refused(f"/emails/{index}", f"{address!r} is not an email address") from None
     if emails is None:
         ReportRecipients.objects.filter(namespace=namespace).delete()
     else:
@@ -87,26 +87,27 @@ def _check_room(tenant_id: int, now_ms: int) -> None:
     if mine.filter(state__in=ACTIVE_STATES).exists():
         raise Problem.of(
             "QUOTA_EXCEEDED",
-            "a run that this tenant has ordered is under way, which is the most at a time; "
-            "wait until it has ended",
+            "a run requested by this tenant is in progress, and only one is allowed "
+            "at a time; wait until it has finished",
             retryable=True,
         )
     if by_hand.filter(state__in=ACTIVE_STATES).count() >= WAITING_RUNS_MAX:
         raise Problem.of(
             "QUOTA_EXCEEDED",
-            f"{WAITING_RUNS_MAX} runs of others wait already; wait until some have ended",
+            f"{WAITING_RUNS_MAX} requested runs are waiting already; try again when "
+            "some have finished",
             retryable=True,
         )
     at_most = settings.MQ_REPORTS_BY_HAND_MAX
     if not at_most:
-        raise Problem.of("QUOTA_EXCEEDED", "the operator has switched runs by hand off")
+        raise Problem.of("QUOTA_EXCEEDED", "the operator has turned off requested runs")
     since = dt.datetime.fromtimestamp((now_ms - DAY_MS) / 1_000, dt.UTC)
     recent = mine.filter(created_at__gt=since).order_by("-created_at")[:at_most]
     made = list(recent.values_list("created_at", flat=True))
     if len(made) >= at_most:
         raise Problem.of(
             "QUOTA_EXCEEDED",
-            f"a tenant may order {at_most} runs within 24 hours (MQ_REPORTS_BY_HAND_MAX)",
+            f"a tenant may request {at_most} runs within 24 hours (MQ_REPORTS_BY_HAND_MAX)",
             retryable=True,
             retry_after_ms=max(0, datetime_ms(made[-1]) + DAY_MS - now_ms),
         )
@@ -115,6 +116,8 @@ def _check_room(tenant_id: int, now_ms: int) -> None:
 def check_range(from_date: dt.date, to_date: dt.date, days_max: int = RANGE_DAYS_MAX) -> None:
     """Raises Problem BAD_REQUEST."""
     if to_date <= from_date:
-        raise refused("/to", f"{to_date} is not after {from_date}; it is the day after the last")
+        raise refused(
+            "/to", f"{to_date} must be after {from_date}; it is the day after the last day"
+        )
     if (to_date - from_date).days > days_max:
-        raise refused("/from", f"at most {days_max} days can be asked for at a time")
+        raise refused("/from", f"at most {days_max} days can be requested at a time")

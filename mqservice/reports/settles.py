@@ -1,4 +1,4 @@
-"""Writes down for Spark when what was delivered and settled, as far as marks tell it.
+"""Exports for Spark when messages were delivered and settled, as far as marks tell.
 
     progress marks ──▶ [write_settles] ──▶ CSV: tenant, group, topic, queue_id, what, from_offset, …
 

@@ -1,4 +1,4 @@
-"""Runs Spark as a process of its own: time limit, progress, and an end that leaves nothing behind.
+"""Runs Spark as its own process: time limit, progress, and a clean end.
 
     [run_spark] ── python -m analytics run … ──▶ Java ──▶ lines of JSON ──▶ tell(step, done, total)
          └── every second: still_wanted()? no, or out of time: SIGTERM, then SIGKILL, to all of it
@@ -158,7 +158,7 @@ def _follow(
         failure = _BY_EXIT_CODE[code]
         shown = said.splitlines()[-1] if said and failure is Failure.NO_SPARK else failure.value
         raise RunFailed(failure, shown, said)
-    raise RunFailed(Failure.KILLED, f"the process ended with {code}", said)
+    raise RunFailed(Failure.KILLED, f"the process exited with {code}", said)
 
 
 def _heard(line: bytes, tell: Callable[[Progress], None]) -> Outcome | None:

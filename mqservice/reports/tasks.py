@@ -1,4 +1,4 @@
-"""What Celery runs for reports. Beat sweeps; nights that were missed are caught up with.
+"""Celery tasks for reports. The scheduler sweeps; missed nights are made up for.
 
 beat ──▶ sweep ── a due run ──▶ make(run id), in a worker with one slot ──▶ Spark
              └── mails that are due ──▶ mail(mail id)

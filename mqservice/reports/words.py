@@ -1,4 +1,4 @@
-"""Figures of reports as people read them."""
+"""Formats the numbers of reports for people."""
 
 from __future__ import annotations
 

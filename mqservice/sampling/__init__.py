@@ -1,1 +1,1 @@
-"""What was measured over time: consumer offsets, lag, rates and the disk, kept in PostgreSQL."""
+"""Measurements over time: consumer offsets, lag, rates and the disk, stored in PostgreSQL."""

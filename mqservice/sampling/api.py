@@ -1,4 +1,4 @@
-"""What was measured, over REST: histories of lag, rates and consumer offsets; metrics of now.
+"""Measurements over REST: histories of lag, rates and consumer offsets; current metrics.
 
 GET /v1/ns/{ns}/groups/{group}/lag/history?topic=&from=&to=
 GET /v1/ns/{ns}/groups/{group}/offsets/history?topic=&queue=

@@ -1,4 +1,4 @@
-"""Reads samples back as points in time, with the rates that lie between them.
+"""Reads samples as points in time, with the rates between them.
 
 from, to ──▶ the finest resolution that still has it all ──▶ rows ──▶ points, the oldest first
 """
@@ -57,7 +57,7 @@ def span_of(from_text: str, to_text: str, now_ms: int) -> Span:
     coarsest_ms = RESOLUTIONS_MS[-1]
     if (to_ms - from_ms) // coarsest_ms >= POINTS_MAX:
         days = POINTS_MAX * coarsest_ms // (24 * HOUR_MS)
-        raise _fault("?from", f"at most {days} days can be asked for at a time")
+        raise _fault("?from", f"at most {days} days can be requested at a time")
     return Span(from_ms=from_ms, to_ms=to_ms, resolution_ms=coarsest_ms)
 
 

@@ -1,4 +1,4 @@
-"""How often is measured, how long it is kept, and how much of it there may be."""
+"""How often to measure, how long samples are retained, and how many there may be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Marks of how far groups were: from these a night knows when messages were delivered and settled.
+"""Marks of the progress of groups, from which reports know when messages were delivered and
+settled.
 
     groups' queues, as sampled ──▶ [keep_marks] ── where something moved ──▶ ProgressMark, one row
                                                                              a group and topic

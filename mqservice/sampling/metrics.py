@@ -1,4 +1,4 @@
-"""A namespace's newest samples as Prometheus reads them.
+"""A namespace's newest samples in Prometheus format.
 
     samples of the last minute ──▶ the newest of each group, topic ──▶ [namespace_metrics] ──▶ text
 
@@ -43,34 +43,47 @@ class Told(NamedTuple):
 OF_GROUPS: Final = (
     Told(
         GROUP_LAG,
-        "Messages that the group has still to do: not delivered, in flight or waiting for a retry.",
+        "Messages that the group has not settled: not delivered, in flight, or "
+        "waiting for a retry.",
         0,
     ),
-    Told(GROUP_AGE, "Age of the oldest of them.", 1, SECOND_MS),
-    Told("mq_group_inflight_messages", "Messages under a lease.", 2),
+    Told(GROUP_AGE, "Age of the oldest message that the group has not settled.", 1, SECOND_MS),
+    Told("mq_group_inflight_messages", "Messages in flight.", 2),
     Told(GROUP_MEMBERS, "Consumers that read for the group.", 3),
-    Told(GROUP_DEAD_LETTERS, "Messages that the group has ever given up.", 4),
-    Told("mq_group_waiting_retry_messages", "Failed messages that wait for a retry.", 5),
+    Told(GROUP_DEAD_LETTERS, "Messages that the group has dead-lettered, all time.", 4),
+    Told("mq_group_waiting_retry_messages", "Failed messages waiting for a retry.", 5),
+    Told("mq_group_lag_estimated", "1 where the lag is estimated, 0 where it is exact.", 6),
 )
 OF_GROUP_TOPICS: Final = (
-    Told(GROUP_TOPIC_LAG, "The same of one topic.", 0),
-    Told(GROUP_TOPIC_AGE, "Age of the oldest of them.", 1, SECOND_MS),
-    Told("mq_group_topic_inflight_messages", "Messages of a topic under a lease.", 2),
+    Told(GROUP_TOPIC_LAG, "Messages of one topic that the group has not settled.", 0),
+    Told(
+        GROUP_TOPIC_AGE,
+        "Age of the oldest message of the topic that the group has not settled.",
+        1,
+        SECOND_MS,
+    ),
+    Told("mq_group_topic_inflight_messages", "Messages of a topic in flight.", 2),
     Told(
         "mq_group_topic_waiting_retry_messages",
-        "Failed messages of a topic that wait for a retry.",
+        "Failed messages of a topic waiting for a retry.",
         5,
+    ),
+    Told(
+        "mq_group_topic_lag_estimated",
+        "1 where the lag of the topic is estimated, 0 where it is exact.",
+        6,
     ),
 )
 OF_TOPICS: Final = (
-    Told("mq_topic_messages_total", "Messages that the topic has ever stored.", 0),
-    Told("mq_topic_readable_messages", "Messages that can still be read.", 1),
+    Told("mq_topic_messages_total", "Messages that were stored in the topic, all time.", 0),
+    Told("mq_topic_readable_messages", "Messages in the topic that can still be read.", 1),
 )
 NAMES: Final = frozenset(told.name for told in (*OF_GROUPS, *OF_GROUP_TOPICS, *OF_TOPICS))
 
 _NEWEST_GROUPS: Final = """
 SELECT DISTINCT ON (group_name, topic) group_name, topic,
-    lag_last, lag_ms_max, inflight_max, member_last, dead_last, waiting_retry_last
+    lag_last, lag_ms_max, inflight_max, member_last, dead_last, waiting_retry_last,
+    CASE WHEN known_count > 0 THEN estimated_count END
 FROM sampling_groupsample
 WHERE namespace_id = %s AND resolution_ms = %s AND at_ms > %s
 ORDER BY group_name, topic, at_ms DESC LIMIT %s

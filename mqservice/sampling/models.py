@@ -1,4 +1,4 @@
-"""Rows of what was measured.
+"""Rows of measurements.
 
     OffsetFeedPlace ── up to where the engine's changes were taken over
     ConsumerOffset ─── where each group stands now ──▶ ConsumerOffsetStep: where it stood
@@ -137,8 +137,9 @@ class Sample(models.Model):
 class GroupSample(Sample):
     """A group on a topic, with what waits for a retry; with an empty topic the whole group.
 
-    ``lag_sum`` is over the ``known_count`` samples in which the lag was known; ``lag_ms_max``: age
-    of the oldest message that counts in it. ``waiting_retry_last``: those of it that wait for a
+    ``lag_sum`` is over the ``known_count`` samples in which the lag was known, of which in
+    ``estimated_count`` by a sample of the messages; ``lag_ms_max``: age of the oldest message that
+    counts in it. ``waiting_retry_last``: those of it that wait for a
     retry, now or later. ``settled_last``: sum of the consumer offsets. Members and dead
     letters, of which ``dead_last`` counts all there ever were, stand with the whole group only.
     """
@@ -147,6 +148,7 @@ class GroupSample(Sample):
     group_name = models.CharField(max_length=NAME_CHARS_MAX)
     topic = models.CharField(max_length=NAME_CHARS_MAX, blank=True)
     known_count = models.PositiveIntegerField()
+    estimated_count = models.PositiveIntegerField(default=0, db_default=0)
     lag_sum = models.BigIntegerField(null=True)
     lag_max = models.BigIntegerField(null=True)
     lag_last = models.BigIntegerField(null=True)

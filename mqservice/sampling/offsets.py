@@ -1,4 +1,4 @@
-"""Takes consumer offsets over from the engine into PostgreSQL, and keeps steps of their history.
+"""Copies consumer offsets from the engine to PostgreSQL, with steps of their history.
 
     engine ── what changed since ──▶ pages ──▶ [persist] ──▶ rows and ``since``, one transaction
 
@@ -149,7 +149,7 @@ def clean_offsets(now_ms: int, *, rows_max: int = OFFSET_STEP_ROWS_MAX) -> int:
             )
             deleted_count += cursor.rowcount
             log.warning(
-                "Steps of consumer offsets went early: there are too many",
+                "Deleted old steps of consumer offsets early: there are more than the limit",
                 extra={"action": "offset_steps_dropped", "count": kept_count - rows_max},
             )
         for table in ("sampling_consumeroffset", "sampling_consumeroffsetstep"):

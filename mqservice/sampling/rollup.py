@@ -1,4 +1,4 @@
-"""Makes coarser samples of finer ones, and drops those that are too old.
+"""Aggregates fine samples into coarser ones, and deletes those that are too old.
 
     10 s, kept 1 h ──▶ 1 min, kept 1 day ──▶ 1 h, kept 90 days
 
@@ -32,8 +32,9 @@ SERIES: Final = (
         table="sampling_groupsample",
         keys=("namespace_id", "group_name", "topic"),
         columns=(
-            "sample_count", "known_count", "lag_sum", "lag_max", "lag_last", "lag_ms_max",
-            "inflight_max", "waiting_retry_last", "settled_last", "member_last", "dead_last",
+            "sample_count", "known_count", "estimated_count", "lag_sum", "lag_max", "lag_last",
+            "lag_ms_max", "inflight_max", "waiting_retry_last", "settled_last", "member_last",
+            "dead_last",
         ),
     ),
     Series(

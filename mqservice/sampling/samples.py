@@ -1,4 +1,4 @@
-"""Measures groups, topics and the store once, and writes what it found: the finest samples.
+"""Measures groups, topics and the store once, and saves the finest samples.
 
     rows of groups and topics ── names ──▶ engine, a call each ──▶ [take_samples] ──▶ sample rows
                                                                             └──▶ marks
@@ -65,7 +65,7 @@ def take_samples(client: StoreClient, now_ms: int) -> int:
     keep_marks(observed.broker, standings, now_ms)
     if observed.disk_state != DISK_STATES[0]:
         log.warning(
-            "The disk of the store is filling up",
+            "The store's disk is filling up",
             extra={
                 "action": "disk_filling",
                 "broker": observed.broker,
@@ -93,8 +93,8 @@ def _sampled_topics() -> list[Topic]:
 def _warn_beyond(things: str, count: int, count_max: int) -> None:
     if count > count_max:
         log.warning(
-            "The newest ones are not sampled: there are too many",
-            extra={"action": "not_sampled", "things": things, "count_max": count_max},
+            "More topics or groups than can be sampled; the newest are left out",
+            extra={"action": "sampling_limited", "things": things, "count_max": count_max},
         )
 
 
@@ -141,6 +141,7 @@ def _group_sample(
         sample.settled_last = sum(queue.consumer_offset for queue in own)
     if lag.count is not None:  # else it has read nothing yet, or nobody knows what waits
         sample.known_count = 1
+        sample.estimated_count = int(lag.is_estimated)
         sample.lag_sum = sample.lag_max = sample.lag_last = lag.count
         sample.lag_ms_max = lag.known_age_ms
     return sample

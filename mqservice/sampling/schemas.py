@@ -1,4 +1,4 @@
-"""Histories on the wire of the control plane. What nobody knew is null, never 0."""
+"""Histories on the wire of the control plane. Unknown values are null, never 0."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from ninja import Schema
 
 from mqservice.lib.timestamps import rfc3339
 from mqservice.sampling.history import GroupPoint, Span, TopicPoint
-from mqservice.sampling.models import ConsumerOffsetStep
+from mqservice.sampling.models import ConsumerOffsetStep, GroupSample
+from mqservice.store import LagIs
 
 
 class LagPointOut(Schema):
     """A time span that starts at `at`. `inflight` and `waiting_retry` are parts of `lag`. `members`
     and `dead_letters` are of the whole group, and null for a single topic; `dead_letters` is the
-    all-time count."""
+    all-time count. `lag_is` is estimated if any lag of the span is."""
 
     at: str
     lag: int | None
+    lag_is: LagIs | None
     lag_average: float | None
     lag_max: int | None
     lag_ms: int | None
@@ -34,6 +36,7 @@ class LagPointOut(Schema):
         return cls(
             at=rfc3339(sample.at_ms),
             lag=sample.lag_last,
+            lag_is=_lag_is(sample),
             lag_average=average,
             lag_max=sample.lag_max,
             lag_ms=sample.lag_ms_max,
@@ -43,6 +46,13 @@ class LagPointOut(Schema):
             members=sample.member_last,
             dead_letters=sample.dead_last,
         )
+
+
+def _lag_is(sample: GroupSample) -> LagIs | None:
+    """None when no lag of the span is known."""
+    if not sample.known_count:
+        return None
+    return LagIs.ESTIMATED if sample.estimated_count else LagIs.EXACT
 
 
 class LagHistoryOut(Schema):

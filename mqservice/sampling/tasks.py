@@ -1,4 +1,4 @@
-"""What Celery runs to measure and to keep. Each task may run twice, or not at all for a while."""
+"""Celery tasks for measuring and cleaning up. Each may run twice, or not at all for a while."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def persist() -> None:
             persisted = persist_offsets(client, SystemClock().now_ms())
     except StoreError as exc:
         log.warning(
-            "Consumer offsets were not taken over: the engine does not answer",
-            extra={"action": "persist_missed", "error": type(exc).__name__},
+            "Could not copy consumer offsets to the database: the storage engine is not responding",
+            extra={"action": "offset_copy_skipped", "error": type(exc).__name__},
         )
         return
     if not persisted.is_complete:
         log.warning(
-            "More consumer offsets change than can be taken over",
-            extra={"action": "persist_behind", "count": persisted.row_count},
+            "Consumer offsets change faster than they can be copied to the database",
+            extra={"action": "offset_copy_behind", "count": persisted.row_count},
         )
 
 
@@ -42,8 +42,8 @@ def sample() -> None:
             take_samples(client, SystemClock().now_ms())
     except StoreError as exc:
         log.warning(
-            "Nothing was sampled: the engine does not answer",
-            extra={"action": "sample_missed", "error": type(exc).__name__},
+            "Could not sample topics and groups: the storage engine is not responding",
+            extra={"action": "sampling_skipped", "error": type(exc).__name__},
         )
 
 

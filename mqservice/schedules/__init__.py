@@ -1,1 +1,1 @@
-"""Messages that are sent again and again at times of a cron expression."""
+"""Messages that are sent repeatedly, at times of a cron expression."""

@@ -1,4 +1,4 @@
-"""What schedules store is charged to their tenant, as what is produced by a request.
+"""Charges what schedules send to their tenant's quota, like produced messages.
 
     record ──▶ [Charges.take] ── limits, what the engine holds (looked at each second) ──▶ meter
                                                                   Problem 429, 403 ◀──┘

@@ -48,7 +48,7 @@ _FIELD_NAMES: Final = {
     "month": "the month (1 to 12, or jan to dec)",
     "day-of-week": "the weekday (0 to 7, or sun to sat)",
 }
-_NEVER: Final = "never fires: there is no such day within fifty years"
+_NEVER: Final = "never fires: no such day comes within fifty years"
 _SOME_DAY: Final = datetime(2024, 1, 1)  # noqa: DTZ001  # see the docstring
 _MINUTE: Final = timedelta(minutes=1)
 _DAY: Final = timedelta(days=1)
@@ -137,7 +137,7 @@ def parse_cron(text: str, zone_name: str = "UTC") -> Cron:
 def find_zone(name: str) -> ZoneInfo:
     """Raises CronFault."""
     if name not in _zone_names():
-        raise CronFault("must be a time zone of the IANA such as UTC or Europe/Berlin")
+        raise CronFault("must be an IANA time zone, such as UTC or Europe/Berlin")
     return ZoneInfo(name)
 
 
@@ -148,19 +148,21 @@ def _zone_names() -> frozenset[str]:
 
 def _checked(text: str) -> str:
     if len(text) > CRON_CHARS_MAX:
-        raise CronFault(f"has at most {CRON_CHARS_MAX} characters, found {len(text)}")
+        raise CronFault(f"must have at most {CRON_CHARS_MAX} characters, found {len(text)}")
     expression = " ".join(text.split())
     if expression.startswith("@"):
         if expression.lower() not in ALIASES:
-            raise CronFault(f"is none of {', '.join(ALIASES)}")
+            raise CronFault(f"must be one of {', '.join(ALIASES)}")
         return ALIASES[expression.lower()]
     if expression.upper().startswith(("TZ=", "CRON_TZ=")):
-        raise CronFault("has no time zone of its own: name it in time_zone")
+        raise CronFault("must not contain a time zone: set it in time_zone")
     fields = expression.split()
     if len(fields) == FIELD_COUNT + 1:
-        raise CronFault(f"has no field for seconds, once a minute is the most: {_FORM}")
+        raise CronFault(
+            f"must not have a field for seconds, at most once a minute is possible: {_FORM}"
+        )
     if len(fields) != FIELD_COUNT:
-        raise CronFault(f"has five fields, found {len(fields)}: {_FORM}")
+        raise CronFault(f"must have five fields, found {len(fields)}: {_FORM}")
     try:
         sim = CronSim(expression, _SOME_DAY)
         next(sim)
@@ -168,7 +170,7 @@ def _checked(text: str) -> str:
         if _is_only_never(fields):
             raise CronFault(_NEVER) from None
         name = str(exc).removeprefix("Bad ")
-        raise CronFault(f"is wrong in {_FIELD_NAMES.get(name, name)}: {_FORM}") from None
+        raise CronFault(f"is invalid in {_FIELD_NAMES.get(name, name)}: {_FORM}") from None
     except StopIteration:
         raise CronFault(_NEVER) from None
     return expression

@@ -1,4 +1,4 @@
-"""The message of a schedule: as the API takes it, as the row keeps it, as it is sent and shown.
+"""The message of a schedule in the forms of the API, the row, the put and the page.
 
     {"body": …, "tag": …} ──▶ read_message ──▶ Offer ──▶ keep ──▶ row ──▶ offer_of ──▶ a produce
                                                                    └────▶ bodies_of ──▶ JSON
@@ -33,14 +33,16 @@ def read_message(content: bytes) -> Offer:
         message = decode(_decode, content)
         for name in _NOT_HERE:
             if getattr(message, name) is not None:
-                raise Fault(f"/{name}", "BAD_REQUEST", "is not for the message of a schedule")
+                raise Fault(
+                    f"/{name}", "BAD_REQUEST", "is not allowed in the message of a schedule"
+                )
         offer = message.offer()
         if len(offer.body) > BODY_BYTES_MAX:
             raise Fault(
                 "",
                 "BODY_TOO_LARGE",
-                f"the body has {len(offer.body)} bytes, that of a schedule at most "
-                f"{BODY_BYTES_MAX}",
+                f"the body has {len(offer.body)} bytes, a schedule's message has at "
+                f"most {BODY_BYTES_MAX}",
             )
     except Fault as fault:
         raise fault.under(POINTER) from None

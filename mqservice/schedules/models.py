@@ -1,4 +1,4 @@
-"""Rows of schedules: what is sent, when, and how the last run went.
+"""Rows of schedules: what is sent, when, and the result of the last run.
 
              next_ms is over                         sent, or refused for good
     waiting ─────────────────▶ due ── the sweep ──▶ ────────────────────────────▶ waiting

@@ -74,7 +74,7 @@ def _text(fields: Fields, name: str) -> str | None:
     value = fields.find(name)
     if value is None or isinstance(value, str):
         return value
-    fields.fault(name, f"must be a text, found {shown(value)}")
+    fields.fault(name, f"must be a string, found {shown(value)}")
     return None
 
 
@@ -90,7 +90,7 @@ def _description(fields: Fields) -> str | None:
     if value is None:
         return "" if fields.has("description") else None
     if not isinstance(value, str) or len(value) > DESCRIPTION_CHARS_MAX or "\0" in value:
-        detail = f"must be a text of at most {DESCRIPTION_CHARS_MAX} characters"
+        detail = f"must be a string of at most {DESCRIPTION_CHARS_MAX} characters"
         fields.fault("description", detail)
         return None
     return value

@@ -1,4 +1,4 @@
-"""Sends what is due: each planned time of each schedule once, whoever sweeps, and dies meanwhile.
+"""Sends what is due: each planned time of each schedule once, even if workers overlap or die.
 
     rows that are due (locked, skipped by others) ──▶ run ──▶ route, check, charge ──▶ record
                                                                                          │
@@ -119,7 +119,7 @@ def _send_some(client: StoreClient, clock: Clock, by: Charges) -> int:
     for run in runs:
         if run.schedule.last_error:
             log.warning(
-                "A schedule was not sent",
+                "Could not send the message of a schedule",
                 extra={
                     "action": "schedule_failed",
                     "schedule": run.schedule.public_id,
@@ -222,7 +222,10 @@ def _is_stored(client: StoreClient, route: TopicRoute, message_id: str) -> bool:
         if any(record.message_id == message_id for record in found):
             return True
         if not head.is_complete:
-            raise StoreBusy("the key index lacks the newest messages: not found means nothing")
+            raise StoreBusy(
+                "the key index does not have the newest messages yet, so it is unknown "
+                "whether the message was stored"
+            )
         cursor = head.cursor
         if not cursor:
             break

@@ -1,4 +1,4 @@
-"""Verbs that change schedules; the only writers of their settings. One transaction each."""
+"""Changes schedules; the only writers of their settings. One transaction each."""
 
 from __future__ import annotations
 
@@ -92,7 +92,10 @@ def put_schedule(
     if schedule is None:
         _refuse_missing(change)
         if Schedule.objects.filter(namespace=namespace).count() >= SCHEDULES_MAX:
-            raise Problem.of("QUOTA_EXCEEDED", f"a namespace has at most {SCHEDULES_MAX} schedules")
+            raise Problem.of(
+                "QUOTA_EXCEEDED",
+                f"a namespace has at most {SCHEDULES_MAX} schedules; delete one first",
+            )
         schedule = Schedule(namespace=namespace, name=name, created_by=principal.actor)
         schedule.body = b""
     schedule.namespace = namespace
@@ -242,7 +245,9 @@ def _refuse_missing(change: ScheduleChange) -> None:
 
 def _refuse_other_revision(schedule: Schedule | None, revision: int | None) -> None:
     if revision is not None and (schedule is None or schedule.revision != revision):
-        raise Problem.of("PRECONDITION_FAILED", "the schedule is not in the revision of If-Match")
+        raise Problem.of(
+            "PRECONDITION_FAILED", "the schedule has changed since the revision in If-Match"
+        )
 
 
 def _target(name: str) -> str:

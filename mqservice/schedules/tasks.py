@@ -1,4 +1,4 @@
-"""What Celery runs for schedules. Twice at once it sends nothing twice: see ``sending``."""
+"""Celery tasks for schedules. Running twice at once sends nothing twice: see ``sending``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One command that runs the whole service: chooses ports, starts, watches and stops its processes.
+"""One command that runs the whole service: chooses ports, starts, supervises and stops its
+processes.
 
     mqservice up ──▶ supervisor ──▶ postgres, valkey ──▶ migrate ──▶ engine ──▶ bootstrap
                          │                                 ──▶ web-1..web-N ──▶ clock, worker, beat

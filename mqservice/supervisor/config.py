@@ -1,4 +1,4 @@
-"""What the environment asks of the supervisor, with every limit it works under."""
+"""The supervisor's settings from the environment, with every limit it works under."""
 
 from __future__ import annotations
 

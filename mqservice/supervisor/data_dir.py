@@ -103,30 +103,31 @@ class DataDir:
             if self.restoring.exists():
                 command = self.restoring.read_text(encoding="utf-8") or "backup restore"
                 raise ConfigInvalid(
-                    f"{self.path} was not filled to its end: wait for `mqservice {command}`, or "
-                    "run it again."
+                    f"{self.path} is incomplete: wait until `mqservice {command}` has "
+                    "finished, or run it again."
                 )
             if self.path.is_dir() and not self.lock.is_file() and any(self.path.iterdir()):
                 raise ConfigInvalid(
-                    f"{self.path} is not empty and no data directory of this service. "
-                    "Set MQ_DATA_DIR to an empty or a new directory."
+                    f"{self.path} is not empty and not a data directory of this "
+                    "service. Set MQ_DATA_DIR to an empty or new directory."
                 )
             for directory in (self.path, self.logs, self.store, self.mail, self.run):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             for directory in (self.path, self.logs, self.store, self.mail):
-                _close_to_others(directory)
+                close_to_others(directory, owner=os.geteuid())
             if not os.access(self.path, os.W_OK | os.X_OK):
                 raise PermissionError(f"{self.path} is not writable")
         except OSError as error:
-            raise ConfigInvalid(f"The data directory cannot be used: {error}") from error
+            raise ConfigInvalid(f"Cannot use the data directory: {error}") from error
         if self.run.lstat().st_uid != os.getuid() or self.run.is_symlink():
             # Anybody may have made that name in /tmp first; a socket in it would be theirs.
-            raise ConfigInvalid(f"{self.run} belongs to somebody else; remove it and start again.")
+            raise ConfigInvalid(f"{self.run} belongs to another user; remove it and start again.")
 
 
-def _close_to_others(directory: Path) -> None:
+def close_to_others(directory: Path, *, owner: int) -> None:
+    """Mode 0700, unless it belongs to somebody else than ``owner``."""
     found = directory.stat()
-    if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) & 0o077:
+    if found.st_uid == owner and stat.S_IMODE(found.st_mode) & 0o077:
         directory.chmod(0o700)
 
 

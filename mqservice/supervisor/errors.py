@@ -41,7 +41,7 @@ class PortTaken(SupervisorError):
 
     def __init__(self, bind: str, port: int) -> None:
         super().__init__(
-            f"Port {port} on {bind} is taken by another program. Set MQ_PORT to a free port."
+            f"Port {port} on {bind} is in use by another program. Set MQ_PORT to a free port."
         )
         self.port = port
 

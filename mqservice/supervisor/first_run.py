@@ -1,4 +1,4 @@
-"""The command between the databases and the web: tables of this version, and the demo tenant.
+"""Runs the command between the databases and the web: migrations, and the demo tenant.
 
     Preparation ── "go" ──▶ manage.py prepare ──▶ "tables" ──▶ one JSON line ──▶ DemoFacts
 
@@ -80,7 +80,7 @@ class Preparation:
             pass  # it has ended; the next line says how
         line = await self._line()
         if line != TABLES_READY:
-            raise StartFailed(f"{COMMAND} printed something unexpected: {line!r}")
+            raise StartFailed(f"{COMMAND} printed an unexpected line: {line!r}")
 
     async def facts(self) -> DemoFacts:
         """Makes the demo tenant, or finds that of an earlier start. Raises StartFailed."""
@@ -88,7 +88,7 @@ class Preparation:
         try:
             facts = msgspec.json.decode(line, type=DemoFacts)
         except msgspec.DecodeError as error:
-            raise StartFailed(f"{COMMAND} printed something unexpected: {error}") from error
+            raise StartFailed(f"{COMMAND} printed an unexpected line: {error}") from error
         await self.end()
         return facts
 
@@ -108,7 +108,7 @@ class Preparation:
             async with asyncio.timeout(TIMEOUT_S):
                 line = await self._process.stdout.readline()
         except TimeoutError:
-            raise StartFailed(f"{COMMAND} did not go on for {TIMEOUT_S} s.") from None
+            raise StartFailed(f"{COMMAND} made no progress for {TIMEOUT_S} s.") from None
         if line.endswith(b"\n"):
             return line.rstrip()
         exit_code = await self._process.wait()

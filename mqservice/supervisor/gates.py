@@ -1,4 +1,4 @@
-"""Tests of readiness, each a yes or no at this moment; waiting and limits are the caller's.
+"""Readiness checks, each a yes or no at this moment; waiting and limits are the caller's.
 
 A gate asks what the next stage will ask: a log-in for PostgreSQL, PING for Valkey, a connection for
 the engine, a listening socket for each web worker (they share one port, so only the kernel knows

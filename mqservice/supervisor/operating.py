@@ -1,4 +1,4 @@
-"""Commands of the operator on a service's data directory: Django commands in its environment.
+"""Operator commands on a service's data directory: Django commands in its environment.
 
 MQ_SECRET_KEY, DATABASE_URL, or     ──▶ [run_command] ──▶ python -m django NAME ──▶ its output
 secrets.toml, ports.json of ``up``
@@ -21,7 +21,7 @@ from mqservice.supervisor.secrets_file import load_or_create_secrets
 
 TIMEOUT_S: Final = 120
 SETTINGS: Final = "mqservice.settings"
-_UNSAID: Final = "the command said nothing"
+_UNSAID: Final = "the command printed nothing"
 
 
 def run_command(
@@ -75,7 +75,7 @@ def _env_of_up(environ: Mapping[str, str], data_dir: Path) -> dict[str, str]:
     config = config_from_env({**environ, "MQ_DATA_DIR": str(data_dir)})
     secrets, ports = load_or_create_secrets(place.secrets), remembered_ports(place.ports)
     if config.database_url is None and "postgres" not in ports:
-        raise ConfigInvalid(f"{place.ports} names no PostgreSQL: give DATABASE_URL")
+        raise ConfigInvalid(f"{place.ports} does not say where PostgreSQL is: set DATABASE_URL")
     return service_env(
         environ,
         config,

@@ -1,4 +1,4 @@
-"""Where lines of the children go: one log file each, and the console with the name in front.
+"""Where output of the children goes: one log file each, and the console with the name in front.
 
 child's line ──▶ log/NAME.log (rolled at a size) and ``NAME | line`` on the console
 

@@ -1,4 +1,4 @@
-"""What the user sees once everything runs."""
+"""What the user sees after everything has started."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def print_panel(quickstart: Quickstart, data_dir: Path, *, took_ms: int) -> None
             # Soft wrapping leaves a command in one piece, for pasting.
             console.print(f"    {command}", soft_wrap=True, markup=False)
         console.print("\nLogs of the processes are in", str(data_dir / "log"), style="dim")
-        console.print("Ctrl-C stops the service in order.", style="dim")
+        console.print("Ctrl-C stops the service cleanly.", style="dim")
     except OSError:
         return  # nobody reads our output; quickstart.json has the same facts
 
@@ -52,8 +52,8 @@ def next_steps(quickstart: Quickstart, data_dir: Path) -> list[tuple[str, str]]:
     return [
         ("Send a message", curl_line(quickstart)),
         ("Receive it and acknowledge it", f"{_program(data_dir)} {consume}"),
-        ("See it in the console, logged in as above", quickstart.console_url),
-        ("Read and try the API", f"{quickstart.base_url}/docs"),
+        ("See it in the console, signed in as above", quickstart.console_url),
+        ("Read about the API and try it", f"{quickstart.base_url}/docs"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Which TCP ports are ours: the public one, checked and kept; the inner ones, chosen once.
+"""The TCP ports of the service: the public one, checked and reused; the internal ones, chosen once.
 
 MQ_PORT ──▶ bind alone (is it free?) ──▶ hold a bound, silent SO_REUSEPORT socket while we run
 ports.json ──▶ still free? ──▶ keep, else choose another and remember it
@@ -30,7 +30,7 @@ def reserve_port(bind: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
-        raise ConfigInvalid(f"MQ_BIND={bind} is no address of this machine: {error}") from error
+        raise ConfigInvalid(f"MQ_BIND={bind} is not an address of this machine: {error}") from error
     for is_kept in (False, True):
         holder = socket.socket(family, socket.SOCK_STREAM)
         if is_kept:
@@ -46,9 +46,9 @@ def reserve_port(bind: str, port: int) -> socket.socket:
         except OSError as error:
             holder.close()
             if error.errno == errno.EADDRNOTAVAIL:
-                raise ConfigInvalid(f"MQ_BIND={bind} is no address of this machine.") from error
+                raise ConfigInvalid(f"MQ_BIND={bind} is not an address of this machine.") from error
             if isinstance(error, PermissionError):
-                raise ConfigInvalid(f"Port {port} needs more rights: {error}") from error
+                raise ConfigInvalid(f"Not allowed to use port {port}: {error}") from error
             raise PortTaken(bind, port) from error
         holder.close()
     raise AssertionError("unreachable")

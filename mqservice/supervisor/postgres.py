@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL: made once, run directly, found by password over the loopback address.
+"""The embedded PostgreSQL: created once, run as a child, reached by password over loopback.
 
     first start   pg.new/data ◀── initdb ── then renamed to pg/: never a half-made cluster
     every start   stale postmaster? ──▶ postgres -D /proc/self/cwd ──▶ role and database
@@ -26,6 +26,7 @@ from psycopg import sql
 
 from mqservice.supervisor.binaries import Account, PostgresPrograms
 from mqservice.supervisor.child import ChildSpec
+from mqservice.supervisor.data_dir import close_to_others
 from mqservice.supervisor.errors import ConfigInvalid, StartFailed
 from mqservice.supervisor.gates import is_postgres_ready
 from mqservice.supervisor.ports import LOOPBACK
@@ -77,9 +78,11 @@ class PostgresServer:
         expected = os.geteuid() if self.account is None else self.account.uid
         if owner != expected:
             raise ConfigInvalid(
-                f"{self.directory} belongs to user {owner}, the server would run as {expected}: "
-                "start the service as the user that made the data directory."
+                f"{self.directory} belongs to user {owner}, but the server would run "
+                f"as {expected}: start the service as the user that created the data "
+                "directory."
             )
+        close_to_others(self.directory, owner=expected)
         self._end_orphan()
 
     def child_spec(self, env: Mapping[str, str]) -> ChildSpec:
@@ -195,7 +198,9 @@ class PostgresServer:
             os.kill(pid, signal.SIGQUIT)
         while self._is_our_server(pid):
             if time.monotonic() > deadline:
-                raise StartFailed(f"An old PostgreSQL (process {pid}) in {self.directory} stays.")
+                raise StartFailed(
+                    f"Left an old PostgreSQL (process {pid}) running in {self.directory}."
+                )
             time.sleep(POLL_WAIT_S)
         pid_file.unlink(missing_ok=True)
 
@@ -211,5 +216,5 @@ async def wait_for_external(url: str, *, timeout_ms: int) -> None:
     deadline = time.monotonic() + timeout_ms / 1000
     while not await is_postgres_ready(url):
         if time.monotonic() > deadline:
-            raise StartFailed(f"DATABASE_URL: no log-in was possible within {timeout_ms} ms.")
+            raise StartFailed(f"DATABASE_URL: could not log in within {timeout_ms} ms.")
         await asyncio.sleep(POLL_WAIT_S)

@@ -1,4 +1,4 @@
-"""Ends processes of a running service in turn, each once the one before it is back.
+"""Restarts processes of a running service one by one, each after the previous one is ready again.
 
     names ──▶ SIGTERM ──▶ it gives back what it holds, ends ──▶ the supervisor starts it anew
                 ▲──────────── ready again ◀───────────────────────────┘
@@ -45,17 +45,17 @@ async def restart(data_dir: DataDir, kind: str, *, told: Callable[[str], None]) 
     facts = _facts(data_dir)
     if not facts.own_url:
         raise ConfigInvalid(
-            "the supervisor that runs is of a version that knows no restart: stop the service and "
-            "start it anew"
+            "the running supervisor is of a version that cannot restart processes: "
+            "stop the service and start it again"
         )
     kinds = KINDS if kind == ALL else (kind,)
     names = [name for each in kinds for name in sorted(facts.pids) if _kind_of(name) == each]
     if not names:
-        raise ConfigInvalid(f"no process of the kind {kind!r} runs in {data_dir.path}")
+        raise ConfigInvalid(f"no {kind!r} process runs in {data_dir.path}")
     for name in names:
         started_ms = _monotonic_ms()
         pid = await _restart_one(data_dir, name)
-        told(f"{name} is process {pid}, after {_monotonic_ms() - started_ms} ms")
+        told(f"{name} is ready again as process {pid} after {_monotonic_ms() - started_ms} ms")
 
 
 async def _restart_one(data_dir: DataDir, name: str) -> int:
@@ -74,7 +74,7 @@ async def _restart_one(data_dir: DataDir, name: str) -> int:
             assert pid is not None
             return pid
         await asyncio.sleep(POLL_WAIT_S)
-    raise StartFailed(f"{name} did not come back within {START_WAIT_MS} ms; see {data_dir.logs}")
+    raise StartFailed(f"{name} was not ready within {START_WAIT_MS} ms; see {data_dir.logs}")
 
 
 async def _is_ready(data_dir: DataDir, name: str, facts: Quickstart) -> bool:

@@ -1,4 +1,4 @@
-"""Secrets that the first start makes and every later start reuses; kept in one private file.
+"""Secrets that the first start creates and later starts reuse; stored in one private file.
 
 no file ──▶ random ──▶ secrets.toml (0600) ──▶ environment of the children
 """
@@ -44,13 +44,13 @@ def load_or_create_secrets(path: Path) -> Secrets:
             api_key=generate_api_key(),
         )
         lines = [f'{name} = "{value}"' for name, value in msgspec.structs.asdict(made).items()]
-        head = "# Made by the first start. Whoever can read this file can do everything."
+        head = "# Created at the first start. Whoever can read this file has full access."
         write_private(path, "\n".join([head, *lines, ""]))
         return made
     try:
         with path.open("rb") as file:
             if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
-                raise ConfigInvalid(f"{path} can be read by other users; run: chmod 600 {path}")
+                raise ConfigInvalid(f"other users can read {path}; run: chmod 600 {path}")
             return msgspec.convert(tomllib.load(file), Secrets)
     except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise ConfigInvalid(f"{path} cannot be used: {error}") from error
+        raise ConfigInvalid(f"cannot use {path}: {error}") from error

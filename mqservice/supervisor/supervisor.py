@@ -1,4 +1,4 @@
-"""Runs the stages forward, watches, and runs them backward.
+"""Starts the stages in order, supervises them, and stops them in reverse.
 
   lock port secrets ▶ [postgres valkey engine] ▶ tables ▶ [web-*] [worker], demo ▶ ready
                                                   │
@@ -196,7 +196,7 @@ class Supervisor:
         while not await is_url_ok(f"{self._config.own_url}/readyz"):
             if time.monotonic() > deadline:
                 raise StartFailed(
-                    f"{self._config.own_url}/readyz did not say ready within {READY_WAIT_MS} ms."
+                    f"{self._config.own_url}/readyz was not ready within {READY_WAIT_MS} ms."
                 )
             await asyncio.sleep(READY_POLL_WAIT_MS / 1000)
 
@@ -210,13 +210,13 @@ class Supervisor:
     def _note_if_copied(self, server: str, program: Path) -> None:
         if program.is_relative_to(binaries.COPIES_DIR):
             self._output.note(
-                f"{server} runs from a copy in {binaries.COPIES_DIR}, since the account "
-                f"{binaries.SERVER_ACCOUNT!r} cannot reach this environment"
+                f"{server} runs from a copy in {binaries.COPIES_DIR}, because the "
+                f"account {binaries.SERVER_ACCOUNT!r} cannot reach this environment"
             )
 
     def _on_signal(self, number: signal.Signals) -> None:
         if self._stop_asked.is_set() and number is signal.SIGINT:
-            self._output.note("killing everything")
+            self._output.note("killing all processes")
             for child in self._children():
                 child.kill()
         elif not self._stop_asked.is_set():
@@ -226,7 +226,7 @@ class Supervisor:
     def _on_fatal(self, ending: str) -> None:
         """Without its database the service can only stop; its state is safe on the disk."""
         if self._failure is None:
-            self._failure = f"{ending}; the service cannot go on without it."
+            self._failure = f"{ending}; the service cannot run without it."
             self._output.note(self._failure)
             self._stop_asked.set()
 
@@ -242,7 +242,7 @@ class Supervisor:
             write_quickstart(self._data_dir.quickstart, self._quickstart)
         except OSError as error:
             # A full disk must not end a service that could go on; the next change writes it again.
-            self._output.note(f"{self._data_dir.quickstart} was not written: {error}")
+            self._output.note(f"could not write {self._data_dir.quickstart}: {error}")
 
     def _children(self) -> list[Child]:
         return [child for stage in self._stages for child in stage]

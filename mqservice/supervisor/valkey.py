@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mqservice.supervisor.binaries import Account
 from mqservice.supervisor.child import ChildSpec
+from mqservice.supervisor.data_dir import close_to_others
 from mqservice.supervisor.gates import is_valkey_ready
 from mqservice.supervisor.ports import LOOPBACK
 
@@ -38,10 +39,12 @@ class ValkeyServer:
         return service_url(self.password, self.port)
 
     def prepare(self) -> None:
-        """Makes the directory, owned by the server's account."""
+        """Makes the directory, owned by the server's account and closed to all others."""
         self.directory.mkdir(mode=0o700, exist_ok=True)
         if self.account is not None:
             os.chown(self.directory, self.account.uid, self.account.gid)
+        owner = os.geteuid() if self.account is None else self.account.uid
+        close_to_others(self.directory, owner=owner)
 
     def child_spec(self, env: Mapping[str, str]) -> ChildSpec:
         async def gate(pid: int) -> bool:

@@ -1,4 +1,4 @@
-"""``python -m mqservice.supervisor.waiting``: ends when PostgreSQL lets us in.
+"""``python -m mqservice.supervisor.waiting``: waits until PostgreSQL accepts connections.
 
     DATABASE_URL ──▶ [main] ── a log-in each second ──▶ PostgreSQL
 

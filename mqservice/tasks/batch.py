@@ -1,4 +1,4 @@
-"""One batch of a task: what it is about to do, noted, then done by the engine, then counted.
+"""One batch of a task: its plan is saved, then carried out by the engine, then counted.
 
     Page ──▶ Batch ── noted in the row ──▶ send ── REDRIVE or PURGE ──▶ Result ── saved in the row
                            └─── read again after a worker died ──▶ send, as a repetition

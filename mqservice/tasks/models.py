@@ -1,4 +1,4 @@
-"""Rows of long tasks: what is to be done, how far it has come, and what could not be done.
+"""Rows of long tasks: what to do, the progress, and what could not be done.
 
     pending ── claimed ──▶ running ── nothing left ──▶ done
        │                      ├────── refused ───────▶ failed

@@ -1,4 +1,4 @@
-"""Reads of long tasks, and the look ahead that a dry run is."""
+"""Reads of long tasks, and the preview that a dry run is."""
 
 from __future__ import annotations
 

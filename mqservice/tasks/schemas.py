@@ -59,7 +59,9 @@ class FilterIn(Schema):
         cause = None if self.reason is None else cause_asked(self.reason)
         found = Selection(key=self.key, tags=tags, from_ms=from_ms, to_ms=to_ms, cause=cause)
         if found.is_all:
-            raise refused("/filter", 'it has no condition; write "all": true if that is meant')
+            raise refused(
+                "/filter", 'there is no condition; write "all": true if you mean all of them'
+            )
         return found
 
 
@@ -79,7 +81,7 @@ class PurgeIn(Schema):
         given = [name for name in ("ids", "filter", "all") if getattr(self, name) is not None]
         if len(given) != 1:
             found = " and ".join(given) or "none of them"
-            raise refused("", f"give exactly one of ids, filter, all; found {found}")
+            raise refused("", f"give exactly one of ids, filter and all; found {found}")
         if self.filter is not None:
             return self.filter.selection()
         return Selection(ids=list(dict.fromkeys(self.ids or [])))

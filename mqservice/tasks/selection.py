@@ -1,4 +1,4 @@
-"""Which dead letters a task is for: some ids, those that fit a filter, or all."""
+"""Which dead letters a task is for: some IDs, those that match a filter, or all."""
 
 from __future__ import annotations
 

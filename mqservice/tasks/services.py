@@ -1,4 +1,4 @@
-"""Verbs that make and cancel long tasks. The worker's own writes are in ``turns``."""
+"""Creates and cancels long tasks. The worker's own writes are in ``turns``."""
 
 from __future__ import annotations
 
@@ -114,9 +114,7 @@ def cancel_task(principal: Principal, namespace: Namespace, public_id: str) -> T
             after={"state": task.state},
         )
     elif task.state != TaskState.CANCELLED:
-        raise Problem.of(
-            "CONFLICT", f"{public_id} cannot be cancelled any more: it is {task.state}"
-        )
+        raise Problem.of("CONFLICT", f"{public_id} can no longer be cancelled: it is {task.state}")
     return task
 
 
@@ -140,8 +138,8 @@ def _make_room(namespace: Namespace) -> None:
     if tasks.filter(state__in=ACTIVE_STATES).count() >= ACTIVE_TASKS_MAX:
         raise Problem.of(
             "QUOTA_EXCEEDED",
-            f"{ACTIVE_TASKS_MAX} tasks are under way in {namespace.name}, which is the most at a "
-            "time; wait until one has ended, or cancel one",
+            f"{ACTIVE_TASKS_MAX} tasks are in progress in {namespace.name} already, "
+            "which is the limit; wait until one has finished, or cancel one",
             retryable=True,
         )
     ended = tasks.exclude(state__in=ACTIVE_STATES).order_by("-id").values_list("id", flat=True)

@@ -1,4 +1,4 @@
-"""A worker's turn at a task: a few seconds of small steps, each of which may be its last.
+"""A worker's turn at a task: a few seconds of small steps, after any of which it may die.
 
     claim ──▶ page of the walk ──▶ note ──▶ REDRIVE or PURGE ──▶ save ──▶ page … ──▶ release
 

@@ -1,4 +1,5 @@
-"""What Celery runs for long tasks. Beat sweeps each second; a turn is lost or doubled harmlessly.
+"""Celery tasks for long tasks. The scheduler sweeps each second; a lost or doubled turn is
+harmless.
 
 beat ──▶ sweep ── due rows ──▶ advance(task id) ──▶ a turn of a few seconds
 """

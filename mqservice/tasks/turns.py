@@ -1,4 +1,5 @@
-"""The row of a task while a worker has it: claimed, noted, saved, let go. Conditional updates only.
+"""The row of a task while a worker has it: claimed, noted, saved, released. Conditional updates
+only.
 
     find_due ──▶ claim ──▶ ( note ──▶ engine ──▶ save )* ──▶ release
                    │                                └─ last page ──▶ done
@@ -62,7 +63,7 @@ def claim(public_id: str, now_ms: int) -> Task | None:
     if task.claimed_until_ms:
         task.lost_count += 1
         log.warning(
-            "The worker of a task is gone",
+            "The worker that ran a task disappeared; another one continues",
             extra={"action": "task_lost", "task": public_id, "count": task.lost_count},
         )
     if task.lost_count >= LOST_MAX:
@@ -159,7 +160,7 @@ def end(task: Task, state: TaskState, error: str = "") -> None:
     )
     if is_ended:
         log.info(
-            "A task has ended",
+            "A task ended",
             extra={"action": "task_ended", "task": task.public_id, "state": state.value},
         )
 

@@ -1,4 +1,4 @@
-"""A walk through the dead letters that a task is for, page by page, in one of two ways.
+"""Reads the dead letters that a task is for, page by page, in one of two ways.
 
     ids          in their order          ── LOOK_UP each ──▶ place: index of the next id
     filter, all  the DLQ, oldest first   ── PULL ──────────▶ place: the next offset
@@ -165,7 +165,10 @@ class Walk:
                 )
             )
             if not head.is_complete:
-                raise StoreBusy("the key index lacks the newest messages: not found means nothing")
+                raise StoreBusy(
+                    "the key index does not have the newest messages yet, so a message "
+                    "that was not found may exist"
+                )
             for record in found:
                 if record.message_id == message_id and self._is_inside(record):
                     return record

@@ -1,4 +1,4 @@
-"""Drops all messages of a topic, and leaves the topic, its groups and its settings as they are.
+"""Deletes all messages of a topic, and leaves the topic, its groups and its settings unchanged.
 
     purge_topic ── row locked ──▶ engine TOPIC_PURGE ── what went ──▶ audit entry ──▶ commit
 

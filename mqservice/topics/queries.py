@@ -1,4 +1,4 @@
-"""Reads of topics, with what the engine says of them."""
+"""Reads of topics, with what the engine reports of them."""
 
 from __future__ import annotations
 

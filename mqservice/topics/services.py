@@ -1,4 +1,4 @@
-"""Verbs that change topics; the only writers of their rows, and of topics in the engine.
+"""Changes topics; the only writers of their rows, and of topics in the engine.
 
     put_topic ───── row (locked, not committed) ──▶ engine TOPIC_PUT ──▶ commit
                     plan_topic, write_topic         config_of
@@ -101,7 +101,9 @@ def put_topic(
     lock_namespace(namespace, with_tenant=True)  # two creators of one name, or of one too many
     topic = TOPICS.find(namespace.pk, name)
     if revision is not None and (topic is None or topic.revision != revision):
-        raise Problem.of("PRECONDITION_FAILED", "the topic is not in the revision of If-Match")
+        raise Problem.of(
+            "PRECONDITION_FAILED", "the topic has changed since the revision in If-Match"
+        )
     if topic is None:
         require_room(namespace.tenant_id, "topic_count_max", Topic)
     planned = plan_topic(namespace, name, topic, change)
@@ -168,7 +170,9 @@ def delete_topic(
     lock_namespace(namespace)
     topic = get_topic(namespace, name)
     if revision is not None and topic.revision != revision:
-        raise Problem.of("PRECONDITION_FAILED", "the topic is not in the revision of If-Match")
+        raise Problem.of(
+            "PRECONDITION_FAILED", "the topic has changed since the revision in If-Match"
+        )
     engine_name, before = topic.engine_name, settings_of(topic, _SETTINGS)
     topic.delete()
     record(by, namespace, "topic.delete", f"topics/{name}", before=before)
@@ -222,7 +226,7 @@ def _refuse_transactions(change: TopicChange, topic: Topic | None) -> None:
         return
     if topic is None or topic.message_type != MessageType.TRANSACTION:
         known = ", ".join(kind.value for kind in NEW_TYPES)
-        detail = f"there are no transactions yet; a topic is of type {known}"
+        detail = f"transactions are not supported yet; type must be {known}"
         item = ProblemItem("/type", "ILLEGAL_SETTING", detail)
         raise Problem.of("ILLEGAL_SETTING", f"/type: {detail}", errors=[item])
 

@@ -1,1 +1,1 @@
-"""Where a message has been: its road through topics, retries and dead letters."""
+"""What happened to a message: its trace through topics, retries and dead letters."""

@@ -1,4 +1,4 @@
-"""The road of a message over REST: ``/v1/ns/{ns}/messages/{id}/trace``."""
+"""The trace of a message over REST: ``/v1/ns/{ns}/messages/{id}/trace``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def trace_message(
     # Without a topic it is looked for in all of them.
     request.auth.require(Scope.CONSUME, None if topic is None else Kind.TOPIC, topic or "")
     if len(message_id) > ID_CHARS_MAX:
-        detail = f"an id has at most {ID_CHARS_MAX} characters, found {len(message_id)}"
+        detail = f"an ID must have at most {ID_CHARS_MAX} characters, found {len(message_id)}"
         raise refused("", detail)
     road = road_of(
         namespace,

@@ -1,4 +1,4 @@
-"""The road of a message in words: what happened to it, in order of time.
+"""The trace of a message in words: what happened to it, in order of time.
 
     records as the engine found them (hops) ──▶ [events_of] ──▶ born, stored, delivery failed, …
 

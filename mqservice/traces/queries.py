@@ -1,4 +1,4 @@
-"""Asks the engine for the road of a message, part by part.
+"""Requests the trace of a message from the engine, part by part.
 
 namespace, id ──▶ [road_of] ── TRACE, after which topic ──▶ engine
                       ◀── hops, groups ── as many parts as its time a call makes of it ──┘
@@ -71,9 +71,9 @@ def road_of(
     is_complete = is_complete and not after
     if not hops:
         where = namespace.name if topic is None else topic.name
-        detail = f"{where} has no message of this id, or has it no more"
+        detail = f"{where} has no message with this ID; it never existed or has expired"
         if not is_complete:
-            detail = "no message of this id was found, and not all could be looked through"
+            detail = "no message with this ID was found, but not all messages could be searched"
         raise Problem.of("MESSAGE_NOT_FOUND", detail, retryable=not is_complete)
     return Road(hops=list(hops.values()), groups=groups, is_complete=is_complete)
 

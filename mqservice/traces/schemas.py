@@ -1,4 +1,4 @@
-"""The road of a message on the wire of the control plane."""
+"""The trace of a message on the wire of the control plane."""
 
 from __future__ import annotations
 

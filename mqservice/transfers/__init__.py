@@ -1,4 +1,4 @@
-"""Stores of RocketMQ: brought into a new installation, and written from one.
+"""Stores of RocketMQ: imported into a new installation, and exported from one.
 
 importing  ─▶ a fresh data directory that holds what a RocketMQ store holds
 exporting  ─▶ a directory that a RocketMQ broker opens

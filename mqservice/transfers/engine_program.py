@@ -68,5 +68,5 @@ def run_program(
             return found
         errors.seek(0)
         said = errors.read().decode("utf-8", "replace").strip().splitlines()
-        words = said[-1] if said else "the engine's program ended without a word"
+        words = said[-1] if said else "the engine's program ended with no output"
         raise TransferRefused(words) if code == _EXIT_REFUSED else TransferError(words)

@@ -1,4 +1,4 @@
-"""Why there is no import or export, each with one line for people and its own exit code.
+"""Why an import or export failed, each with one line for people and its own exit code.
 
 TransferError         1  it failed; nothing of it is left
 └── TransferRefused   2  the store or the place do not allow it; nothing was done

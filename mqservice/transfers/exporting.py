@@ -1,4 +1,4 @@
-"""A namespace of a stopped service becomes a directory that a RocketMQ broker opens.
+"""Exports a namespace of a stopped service to a directory that a RocketMQ broker can open.
 
     data directory ── engine's program ──▶ DIRECTORY.exporting ── compared, renamed ──▶ DIRECTORY
 
@@ -39,9 +39,11 @@ def export_store(
     aside = target.with_name(target.name + _ASIDE_SUFFIX)
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise TransferRefused(f"{target} is not empty; name an empty or a new directory")
+            raise TransferRefused(f"{target} is not empty; name an empty or new directory")
         if aside.exists() and not (aside / _MARK).exists():
-            raise TransferRefused(f"{aside} is in the way and none of an export: move it away")
+            raise TransferRefused(
+                f"{aside} already exists and is not part of an export: move it away"
+            )
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(mode=0o700, parents=True)
         try:
@@ -58,5 +60,5 @@ def export_store(
     except BackupRefused as error:
         raise TransferRefused(str(error)) from error
     except OSError as error:
-        raise TransferError(f"the store could not be exported: {error}") from error
+        raise TransferError(f"cannot export the store: {error}") from error
     return report

@@ -1,4 +1,4 @@
-"""A RocketMQ store becomes a namespace of a new installation.
+"""Imports a RocketMQ store as a namespace of a new installation.
 
     inspect ─▶ report ── asked? ──▶ marker ─▶ database runs ─▶ rows possible?
         ─▶ store, aside, compared ─▶ rows, in one transaction ─▶ store's name ─▶ no marker
@@ -77,7 +77,7 @@ def import_store(
     except BackupRefused as error:
         raise TransferRefused(str(error)) from error
     except OSError as error:
-        raise TransferError(f"the store could not be imported: {error}") from error
+        raise TransferError(f"cannot import the store: {error}") from error
     return done
 
 
@@ -103,9 +103,7 @@ async def _bring_in(
         env = {**environ, _STORE_VARIABLE: str(aside)}
         done = await asyncio.to_thread(run_program, arguments, ImportReport, env=env, told=told)
         if (done.topics, done.groups) != (report.topics, report.groups):
-            raise TransferRefused(
-                f"{source} is not what it was when it was looked at: import it again"
-            )
+            raise TransferRefused(f"{source} has changed since it was checked: import it again")
         await command("define_imported", str(definitions))
     definitions.unlink()
     return done

@@ -1,4 +1,4 @@
-"""What the engine's program says of its work: the reading end of ``storage_engine/transfer``."""
+"""The output of the engine's program for transfers, as ``storage_engine/transfer`` writes it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What each tenant has used, by hour: messages, bytes, calls and storage, kept in PostgreSQL."""
+"""What each tenant has used, per hour: messages, bytes, calls and storage, stored in PostgreSQL."""

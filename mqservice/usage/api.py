@@ -102,7 +102,7 @@ def _takes_csv(request: AuthedRequest) -> bool:
     """Raises Problem NOT_ACCEPTABLE when it takes neither a table nor JSON."""
     kind = request.get_preferred_type([_JSON_TYPE, _CSV_TYPE])
     if kind is None:
-        raise Problem.of("NOT_ACCEPTABLE", f"this path answers {_JSON_TYPE} or {_CSV_TYPE}")
+        raise Problem.of("NOT_ACCEPTABLE", f"this path responds with {_JSON_TYPE} or {_CSV_TYPE}")
     return kind == _CSV_TYPE
 
 

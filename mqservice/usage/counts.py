@@ -1,4 +1,4 @@
-"""What this process has done for tenants since it was last written down. Memory only.
+"""What this process has done for tenants since usage was last written. Memory only.
 
     produce ──▶ stored ──┐
     push ─────▶ sent ────┼──▶ [UsageCounts] ── take, every 10 s ──▶ rows
@@ -41,13 +41,6 @@ class UsageCounts:
         row = self._now.topics.get(topic) or self._row(topic)
         row[MESSAGES_IN] += message_count
         row[BYTES_IN] += byte_count
-
-    def stored_by_call(self, topic: str, byte_count: int) -> None:
-        """A message of a topic that was stored, and the request for it answered."""
-        row = self._now.topics.get(topic) or self._row(topic)
-        row[MESSAGES_IN] += 1
-        row[BYTES_IN] += byte_count
-        row[API_CALLS] += 1
 
     def sent(self, topic: str, message_count: int, byte_count: int) -> None:
         """Messages of a topic that somebody has read."""

@@ -1,4 +1,4 @@
-"""How often usage is written, how long it is kept, and how much of it there may be."""
+"""How often usage is written, how long it is retained, and how much of it there may be."""
 
 from __future__ import annotations
 

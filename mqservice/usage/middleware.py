@@ -1,4 +1,4 @@
-"""Each request of the control plane is counted, and held to the rate of its tenant.
+"""Counts each control plane request, and enforces the tenant's rate limit.
 
     request with a good key ──▶ [ControlPlaneMiddleware] ── take ──▶ view ──▶ RateLimit headers
                                               └─ nothing left ──▶ 429, Retry-After
@@ -64,8 +64,8 @@ class ControlPlaneMiddleware:
             request,
             Problem.of(
                 "RATE_LIMITED",
-                "the tenant's limit of requests to the control plane is used up: "
-                f"{taken.limit} a second",
+                "the tenant's limit of control plane requests is used up: "
+                f"{taken.limit} per second",
                 retry_after_ms=taken.retry_ms,
             ),
         )

@@ -1,4 +1,4 @@
-"""Rows of usage: one for each topic and hour, and one for what concerns no topic.
+"""Rows of usage: one per topic and hour, and one for what belongs to no topic.
 
 ``namespace`` and ``topic`` are names, so that what was used stays when they are deleted; both are
 empty for calls of the control plane, of sockets, and those that were refused.

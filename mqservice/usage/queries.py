@@ -186,8 +186,8 @@ def _place(cursor: str, claim: bytes) -> Place:
     place, mac = content[:-MAC_BYTES], content[-MAC_BYTES:]
     if not place or not _signer().is_valid(place + claim, mac):
         detail = (
-            "the cursor is not one of this question; give next_cursor of the page before, and all "
-            "parameters but limit as they were there"
+            "the cursor does not belong to this query; give next_cursor of the "
+            "previous page, and the same parameters except limit"
         )
         raise refused("?cursor", detail, "CURSOR_INVALID")
     found: Place = msgspec.msgpack.decode(place, type=Place)

@@ -1,4 +1,4 @@
-"""What Celery runs for usage. Each task may run twice, or not at all for a while."""
+"""Celery tasks for usage. Each may run twice, or not at all for a while."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def measure_storage() -> None:
             writing.measure_storage(client, SystemClock().now_ms())
     except StoreError as exc:
         log.warning(
-            "Storage was not measured: the engine does not answer",
-            extra={"action": "storage_missed", "error": type(exc).__name__},
+            "Could not measure storage: the storage engine is not responding",
+            extra={"action": "storage_measure_skipped", "error": type(exc).__name__},
         )
 
 

@@ -1,4 +1,4 @@
-"""Writes down what was counted and measured: the only writer of the rows.
+"""Saves what was counted and measured: the only writer of the rows.
 
     UsageCounts ── every 10 s, each web process ──▶ [write_counts] ──┐
     engine ── bytes of topics, every minute ──▶ [measure_storage] ───┴──▶ rows of the hour
@@ -95,7 +95,10 @@ async def _write(counts: UsageCounts) -> None:
         await sync_to_async(_write_on_thread)(taken)
     except (DatabaseError, InterfaceError) as exc:
         counts.give_back(taken)
-        log.warning("Usage was not written", extra={"action": "usage_late", "error": str(exc)})
+        log.warning(
+            "Could not write usage to the database; trying again",
+            extra={"action": "usage_write_failed", "error": str(exc)},
+        )
 
 
 def _write_on_thread(taken: Taken) -> None:

@@ -1,4 +1,4 @@
-"""Takes a copy of a running engine's store, and makes such a copy fit to be started.
+"""Copies the store of a running engine, and prepares such a copy for a start.
 
     engine ── snapshot, checkpoint ──▶ [taking] ──▶ TARGET: commitlog/, config/, journal, checkpoint
     copied store ──▶ [adopting] ──▶ a store that an engine may open

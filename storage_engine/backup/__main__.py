@@ -32,7 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
     taking.add_argument("target", type=Path)
     taking.add_argument("--socket", required=True, help="the engine's")
     taking.add_argument("--rate-bytes", type=int, default=0, help="a second; 0: no limit")
-    adopting = commands.add_parser("adopt", help="make a copied store fit to be started")
+    adopting = commands.add_parser(
+        "adopt", help="prepare a copied store so that an engine can start on it"
+    )
     adopting.add_argument("store", type=Path)
     options = parser.parse_args(arguments)
     try:
@@ -63,7 +65,7 @@ def _say(line: Line) -> None:
 def _wait_for_go() -> Go:
     line = sys.stdin.buffer.readline()
     if not line:
-        raise TakingFailed("nobody waits for the copy any more")
+        raise TakingFailed("the process that asked for the copy is gone")
     return msgspec.json.decode(line, type=Go)
 
 

@@ -1,4 +1,4 @@
-"""Makes a store that was copied back fit to be started.
+"""Prepares a restored store so that an engine can start on it.
 
 Its files must take their room on the disk before they are mapped, and its next run must have a
 number that no run of the lost store had: receipts of that one must mean nothing here.

@@ -1,4 +1,4 @@
-"""Copies files piece by piece: bounded in memory, no faster than asked, with the SHA-256 of each.
+"""Copies files in chunks: bounded memory, limited rate, and the SHA-256 of each file.
 
 source ── 1 MiB ──▶ hash ──▶ target ──▶ fsync; what was read and written leaves the page cache
 """
@@ -68,7 +68,7 @@ def copy_file(
         while left:
             piece = reader.read(min(left, piece_bytes))
             if not piece:
-                raise OSError(f"{source} ended at {at}, {left} bytes before its end")
+                raise OSError(f"{source} ended at byte {at}, {left} bytes before its expected end")
             digest.update(piece)
             writer.write(piece)
             # What is mapped by the engine stays; the rest would push out what it needs.

@@ -1,4 +1,4 @@
-"""Has the engine keep the log's files for as long as a copy takes.
+"""Holds a snapshot of the log in the engine for as long as a copy takes.
 
 [HeldLog] ── snapshot, each few minutes a new one ──▶ engine: retention waits
 

@@ -1,4 +1,4 @@
-"""What ``python -m storage_engine.backup take`` and its caller say to each other, a line each.
+"""The lines that ``python -m storage_engine.backup take`` and its caller exchange.
 
     Ready ──▶ caller ── Go ──▶ Taken, Step, Step, … ──▶ CopiedFile, … ──▶ Done
 

@@ -1,4 +1,4 @@
-"""Copies all files of a store but the log as they were at one moment, beside a running engine.
+"""Copies every file of a running store except the log, all as of one moment.
 
     what stands there ──▶ copy ──▶ does the same still stand there? ──▶ yes: one moment's
                             ▲────────────── no, begin again ◀──┘
@@ -56,7 +56,10 @@ def copy_small_files(store: Path, target: Path) -> list[CopiedFile]:
         for path in before:
             (target / path).unlink(missing_ok=True)
         never.wait(PAUSE_S)
-    raise NeverStill(f"the tables of {store} changed during each of {ATTEMPTS_MAX} looks at them")
+    raise NeverStill(
+        f"the tables of {store} changed during each of {ATTEMPTS_MAX} attempts to copy "
+        "them; try again when fewer topics and groups change"
+    )
 
 
 def _copy(store: Path, target: Path, path: str) -> CopiedFile:

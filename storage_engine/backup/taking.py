@@ -1,4 +1,4 @@
-"""A copy of the store of a running engine, from which nothing is missing that was acknowledged.
+"""Copies the store of a running engine, with every acknowledged message in it.
 
     lease ─▶ checkpoint ─▶ Ready … Go ─▶ small files, one moment's ─▶ checkpoint, lease: the end
                                                                             └─▶ segments up to it
@@ -90,7 +90,10 @@ def _refuse_other_engine(store: Path, client: StoreClient) -> None:
         found = path.stat()
         if (found.st_ino, found.st_mtime_ns) == (asked.inode, asked.mtime_ns):
             return
-    raise TakingFailed(f"the engine that answers is not the one that owns {store}")
+    raise TakingFailed(
+        f"the engine that answered does not own the store in {store}; name the socket of "
+        "the engine that does"
+    )
 
 
 def _copy_log(
@@ -134,8 +137,8 @@ def _copy_log(
                 )
             except FileNotFoundError as exc:
                 raise OffsetOutOfRange(
-                    f"{segment.path} was deleted while it was to be copied: the disk is full, or "
-                    "the engine was started anew"
+                    f"{segment.path} was deleted before it was copied: the disk is "
+                    "full, or the engine was restarted; start the backup again"
                 ) from exc
         else:
             passed(segment.size_bytes)
@@ -171,7 +174,7 @@ def _write_checkpoint(target: Path, end_offset: int) -> CopiedFile:
     path = target / CHECKPOINT_FILE
     mark = read_checkpoint(path)
     if mark is None:
-        raise TakingFailed(f"the copied {path} cannot be read")
+        raise TakingFailed(f"cannot read {path}, which was just copied")
     write_checkpoint(Files(), path, msgspec.structs.replace(mark, flushed_offset=end_offset))
     path.chmod(0o600)
     content = path.read_bytes()

@@ -1,1 +1,1 @@
-"""Who has which message: leases, what is settled, consumer offsets and their journal."""
+"""Who has leased which message, what is settled, and consumer offsets with their journal."""

@@ -1,4 +1,4 @@
-"""Receives that are asked again because their answer was lost: the same messages, no others.
+"""Repeats a receive whose reply was lost: the same messages again, and no others.
 
     receive ── attempt_id ──▶ [Attempts] ──┬─ known: what is still under its lease, lease anew
                                            ├─ the first one is parked still: takes its place

@@ -1,4 +1,4 @@
-"""Leases that last while their member is heard of, for members without a connection.
+"""Extends leases while their member is alive, for members without a connection.
 
     receive, settle ── hear(member) ──▶ [AutoExtends]
     lease at its end ──▶ AutoExtend.end_ms ──▶ later: goes on    now: over
@@ -25,7 +25,7 @@ _MEMBERS_MAX: Final = 10_000
 
 
 class _Member:
-    """``until_ms``: end of the last span that it asked for."""
+    """``until_ms``: end of the last extension that the member requested."""
 
     __slots__ = ("heard_ms", "parked", "until_ms")
 

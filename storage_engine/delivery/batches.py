@@ -1,4 +1,4 @@
-"""Acks of "everything up to here": which messages a receive gave out before a given one.
+"""Acks with ``up_to``: which messages a receive delivered before a given one.
 
     settle ── AckUpTo ──▶ [Batches] ── LeaseRefs ──▶ settled one by one, as if each had been named
                               └── nobody knows what came with it ──▶ failure

@@ -1,4 +1,4 @@
-"""Which clients each broadcast group has, and when each was last there.
+"""Which clients each broadcast group has, and when each was last seen.
 
     receive ── admit, seen ──▶ [BroadcastClients] ── silent for 7 days ──▶ broadcasting: forgotten
     consumer_offsets ── whose progress there is, when seen ──▶ restore
@@ -40,7 +40,7 @@ class Client:
 
 
 class BroadcastClients:
-    """See the module's docstring. ``dropped_count``: of all clients, those that are gone too."""
+    """See the module's docstring. ``dropped_count``: of all clients, including expired ones."""
 
     def __init__(
         self, config: StoreConfig, clock: Clock, consumer_offsets: ConsumerOffsets
@@ -73,8 +73,10 @@ class BroadcastClients:
         ):
             if count >= limit:
                 raise ClientLimit(
-                    f"{where} {count} clients, {limit} are allowed; one is forgotten "
-                    f"{self._config.broadcast_client_kept_ms // SECOND_MS} s after it was last seen"
+                    f"{where} {count} clients, which is the limit of {limit}; a "
+                    "client expires "
+                    f"{self._config.broadcast_client_kept_ms // SECOND_MS} s after it "
+                    "was last seen"
                 )
 
     def seen(self, group: str, client_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Takes back progress beyond the end of a queue.
+"""Moves consumer offsets that are past the end of their queue back to the end.
 
 A power cut may leave settles durable whose messages of an async topic were not; new messages at
 those offsets must be delivered.
@@ -23,5 +23,8 @@ def clamp_offsets(consumer_offsets: ConsumerOffsets, queues: ConsumeQueues) -> b
         max_offset = of_topic[progress.queue_id].max_offset if has_queue else 0
         changed = progress.clamp(max_offset) or changed
     if changed:
-        log.warning("consumer offsets taken back", extra={"action": "offsets_clamped"})
+        log.warning(
+            "Consumer offsets were past the end of their queues; moved them back to the end",
+            extra={"action": "offsets_clamped"},
+        )
     return changed

@@ -1,4 +1,4 @@
-"""How far each group is on each queue, and which messages above that it has settled already.
+"""The consumer offset of each group on each queue, and which messages above it are settled.
 
     delivery ── settle(progress, offsets) ──▶ [ConsumerOffsets] ── one entry ──▶ offset_journal
     checkpoint ── snapshot, write, finish ──▶ config/consumerOffset.json; the journal starts anew
@@ -107,6 +107,7 @@ class ConsumerOffsets:
         self.client_seen_ms: dict[str, int] = {}
         # Kind and text: what a group has still to do is known after a restart, before it reads.
         self._filters: dict[str, tuple[str, str]] = {}
+        self._said: dict[tuple[str, str], tuple[str, str]] = {}  # and not journaled yet
 
     def load(self, *, is_foreign: bool = False) -> None:
         """Read the saved table and replay the journal over it; changes no file.
@@ -150,7 +151,11 @@ class ConsumerOffsets:
     def _replay(self, entry: JournalEntry, moved_on: set[Progress]) -> None:
         if entry.is_dropped:
             self._table.pop((entry.group, entry.topic), None)
+            self._filters.pop(f"{entry.topic}@{entry.group}", None)
             self._beginning = Beginning(entry.count, entry.first)
+            return
+        if entry.filter is not None:
+            self._filters[f"{entry.topic}@{entry.group}"] = entry.filter
             return
         progress = self.find(entry.group, entry.topic, entry.queue_id)
         if progress is None:
@@ -208,7 +213,8 @@ class ConsumerOffsets:
         by_queue.update({progress.queue_id: progress for progress in begun})
 
     def drop(self, is_gone: Callable[[str, str], bool], *, lease_floor: int) -> None:
-        """Forget the progress of (group, topic) that are gone; durable on return (one fdatasync).
+        """Delete the progress of (group, topic) pairs that no longer exist; durable on return (one
+        fdatasync).
 
         ``lease_floor``: leases of a lower generation count nowhere that anybody begins from now on.
 
@@ -226,6 +232,7 @@ class ConsumerOffsets:
             del self._table[name]
             self._dropped[name] = None
             self._filters.pop(f"{name[1]}@{name[0]}", None)
+            self._said.pop(name, None)
         # Journaled after this, they would begin it anew.
         kept = [each for each in self._skipped.items() if not is_gone(each[0].group, each[0].topic)]
         self._skipped = dict(kept)
@@ -234,11 +241,11 @@ class ConsumerOffsets:
         self._journal.sync()
 
     def keep_filter(self, group: str, topic: str, kind: FilterKind, text: str) -> None:
-        """Remember the filter that a group reads a topic through; durable with the next checkpoint.
+        """Remember the filter that a group reads a topic through; in the journal by the next tick.
 
-        Only what counts it asks: the first member after a start says the filter again.
+        Only what counts lag asks: the first member after a start says the filter again.
         """
-        self._filters[f"{topic}@{group}"] = kind.value, text
+        self._filters[f"{topic}@{group}"] = self._said[group, topic] = kind.value, text
 
     def kept_filter(self, group: str, topic: str) -> tuple[str, FilterKind] | None:
         """Text and kind of the filter, as ``known_filter`` takes them; None: not known."""
@@ -268,23 +275,27 @@ class ConsumerOffsets:
         self._failed.setdefault(progress, {})[queue_offset] = times
 
     def write_skipped(self) -> None:
-        """Journal what filters have passed over since the last settle, and failures; every tick.
+        """Journal what filters have passed over since the last settle, failures, and other filters;
+        every tick.
 
         On a full disk it waits: nobody has been told of it.
         """
-        if not (self._skipped or self._failed):
+        if not (self._skipped or self._failed or self._said):
             return
         try:
-            self._journal.write_settled([], self._skipped, self._failed)
+            self._journal.write_settled([], self._skipped, self._failed, self._said)
         except StoreError as exc:
-            log.warning("skips not journaled", extra={"action": "journal_full", "reason": str(exc)})
+            log.warning(
+                "Could not journal filtered messages and failures; trying again at the next tick",
+                extra={"action": "journal_full", "reason": str(exc)},
+            )
         else:
             self._skipped.clear()
             self._failed.clear()
+            self._said.clear()
 
     def settle_moved(self, progress: Progress, runs: list[Run]) -> None:
-        """Settle messages whose place others have taken that are durable, or that are given up;
-        cannot fail.
+        """Settle messages whose successors are durable, or that are dead-lettered; cannot fail.
 
         On a full disk only the records that took their place say so, until the next checkpoint.
         """
@@ -294,7 +305,8 @@ class ConsumerOffsets:
             self._journal.write_settled([(progress, runs)])
         except StoreError as exc:
             log.warning(
-                "settles not journaled", extra={"action": "journal_full", "reason": str(exc)}
+                "Could not journal settled messages; the next checkpoint records them",
+                extra={"action": "journal_full", "reason": str(exc)},
             )
         progress.apply(runs)
 
@@ -314,7 +326,7 @@ class ConsumerOffsets:
         return is_changed
 
     def reset(self, positions: list[tuple[Progress, int]], *, lease_floor: int) -> None:
-        """Let groups go on from other places; durable on return (one fdatasync); all or none.
+        """Move groups to other offsets; durable on return (one fdatasync); all or none.
 
         ``lease_floor``: leases of a lower generation end with it.
 
@@ -429,7 +441,16 @@ class ConsumerOffsets:
                 progress.drop_failures()
                 counts = progress.failures.items()
                 failed[progress] = {at: min(times, COUNT_MAX) for at, times in counts}
-        self._journal.restart(moved, above, skipped, failed, self._dropped, self._beginning)
+        filters = {
+            (group, topic): kind_and_text
+            for name, kind_and_text in self._filters.items()
+            if taken.filters.get(name) != kind_and_text
+            for topic, _, group in (name.partition("@"),)
+        }
+        self._journal.restart(
+            moved, above, skipped, failed, self._dropped, self._beginning, filters
+        )
+        self._said.clear()
         return count
 
     def __iter__(self) -> Iterator[Progress]:

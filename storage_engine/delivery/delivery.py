@@ -1,4 +1,4 @@
-"""Gives messages to the members of groups and takes their settles.
+"""Delivers messages to the members of groups and records their settles.
 
     receive ──▶ [Delivery] ── take ──▶ ProcessQueue of each queue ── records ──▶ reply
        └─ nothing ready: parked ── new message, nack delay, lease end ──▶ served in order of arrival
@@ -117,7 +117,7 @@ class Delivery:
         request: ReceiveRequest,
         answer: Callable[[Delivered], None],
     ) -> Parked | None:
-        """Answer now when something is ready or no wait is asked for, else park.
+        """Reply now if messages are ready or the receive does not wait; otherwise let it wait.
 
         Raises:
             BadRequest: a limit of the request is out of range.
@@ -226,7 +226,10 @@ class Delivery:
                 try:
                     self._add_queues(subscription, queues, min_offset_of)
                 except StoreError as exc:
-                    log.warning("not yet", extra={"action": "queues_put_off", "reason": str(exc)})
+                    log.warning(
+                        "Could not attach new queues to a waiting group",
+                        extra={"action": "queue_attach_failed", "reason": str(exc)},
+                    )
 
     def serve(self, subscription: Subscription) -> None:
         """See ``Waiting.serve``."""
@@ -234,7 +237,7 @@ class Delivery:
             self.waiting.serve(subscription)
 
     def group_changed(self, group: GroupConfig) -> None:
-        """Let a group that was paused wait, and one that goes on have what is ready."""
+        """Let the receives of a paused group wait; deliver what is ready to a resumed group."""
         has_changed = False
         for subscription in self._subscriptions.values():
             config = subscription.config
@@ -385,7 +388,7 @@ class Delivery:
 
     @property
     def damaged_count(self) -> int:
-        """Messages that nobody can ever read, passed over."""
+        """Damaged messages that were skipped."""
         return self._leasing.damaged_count
 
     @property

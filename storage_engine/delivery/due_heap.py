@@ -1,4 +1,4 @@
-"""Things that become due at a time, most of which are over before it: leases, waits, delays.
+"""A heap of things due at a time, most of which are removed before: leases, waits, delays.
 
     push(due_ms, item) ──▶ [DueHeap] ── pop_due(now_ms) ──▶ items still alive, in order of time
 

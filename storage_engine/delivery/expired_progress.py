@@ -1,4 +1,4 @@
-"""What retention means for the groups: nothing below a queue's min_offset can be read any more.
+"""Applies retention to groups: settles what is below a queue's min_offset.
 
 retention ── queues begin later ──▶ [settle_expired] ── settled ──▶ consumer_offsets
 retention ◀── what must stay ── [lowest_leased]

@@ -1,4 +1,4 @@
-"""One message whose delivery failed, on its way from the lease to another place."""
+"""One message whose delivery failed, between its lease and the place it is moved to."""
 
 from __future__ import annotations
 

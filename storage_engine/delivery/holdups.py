@@ -1,4 +1,4 @@
-"""Tells who waits although there are messages: as many are in flight as may be.
+"""Reports consumers that wait although there are messages, because too many are in flight.
 
     receives that wait, queues that are full ──▶ [Holdups] ── every second ──▶ HELD_UP notices
 
@@ -26,7 +26,7 @@ class Holdups:
         self._next_ms = clock.monotonic_ms() + SECOND_MS
 
     def tick(self, now_ms: int, subscriptions: Iterable[Subscription]) -> None:
-        """Every tick; looks once a second, at those alone for whom somebody waits."""
+        """Called every tick; checks once a second, and only subscriptions with waiting receives."""
         if now_ms < self._next_ms:
             return
         self._next_ms = now_ms + SECOND_MS

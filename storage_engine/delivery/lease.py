@@ -1,4 +1,4 @@
-"""What one receive has given out to its member, for a time; whether its word about one counts.
+"""What one receive leased to its member, until when, and whether a settle for it still counts.
 
     Leasing ── Lease ──▶ inflight of each process queue ── settled, given back, ended ──▶ count 0
 
@@ -25,7 +25,7 @@ class Verdict(enum.Enum):
 
 
 class Lease:
-    """Messages given out together to one member. ``count`` of them are still in flight.
+    """Messages leased together to one member. ``count`` of them are still in flight.
 
     ``parts`` says which, until the lease ends; those settled meanwhile are in it too.
     ``began_ms``, ``until_ms``: wall clock. ``ends_ms``, ``deadline_ms``: monotonic; nothing lets it
@@ -68,7 +68,9 @@ class Lease:
 
     @property
     def first(self) -> Lease:
-        """The one under which its messages were given out, with all that came with them."""
+        """The lease under which these messages were first delivered, with all others of the same
+        receive.
+        """
         return self._first or self
 
     def extended_to(self, now_ms: int) -> int:
@@ -92,7 +94,7 @@ class Lease:
         self.refused.add((process_queue, queue_offset))
 
     def renewed(self) -> Lease:
-        """An empty lease for some of its messages, whose receipts stay good under it."""
+        """An empty lease for some of its messages; their receipts remain valid under it."""
         lease = Lease(self.generation, self.member_id, self.began_ms, self.deadline_ms)
         lease.auto_extend, lease.is_repeated = self.auto_extend, self.is_repeated
         lease.is_unnamed = self.is_unnamed

@@ -1,4 +1,4 @@
-"""Takes messages for one receive, from all queues that its member may read, under one lease.
+"""Leases messages for one receive, from all queues that its member may read.
 
     receive, serve ──▶ [Leasing] ── take ──▶ ProcessQueue of each queue ──▶ records and attempts
                            └── damaged ones ──▶ settled: nobody can ever read them
@@ -77,13 +77,16 @@ class Leasing:
         return None
 
     def _skip(self, lease: Lease, damaged: list[int]) -> None:
-        """Settle messages of a lease, given by their place in it, that nobody can ever read."""
+        """Settle messages of a lease, given by their index in it, that are damaged."""
         places = [(queue, offset) for queue, offsets in lease.parts for offset in offsets]
         settled = [(queue, [(offset, 1)]) for queue, offset in (places[at] for at in damaged)]
         try:
             self._consumer_offsets.settle([(queue.progress, runs) for queue, runs in settled])
         except StoreError as exc:  # they stay under the lease, and are looked at again after it
-            log.warning("damaged stay", extra={"action": "damaged_put_off", "reason": str(exc)})
+            log.warning(
+                "Could not settle damaged messages; they stay leased",
+                extra={"action": "damaged_settle_failed", "reason": str(exc)},
+            )
             return
         for queue, runs in settled:
             queue.forget(*runs[0])

@@ -1,4 +1,4 @@
-"""Looks for messages that a filter wants, a little at a time, so that the loop is never held up.
+"""Searches queues for messages that match a filter, in small steps that do not block the loop.
 
     take ──▶ [Look] ── tag hash of a unit, then properties in the log ──▶ wanted, or skipped
                │ spent, nothing found, somebody waits
@@ -171,7 +171,9 @@ class Looking:
         return SettlingLook(subscription.filter, self._clock, self._ms_left, *self._reading)
 
     def end(self, subscription: Subscription, look: Look) -> None:
-        """Count the time, and go on later where somebody still waits behind what was skipped."""
+        """Record the time spent, and continue later if a receive still waits for messages after the
+        skipped ones.
+        """
         spent_ms = self._clock.monotonic_ms() - look.began_ms - look.found_count * _FOUND_MS
         if subscription.filter.is_all:
             # It looks for no message, but whether each may come yet: what may is no cost of that.

@@ -1,4 +1,4 @@
-"""Who of the exclusive groups is there and who is gone; serves those for whom it matters.
+"""Members of exclusive groups that join or leave, and the receives this affects.
 
 receive ── heard ──▶ [Memberships] ──▶ members, readers of the subscription
 leave, 120 s of silence ──▶ [Memberships] ── others read its queues now ──▶ serve
@@ -43,19 +43,21 @@ class Memberships:
         """Raises ``StoreBusy`` when there are as many members as there may be."""
         members = subscription.members
         if member_id not in members and len(members) >= self._member_count_max:
-            raise StoreBusy(f"{len(members)} members of the group read the topic already")
+            raise StoreBusy(
+                f"{len(members)} members of the group read the topic already, which is the limit"
+            )
         self._exclusive[subscription] = None
         if members.heard(member_id, self._clock.monotonic_ms(), zone):
             self._tell_revoked(subscription)
             self._serve(subscription)
 
     def still_there(self, subscription: Subscription, member_id: str) -> None:
-        """A member that cannot receive at the moment shows that it has not gone."""
+        """Record that a member is alive although it cannot receive at the moment."""
         if member_id in subscription.members:
             subscription.members.heard(member_id, self._clock.monotonic_ms())
 
     def leave(self, subscription: Subscription, member_id: str) -> None:
-        """A member is gone: others read its queues from now on, and may have another filter.
+        """Remove a member: others read its queues from now on, and may use another filter.
 
         It is not while another of its receives waits: two sockets may be one consumer.
         """

@@ -1,4 +1,4 @@
-"""Which messages of one queue must wait for others of their message group, and which may go.
+"""Which messages of one queue must wait for others of their message group.
 
     new, its group idle ──▶ held ──── settled ──▶ forgotten; the group's next one is ready
                              │  ▲
@@ -92,7 +92,7 @@ class MessageGroups:
         heapq.heappop(self._heads)
 
     def due(self, queue_offset: int) -> None:
-        """The delay of a message that was given back is over."""
+        """The delay of a released message has passed."""
         group = self._waiting.get(queue_offset)
         if group is not None and not group.held_count and self._head_of(group) == queue_offset:
             heapq.heappush(self._heads, queue_offset)
@@ -135,7 +135,7 @@ class MessageGroups:
             self._let_go(group)
 
     def forget(self, queue_offset: int) -> None:
-        """A message is settled, or can be read no more; its group goes on."""
+        """A message is settled, or can no longer be read; its message group continues."""
         group = self._held.pop(queue_offset, None)
         if group is not None:
             self._let_go(group)

@@ -1,4 +1,4 @@
-"""Many queue offsets in no order at a bit each, for what is settled above a consumer offset.
+"""Sets of queue offsets as bitmaps, for messages settled out of order above a consumer offset.
 
     add(first, end) ──▶ [OffsetBits] ── offset in bits? where does its run end? ──▶ Progress
                              └── parts() ──▶ offset_journal

@@ -5,7 +5,7 @@
     offset  width  field
          0      4  crc        CRC-32 of the rest of the entry
           4      1  kind       1 name, 2 settled, 3 position, 4 reset, 5 lease floor, 6 dropped,
-                              7 skipped, 8 failed, 9 settled bits
+                              7 skipped, 8 failed, 9 settled bits, 10 filter
          5      3  zeros
          8      4  name_id    which ``topic@group``, numbered from 0 in the order of kind 1
         12      4  queue_id   for kind 1: length of the name in bytes, which follows the entry
@@ -18,12 +18,15 @@
                               for kind 8: how often ``first`` was delivered in vain in its place;
                               for kind 9: bytes of the bitmap that follows the entry: offset
                               ``first + n`` is settled when bit ``n % 8`` of byte ``n // 8``, the
-                              lowest being 0, is set
+                              lowest being 0, is set;
+                              for kind 10: bytes of what follows the entry: through which filter
+                              the group reads the topic, its kind, a space and its text
 
 A reset is two entries, the lease floor first: cut between them, nothing has moved, and receipts
 from before only cause a redelivery. An entry that is cut short or fails its CRC ends the journal:
 it was being written when the machine stopped, and was not answered. Kind 9 is what a checkpoint
-leaves of many that were settled in no order, a page of ``offset_bits.py`` each.
+leaves of many that were settled in no order, a page of ``offset_bits.py`` each. Of kind 10 the
+last one of a name counts.
 """
 
 from __future__ import annotations
@@ -31,8 +34,9 @@ from __future__ import annotations
 import os
 import struct
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -67,6 +71,7 @@ _DROPPED: Final = 6
 _SKIPPED: Final = 7
 _FAILED: Final = 8
 _SETTLED_BITS: Final = 9
+_FILTER: Final = 10
 _FLAGS: Final = (_POSITION, _RESET, _LEASE_FLOOR, _DROPPED, _SKIPPED, _FAILED)  # of JournalEntry
 
 
@@ -84,7 +89,7 @@ class JournalEntry(msgspec.Struct, frozen=True):
     """One replayed entry: settled offsets, or where a group began, or went on after a reset, or
     (in ``first``) which leases that ended; or that the group or the topic was deleted, which
     concerns all queues. ``bits``: settled are not all of the ``count`` offsets, but those whose
-    bit is set.
+    bit is set. ``filter``: kind and text, of all queues too.
     """
 
     group: str
@@ -99,6 +104,7 @@ class JournalEntry(msgspec.Struct, frozen=True):
     is_dropped: bool = False
     is_skipped: bool = False
     is_failed: bool = False
+    filter: tuple[str, str] | None = None
 
 
 class OffsetJournal:
@@ -114,7 +120,7 @@ class OffsetJournal:
         self._failed_sync: SyncFailed | None = None
 
     def read(self) -> list[JournalEntry]:
-        """What stands in it; changes nothing. ``open`` must follow. Raises ``StoreCorrupt``."""
+        """Read its entries; changes nothing. ``open`` must follow. Raises ``StoreCorrupt``."""
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
@@ -122,7 +128,7 @@ class OffsetJournal:
         try:
             entries, names, self._end = read_entries(content)
         except (IndexError, UnicodeDecodeError) as exc:
-            raise StoreCorrupt(f"{self._path}: an entry names no group") from exc
+            raise StoreCorrupt(f"{self._path}: an entry has no group name") from exc
         self._names = {name: name_id for name_id, name in enumerate(names)}
         return entries
 
@@ -141,8 +147,10 @@ class OffsetJournal:
         settled: list[tuple[Progress, Runs]],
         skipped: dict[Progress, Runs] | None = None,
         failed: dict[Progress, dict[int, int]] | None = None,
+        filters: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType({}),
     ) -> None:
-        """Append runs of settled and skipped offsets, and how often each of others has failed.
+        """Append runs of settled and skipped offsets, how often each of others has failed, and
+        through which filters groups read, kind and text by (group, topic).
 
         One write to the page cache. Raises ``DiskFull``.
         """
@@ -152,6 +160,8 @@ class OffsetJournal:
             content += self._settled_bytes(skipped.items(), self._names, _SKIPPED)
         if failed:
             content += self._failed_bytes(failed, self._names)
+        if filters:
+            content += _filters_bytes(filters, self._names)
         self._append(content, known_count)
 
     def write_positions(self, group: str, topic: str, positions: dict[int, int]) -> None:
@@ -165,7 +175,7 @@ class OffsetJournal:
         self._append(head + b"".join(parts), known_count)
 
     def write_resets(self, reset: list[Progress]) -> None:
-        """Append where groups go on after a reset; one write. Raises ``DiskFull``."""
+        """Append the new offsets of groups after a reset; one write. Raises ``DiskFull``."""
         known_count = len(self._names)
         self._append(self._position_bytes(reset, self._names), known_count)
 
@@ -185,13 +195,14 @@ class OffsetJournal:
         failed: dict[Progress, dict[int, int]] | None = None,
         dropped: Iterable[tuple[str, str]] = (),
         beginning: Beginning = _AT_FIRST,
+        filters: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType({}),
     ) -> None:
         """Replace the journal by one that holds only this; durable on return.
 
         ``moved``: consumer offsets to keep; ``settled``: of whom what is settled
         above them; ``skipped``: runs above them;
         ``failed``: how often messages have failed in their places; ``dropped``: who is no more, or
-        began anew.
+        began anew; ``filters``: kind and text by (group, topic).
         """
         names: dict[tuple[str, str], int] = {}
         parts = [
@@ -203,6 +214,7 @@ class OffsetJournal:
             parts.append(self._settled_bytes(skipped.items(), names, _SKIPPED))
         if failed:
             parts.append(self._failed_bytes(failed, names))
+        parts.append(_filters_bytes(filters, names))
         aside = self._path.with_name(self._path.name + NEXT_SUFFIX)
         self._files.unlink(aside)
         descriptor = self._files.open_append(aside)
@@ -334,18 +346,22 @@ def read_entries(content: bytes) -> tuple[list[JournalEntry], list[tuple[str, st
         end = at + ENTRY_BYTES
         if kind == _NAME:
             end += queue_id
-        elif kind == _SETTLED_BITS:
+        elif kind in (_SETTLED_BITS, _FILTER):
             end += count
         if end > len(content) or crc32(content[at + 4 : end]) != crc:
             break
-        if not _NAME <= kind <= _SETTLED_BITS:
+        if not _NAME <= kind <= _FILTER:
             raise StoreCorrupt(
                 f"entry of kind {kind} at {at} of the offset journal, this engine knows "
-                f"{_NAME} to {_SETTLED_BITS}: a newer engine wrote it"
+                f"{_NAME} to {_FILTER}: a newer engine wrote it"
             )
         if kind == _NAME:
             topic, _, group = content[at + ENTRY_BYTES : end].decode().partition("@")
             names.append((group, topic))
+        elif kind == _FILTER:
+            group, topic = names[name_id]
+            wanted, _, text = content[at + ENTRY_BYTES : end].decode().partition(" ")
+            entries.append(JournalEntry(group, topic, 0, 0, 0, filter=(wanted, text)))
         else:
             group, topic = names[name_id]
             kinds = [kind == each for each in _FLAGS]
@@ -379,10 +395,19 @@ def _dropped_bytes(
     return b"".join(parts)
 
 
+def _filters_bytes(
+    filters: Mapping[tuple[str, str], tuple[str, str]], names: dict[tuple[str, str], int]
+) -> bytes:
+    parts = []
+    for name, (kind, text) in filters.items():
+        head, name_id = _name_bytes(name, names)
+        content = f"{kind} {text}".encode()
+        parts += [head, _entry(_FILTER, name_id, 0, 0, len(content), content)]
+    return b"".join(parts)
+
+
 def _nobody(beginning: Beginning) -> list[tuple[str, str]]:
-    """Whom to name as dropped so that ``beginning`` is kept, when nobody was; no group has an empty
-    name.
-    """
+    """An empty group name, for keeping ``beginning`` when no group was dropped."""
     return [("", "")] if any(beginning) else []
 
 

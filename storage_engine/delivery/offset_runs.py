@@ -1,4 +1,4 @@
-"""Many queue offsets as few runs, for what a filter passes over: one run may hold millions.
+"""Sets of queue offsets as runs, for messages that a filter skips: one run may hold millions.
 
     add(first, end) ──▶ [OffsetRuns] ── offset in runs? where does its run end? ──▶ Progress
 

@@ -82,7 +82,7 @@ class ProcessQueue:
         is_first: bool,
         look: SettlingLook | None = None,
     ) -> list[Taken]:
-        """Lease messages that are ready: those given back first, then new ones, in order.
+        """Lease messages that are ready: released ones first, then new ones, in order.
 
         ``is_first`` lets the first message exceed ``bytes_max``, so that a large one is not stuck.
         ``look``: of the new ones only those that it wants; what was given back it has wanted.
@@ -253,7 +253,7 @@ class ProcessQueue:
 
     @property
     def has_gone_back(self) -> bool:
-        """Whether some from ``position`` on may be in flight or given back already."""
+        """Whether messages from ``position`` on may already be in flight or released."""
         return self.position < self._seen_to
 
     def is_in_order(self, queue_offset: int) -> bool:
@@ -267,7 +267,7 @@ class ProcessQueue:
         return self.progress.failures.get(queue_offset, 0)
 
     def ready_ms(self, queue_offset: int) -> int | None:
-        """From when on (monotonic) a message that was given back may be taken again."""
+        """When (monotonic) a released message may be leased again."""
         again = self.again.get(queue_offset)
         return None if again is None else again[0]
 
@@ -295,7 +295,7 @@ class ProcessQueue:
         return Verdict.SETTLE if is_before else Verdict.EXPIRED
 
     def find_moved(self, queue_offset: int) -> tuple[Verdict, ProcessQueue, int]:
-        """The same for a message that was moved, and where it is now; nobody has had it since."""
+        """The same for a moved message, and where it is now; not delivered since."""
         _, retry_offset = self._moved[queue_offset]
         retry = self.owner.retry
         if retry is None or retry_offset < 0:  # dead, or it waits
@@ -355,8 +355,8 @@ class ProcessQueue:
         self.position = max(self.position, queue_offset)
 
     def begin_again(self) -> None:
-        """Go on where the consumer offset was reset to: whatever was in flight, given back or
-        moved is as if it had never been delivered. What has no lease settles nothing.
+        """Restart at the consumer offset after a reset: messages that were in flight, released or
+        moved count as never delivered. Without a lease nothing can be settled.
         """
         for lease in self.inflight.values():
             lease.count -= 1
@@ -368,7 +368,8 @@ class ProcessQueue:
         self.position = max(self.progress.consumer_offset, self.queue.min_offset)
 
     def moved(self, queue_offset: int, generation: int, retry_offset: int) -> None:
-        """Remember where a message has gone that had a lease of that generation; -1: no more here.
+        """Remember where a message was moved that had a lease of that generation; -1: it is not in
+        this queue any more.
 
         For acks that come late; the oldest are forgotten.
         """
@@ -378,7 +379,7 @@ class ProcessQueue:
             del places[next(iter(places))]
 
     def hold(self, queue_offset: int) -> None:
-        """Take a message from its lease: it is on its way to another place, nobody can settle it.
+        """Remove a message from its lease: it is being moved, and cannot be settled.
 
         ``forget`` follows when it is there.
         """

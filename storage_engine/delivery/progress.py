@@ -1,4 +1,4 @@
-"""How far one group is on one queue, and which messages above that it has settled already.
+"""The consumer offset of one group on one queue, and which messages above it are settled.
 
 settle, skip ──▶ [Progress] ──▶ consumer_offset, moved over the contiguous settled prefix
 

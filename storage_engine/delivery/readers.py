@@ -1,4 +1,4 @@
-"""Who reads a topic for a group, in any mode of dispatch, as far as receives tell.
+"""Who reads a topic for a group, in any mode of dispatch, as known from receives.
 
 receive ── hear(member) ──▶ [Readers] ── others_ms(member)? ──▶ may it bring another filter?
 
@@ -61,8 +61,8 @@ class Readers:
         return [member_id for member_id, heard_ms in self._heard_ms.items() if heard_ms > from_ms]
 
     def others_ms(self, member_id: str, now_ms: int) -> int:
-        """How long anybody with a name but this member is there, if nothing more is heard of them;
-        0 when nobody is.
+        """How long any other named member counts as present if it sends nothing more; 0 if there is
+        none.
         """
         for other_id, heard_ms in reversed(self._heard_ms.items()):
             left_ms = heard_ms + SILENCE_MS_MAX - now_ms

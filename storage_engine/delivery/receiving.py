@@ -1,4 +1,4 @@
-"""Receives that ask for more than messages: to be repeated, or leases that last.
+"""Receives with an attempt ID, which can be repeated, or with leases that extend themselves.
 
     receive ──┬─ plain ──────────────────────────────────────────────▶ delivery
               ├─ attempt_id ──▶ attempts: answered before? waits? ───▶    │

@@ -1,4 +1,4 @@
-"""Takes what members say of the messages they have: acks, nacks, extends, each on its own.
+"""Applies the settles of members: acks, nacks and extensions, each on its own.
 
     server ── SettleRequest ──▶ [Settling] ──┬─ acks ──▶ consumer_offsets (journal)
                                              ├─ nacks ──▶ retries
@@ -121,7 +121,7 @@ class Settling:
         )
 
     def _nack(self, request: SettleRequest, failures: list[SettleFailure]) -> tuple[int, int]:
-        """How many were given back, and how many given up."""
+        """Returns how many messages were released, and how many were dead-lettered."""
         nacked_count = dead_lettered_count = 0
         released: set[Subscription] = set()
         for nack in request.nacks:

@@ -114,9 +114,9 @@ class Subscription:
             others_ms = self._others_ms(member_id, now_ms)
             if others_ms:
                 conflict = SubscriptionConflict(
-                    f"the group reads this topic with the {self.filter.kind} filter {self.filter}; "
-                    "another one needs a group of its own, or that no other member has been there "
-                    "for two minutes"
+                    f"the group reads this topic with the {self.filter.kind} filter "
+                    f"{self.filter}; use that filter, use another group, or wait "
+                    "until two minutes after the last other member has gone"
                 )
                 conflict.retry_after_ms = others_ms
                 raise conflict
@@ -127,8 +127,8 @@ class Subscription:
         return is_other
 
     def _others_ms(self, member_id: str, now_ms: int) -> int:
-        """How long anybody else waits, holds messages, or is there since it was heard of; 0 when
-        nobody does. It may be shorter, and longer when more is heard of them.
+        """How long any other member waits, has leases, or counts as present; 0 if there is none. It
+        may be shorter, or longer if they send more requests.
         """
         left_ms = self.readers.others_ms(member_id, now_ms)
         for parked in self.parked:

@@ -1,4 +1,4 @@
-"""Takes messages of ordered groups: of a queue as one, or of each message group in it for itself.
+"""Takes messages for ordered groups: one batch per queue, or one per message group.
 
     exclusive dispatch ──▶ [take_in_order]          one batch of the queue at a time
     shared dispatch ─────▶ [take_by_message_group]  one batch of each message group at a time
@@ -151,7 +151,7 @@ class ByMessageGroup:
         return True
 
     def take(self, queue_offset: int) -> None:
-        """The one that was asked for last is taken."""
+        """Record that the message asked for last is taken."""
         if self._text:
             self._groups.take_new(self._text, queue_offset, self._lease)
 

@@ -42,13 +42,17 @@ class Waiting:
         delivered: Delivered | None,
         answer: Callable[[Delivered], None],
     ) -> Parked | None:
-        """Answer with what was delivered, or with nothing when no wait is asked for, else park.
+        """Reply with what was delivered, or with nothing if the receive does not wait; otherwise
+        let it wait.
 
         Raises ``StoreBusy`` when too many are parked.
         """
         if delivered is None and request.wait_ms > 0:
             if self.count >= self._config.parked_count_max:
-                raise StoreBusy(f"{self.count} receives are parked already")
+                raise StoreBusy(
+                    f"{self.count} receives are waiting already, which is the limit; try "
+                    "again later"
+                )
             parked = Parked(request, subscription, answer)
             subscription.parked[parked] = None
             self.count += 1
@@ -98,7 +102,7 @@ class Waiting:
         return parked
 
     def cancel(self, parked: Parked, *, answer: bool) -> None:
-        """End a wait: with an empty answer, or (the connection is gone) with none."""
+        """End a wait: with an empty reply, or without one if the connection is closed."""
         if not parked.is_done:
             self._end(parked, _NOTHING if answer else None)
 

@@ -35,7 +35,7 @@ def decode(content: bytes, kind: type[ValueT], path: Path) -> ValueT:
         except msgspec.DecodeError:
             return msgspec.json.decode(quoted(content), type=kind, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
-        raise StoreCorrupt(f"{path} cannot be read: {exc}") from exc
+        raise StoreCorrupt(f"cannot read {path}: {exc}") from exc
 
 
 def convert(value: Any, kind: type[ValueT], path: Path) -> ValueT:  # Any: as JSON has it
@@ -43,7 +43,7 @@ def convert(value: Any, kind: type[ValueT], path: Path) -> ValueT:  # Any: as JS
     try:
         return msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as exc:
-        raise StoreCorrupt(f"{path} cannot be read: {exc}") from exc
+        raise StoreCorrupt(f"cannot read {path}: {exc}") from exc
 
 
 def quoted(content: bytes) -> bytes:

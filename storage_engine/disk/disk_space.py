@@ -1,4 +1,4 @@
-"""How full the disk is, what that means for puts and retention, and a reserve for everything else.
+"""How full the disk is, what that means for puts and retention, and the space reserved for settles.
 
     retention ── look() ──▶ [DiskSpace] ──▶ state: fine, clean (75 %), force (85 %), full (90 %)
     Files, when there is no room ── release ──▶ the reserve's bytes
@@ -63,16 +63,18 @@ class DiskSpace:
         refusal = None
         if state is DiskState.FULL:
             refusal = DiskFull(
-                f"the disk is {percent:.1f} % full, puts are taken below "
-                f"{config.disk_full_percent} % ({free_bytes} bytes are free)"
+                f"the disk is {percent:.1f} % full ({free_bytes} bytes are free); "
+                f"messages are accepted again below {config.disk_full_percent} %"
             )
         elif not self._is_kept and config.reserve_bytes:
             refusal = DiskFull(
-                f"the disk is full ({free_bytes} bytes are free); what is left is kept for settles"
+                f"the disk is full ({free_bytes} bytes are free); the rest is reserved for settles"
             )
         if (refusal is None) != (self.refusal is None):
             log.warning(
-                "disk has room again" if refusal is None else "disk is full",
+                "The disk has room again"
+                if refusal is None
+                else "The disk is full; rejecting messages",
                 extra={"action": "disk_state", "percent": round(percent, 1), "free": free_bytes},
             )
         self.state, self.refusal = state, refusal
@@ -91,7 +93,10 @@ class DiskSpace:
         if not self._is_kept:
             return False
         self._is_kept = False
-        self.refusal = DiskFull("the disk is full; what is left is kept for settles")
+        self.refusal = DiskFull("the disk is full; the rest is reserved for settles")
         self._files.unlink(self._path)
-        log.error("disk is full, reserve given up", extra={"action": "reserve_released"})
+        log.error(
+            "The disk is full; released the reserved space so that settles can go on",
+            extra={"action": "reserve_released"},
+        )
         return True

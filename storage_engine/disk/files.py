@@ -1,5 +1,4 @@
-"""All file access of the engine that changes something: one small door, so that tests can injure
-it.
+"""All file changes of the engine go through this module, so that tests can inject faults.
 
 Real files: posix_fallocate, mmap, msync, rename. Every method maps the operating system's errors:
 no room becomes ``DiskFull``, a sync that failed and EIO ``SyncFailed``; all else stays an OSError.

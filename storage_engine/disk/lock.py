@@ -1,4 +1,4 @@
-"""One engine a directory, and a number that tells its runs apart."""
+"""The lock that allows one engine per directory, and the epoch that tells its runs apart."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class StoreLock:
         except BlockingIOError as exc:
             holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
             raise StoreInUse(
-                f"store directory {self._path.parent} is in use by process {holder}, another "
-                "engine; stop that one first. Nothing was changed"
+                f"store directory {self._path.parent} is in use by process {holder}, "
+                "another engine; stop that engine first. Nothing was changed"
             ) from exc
         try:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FIRST_BYTE)
@@ -68,9 +68,9 @@ class StoreLock:
             pid = _RECORD_LOCK.unpack(held)[4]
             holder = str(pid) if pid > 0 else "unknown"
             raise StoreInUse(
-                f"store directory {self._path.parent} is in use by process {holder}, which holds "
-                "RocketMQ's lock on it; stop the broker first (bin/mqshutdown broker). Nothing "
-                "was changed"
+                f"store directory {self._path.parent} is in use by process {holder}, "
+                "which holds RocketMQ's lock on it; stop the broker first "
+                "(bin/mqshutdown broker). Nothing was changed"
             ) from exc
 
     def _is_still(self, descriptor: int) -> bool:

@@ -79,7 +79,7 @@ class MappedFiles:
                 raise StoreCorrupt(f"{path} has {stat.st_size} bytes, expected {self.size_bytes}")
             if self.files and base_offset != self.end_offset:
                 raise StoreCorrupt(
-                    f"{path} should start at {self.end_offset}: a file of the run is missing"
+                    f"{path} should start at {self.end_offset}: the file before it is missing"
                 )
             # Only what is known to have disk behind it may be written through the map.
             allocated = self.size_bytes if stat.st_blocks * 512 >= stat.st_size else 0
@@ -105,21 +105,23 @@ class MappedFiles:
                 self._leftovers.append(path)
             elif not path.name.startswith(".") and path.name != LOST_AND_FOUND:
                 raise StoreCorrupt(
-                    f"{path} is no file of the log, whose names are 20 digits; nothing was "
-                    "changed: move it out of the store"
+                    f"{path} is not a file of the log, whose names have 20 digits. "
+                    "Nothing was changed: move it out of the store"
                 )
         while found and not found[-1][2].st_size:
             self._leftovers.append(found.pop()[1])  # the machine stopped while it was being made
         for base_offset, path, stat in found:
             if stat.st_size > self.size_bytes:
                 raise StoreCorrupt(
-                    f"{path} has {stat.st_size} bytes, the log's files have {self.size_bytes}; "
-                    "nothing was changed"
+                    f"{path} has {stat.st_size} bytes, but the files of the log have "
+                    f"{self.size_bytes}. Nothing was changed: restore the file from a "
+                    "backup"
                 )
             if self.files and base_offset != self.end_offset:
                 raise StoreCorrupt(
-                    f"{path} should start at {self.end_offset}: a file of the run is missing; "
-                    "nothing was changed: bring it back, from a backup for example"
+                    f"{path} should start at {self.end_offset}: the file before it is "
+                    "missing. Nothing was changed: restore it, for example from a "
+                    "backup"
                 )
             allocated = self.size_bytes if stat.st_blocks * 512 >= self.size_bytes else 0
             self.files.append(self._file(base_offset, allocated, stat.st_size))

@@ -1,4 +1,4 @@
-"""The ``abort`` file: there while an engine runs, so left behind by one that did not stop in order.
+"""The ``abort`` file: it exists while an engine runs, so one that is left means an unclean stop.
 
     start ── set ──▶ abort: process id, boot and mount ──▶ next start: was_power_cut?
 
@@ -60,7 +60,10 @@ class RunMark:
             self._files.replace_or_overwrite(self._path, content)
         except DiskFull as exc:
             self._is_missing = True
-            log.warning("no run mark", extra={"action": "run_mark_full", "reason": str(exc)})
+            log.warning(
+                "The disk is too full to record that the engine is running",
+                extra={"action": "run_mark_failed", "reason": str(exc)},
+            )
         else:
             self._is_missing = False
 

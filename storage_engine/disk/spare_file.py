@@ -1,4 +1,4 @@
-"""A file whose room on the disk is kept, to be overwritten where there is none for a new one.
+"""A file that reserves disk space, to be overwritten when there is none for a new file.
 
     retention, when the disk has room ── keep ──▶ [SpareFile]
     retention, when it has none ── replace(path, content) ──▶ overwritten, cut, renamed to path
@@ -35,7 +35,10 @@ class SpareFile:
             content = bytes(self._size_bytes)
             self._files.create(self._path, self._size_bytes, self._size_bytes, content)
         except (StoreError, OSError) as exc:
-            log.info("no spare file yet", extra={"action": "no_spare", "reason": str(exc)})
+            log.info(
+                "Could not create the spare file yet",
+                extra={"action": "spare_file_missing", "reason": str(exc)},
+            )
 
     def replace(self, path: Path, content: bytes) -> None:
         """Give ``path`` new content, all or nothing, durable on return, without new room.
@@ -43,13 +46,19 @@ class SpareFile:
         Raises ``DiskFull``: it is not there, or too small.
         """
         if len(content) > self._size_bytes or not self._is_there():
-            raise DiskFull(f"{len(content)} bytes for {path}: the disk is full, nothing is spare")
+            raise DiskFull(
+                f"cannot write {len(content)} bytes for {path}: the disk is full and "
+                "there is no spare file"
+            )
         self._files.overwrite(self._path, content)
         self._files.rename(self._path, path)
         self._files.sync_dir(path.parent)
         if self._path.parent != path.parent:
             self._files.sync_dir(self._path.parent)
-        log.warning("spare file used", extra={"action": "spare_used", "path": str(path)})
+        log.warning(
+            "The disk is full; used the spare file to replace a file",
+            extra={"action": "spare_file_used", "path": str(path)},
+        )
 
     def _is_there(self) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""The tree of an SQL92 filter as functions that call each other; nothing is looked up in a loop.
+"""Compiles the tree of an SQL92 filter into nested functions, so that matching looks nothing up.
 
     Node ──▶ [compile_condition] ──▶ condition(framed) ──▶ True, False, or None for unknown
 

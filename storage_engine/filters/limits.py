@@ -1,4 +1,4 @@
-"""How large a filter may be, and what no filter's text may contain."""
+"""How large a filter may be, and which characters it must not contain."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_text(text: str) -> None:
         raise refusal(
             f"the character U+{ord(unusable[0]):04X}",
             unusable.start(),
-            "a filter has neither control characters nor lone surrogates",
+            "a filter has no control characters and no lone surrogates",
         )
     text_bytes = len(text.encode())
     if text_bytes > TEXT_BYTES_MAX:

@@ -1,4 +1,4 @@
-"""A filter's text, compiled once, asked for every message; pure functions.
+"""A filter's text, compiled once and evaluated for every message; pure functions.
 
     text, kind ──▶ [compile_filter] ──▶ Filter ◀── tag hash of a unit     matches_unit: no, or maybe
                                           ▲
@@ -158,8 +158,8 @@ def _kept(text: str) -> str:
     text_bytes = len(text.encode())
     if text_bytes > TEXT_BYTES_MAX:
         raise FilterInvalid(
-            f"the filter takes {text_bytes} bytes with single spaces around its operators, at most "
-            f"{TEXT_BYTES_MAX} are allowed"
+            f"the filter takes {text_bytes} bytes with single spaces around its "
+            f"operators, at most {TEXT_BYTES_MAX} are allowed"
         )
     return text
 

@@ -117,7 +117,7 @@ class _Parser:
             raise refusal(
                 shown(self._token.written),
                 self._token.at,
-                "write parentheses around a comparison that is compared",
+                "put a comparison that is itself compared into parentheses",
             )
         return node
 
@@ -164,7 +164,7 @@ class _Parser:
             raise refusal(
                 f"{low.value!r} as the lower bound of BETWEEN",
                 low_start.at,
-                f"it is at most the upper bound, {high.value!r}",
+                f"it must not exceed the upper bound, {high.value!r}",
             )
         return Between(operand, low, high, is_negated)
 
@@ -185,7 +185,7 @@ class _Parser:
         if is_signed:
             raise self._unexpected("a number")
         if token.word is not Word.TEXT:
-            raise self._unexpected("a text or a number")
+            raise self._unexpected("a string or a number")
         return Text(self._take_node().text)
 
     def _operand(self, depth: int) -> Node:
@@ -208,7 +208,7 @@ class _Parser:
                 node = self._condition(depth + 1)
                 self._expect(Word.CLOSE)
             case _:
-                raise self._unexpected("a property, a number, a text, TRUE, FALSE, NULL or (")
+                raise self._unexpected("a property, a number, a string, TRUE, FALSE, NULL or (")
         if is_signed:
             node = _signed(node, is_negative, first)
         return _ranged(node, token) if isinstance(node, Number) else node
@@ -260,7 +260,7 @@ class _Parser:
             raise refusal(
                 shown(self._token.written),
                 self._token.at,
-                f"at most {DEPTH_MAX} parentheses and NOTs may stand around one another",
+                f"parentheses and NOTs may be nested at most {DEPTH_MAX} deep",
             )
 
     def _unexpected(self, wanted: str) -> FilterInvalid:
@@ -268,9 +268,9 @@ class _Parser:
         what = "the end" if token.word is Word.END else shown(token.written)
         hint = _UNKNOWN_WORDS.get(token.written.upper(), f"expected {wanted}")
         if token.word is Word.EQUAL:
-            hint += "; = is written once, <> is unequal"
+            hint += "; write a single = for equal, <> for unequal"
         elif token.word in _SIGNS:
-            hint += "; there is no arithmetic, and names have letters, digits, _ and $ only"
+            hint += "; there is no arithmetic, and names have only letters, digits, _ and $"
         return refusal(what, token.at, hint)
 
 
@@ -295,7 +295,7 @@ def _signed(node: Node, is_negative: bool, start: Token) -> Node:
             return Signed(name, is_negative)
         case Signed(name, was_negative):
             return Signed(name, is_negative ^ was_negative)
-    raise refusal(shown(start.written), start.at, "only a number or a property has a sign")
+    raise refusal(shown(start.written), start.at, "only a number or a property can have a sign")
 
 
 def _ranged(node: Number, token: Token) -> Number:
@@ -304,7 +304,9 @@ def _ranged(node: Number, token: Token) -> Number:
     if isinstance(value, int):
         if not -LONG_MAX - 1 <= value <= LONG_MAX:
             raise refusal(
-                shown(token.written), token.at, f"an integer is at most {LONG_MAX}; write 1e20"
+                shown(token.written),
+                token.at,
+                f"an integer is at most {LONG_MAX}; write it as 1e20",
             )
     # Not the least long, whose opposite is none.
     elif abs(value) <= LONG_MAX and value.is_integer():
@@ -321,13 +323,13 @@ def _is_found(word: Word, searched: str, text: str) -> bool:
 
 def _as_condition(node: Node, start: Token) -> Node:
     if isinstance(node, Text | Number | Signed):
-        raise refusal(shown(start.written), start.at, "a condition is needed, as in a = 5")
+        raise refusal(shown(start.written), start.at, "a condition is needed, such as a = 5")
     return node
 
 
 def _name(node: Node, start: Token, word: Word) -> str:
     if not isinstance(node, Property):
-        raise refusal(shown(start.written), start.at, f"{word} follows the name of a property")
+        raise refusal(shown(start.written), start.at, f"{word} must follow the name of a property")
     return node.name
 
 
@@ -336,14 +338,16 @@ def _check_ordered(node: Node, start: Token) -> None:
         raise refusal(
             shown(start.written),
             start.at,
-            "> >= < <= and BETWEEN compare numbers and properties that hold one",
+            "> >= < <= and BETWEEN compare numbers, or properties that hold a number",
         )
 
 
 def _check_equated(left: Node, left_start: Token, right: Node, right_start: Token) -> None:
     for node, start in ((left, left_start), (right, right_start)):
         if node == Truth(None):
-            raise refusal("NULL", start.at, "nothing equals it; write IS NULL or IS NOT NULL")
+            raise refusal(
+                "NULL", start.at, "nothing is equal to NULL; write IS NULL or IS NOT NULL"
+            )
     is_number = [isinstance(node, Number | Signed) for node in (left, right)]
     is_truth = [not isinstance(node, Property | Text | Number | Signed) for node in (left, right)]
     if (is_number[0] and is_truth[1]) or (is_truth[0] and is_number[1]):

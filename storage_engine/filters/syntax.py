@@ -1,4 +1,4 @@
-"""The tree of an SQL92 filter, and the one text that stands for it.
+"""The tree of an SQL92 filter, and its canonical text.
 
     parser ──▶ Node ──▶ evaluation
                  └────▶ [canonical] ──▶ text

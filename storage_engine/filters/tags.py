@@ -30,12 +30,12 @@ def parse_tags(text: str) -> list[str]:
     for count, part in enumerate(parts, 1):
         tag = part.strip(_WHITE)
         if not tag:
-            raise refusal("an empty tag", at, "write * for all messages, or tags as in a || b")
+            raise refusal("an empty tag", at, "write * for all messages, or tags such as a || b")
         tag_at = at + part.index(tag)
         if "|" in tag:
-            raise refusal("a single |", tag_at + tag.index("|"), "tags are separated by ||")
+            raise refusal("a single |", tag_at + tag.index("|"), "separate tags with ||")
         if tag == ALL and len(parts) > 1:
-            raise refusal("*", tag_at, "it stands for all messages and must stand alone")
+            raise refusal("*", tag_at, "* stands for all messages and must stand alone")
         if count > NODES_MAX:
             raise refusal(f"tag {shown(tag)}", tag_at, f"at most {NODES_MAX} tags are allowed")
         tags.add(tag)

@@ -1,4 +1,4 @@
-"""The words of an SQL92 filter; one pass over the text, which never goes back.
+"""Splits an SQL92 filter into tokens, in one pass without backtracking.
 
     "a >= 5 -- why" ──▶ [tokenize] ──▶ NAME a, SIGN >=, NUMBER 5, END
 
@@ -22,7 +22,7 @@ class Word(StrEnum):
 
     NAME = "a property"
     NUMBER = "a number"
-    TEXT = "a text"
+    TEXT = "a string"
     END = "the end"
     AND = "AND"
     OR = "OR"
@@ -77,16 +77,16 @@ _TOKEN: Final = re.compile(
 )
 _AFTER_NUMBER: Final = re.compile(r"[A-Za-z0-9_$.]++")
 _HINTS: Final = {
-    "'": "the text that begins here has no closing quote",
-    '"': "texts stand in single quotes",
-    "`": "names of properties stand without quotes",
+    "'": "the string that starts here has no closing quote",
+    '"': "put strings in single quotes",
+    "`": "write names of properties without quotes",
     "!": "write <> for unequal, NOT for not",
     "&": "write AND",
     "|": "write OR",
-    "/": "a comment that begins with /* ends with */, and there is no arithmetic",
-    "*": "there is no arithmetic, and * is a tag filter",
+    "/": "a comment that starts with /* must end with */, and there is no arithmetic",
+    "*": "there is no arithmetic; * is only for tag filters",
 }
-_HINT: Final = "only names, numbers, 'texts', = <> > >= < <= ( ) , + - may stand here"
+_HINT: Final = "only names, numbers, 'strings', = <> > >= < <= ( ) , + - are allowed here"
 
 
 def tokenize(text: str) -> Iterator[Token]:
@@ -128,18 +128,20 @@ def _number(written: str, at: int) -> int | float:
     digits = written[:-1] if written[-1] in "lL" else written
     if digits.isdigit():
         if digits[0] == "0" and len(digits) > 1:
-            raise refusal(shown(written), at, "an integer does not begin with 0")
+            raise refusal(shown(written), at, "an integer must not start with 0")
         if len(digits) > _LONG_DIGITS_MAX or int(digits) > LONG_MAX + 1:
-            raise refusal(shown(written), at, "an integer has 64 bits; write 1e20 for more")
+            raise refusal(shown(written), at, "an integer has at most 64 bits; write 1e20 for more")
         return int(digits)
     whole = _TOKEN.fullmatch(written)
     if whole is None or whole.lastgroup != "number":
         raise refusal(
-            shown(written), at, "a number is 5, 5.5 or 5e3; a name does not begin with a digit"
+            shown(written),
+            at,
+            "write a number as 5, 5.5 or 5e3; a name must not start with a digit",
         )
     value = float(written)
     if math.isinf(value):
-        raise refusal(shown(written), at, "a number is less than 1.8e308")
+        raise refusal(shown(written), at, "a number must be less than 1.8e308")
     if value == 0 and re.search("[1-9]", re.split("[eE]", written)[0]):
-        raise refusal(shown(written), at, "a number other than 0 is more than 4.9e-324")
+        raise refusal(shown(written), at, "a number other than 0 must be more than 4.9e-324")
     return value

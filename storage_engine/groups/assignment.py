@@ -103,16 +103,18 @@ def assign(
         raise BadRequest("a member has an empty id")
     if strategy is Strategy.CONFIG:
         if configured is None:
-            raise BadRequest("CONFIG needs the queues that are configured for each member")
+            raise BadRequest("strategy CONFIG needs the queues configured for each member")
         return _as_configured(sorted_queues, sorted_members, configured)
     if strategy is Strategy.MACHINE_ROOM:
         if not rooms:
-            raise BadRequest("MACHINE_ROOM needs the names of the rooms whose queues are read")
+            raise BadRequest(
+                "strategy MACHINE_ROOM needs the names of the rooms whose queues are read"
+            )
         return _of_rooms(sorted_queues, sorted_members, rooms)
     if strategy is Strategy.MACHINE_ROOM_NEARBY:
         if within_room not in _EXHAUSTIVE:
             raise BadRequest(
-                f"within a room queues cannot be assigned by {within_room.value}, "
+                f"queues within a room cannot be assigned by {within_room.value}, "
                 f"only by {', '.join(one.value for one in _EXHAUSTIVE)}"
             )
         return _nearby(sorted_queues, sorted_members, room_of, _EXHAUSTIVE[within_room])
@@ -243,7 +245,7 @@ def _room(kind: str, name: str, room_of: Callable[[str], str | None]) -> str:
 def _sorted(kind: str, given: Iterable[_Sortable]) -> list[_Sortable]:
     ordered = sorted(given)
     if not ordered:
-        raise BadRequest(f"nothing can be assigned without a {kind}")
+        raise BadRequest(f"cannot assign queues: there is no {kind}")
     for before, after in pairwise(ordered):
         if before == after:
             raise BadRequest(f"{kind} {after!r} is given twice")

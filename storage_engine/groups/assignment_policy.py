@@ -1,4 +1,4 @@
-"""What a group says about the assignment of queues beside the name of a strategy; pure.
+"""A group's settings for assigning queues, besides the strategy itself; pure.
 
     policy, queues and members that are there ──▶ [queue_ids_of] ──▶ {member: its queue ids}
 
@@ -52,26 +52,30 @@ class AssignmentPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
             raise BadRequest(f"strategy {strategy.value} needs the queues of each room")
         for room in self.read:
             if room not in self.rooms:
-                raise BadRequest(f"room {room!r} is to be read and has no queues")
+                raise BadRequest(f"room {room!r} is to be read but has no queues")
         if self.within_room not in _WITHIN:
             allowed = ", ".join(one.value for one in _WITHIN)
-            raise BadRequest(f"within a room {self.within_room.value} is none of {allowed}")
+            raise BadRequest(
+                f"within_room is {self.within_room.value}, it must be one of {allowed}"
+            )
 
 
 def _check_names(kind: str, named: Mapping[str, tuple[int, ...]], queue_count_max: int) -> None:
     if len(named) > NAMES_MAX:
-        raise BadRequest(f"{len(named)} {kind}, at most {NAMES_MAX} are allowed")
+        raise BadRequest(f"{kind} has {len(named)} names, at most {NAMES_MAX} are allowed")
     owners: dict[int, str] = {}
     for name, queue_ids in named.items():
         if not _NAME.fullmatch(name):
-            raise BadRequest(f"{name!r} in {kind} is no name: 1 to 80 of a-z A-Z 0-9 _ -")
+            raise BadRequest(
+                f"{name!r} in {kind} is not a valid name: use 1 to 80 of a-z A-Z 0-9 _ -"
+            )
         for queue_id in queue_ids:
             if not 0 <= queue_id < queue_count_max:
                 raise BadRequest(f"queue {queue_id} of {name!r} is not in [0, {queue_count_max})")
             if queue_id in owners:
                 raise BadRequest(
-                    f"queue {queue_id} is named twice in {kind}, "
-                    f"for {owners[queue_id]!r} and for {name!r}"
+                    f"queue {queue_id} is listed twice in {kind}, for "
+                    f"{owners[queue_id]!r} and for {name!r}"
                 )
             owners[queue_id] = name
 

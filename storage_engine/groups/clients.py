@@ -1,4 +1,4 @@
-"""Clients of broadcast groups: their ids, and the name under which one is a reader of its own.
+"""Clients of broadcast groups: their ids, and the reader name that each one has.
 
     group acme%news, client 10.0.0.7@4711 ── [reader_name] ──▶ acme%news@10.0.0.7@4711
 
@@ -25,7 +25,7 @@ def client_id_fault(client_id: str) -> str | None:
     if len(client_id) > CLIENT_ID_CHARS_MAX:
         return f"a client id has at most {CLIENT_ID_CHARS_MAX} characters, found {len(client_id)}"
     if _FORM.fullmatch(client_id) is None:
-        return "a client id consists of letters, digits and the signs . _ : @ # -"
+        return "a client id may contain only letters, digits and the characters . _ : @ # -"
     return None
 
 

@@ -1,4 +1,4 @@
-"""The short way from a scheduled record to the one that is delivered; no side effects.
+"""The fast path from a scheduled record to the one that is delivered; no side effects.
 
     record of a producer's message that waits ── quick_due ──▶ the same bytes as ``due_record``, but
                                                                for the order of its properties

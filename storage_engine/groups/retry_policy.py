@@ -62,7 +62,7 @@ class ListDelays(_Policy, frozen=True, kw_only=True, tag="list"):
     def check(self) -> None:
         count = len(self.delays_ms)
         if not 1 <= count <= LIST_COUNT_MAX:
-            raise BadRequest(f"delays_ms has {count} entries, 1 to {LIST_COUNT_MAX} are allowed")
+            raise BadRequest(f"delays_ms has {count} entries, it must have 1 to {LIST_COUNT_MAX}")
         for index, delay_ms in enumerate(self.delays_ms):
             _check_delay(f"delays_ms[{index}]", delay_ms)
 
@@ -87,7 +87,10 @@ class ExponentialDelays(_Policy, frozen=True, kw_only=True, tag="exponential"):
         if not (math.isfinite(self.factor) and self.factor >= 1):
             raise BadRequest(f"factor is {self.factor}, it must be a number of 1 or more")
         if self.cap_ms < self.start_ms:
-            raise BadRequest(f"cap_ms is {self.cap_ms}, less than start_ms, {self.start_ms}")
+            raise BadRequest(
+                f"cap_ms is {self.cap_ms}, it must not be less than start_ms, which is "
+                f"{self.start_ms}"
+            )
 
     def delay_ms(self, reconsume_times: int) -> int:
         assert reconsume_times >= 0
@@ -111,4 +114,4 @@ def is_exhausted(*, reconsume_times: int, max_reconsume_times: int) -> bool:
 
 def _check_delay(name: str, delay_ms: int) -> None:
     if not 1 <= delay_ms <= DELAY_MS_MAX:
-        raise BadRequest(f"{name} is {delay_ms}, 1 to {DELAY_MS_MAX} is allowed")
+        raise BadRequest(f"{name} is {delay_ms}, it must be 1 to {DELAY_MS_MAX}")

@@ -385,7 +385,7 @@ def _delivered(buffer: bytes | memoryview, at: int, first_delivered_ms: int) -> 
     """A draft that knows where its message came from and when it was first delivered."""
     draft = read_draft(buffer, at)
     if draft.topic == SCHEDULE_TOPIC_BYTES:
-        raise RecordRefused(f"message {draft.message_id!r} waits in the schedule topic")
+        raise RecordRefused(f"message {draft.message_id!r} is still in the schedule topic")
     draft.drop(_SCHEDULE_NAMES | _TRACE_NAMES)
     for name, value in (
         (RETRY_TOPIC, draft.topic),

@@ -1,1 +1,1 @@
-"""Which records have a key: hash files beside the log, followed, looked up in; derived from it."""
+"""The key index: hash files beside the log, derived from it, that find records by key."""

@@ -146,12 +146,14 @@ class Indexer:
             if not self._is_stalled:
                 self._is_stalled = True
                 log.warning(
-                    "index stands still", extra={"action": "index_stalled", "reason": str(exc)}
+                    "Could not write to the key index; lookups by key miss new "
+                    "messages until it recovers",
+                    extra={"action": "index_stalled", "reason": str(exc)},
                 )
             return False
         if self._is_stalled:
             self._is_stalled = False
-            log.info("index goes on", extra={"action": "index_resumed"})
+            log.info("The key index has recovered", extra={"action": "index_resumed"})
         return True
 
     def drop_below(self, physical_offset: int) -> int:
@@ -180,7 +182,8 @@ class Indexer:
         except SyncFailed as exc:
             self._failed_sync = exc
             log.error(
-                "index is not durable any more",
+                "Could not make the key index durable; it is not saved again until "
+                "the engine restarts",
                 extra={"action": "index_sync_failed", "reason": str(exc)},
             )
         else:
@@ -219,7 +222,10 @@ class Indexer:
             has_keys=self._has_keys,
         )
         if not is_kept:
-            log.warning("index is built again", extra={"action": "index_rebuilt"})
+            log.warning(
+                "The key index does not match the checkpoint; rebuilding it from the log",
+                extra={"action": "index_rebuild"},
+            )
             # First: files with the same names will stand there that are not durable.
             mark = _without_index(mark)
             if save is not None:

@@ -104,8 +104,8 @@ class KeyLookup:
         Raises ``BadRequest``: a limit or the window is out of range, or the key is empty."""
         if not 1 <= request.messages_max <= config.receive_messages_max:
             raise BadRequest(
-                f"messages_max is {request.messages_max}, "
-                f"1 to {config.receive_messages_max} is allowed"
+                f"messages_max is {request.messages_max}, it must be 1 to "
+                f"{config.receive_messages_max}"
             )
         if not request.key:
             raise BadRequest("the key is empty")
@@ -240,11 +240,11 @@ class KeyLookup:
         except (binascii.Error, ValueError):
             content = b""
         if len(content) != _CURSOR.size + _CURSOR_CRC.size:
-            raise CursorInvalid("the cursor is none of this engine")
+            raise CursorInvalid("the cursor was not made by this engine")
         body = content[: _CURSOR.size]
         version, key_hash_, *place = _CURSOR.unpack(body)
         if version != _CURSOR_VERSION or content[_CURSOR.size :] != _CURSOR_CRC.pack(crc32(body)):
-            raise CursorInvalid("the cursor is none of this engine")
+            raise CursorInvalid("the cursor was not made by this engine")
         if key_hash_ != self._hash:
-            raise CursorInvalid("the cursor belongs to another topic or key")
+            raise CursorInvalid("the cursor was made for another topic or key")
         return _Place(*place)

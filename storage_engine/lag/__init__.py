@@ -1,1 +1,1 @@
-"""How much groups have still to do: not delivered, in flight, or waiting for a retry."""
+"""The lag of groups: messages not delivered, in flight, or waiting for a retry."""

@@ -1,4 +1,4 @@
-"""How far a group is on each queue, and how much it has still to do of each topic; pure reading.
+"""How far a group is on each queue, and its lag on each topic; pure reading.
 
     consumption, offset_changes ── group ──▶ [GroupProgress] ──▶ GroupQueueStats, TopicLag
                                                   ├── unread: what its filter wants

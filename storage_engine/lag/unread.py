@@ -1,4 +1,4 @@
-"""How many messages of a queue a filter wants, among those that nobody has looked at yet.
+"""How many messages of a queue match a filter, among those not checked yet.
 
        consumer offset        position                     max_offset
              │  in flight, again │   units that no take has seen │

@@ -1,4 +1,4 @@
-"""How many messages of a queue a group has not settled, wanted by its filter or not; pure."""
+"""How many messages of a queue a group has not settled, whether its filter matches or not; pure."""
 
 from __future__ import annotations
 

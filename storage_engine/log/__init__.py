@@ -1,1 +1,1 @@
-"""The commit log: appended to, made durable, scanned, and what is known to be damaged in it."""
+"""The commit log: how it is appended to, made durable and scanned, and which damage is known."""

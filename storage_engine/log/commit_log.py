@@ -99,7 +99,9 @@ class CommitLog(LogReader):
             StoreReadOnly: a sync has failed; ``replace_unsynced`` would not see what is appended.
         """
         if self._failed_sync is not None:
-            raise StoreReadOnly(f"a sync failed and is not mended yet: {self._failed_sync}")
+            raise StoreReadOnly(
+                f"an earlier sync failed and its bytes are not rewritten yet: {self._failed_sync}"
+            )
         # Whatever can fail comes before the first byte: a refused record must never be found in the
         # log, not even after a power cut.
         self._reserve_units(entries)
@@ -168,7 +170,8 @@ class CommitLog(LogReader):
         needed = batch_bytes + BLANK_BYTES
         if needed > self._config.segment_bytes:
             raise RecordRefused(
-                f"{batch_bytes} bytes do not fit a segment of {self._config.segment_bytes}"
+                f"a batch of {batch_bytes} bytes does not fit into a segment of "
+                f"{self._config.segment_bytes} bytes"
             )
         segment = self._active
         if segment is None:
@@ -197,8 +200,8 @@ class CommitLog(LogReader):
                 following = self._run.prepare(segment.base_offset + segment.size_bytes)
             except StoreError as exc:  # puts will meet it when they need the segment
                 log.warning(
-                    "cannot prepare a segment",
-                    extra={"action": "prepare_failed", "reason": str(exc)},
+                    "Could not prepare the next segment ahead of time",
+                    extra={"action": "segment_prepare_failed", "reason": str(exc)},
                 )
             else:
                 if following is not None:
@@ -237,8 +240,8 @@ class CommitLog(LogReader):
         self.flushed_offset = max(self.flushed_offset, to)
 
     def replace_unsynced(self) -> None:
-        """Write the segments anew whose sync failed, as new files; any thread, while nobody
-        appends.
+        """Rewrite the segments whose sync failed, as new files; on any thread, while nothing is
+        appended.
 
         ``take_replaced`` must follow. Raises ``SyncFailed``, ``DiskFull``; may be tried again.
         """
@@ -247,7 +250,7 @@ class CommitLog(LogReader):
         found = scan(damaged, self.flushed_offset, self.flushed_offset, keeps_whole=False)
         if found.end_offset < self.append_offset:
             raise SyncFailed(
-                f"the record at {found.end_offset} was lost by the failed sync: {found.tail_reason}"
+                f"the failed sync lost the record at {found.end_offset}: {found.tail_reason}"
             )
         for segment in damaged:
             segment.replace(self._unsynced_end(segment))
@@ -266,7 +269,7 @@ class CommitLog(LogReader):
         self._failed_sync = None
 
     def rewrite_from(self, offset: int) -> None:
-        """Write what stands from ``offset`` on again, and make it durable.
+        """Rewrite everything from ``offset`` on, and make it durable.
 
         Recovery read it from the page cache, which may know more than the disk.
         """
@@ -303,7 +306,7 @@ class CommitLog(LogReader):
         for segment in self._run.files:
             if segment.present_bytes < segment.size_bytes:
                 log.warning(
-                    "segment was shorter than it should be, nothing is missing from it; extended",
+                    "A segment file was too short but no record is missing; extended it",
                     extra={
                         "action": "segment_extended",
                         "path": str(segment.path),

@@ -1,4 +1,4 @@
-"""Who waits for the disk, and what happens when it refuses.
+"""Who waits for the disk, and what happens when a sync fails.
 
     store ── wait(end_offset, done) ──▶ [Durability] ── request ──▶ Flusher ── flushed(to) ──┐
     store ◀── publish(to), then done(None) of all who are covered ── [Durability] ◀──────────┘
@@ -120,8 +120,13 @@ class Durability:
     def _sync_failed(self, error: StoreError) -> None:
         if self._is_stopped:
             return  # ``stop`` has told everybody; the directory may belong to somebody else
-        log.error("sync failed", extra={"action": "sync_failed", "reason": str(error)})
-        self.refusal = StoreReadOnly(f"the disk refused a sync ({error}); rewriting what it had")
+        log.error(
+            "The disk refused a sync of the commit log; rewriting what was not durable",
+            extra={"action": "sync_failed", "reason": str(error)},
+        )
+        self.refusal = StoreReadOnly(
+            f"the disk refused a sync ({error}); rewriting the bytes that were not durable"
+        )
         self._fail_durable_waiters(error)
         self._repair = asyncio.ensure_future(self._keep_repairing(error))
 
@@ -134,7 +139,10 @@ class Durability:
                 await asyncio.shield(self._rewriting)
                 break
             except (StoreError, OSError) as exc:
-                log.error("cannot rewrite", extra={"action": "rewrite_failed", "reason": str(exc)})
+                log.error(
+                    "Could not rewrite the commit log after a failed sync; trying again",
+                    extra={"action": "rewrite_failed", "reason": str(exc)},
+                )
                 self.refusal = StoreReadOnly(
                     f"the disk refused a sync ({error}) and then a new file ({exc}); trying again"
                 )
@@ -145,7 +153,10 @@ class Durability:
         self._syncs_before += self._flusher.sync_count
         self._start_flusher()
         self.refusal = None
-        log.warning("rewritten, going on", extra={"action": "rewritten"})
+        log.warning(
+            "Rewrote the commit log after a failed sync; accepting messages again",
+            extra={"action": "rewritten"},
+        )
         self._flushed(self._commit_log.flushed_offset)
 
     def _fail_durable_waiters(self, error: StoreError) -> None:

@@ -1,4 +1,4 @@
-"""Group commit: one thread makes the log durable, and each sync covers everybody who waits.
+"""Group commit: one thread makes the log durable, and each sync covers all waiting writers.
 
     store ── request() ──▶ [Flusher thread] ── commit_log.sync(all appended so far) ──▶ disk
     store ◀── flushed(to) or failed(error), on the loop ──┘

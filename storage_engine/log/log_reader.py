@@ -1,4 +1,4 @@
-"""Reads records of the log by their places, and finds out which of them are not as written.
+"""Reads records of the log by offset, and detects those that are damaged.
 
 dispatcher, deliveries, lookups ── (physical_offset, record_bytes) ──▶ [LogReader] ──▶ bytes
 """
@@ -91,7 +91,7 @@ class LogReader:
                 if not base_offset <= at < end_offset:
                     segment = self._run.find(at)
                     if segment is None:
-                        raise StoreCorrupt(f"no segment holds physical offset {at}")
+                        raise StoreCorrupt(f"no segment contains physical offset {at}")
                     base_offset, view = segment.base_offset, segment.view
                     end_offset = base_offset + segment.size_bytes
                 stop = min(end, end_offset)

@@ -1,4 +1,4 @@
-"""Reading the commit log record by record when nothing else says where they stand; pure reading.
+"""Reads the commit log record by record when nothing else says where the records are; pure reading.
 
     segments ──▶ [scan] ──▶ Scan: where the log ends, what is damaged before that
     segments ──▶ [walk] ──▶ (physical_offset, segment's bytes, position there) of each record
@@ -165,7 +165,7 @@ def _is_whole(segment: MappedFile, at: int) -> bool:
 
 
 def _why_not_whole(segment: MappedFile, at: int) -> str:
-    """Why no record that is whole stands at ``at``; empty when one does."""
+    """Why there is no whole record at ``at``; empty if there is one."""
     try:
         whole_record(segment.view, at, segment.base_offset)
     except RecordUnsupported:

@@ -1,5 +1,5 @@
-"""A thread that gives the log's next pages their memory and makes the next segment, so that the
-writer waits for neither.
+"""A thread that faults in the log's next pages and creates the next segment, so that the writer
+waits for neither.
 
 The first touch of a page of a mapped file costs the kernel microseconds, more than all the rest of
 appending a 1 KiB message. RocketMQ's ``warmMapedFileEnable`` answers the same cost by touching

@@ -1,4 +1,4 @@
-"""What is known to be damaged in the log, kept in ``config/quarantine.json`` until somebody acts.
+"""Known damage in the log, listed in ``config/quarantine.json`` until an operator acts.
 
     recovery, readers ── add(damage) ──▶ [Quarantine] ──▶ the file, the log, a metric
 
@@ -52,14 +52,14 @@ class Quarantine:
         self.count = 0
 
     def load(self) -> None:
-        """Take over the list. One that cannot be read is begun anew: it is only an alarm."""
+        """Load the list. If it cannot be read a new one is started: it is only an alarm."""
         try:
             entries = msgspec.json.decode(self._path.read_bytes(), type=_File).entries
         except FileNotFoundError:
             return
         except msgspec.MsgspecError as exc:
             log.warning(
-                "quarantine list unreadable",
+                "Could not read the list of damaged records; starting a new one",
                 extra={"action": "quarantine_unreadable", "reason": str(exc)},
             )
             return
@@ -79,7 +79,7 @@ class Quarantine:
                 damage.start, damage.end - damage.start, damage.reason, self._clock.now_ms()
             )
             log.error(
-                "damaged record",
+                "Found a damaged record in the commit log",
                 extra={
                     "action": "record_quarantined",
                     "physical_offset": damage.start,
@@ -95,19 +95,19 @@ class Quarantine:
     def note_unreadable(self, records: list[tuple[int, int]]) -> None:
         """As ``note`` for records, by (physical_offset, record_bytes), that a reader came to."""
         if records:
-            reason = "does not verify when read"
+            reason = "failed verification when it was read"
             self.note([Damage(at, at + record_bytes, reason) for at, record_bytes in records])
 
     def note(self, damaged: list[Damage]) -> None:
-        """As ``add``; what cannot be written is tried again later: a reader, or a start, goes
-        on.
+        """As ``add``; if the list cannot be written it is tried again later, and the caller
+        continues.
         """
         try:
             self.add(damaged)
         except (StoreError, OSError) as exc:
             log.error(
-                "quarantine not written",
-                extra={"action": "quarantine_not_written", "reason": str(exc)},
+                "Could not save the list of damaged records",
+                extra={"action": "quarantine_save_failed", "reason": str(exc)},
             )
 
     def drop_below(self, offset: int) -> None:

@@ -1,4 +1,4 @@
-"""Checksums of stretches of the log, so that a reader checks many records at once.
+"""Checksums of ranges of the log, so that a reader checks many records at once.
 
     CommitLog.append ── bytes just written ──▶ [Seals] ── a CRC for each 64 KiB or more
     LogReader ── records wanted ──▶ ``hold`` ──▶ they are the bytes that were appended

@@ -1,1 +1,1 @@
-"""Consume queues: for each queue of a topic where its records stand in the log; derived from it."""
+"""Consume queues: where the records of each queue are in the log; derived from it."""

@@ -1,4 +1,4 @@
-"""Where each queue begins since messages were last deleted: ``config/minOffsets.json``.
+"""The first readable offset of each queue since the last deletion: ``config/minOffsets.json``.
 
     retention, deletions ── save ──▶ [MinOffsets] ── floors ──▶ recovery
 

@@ -1,4 +1,4 @@
-"""How many bytes the readable records of consume queues have, without a counter in the way of puts.
+"""The bytes of all readable records of consume queues, without a counter on the put path.
 
     units appended since the last look ──▶ [StoredBytes] ◀── min_offset that was raised since
                                                │

@@ -1,4 +1,4 @@
-"""The second door of the engine: its log as files, for those who only read.
+"""The engine's log as files, for processes that only read it.
 
     store directory ──▶ [find_extent] ──▶ Extent: segments, first and last offset
     Segment ──▶ [read_columns] ──▶ Columns: some thousand records at a time, as arrays

@@ -1,4 +1,4 @@
-"""Records that follow each other in one segment, as columns; made with numpy, never one by one.
+"""Consecutive records of one segment as columns, built with numpy and never one by one.
 
     segment's bytes, positions of records ──▶ [Columns] ──▶ one array a field
                                                   └── topics, properties, bodies: when asked for

@@ -1,4 +1,4 @@
-"""Which segments a log has and how far it can be believed; only reads.
+"""Which segments a log has and up to where it can be trusted; only reads.
 
     commitlog/, checkpoint ──▶ [find_extent] ──▶ Extent
                  └── behind the checkpoint: as far as whole records follow each other
@@ -55,7 +55,9 @@ def find_extent(store: Path, *, end_offset: int | None = None, with_tail: bool =
             format.
     """
     if not (store / COMMIT_LOG_DIR).is_dir() and not (store / CHECKPOINT_FILE).is_file():
-        raise StoreCorrupt(f"{store} has neither {COMMIT_LOG_DIR} nor {CHECKPOINT_FILE}: no store")
+        raise StoreCorrupt(
+            f"{store} is not a store: it has neither {COMMIT_LOG_DIR} nor {CHECKPOINT_FILE}"
+        )
     segments = _segments(store / COMMIT_LOG_DIR)
     start_offset = segments[0].base_offset if segments else 0
     last_offset = segments[-1].end_offset if segments else 0
@@ -67,8 +69,8 @@ def find_extent(store: Path, *, end_offset: int | None = None, with_tail: bool =
             end_offset = _follow(segments, end_offset)
     elif not start_offset <= end_offset <= last_offset:
         raise OffsetOutOfRange(
-            f"{store} holds bytes {start_offset} to {last_offset} of its log, "
-            f"it should be read up to {end_offset}"
+            f"{store} has the bytes {start_offset} to {last_offset} of its log, but "
+            f"the read should go up to {end_offset}"
         )
     held = tuple(segment for segment in segments if segment.base_offset < end_offset)
     return Extent(held, start_offset, end_offset)
@@ -112,7 +114,7 @@ def open_segment(segment: Segment) -> mmap.mmap:
             return mmap.mmap(file.fileno(), segment.size_bytes, prot=mmap.PROT_READ)
     except FileNotFoundError as exc:
         raise OffsetOutOfRange(
-            f"{segment.path} is gone: retention has deleted it; hold a snapshot while reading"
+            f"{segment.path} was deleted by retention; hold a snapshot while reading"
         ) from exc
 
 
@@ -131,8 +133,8 @@ def _segments(directory: Path) -> list[Segment]:
     for before, after in pairwise(found):
         if before.end_offset != after.base_offset:
             raise StoreCorrupt(
-                f"bytes {before.end_offset} to {after.base_offset} of the log are in no file "
-                f"of {directory}"
+                f"no file in {directory} has the bytes {before.end_offset} to "
+                f"{after.base_offset} of the log"
             )
     return found
 

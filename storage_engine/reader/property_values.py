@@ -1,4 +1,4 @@
-"""Properties of many records of the open log at once: what need not be read one by one.
+"""Properties of many records of the open log at once, so that they need not be read one by one.
 
     physical offsets ──▶ [property_values] ──▶ value of each, or None: its record must be read
 

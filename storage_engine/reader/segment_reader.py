@@ -1,4 +1,4 @@
-"""Reads one segment record after record, and finds its way again behind damage.
+"""Reads one segment record by record, and finds the next record after damage.
 
     Segment, start, stop ──▶ [read_columns] ──▶ Columns of whole records, in log order
                                    └── damaged(start, end, reason) of each range without any

@@ -1,4 +1,5 @@
-"""From why one message failed to the cause that it shares with others; a pure function.
+"""Normalizes the reason of a failed message to a cause that failures of one kind share; a pure
+function.
 
     "Order 4711 of 'Ann' timed out after 30.5 s" ──▶ "Order <n> of <text> timed out after <n> s"
 

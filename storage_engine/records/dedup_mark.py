@@ -1,4 +1,4 @@
-"""What a record says of the request that it came by, so that the request stores nothing twice.
+"""The request key in a record, by which a repeated request is recognized.
 
     __DEDUP = fingerprint (32 hex digits of 16 bytes) key
 

@@ -36,7 +36,7 @@ assert DELAY_LEVEL_MAX == 18
 def clamped_level(level: int) -> int:
     """The level that counts: at most ``DELAY_LEVEL_MAX``. Raises ``BadRequest`` below 1."""
     if level < 1:
-        raise BadRequest(f"delay level is {level}, the first one is 1")
+        raise BadRequest(f"delay level is {level}, it must be 1 or more")
     return min(level, DELAY_LEVEL_MAX)
 
 

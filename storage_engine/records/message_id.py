@@ -1,4 +1,4 @@
-"""Ids that producers give their messages: unique without asking anybody.
+"""IDs that producers give their messages: unique without coordination.
 
     01 | node 6 bytes | pid 2 | seconds since 2021-01-01 UTC 4 | sequence 4
 

@@ -1,4 +1,4 @@
-"""Under which keys a message can be found again: its id and its own keys; pure functions.
+"""The keys by which a message can be found: its ID and its own keys; pure functions.
 
     put_path, indexer ── properties ──▶ [keys_of] ──▶ id, keys
 

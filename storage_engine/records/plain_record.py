@@ -1,4 +1,4 @@
-"""``encode_record`` of a message that has nothing but its body and its id, which most have.
+"""``encode_record`` for the common message that has only a body and an ID.
 
     topic ──once──▶ what all its records end with, up to the id ─┐
     queue, body, id, time, host of each ─────────────────────────┴──▶ [encode_plain] ──▶ record

@@ -181,7 +181,7 @@ def encode_record(message: StoreMessage) -> bytes:
         topic_length = topic_bytes.to_bytes(1)
     else:
         if topic_bytes > TOPIC_BYTES_MAX:
-            raise RecordRefused(f"topic is {topic_bytes} bytes long, at most {TOPIC_BYTES_MAX} fit")
+            raise RecordRefused(f"the topic has {topic_bytes} bytes, at most {TOPIC_BYTES_MAX} fit")
         magic = MAGIC_V2
         topic_length = topic_bytes.to_bytes(2)
     if len(properties) > PROPERTIES_BYTES_MAX:
@@ -379,23 +379,30 @@ def parse_head(buffer: bytes | memoryview, at: int = 0) -> RecordHead:
     if magic not in (MAGIC_V1, MAGIC_V2):
         raise StoreCorrupt(f"magic code is {magic:#x}")
     if not FIXED_BYTES <= record_bytes <= room:
-        raise StoreCorrupt(f"record claims {record_bytes} bytes, {room} are there")
+        raise StoreCorrupt(f"the record says it has {record_bytes} bytes, but only {room} are left")
     head = _HEADS[bool(sysflag & SYSFLAG_BORN_HOST_V6), bool(sysflag & SYSFLAG_STORE_HOST_V6)]
     if head.size > record_bytes:
-        raise StoreCorrupt(f"record claims {record_bytes} bytes, its head alone has {head.size}")
+        raise StoreCorrupt(
+            f"the record says it has {record_bytes} bytes, but its header alone has {head.size}"
+        )
     fields = head.unpack_from(buffer, at)
     topic_at = head.size + fields[14]
     width = 1 if magic == MAGIC_V1 else 2
     if topic_at + width + 2 > record_bytes:
-        raise StoreCorrupt(f"body of {fields[14]} bytes does not fit a record of {record_bytes}")
+        raise StoreCorrupt(
+            f"a body of {fields[14]} bytes does not fit into a record of {record_bytes} bytes"
+        )
     topic_bytes = int.from_bytes(buffer[at + topic_at : at + topic_at + width])
     properties_at = topic_at + width + topic_bytes + 2
     if properties_at > record_bytes:
-        raise StoreCorrupt(f"topic of {topic_bytes} bytes does not fit a record of {record_bytes}")
+        raise StoreCorrupt(
+            f"a topic of {topic_bytes} bytes does not fit into a record of {record_bytes} bytes"
+        )
     properties_bytes = int.from_bytes(buffer[at + properties_at - 2 : at + properties_at])
     if properties_at + properties_bytes != record_bytes:
         raise StoreCorrupt(
-            f"parts take {properties_at + properties_bytes} bytes, record claims {record_bytes}"
+            f"the parts of the record take {properties_at + properties_bytes} bytes, "
+            f"but the record says it has {record_bytes}"
         )
     return RecordHead(
         record_bytes,
@@ -424,7 +431,7 @@ def verify_record(buffer: bytes | memoryview, at: int = 0) -> RecordHead:
         return head
     computed = record_crc(buffer, at, head.record_bytes)
     if stored != CRC_PROPERTY_HEAD + crc_digits(computed) + b"\x02":
-        raise StoreCorrupt(f"record CRC is {computed}, the record says {stored!r}")
+        raise StoreCorrupt(f"the record's CRC is {computed}, but the record says {stored!r}")
     return head
 
 
@@ -460,17 +467,19 @@ def verify_uncovered(buffer: bytes | memoryview, at: int, head: RecordHead) -> N
     computed = crc32(record[head_bytes.size : body_end]) & CRC_MASK
     stored = LENGTH_4.unpack_from(record, _BODY_CRC_AT)[0]
     if computed != stored:
-        raise StoreCorrupt(f"body CRC is {computed}, the record says {stored}")
+        raise StoreCorrupt(f"the body's CRC is {computed}, but the record says {stored}")
     if not topic or topic in _NO_TOPICS or b"/" in topic:
-        raise StoreCorrupt(f"topic is {topic[:TOPIC_BYTES_MAX]!r}")
+        raise StoreCorrupt(f"the topic is {topic[:TOPIC_BYTES_MAX]!r}")
     try:
         is_text = "\0" not in topic.decode() and "\0" not in properties.decode()
     except UnicodeDecodeError:
         is_text = False
     if not is_text:
-        raise StoreCorrupt("topic or properties are no text")
+        raise StoreCorrupt("the topic or the properties are not text")
     if not 0 <= head.queue_id < _QUEUES_MAX or head.queue_offset < 0:
-        raise StoreCorrupt(f"queue id is {head.queue_id}, queue offset {head.queue_offset}")
+        raise StoreCorrupt(
+            f"the queue id is {head.queue_id} and the queue offset {head.queue_offset}"
+        )
     if sysflag & SYSFLAG_INNER_BATCH:
         raise RecordUnsupported(
             f"the record at {head.physical_offset} of topic {topic.decode()} is an inner batch "

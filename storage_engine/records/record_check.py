@@ -1,4 +1,4 @@
-"""Whether a record, or a BLANK, stands at a place of a segment; pure functions.
+"""Checks whether there is a record, or a BLANK, at an offset of a segment; pure functions.
 
 readers, recovery, tools ── segment's bytes, position ──▶ [is_whole, whole_run, …]
 """
@@ -131,7 +131,7 @@ def whole_record(view: memoryview, at: int, base_offset: int) -> RecordHead:
     head = parse_head(view, at)
     if head.physical_offset != base_offset + at:
         raise StoreCorrupt(
-            f"record says it stands at {head.physical_offset}, it stands at {base_offset + at}"
+            f"the record says it is at {head.physical_offset}, but it is at {base_offset + at}"
         )
     return verify_record(view, at)
 

@@ -1,4 +1,4 @@
-"""Records that differ in nothing but place, time, id and body, by columns, for who hands them on.
+"""Records that differ only in place, time, ID and body, as columns for those that pass them on.
 
 engine's reply ── bytes ──▶ [columns_of] ── queue ids, offsets, ids, bodies ──▶ frames, answers
                                  └── one is of another kind ──▶ None: ``decode_records`` for all

@@ -1,4 +1,4 @@
-"""A record in the log as the beginning of another one: the same message in another place.
+"""A stored record as the draft of another one: the same message in another place.
 
     record bytes ── read_draft ──▶ [RecordDraft] ── topic, queue, properties changed ──▶ encode ──▶
                                                                      record bytes with holes
@@ -107,7 +107,7 @@ class RecordDraft:
         topic = self.topic
         if not 1 <= len(topic) <= TOPIC_BYTES_MAX:
             raise RecordRefused(
-                f"topic is {len(topic)} bytes long, 1 to {TOPIC_BYTES_MAX} are allowed"
+                f"the topic has {len(topic)} bytes, it must have 1 to {TOPIC_BYTES_MAX}"
             )
         is_v1 = len(topic) <= TOPIC_BYTES_V1_MAX
         topic_length = len(topic).to_bytes(1 if is_v1 else 2)

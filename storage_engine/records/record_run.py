@@ -1,4 +1,4 @@
-"""Many records that stand back to back, as the engine hands them out, into messages.
+"""Decodes consecutive records, as the engine sends them, into messages.
 
 engine's reply ── bytes ──▶ [decode_records] ── Record, Record, … ──▶ consumers
 """
@@ -153,4 +153,6 @@ def before_id(buffer: bytes, topic_at: int, properties_at: int, end: int) -> byt
 
 def _check_size(record_bytes: int) -> None:
     if record_bytes < FIXED_BYTES:
-        raise StoreCorrupt(f"record claims {record_bytes} bytes, at least {FIXED_BYTES} expected")
+        raise StoreCorrupt(
+            f"the record says it has {record_bytes} bytes, but a record has at least {FIXED_BYTES}"
+        )

@@ -1,4 +1,4 @@
-"""RocketMQ's topic of messages that are to come, as far as their records and units are concerned.
+"""RocketMQ's topic of scheduled messages: its records and its consume queue units.
 
     unit of an ordinary topic    tag field = hash of the tag
     unit of SCHEDULE_TOPIC_XXXX  tag field = due time, ms since the epoch (``TIMER_DELIVER_MS``; of

@@ -1,4 +1,4 @@
-"""A producer's message that is to come: the same message, for the schedule topic; pure functions.
+"""A producer's scheduled message: the same message, for the schedule topic; pure functions.
 
     StoreMessage for orders ── [scheduled] ──▶ StoreMessage for SCHEDULE_TOPIC_XXXX
                                                REAL_TOPIC = orders, REAL_QID, TIMER_DELIVER_MS, …
@@ -57,9 +57,11 @@ class Wait(NamedTuple):
 def scheduled(message: StoreMessage, wait: Wait) -> StoreMessage:
     """The message that waits. Raises ``BadRequest``: no such delay."""
     if sum([part != 0 for part in wait]) != 1:
-        raise BadRequest(f"a message waits for one of level, delay and time, found {wait}")
+        raise BadRequest(
+            f"a scheduled message has exactly one of level, delay and time, found {wait}"
+        )
     if not 0 <= wait.delay_ms <= DELAY_MS_MAX or wait.deliver_at_ms < 0:
-        raise BadRequest(f"a delay is 1 to {DELAY_MS_MAX} ms, found {wait}")
+        raise BadRequest(f"a delay must be 1 to {DELAY_MS_MAX} ms, found {wait}")
     properties = {REAL_TOPIC: message.topic, REAL_QUEUE_ID: str(message.queue_id)}
     if wait.deliver_at_ms:
         properties[PROPERTY_DELIVER_AT] = str(wait.deliver_at_ms)

@@ -1,4 +1,4 @@
-"""What a record that takes another one's place says: which message of which group it settles.
+"""Which message of which group a record settles, when it replaces that message.
 
 A message that is moved (to the retry topic, to dead letters, on time from the schedule, or back) is
 appended again, and the old place is settled. Both must happen or neither: so the new record says

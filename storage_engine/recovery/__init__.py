@@ -1,1 +1,1 @@
-"""From the files that a stop left behind to a log with a clean end and queues that belong to it."""
+"""Turns the files that a stop left behind into a log with a clean end and matching queues."""

@@ -1,4 +1,4 @@
-"""What was certainly durable when the store last said so: where recovery starts, and how to judge.
+"""What was durable at the last checkpoint: where recovery starts, and how it judges damage.
 
     offset  width  field                     notes
          0      8  physicMsgTimestamp        RocketMQ's: store time of the last flushed record, ms
@@ -134,8 +134,9 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
         return None
     if version not in _VERSIONS_READ:
         raise StoreCorrupt(
-            f"{path} has format version {version}, this engine knows {FORMAT_VERSION}: start the "
-            "newer engine that wrote it. Nothing was changed"
+            f"{path} has format version {version}, but this engine knows only "
+            f"{FORMAT_VERSION}: start the newer engine that wrote it. Nothing was "
+            "changed"
         )
     indexed_offset = index_entry_count = 0
     if version >= 2:

@@ -1,5 +1,4 @@
-"""From whatever files a stop left behind to a log with a clean end and the queues that belong to
-it.
+"""Turns the files that any stop left behind into a log with a clean end and matching queues.
 
     checkpoint, commit log ──▶ [read_log] ──▶ LogFound, or a refusal; no byte has changed
     LogFound, consume queues ──▶ [recover] ──▶ append_offset, flushed_offset, queues
@@ -112,8 +111,9 @@ def read_log(
     log_end = segments[-1].base_offset + segments[-1].size_bytes if segments else 0
     if mark.flushed_offset > log_end:
         raise StoreCorrupt(
-            f"the checkpoint says {mark.flushed_offset} bytes are durable, the log has {log_end}: "
-            "segments are missing; nothing was changed: bring them back, from a backup for example"
+            f"the checkpoint says that {mark.flushed_offset} bytes are durable, but "
+            f"the log has only {log_end}: segments are missing. Nothing was changed: "
+            "restore them, for example from a backup"
         )
     keeps_whole = checkpoint is None or not was_power_cut
     start = max(mark.dispatched_offset, commit_log.start_offset)
@@ -139,9 +139,10 @@ def _refuse_short(segments: list[MappedFile], found: Scan, start_offset: int) ->
         is_torn = bool(found.tail_reason) and segment.base_offset <= found.end_offset < end
         if lacks or is_torn:
             raise StoreCorrupt(
-                f"{segment.path} has {segment.present_bytes} of {segment.size_bytes} bytes, and "
-                "records are missing at its end: it was copied in part only; nothing was changed: "
-                "copy it again, or bring back a backup"
+                f"{segment.path} has only {segment.present_bytes} of "
+                f"{segment.size_bytes} bytes, and records are missing at its end: it "
+                "was not copied completely. Nothing was changed: copy it again, or "
+                "restore a backup"
             )
 
 
@@ -162,18 +163,19 @@ def _refuse_cut(
                 newest_offset = segment.base_offset
     if last == end:
         return 0
-    what = found.tail_reason or "zeros, and more behind them"
+    what = found.tail_reason or "zeros, followed by other bytes"
     if not is_ours:
         why = "no checkpoint of this engine says that these bytes were never acknowledged"
     elif end < newest_offset and last - end > unsynced_bytes_max:
-        why = f"no power cut leaves more than {unsynced_bytes_max} bytes of that"
+        why = f"a power cut leaves at most {unsynced_bytes_max} bytes of that kind"
     else:
         return last - end
     raise StoreCorrupt(
-        f"the log's last whole record ends at {end}; from there to {last} stand {last - end} bytes "
-        f"that are no records ({what}), and {why}. Nothing was changed. Let the broker that wrote "
-        "the store recover it, or bring back a backup; or cut the log there, which keeps what is "
-        f"cut in files beside the store: mqservice engine repair STORE --cut-at {end}"
+        f"the log's last whole record ends at {end}; from there to {last} are "
+        f"{last - end} bytes that are not records ({what}), and {why}. Nothing was "
+        "changed. Let the broker that wrote the store recover it, or restore a "
+        "backup; or cut off the end of the log there, which keeps what is cut off in "
+        f"files beside the store: mqservice engine repair STORE --cut-at {end}"
     )
 
 
@@ -247,8 +249,12 @@ def recover(
     keys.complete(found.end_offset)
     if truncated_bytes:
         log.warning(
-            "torn tail cut off",
-            extra={"action": "tail_cut", "offset": found.end_offset, "reason": found.tail_reason},
+            "Cut off an incomplete write at the end of the commit log",
+            extra={
+                "action": "tail_truncated",
+                "offset": found.end_offset,
+                "reason": found.tail_reason,
+            },
         )
     return Recovered(
         start,
@@ -266,7 +272,7 @@ def _read_log(
     """``scan``, announced: of a whole log it takes minutes, in which nobody is answered."""
     segment_count = sum(1 for each in segments if each.base_offset + each.size_bytes > start)
     told = {"action": "log_reading", "start_offset": start, "segment_count": segment_count}
-    log.info("reading the log", extra=told)
+    log.info("Reading the commit log; clients cannot connect until this is done", extra=told)
     return scan(segments, start, flushed_offset, keeps_whole=keeps_whole)
 
 

@@ -1,5 +1,5 @@
-"""Puts the records of a log that was scanned into their consume queues again, and tells what else
-is in them, all in one reading.
+"""Fills consume queues from a scanned log again, and collects everything else that one reading of
+it can tell.
 
     records ──▶ [redispatch] ──▶ units, many of a queue at once ──▶ ConsumeQueue
                     ├── keys of each, many at once ──▶ keys (the indexer)
@@ -243,8 +243,9 @@ class Redispatch:
             fill.end = parts.queue_offset
         elif lost_count > offset // FIXED_BYTES:
             raise StoreCorrupt(
-                f"the record at {offset} says it has queue offset {parts.queue_offset} of "
-                f"{parts.topic!r}/{parts.queue_id}, which goes up to {fill.end}"
+                f"the record at {offset} says it has queue offset "
+                f"{parts.queue_offset} of {parts.topic!r}/{parts.queue_id}, but that "
+                f"queue ends at {fill.end}"
             )
         elif lost_count:
             # Nothing knows these messages any more: their units lead to what is left of them.
@@ -284,9 +285,9 @@ def _name_of(topic: bytes) -> str:
     try:
         name = topic.decode()
     except UnicodeDecodeError as exc:
-        raise StoreCorrupt(f"a record is of topic {topic!r}, which is no text") from exc
+        raise StoreCorrupt(f"a record has topic {topic!r}, which is not text") from exc
     if topic in _NO_NAMES or "/" in name or "\0" in name:
-        raise StoreCorrupt(f"a record is of topic {topic!r}, which cannot be a directory")
+        raise StoreCorrupt(f"a record has topic {topic!r}, which cannot be the name of a directory")
     return name
 
 

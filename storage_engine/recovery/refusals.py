@@ -1,4 +1,4 @@
-"""Stores that must not be opened although their log can be read; looks at files and changes none.
+"""Stores that must not be opened although their log can be read; only reads files.
 
     names in the directory ──▶ [refuse_strangers]      consume queues' units ──▶ [refuse_gaps]
 
@@ -35,8 +35,9 @@ def refuse_strangers(store: Path) -> None:
     if names and not names & _PARTS:
         some = ", ".join(sorted(names)[:3])
         raise StoreCorrupt(
-            f"{store} is no store and not empty (it has {some}): nothing was changed; name an "
-            "empty directory, or the one that commitlog and config are in"
+            f"{store} is not a store and not empty (it has {some}). Nothing was "
+            "changed: name an empty directory, or the directory that has commitlog "
+            "and config in it"
         )
 
 
@@ -58,16 +59,18 @@ def refuse_gaps(
     """
     if log_end > log_start and not (store / CONFIG_DIR / TOPICS_FILE).exists():
         raise StoreCorrupt(
-            f"{store} has a log and no {CONFIG_DIR}/{TOPICS_FILE}: its topics, groups and consumer "
-            "offsets are missing. Nothing was changed: copy the config directory of the store too"
+            f"{store} has a log but no {CONFIG_DIR}/{TOPICS_FILE}: its topics, groups "
+            "and consumer offsets are missing. Nothing was changed: copy the store's "
+            "config directory too"
         )
     if is_ours and not log_start:
         return
     for queue in _queues(store / CONSUME_QUEUE_DIR):
         if queue.topic.startswith(_LIGHT_QUEUE):
             raise StoreCorrupt(
-                f"{store} has light message queues of RocketMQ ({queue.topic}), which this engine "
-                "cannot read. Nothing was changed: let RocketMQ serve this store"
+                f"{store} has light message queues of RocketMQ ({queue.topic}), which "
+                "this engine cannot read. Nothing was changed: let RocketMQ serve "
+                "this store"
             )
         if is_ours:
             of_topic = floors.get(queue.topic, [])
@@ -85,10 +88,11 @@ def _refuse(
     queue: _Queue, queue_offset: int, unit: Unit, what: str, log_start: int, log_end: int
 ) -> None:
     raise StoreCorrupt(
-        f"message {queue_offset} of {queue.topic}/{queue.queue_id} stands at {unit[0]} of the log, "
-        f"which goes from {log_start} to {log_end}: {what} missing. Nothing was changed: bring "
-        f"them back, from a backup for example. If they are gone for good, delete the store's "
-        f"{CONSUME_QUEUE_DIR} directory: it is made again from the log that is left"
+        f"message {queue_offset} of {queue.topic}/{queue.queue_id} is at {unit[0]} of "
+        f"the log, but the log goes from {log_start} to {log_end}: {what} missing. "
+        "Nothing was changed: restore them, for example from a backup. If they are "
+        f"gone for good, delete the store's {CONSUME_QUEUE_DIR} directory: it is "
+        "rebuilt from the rest of the log"
     )
 
 

@@ -1,1 +1,1 @@
-"""Messages that are to come: which are due next, and how they get to their topics."""
+"""Scheduled messages: which are due next, and how they get to their topics."""

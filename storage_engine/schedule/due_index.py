@@ -1,4 +1,4 @@
-"""Which messages are due next: a part of them in memory, all of them in the consume queues.
+"""Which messages are due next: the soonest in memory, all of them in the consume queues.
 
     units (due time of each), as they came ──▶ [DueIndex] ── peek, take ─▶ in order of due time
 
@@ -136,7 +136,7 @@ class DueIndex:
         return run[-1] if run else None
 
     def take(self, until_ms: int, count_max: int) -> list[Key]:
-        """Take away the first messages that are due by then, in order."""
+        """Remove and return the first messages that are due by then, in order."""
         run, heap, taken = self._run, self._heap, list[Key]()
         bound = (until_ms + 1,)
         if not heap:

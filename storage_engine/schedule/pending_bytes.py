@@ -1,4 +1,4 @@
-"""How many bytes of each namespace are still to come, without a counter in the way of puts.
+"""The bytes of scheduled messages per namespace, without a counter on the put path.
 
     units appended to the schedule since the last look ──▶ [PendingBytes] ◀── what was settled since
                                                                 │

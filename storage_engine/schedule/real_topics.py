@@ -1,4 +1,4 @@
-"""For which topics messages of the schedule are."""
+"""The real topics of scheduled messages."""
 
 from __future__ import annotations
 

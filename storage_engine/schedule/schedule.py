@@ -143,7 +143,7 @@ class Schedule:
         return self._moments if queue_id == MOMENT_QUEUE else self._delays
 
     def shown_ms(self, queue_id: int, due_ms: int) -> int:
-        """When a message of a queue is due, by the wall clock if it goes on as it does now."""
+        """When a message of a queue is due, by the wall clock as it runs now."""
         return due_ms if queue_id == MOMENT_QUEUE else self.clock.shown_ms(due_ms)
 
     def now_ms(self, queue_id: int) -> int:
@@ -164,7 +164,9 @@ class Schedule:
 
     @property
     def is_degraded(self) -> bool:
-        """Nobody has asked for what is due for too long: the engine delivers by itself."""
+        """Whether no tick has arrived for too long, so that the engine delivers due messages by
+        itself.
+        """
         return self._clock.monotonic_ms() - self._asked_ms > SILENCE_MS_MAX
 
     def deliver_due(self, ahead_ms: int = 0) -> None:
@@ -173,18 +175,19 @@ class Schedule:
         Raises ``BadRequest``.
         """
         if not 0 <= ahead_ms <= DELIVER_AHEAD_MS_MAX:
-            raise BadRequest(f"ahead_ms is {ahead_ms}, 0 to {DELIVER_AHEAD_MS_MAX} is allowed")
+            raise BadRequest(f"ahead_ms is {ahead_ms}, it must be 0 to {DELIVER_AHEAD_MS_MAX}")
         self._asked_ms = self._clock.monotonic_ms()
         self._is_asked = True
         self._begin_delivery(ahead_ms)
 
     def tick(self) -> None:
-        """Look ahead, and deliver what is due when nobody else says so."""
+        """Read ahead, and deliver due messages if no ticks arrive."""
         try:
             self.follow()
         except StoreError as exc:  # tried again at the next tick; the queues known go on
             log.warning(
-                "not followed yet", extra={"action": "schedule_put_off", "reason": str(exc)}
+                "Could not read new scheduled messages; trying again at the next tick",
+                extra={"action": "schedule_read_failed", "reason": str(exc)},
             )
         self._pass_over_expired()
         if not self._is_asked or self.is_degraded:
@@ -202,7 +205,7 @@ class Schedule:
         self._turn()
 
     def _turn(self) -> None:
-        """Deliver a batch; go on in the next turn of the loop when more is due by then."""
+        """Deliver a batch; continue in the next turn of the loop if more is due by then."""
         if self.is_stopped:
             return
         has_more = self._is_stalled = False
@@ -220,7 +223,7 @@ class Schedule:
         self._turn()
 
     def _wake_for_next(self) -> None:
-        """Have a turn when the next message is due, where that is asked for, and not by a tick."""
+        """Schedule a turn for when the next message is due, if requested and not done by a tick."""
         wait_ms = _WAKE_MS_MAX + 1
         for waiting in (self._delays, self._moments):
             first, now_ms = waiting.index.peek(), waiting.now_ms()
@@ -263,7 +266,8 @@ class Schedule:
                 self.mover.move_batch(due.puts, sources, partial(self._moved, sources))
             except StoreError as exc:
                 log.warning(
-                    "due messages wait", extra={"action": "schedule_stalled", "reason": str(exc)}
+                    "Could not deliver scheduled messages that are due; trying again",
+                    extra={"action": "schedule_stalled", "reason": str(exc)},
                 )
                 index.put_back(keys)  # those that were dropped are not pending any more
                 self._is_stalled = True
@@ -318,7 +322,7 @@ class Schedule:
         """Settle a message that has nowhere to go, as after its topic was deleted."""
         log.log(
             logging.INFO if isinstance(reason, TopicNotFound) else logging.ERROR,
-            "scheduled message cannot be delivered",
+            "Dropped a scheduled message that cannot be delivered",
             extra={"action": "undeliverable", "offset": queue_offset, "reason": str(reason)},
         )
         self.undeliverable_count += 1

@@ -1,5 +1,4 @@
-"""Scheduled messages, one by one: which there are for a topic, never one of them, one at once, or
-one at another time.
+"""Single scheduled messages: list those of a topic, cancel, send now, or reschedule.
 
     page ◀── units and records of SCHEDULE_TOPIC_XXXX
     cancel ──▶ settled, and durable before the answer         both win only while it is to come;
@@ -102,7 +101,7 @@ class _Page:
     def until(
         self, queue_id: int, queue_offset: int, *, is_end: bool = False
     ) -> tuple[ScheduledListHead, bytes]:
-        """The page as it is; the next one goes on at that place."""
+        """The page so far; the next one continues at that place."""
         head = ScheduledListHead(
             due_ms=self._due_ms, queue_id=queue_id, queue_offset=queue_offset, is_end=is_end
         )
@@ -134,8 +133,8 @@ class ScheduledMessages:
             self._queries.queues_of(request.topic)
         if not 1 <= request.messages_max <= self._config.receive_messages_max:
             raise BadRequest(
-                f"messages_max is {request.messages_max}, "
-                f"1 to {self._config.receive_messages_max} is allowed"
+                f"messages_max is {request.messages_max}, it must be 1 to "
+                f"{self._config.receive_messages_max}"
             )
         if request.queue_id < 0 or request.queue_offset < 0:
             raise BadRequest(f"there is no place {request.queue_offset} of {request.queue_id}")
@@ -298,7 +297,7 @@ class ScheduledMessages:
         # What has begun of the millisecond counts in full: never early.
         due_ms = now_ms + 1 + request.delay_ms if request.delay_ms else request.deliver_at_ms
         if request.delay_ms < 0 or not 0 < due_ms <= now_ms + 1 + DELAY_MS_MAX:
-            raise BadRequest(f"a message waits up to {DELAY_MS_MAX} ms, found {request}")
+            raise BadRequest(f"a delivery time is at most {DELAY_MS_MAX} ms ahead, found {request}")
         return queue_id, due_ms
 
     def _sent(self, found: _Found, answer: Callable[[ScheduledReply], None]) -> None:
@@ -343,7 +342,7 @@ class ScheduledMessages:
             ):
                 continue
             if queue_offset in source.moving:
-                raise StoreBusy(f"message {request.message_id} is on its way; ask again")
+                raise StoreBusy(f"message {request.message_id} is being delivered; try again")
             if source.is_pending(queue_offset):
                 return _Found(source, queue_offset)
         return None
@@ -366,5 +365,5 @@ class ScheduledMessages:
             return []
         found = decode_records(content)
         if not found and not head.is_complete:
-            raise StoreBusy("the index of keys is behind; ask again")
+            raise StoreBusy("the key index is behind; try again")
         return found

@@ -1,5 +1,5 @@
-"""How many retries of each group wait in the schedule, and how old the oldest is; exact at any
-number of scheduled messages.
+"""How many retries of each group are scheduled, and the age of the oldest; exact at any number of
+scheduled messages.
 
     units of SCHEDULE_TOPIC_XXXX ── each read once, a slice a turn ──▶ [ScheduledRetries]
     Progress of the schedule ── settled: delivered, cancelled, moved ──────▶ │
@@ -449,7 +449,7 @@ class ScheduledRetries:
     # The oldest -----------------------------------------------------------------------------
 
     def _look_for_oldest(self) -> None:
-        """Find the oldest of each target anew: at once, or bit by bit where they are very many.
+        """Find the oldest of each target again: at once, or in steps if there are very many.
 
         Until it is found, the one that is over stands for it.
         """

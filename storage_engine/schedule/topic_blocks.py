@@ -1,5 +1,5 @@
-"""For which topics the messages of the schedule are, a block of a queue at a time: what need not be
-read again.
+"""The real topics of scheduled messages per block of a queue, so that blocks need not be read
+again.
 
     a page of a listing ── topics of a block that it has read ──▶ [TopicBlocks]
     the next listing ── may block n hold messages for this topic? ──▶ no: it is passed over

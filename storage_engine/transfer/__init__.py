@@ -1,1 +1,3 @@
-"""Brings RocketMQ's stores into a store of this engine, and writes stores that RocketMQ opens."""
+"""Imports RocketMQ's stores into a store of this engine, and exports stores that RocketMQ can
+open.
+"""

@@ -65,9 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="storage_engine.transfer")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (
-        ("inspect", "say what an import would bring"),
-        ("import", "make a store of a RocketMQ store"),
-        ("export", "make a RocketMQ store of a store of this engine"),
+        ("inspect", "show what an import would bring"),
+        ("import", "make a store of this engine from a RocketMQ store"),
+        ("export", "make a RocketMQ store from a store of this engine"),
     ):
         command = commands.add_parser(name, help=text)
         command.add_argument("source", type=Path)

@@ -1,4 +1,4 @@
-"""Which record of this engine a record of a RocketMQ store becomes, and what stays behind.
+"""Converts records of a RocketMQ store to records of this engine, and reports what is left behind.
 
     orders, queue 2, offset 17            ─▶ ns%orders, queue 2, offset 17
     %RETRY%g, not consumed yet            ─▶ %RETRY%ns%g, the queue of its topic, next offset
@@ -136,11 +136,11 @@ class Conversion:
             kind = row.attribute(_MESSAGE_TYPE)
             if kind == "TRANSACTION":
                 self._notes.append(
-                    f"topic {topic} becomes one of type mixed: there are no transactions"
+                    f"topic {topic} becomes a topic of type mixed: there are no transactions here"
                 )
             if row.attribute(_CLEANUP) == _COMPACTION:
                 self._notes.append(
-                    f"topic {topic} was compacted by key; here all messages are kept"
+                    f"topic {topic} was compacted by key; here all its messages are kept"
                 )
             self.topics[topic] = TopicReport(
                 name=topic,
@@ -171,7 +171,9 @@ class Conversion:
                     f"group {group} has no settings in the store; it gets the defaults"
                 )
             elif (row.group_retry_policy or {}).keys() - {"type"}:
-                self._notes.append(f"group {group} gets the usual retry delays, not its own policy")
+                self._notes.append(
+                    f"group {group} gets the default retry delays, not its own policy"
+                )
             times = row.retry_max_times if row else 16
             self.groups[group] = GroupReport(
                 name=group,
@@ -189,7 +191,7 @@ class Conversion:
                 continue
             if topic not in self.topics:
                 if name_of(self._store, self._facts, topic).kind is Kind.TOPIC:
-                    why = "the topic does not come"
+                    why = "the topic is not imported"
                     self._leave("consumer offsets", why, is_loss=False, count=len(offsets))
                 continue
             of_topic = planned.setdefault((topic, group), {})
@@ -209,18 +211,18 @@ class Conversion:
         waiting = [each for each in popped if first <= each < offset]
         if waiting:
             self._notes.append(
-                f"group {group} goes back to {min(waiting)} of {topic}/{queue_id}, from {offset}: "
-                f"{len(waiting)} messages that POP gave out were not acknowledged. Others between "
-                "come once more"
+                f"group {group} goes back to {min(waiting)} of {topic}/{queue_id}, "
+                f"from {offset}: {len(waiting)} messages that POP handed out were not "
+                "acknowledged. Others after that offset are delivered again"
             )
             offset = min(waiting)
         if offset < first:
-            why = "its messages have expired: it begins at the first that is left"
+            why = "its messages have expired: it starts at the first that is left"
             self._leave(f"offset of group {group} on {topic}", why, is_loss=False)
         if offset > end:
             self._notes.append(
-                f"group {group} was at {offset} of {topic}/{queue_id}, which ends at {end}: it "
-                "begins there"
+                f"group {group} was at {offset} of {topic}/{queue_id}, which ends at "
+                f"{end}: it starts there"
             )
         return min(max(offset, first), end)
 
@@ -229,8 +231,8 @@ class Conversion:
     def take(self, record: SourceRecord) -> Converted | None:
         """What a record becomes; None when it stays behind. Each record once, in their order."""
         if is_unseen(record.view, record.at):
-            why = "only their commit is a message, which comes"
-            return self._leave("halves of transactions", why, is_loss=False)
+            why = "only their commit is a message, and that is imported"
+            return self._leave("half messages of transactions", why, is_loss=False)
         topic = record.head.topic.decode()
         name = name_of(self._store, self._facts, topic)
         if not record.is_supported:
@@ -257,10 +259,10 @@ class Conversion:
         report = self.topics.get(topic)
         if report is None:
             is_known = topic in self._store.topics
-            why = "the topic does not come" if is_known else "the topic was deleted"
+            why = "the topic is not imported" if is_known else "the topic was deleted"
             return self._leave(f"messages of {topic}", why, is_loss=is_known)
         if self._is_former(topic, record):
-            why = "a topic of this name that was deleted had them"
+            why = "they belong to a deleted topic of the same name"
             return self._leave(f"messages of {topic}", why, is_loss=False)
         draft = self._draft(record, full_name(self._namespace, topic), record.head.queue_id)
         draft.drop(_SPENT)
@@ -280,9 +282,9 @@ class Conversion:
     ) -> Converted | None:
         report = self.groups.get(name.group)
         if report is None:
-            return self._leave(f"messages of {topic}", "the group does not come", is_loss=True)
+            return self._leave(f"messages of {topic}", "the group is not imported", is_loss=True)
         if self._is_former(topic, record):
-            why = "a group of this name that was deleted had them"
+            why = "they belong to a deleted group of the same name"
             return self._leave(f"messages of {topic}", why, is_loss=False)
         full_group = full_name(self._namespace, name.group)
         draft = self._draft(record, dlq_topic_of(full_group), record.head.queue_id)
@@ -298,7 +300,7 @@ class Conversion:
     def _take_retry(self, topic: str, name: TopicName, record: SourceRecord) -> Converted | None:
         report = self.groups.get(name.group)
         if report is None:
-            return self._leave(f"messages of {topic}", "the group does not come", is_loss=True)
+            return self._leave(f"messages of {topic}", "the group is not imported", is_loss=True)
         head = record.head
         done = self._store.offsets.get(f"{topic}@{name.group}", {}).get(head.queue_id, 0)
         popped = self._facts.popped.get((topic, name.group, head.queue_id), set())
@@ -323,7 +325,7 @@ class Conversion:
         origin = origin.removeprefix(prefix)
         if origin not in self.topics:
             what = f"retries of group {group}"
-            why = f"their topic {origin or '(not said)'} does not come"
+            why = f"their topic {origin or '(not said)'} is not imported"
             self._leave(what, why, is_loss=True)
             return None
         topics = self.retry_topics.setdefault(group, [])
@@ -355,7 +357,9 @@ class Conversion:
         if is_cancellation(draft) or key in self._facts.cancelled:
             return self._leave("timers", "they were cancelled", is_loss=False)
         if roll_times(draft) < self._facts.rolled.get(key, 0):
-            return self._leave("timers", "a later record of the wheel has them", is_loss=False)
+            return self._leave(
+                "timers", "a later record of the timer wheel replaces them", is_loss=False
+            )
         # The wheel's own time is rounded down, up to one tick before what the producer asked for.
         asked_ms = number(draft.properties, _DELIVER_AT)
         due_ms = asked_ms or number(draft.properties, TIMER_OUT_MS) + _WHEEL_TICK_MS
@@ -377,7 +381,7 @@ class Conversion:
         elif name.kind is Kind.POP:
             return self._leave("records of POP", "RocketMQ's own bookkeeping", is_loss=False)
         else:
-            why = f"their topic {real_topic or '(not said)'} does not come"
+            why = f"their topic {real_topic or '(not said)'} is not imported"
             return self._leave("delayed messages", why, is_loss=real_topic in self._store.topics)
         if place is None:
             return None
@@ -445,7 +449,7 @@ class Conversion:
         for topic, ids in sorted(by_topic.items()):
             shown = sorted(set(ids))
             some = ", ".join(shown[:_SHOWN_MAX]) + (", …" if len(shown) > _SHOWN_MAX else "")
-            why = f"neither committed nor rolled back: {some}. Send them again if they are wanted"
+            why = f"neither committed nor rolled back: {some}. Send them again if you need them"
             what = f"open transactions of {topic}"
             found.append(LeftBehind(what=what, count=len(shown), why=why, is_loss=True))
         return found
@@ -455,32 +459,33 @@ class Conversion:
         notes = []
         if not store.was_stopped_in_order:
             notes.append(
-                "the broker did not stop in order: offsets may be some seconds old, so messages "
-                "may come twice"
+                "the broker did not shut down cleanly: offsets may be some seconds "
+                "old, so some messages may be delivered twice"
             )
         if store.tail_bytes:
             notes.append(
-                f"behind the last whole record, at {store.end_offset}, stand bytes of a torn one; "
-                "RocketMQ would cut them as well"
+                f"after the last whole record, at {store.end_offset}, there are bytes "
+                "of an incomplete one; RocketMQ would cut them off as well"
             )
         if store.timer is None and self._timers.messages:
             notes.append(
-                "config/timercheck is missing: timers that were delivered may come once more"
+                "config/timercheck is missing: timer messages that were delivered "
+                "may be delivered once more"
             )
         missing = sum(queue.missing_count for queue in facts.queues.values())
         if missing:
             notes.append(f"{missing} queue offsets have no record in the log; they stay empty")
         if self._unread_bodies:
             notes.append(
-                f"{self._unread_bodies} bodies are compressed with LZ4 or ZSTD: consumers get them "
-                "as they are"
+                f"{self._unread_bodies} bodies are compressed with LZ4 or ZSTD: "
+                "consumers get them compressed"
             )
         if facts.unreadable_pop_count:
             notes.append(f"{facts.unreadable_pop_count} records of POP could not be read")
         if (store.path / "kvStore").is_dir():
             notes.append(
-                "POP's RocksDB (kvStore) is not read: messages that it gave out and that "
-                "were not acknowledged do not come again"
+                "POP's RocksDB (kvStore) is not read: messages that it handed out "
+                "and that were not acknowledged are not delivered again"
             )
         return notes
 

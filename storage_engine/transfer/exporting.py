@@ -1,4 +1,4 @@
-"""Messages of this engine's store as a RocketMQ store, in a directory that is not there yet.
+"""Exports messages of this engine's store to a new RocketMQ store.
 
     own store ── settle_moved, Export.take ──▶ log, config ──▶ Store.open: queues, index, compared
                                               files of ours go, JSON as RocketMQ has it ◀─┘
@@ -129,9 +129,9 @@ class _Export:
         place = topic, head.queue_id
         if self._ends.setdefault(place, head.queue_offset) != head.queue_offset:
             raise SourceRefused(
-                f"messages {self._ends[place]} to {head.queue_offset - 1} of {topic}/"
-                f"{head.queue_id} are missing in the log, and RocketMQ's queues have no gaps. See "
-                "`mqservice engine verify`"
+                f"messages {self._ends[place]} to {head.queue_offset - 1} of "
+                f"{topic}/{head.queue_id} are missing from the log, and RocketMQ's "
+                "queues cannot have gaps. Run `mqservice engine verify`"
             )
         self._ends[place] = head.queue_offset + 1
         draft = self._draft(record, self.short(topic), head.queue_id)
@@ -225,27 +225,32 @@ class _Export:
         notes = []
         if self.delayed.messages:
             notes.append(
-                f"{self.delayed.messages} delayed messages stand in {TIMER_TOPIC}: a broker with "
-                "timerWheelEnable=true, its default, delivers them, up to a second early"
+                f"{self.delayed.messages} delayed messages are in {TIMER_TOPIC}: a "
+                "broker with timerWheelEnable=true, its default, delivers them, up "
+                "to a second early"
             )
         if self.retries:
             notes.append(
-                f"{self.retries} retries stand in %RETRY%group, which push consumers read; POP "
-                "consumers (SimpleConsumer, gRPC) read retries from %RETRY%group_topic and do not "
-                "get these"
+                f"{self.retries} retries are in %RETRY%group, which push consumers "
+                "read; POP consumers (SimpleConsumer, gRPC) read retries from "
+                "%RETRY%group_topic and do not get these"
             )
         told = {
-            "json": "bodies were sent as JSON: their property __MQ_BODY shows",
+            "json": "bodies were sent as JSON: their property __MQ_BODY says so",
             "empty": "messages have a property with an empty value, which RocketMQ's clients drop",
-            "ahead": "messages were settled ahead of others before them: RocketMQ has one offset a "
-            "queue, so they come again",
-            "broadcast": "groups are of dispatch broadcast: RocketMQ keeps their progress in its "
-            "clients, who begin by their own settings",
+            "ahead": (
+                "messages were settled before others ahead of them: RocketMQ has one "
+                "offset per queue, so it delivers them again"
+            ),
+            "broadcast": (
+                "groups have broadcast dispatch: RocketMQ keeps their progress in its "
+                "clients, which start where their own settings say"
+            ),
         }
         notes += [f"{self._seen[key]} {text}" for key, text in told.items() if self._seen[key]]
         notes.append(
-            "durability, leases, retry delays, dispatch and types of topics are settings that "
-            "RocketMQ keeps otherwise or not at all: set them there (mqadmin updateTopic, "
+            "RocketMQ keeps durability, leases, retry delays, dispatch and topic "
+            "types differently or not at all: set them there (mqadmin updateTopic, "
             "updateSubGroup)"
         )
         return notes

@@ -1,4 +1,4 @@
-"""What must be known of a whole RocketMQ log before any of its records is understood.
+"""Facts about a whole RocketMQ log that are needed to understand its single records.
 
     records, in the order of the log ──▶ [gather_facts] ──▶ Facts
 

@@ -1,4 +1,4 @@
-"""A RocketMQ store as one of this engine, in a directory that is not there yet.
+"""Imports a RocketMQ store into a new store of this engine.
 
     source ── gather_facts ──▶ Facts ── Conversion ──▶ log, config/*.json ──▶ Store.open
                                              │                                     │

@@ -1,4 +1,4 @@
-"""Writes the segments of a log that nobody has open yet, front to back.
+"""Writes the segments of a new log that no process has open, front to back.
 
     record with holes, queue offset, store time ──▶ [LogWriter] ── fallocate, write ──▶ commitlog/*
 
@@ -64,7 +64,8 @@ class LogWriter:
         """
         if len(record) + BLANK.size > self._segment_bytes:
             raise RecordRefused(
-                f"a record of {len(record)} bytes does not fit a segment of {self._segment_bytes}"
+                f"a record of {len(record)} bytes does not fit into a segment of "
+                f"{self._segment_bytes} bytes"
             )
         if self._room < len(record) + BLANK.size:
             self._roll()
@@ -111,7 +112,7 @@ class LogWriter:
             os.posix_fallocate(self._descriptor, 0, self._segment_bytes)
         except OSError as exc:
             raise DiskFull(
-                f"there is no room for {path.name} of {self._segment_bytes} bytes: {exc.strerror}"
+                f"no room for {path.name} of {self._segment_bytes} bytes: {exc.strerror}"
             ) from exc
         self._room = self._segment_bytes
 

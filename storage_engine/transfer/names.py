@@ -1,4 +1,4 @@
-"""What a topic of a RocketMQ store is, told from its name; pure functions.
+"""The role of a topic in a RocketMQ store, recognized by its name; pure functions.
 
 orders ▶ a topic         %RETRY%g, %RETRY%g_orders, %RETRY%g+orders ▶ retries of group g
 %DLQ%g ▶ dead letters    SCHEDULE_TOPIC_XXXX, rmq_sys_wheel_timer ▶ delayed messages
@@ -118,7 +118,7 @@ def name_fault(name: str, chars_max: int) -> str:
     if len(name) > chars_max:
         return f"its name has {len(name)} characters, at most {chars_max} are allowed"
     if _NAME.fullmatch(name) is None:
-        return "its name has other characters than a-z A-Z 0-9 _ -"
+        return "its name has characters other than a-z A-Z 0-9 _ -"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""A store of this engine, opened to be exported: read as a start reads it, and not changed.
+"""A store of this engine opened for export: read as a start reads it, and not changed.
 
 config/*.json, offsets.journal, log ──▶ [OwnStore] ──▶ topics, groups, progress, records()
 """
@@ -30,7 +30,7 @@ class OwnStore(StoreFiles):
     """See the module's docstring."""
 
     how_to_stop = "Stop it first (mqservice stop)"
-    how_to_mend = "Nothing was changed. See `mqservice engine verify`, or bring back a backup"
+    how_to_mend = "Nothing was changed. Run `mqservice engine verify`, or restore a backup"
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -43,8 +43,9 @@ class OwnStore(StoreFiles):
     def _require_kind(self) -> None:
         if not (self.path / COMMIT_LOG_DIR).is_dir():
             raise SourceRefused(
-                f"{self.path} is no store of this service: it has no {COMMIT_LOG_DIR} directory. "
-                "Name a data directory that a service was started in"
+                f"{self.path} is not a store of this service: it has no "
+                f"{COMMIT_LOG_DIR} directory. Name a data directory in which a "
+                "service was started"
             )
         try:
             mark = read_checkpoint(self.path / CHECKPOINT_FILE)
@@ -52,7 +53,8 @@ class OwnStore(StoreFiles):
             raise SourceRefused(str(exc)) from exc
         if mark is None:
             raise SourceRefused(
-                f"{self.path} has no checkpoint of this service: start it once, and stop it again"
+                f"{self.path} has no checkpoint of this service: start the service on "
+                "it once, and stop it again"
             )
 
     def _read_config(self) -> None:

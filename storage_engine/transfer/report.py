@@ -1,4 +1,4 @@
-"""What an import brings and what it leaves behind, as one JSON object for whoever shows it."""
+"""What an import brings and what it leaves behind, as one JSON object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store, of RocketMQ's or of this engine, opened to be read and nothing else.
+"""A store of RocketMQ or of this engine, opened only for reading.
 
     directory ── locks, segments ──▶ [StoreFiles] ── records() ──▶ SourceRecord …
     config/*.json ──▶ [RocketmqStore]
@@ -144,7 +144,7 @@ class StoreFiles:
         except BaseException as exc:
             self._locked.close()
             if isinstance(exc, OSError):
-                raise SourceRefused(f"{self.path} cannot be read: {exc}") from exc
+                raise SourceRefused(f"cannot read {self.path}: {exc}") from exc
             raise
         return self
 
@@ -203,8 +203,9 @@ class StoreFiles:
         )
         if changed:
             raise SourceRefused(
-                f"{self.path} was changed while it was read ({', '.join(changed[:3])}): stop the "
-                "broker that writes to it, and begin again"
+                f"{self.path} was changed while it was read "
+                f"({', '.join(changed[:3])}): stop the broker that writes to it, and "
+                "start again"
             )
 
     def _find_segments(self) -> None:
@@ -223,14 +224,15 @@ class StoreFiles:
         for base, path in found:
             if base != wanted:
                 raise SourceRefused(
-                    f"{directory}: the segment {wanted:020d} is missing, the next one is "
-                    f"{path.name}. Copy all of the directory"
+                    f"{directory}: segment {wanted:020d} is missing, the next one is "
+                    f"{path.name}. Copy the whole directory"
                 )
             size = path.stat().st_size
             if size != self.segment_bytes:
                 raise SourceRefused(
-                    f"{path} has {size} bytes, the first segment has {self.segment_bytes}: it was "
-                    "copied in part only. Copy it again"
+                    f"{path} has {size} bytes, but the first segment has "
+                    f"{self.segment_bytes}: it was not copied completely. Copy it "
+                    "again"
                 )
             wanted += size
         self._segments = found
@@ -267,8 +269,8 @@ class StoreFiles:
         follows_at = next_whole(content, view, at + 1, base)
         if follows_at is not None:
             raise SourceRefused(
-                f"{path}: what stands at {base + at} is no record ({fault}), and records follow at "
-                f"{base + follows_at}. {self.how_to_mend}"
+                f"{path}: there is no record at {base + at} ({fault}), but records "
+                f"follow at {base + follows_at}. {self.how_to_mend}"
             )
 
     def _end_at(self, index: int, path: Path, view: memoryview, at: int, base: int) -> None:
@@ -279,8 +281,9 @@ class StoreFiles:
                 nonzero_at = first_nonzero(later, later_view, 0)
             if nonzero_at is not None:
                 raise SourceRefused(
-                    f"{path}: records end at {self.end_offset}, and the segment {later.name} has "
-                    f"more from {later_base + nonzero_at} on. {self.how_to_mend}"
+                    f"{path}: records end at {self.end_offset}, but segment "
+                    f"{later.name} has more from {later_base + nonzero_at} on. "
+                    f"{self.how_to_mend}"
                 )
         self.tail_bytes = 0
         if first_nonzero(path, view, at) is not None:
@@ -309,7 +312,7 @@ class RocketmqStore(StoreFiles):
         topics = self._json(config / TOPICS_FILE, _Topics)
         if topics is None:
             raise SourceRefused(
-                f"{config / TOPICS_FILE} is missing: without it nobody knows the topics. Copy "
+                f"{config / TOPICS_FILE} is missing, and it lists the topics. Copy "
                 "the whole config directory of the broker's store; stores with "
                 "storeType=defaultRocksDB keep it elsewhere and cannot be read"
             )
@@ -328,8 +331,8 @@ class RocketmqStore(StoreFiles):
             content = path.read_bytes()
             if len(content) < _TIMER_CHECKPOINT.size:
                 raise SourceRefused(
-                    f"{path} has {len(content)} bytes, {_TIMER_CHECKPOINT.size} or more are "
-                    "expected: copy it again"
+                    f"{path} has {len(content)} bytes, but {_TIMER_CHECKPOINT.size} "
+                    "or more are expected: copy it again"
                 )
             read_ms, _, queue_offset, master_offset = _TIMER_CHECKPOINT.unpack_from(content)
             self.timer = TimerProgress(read_ms, min(queue_offset, master_offset))
@@ -343,7 +346,8 @@ class RocketmqStore(StoreFiles):
             return config_json.decode(content, kind, path)
         except StoreCorrupt as exc:
             raise SourceRefused(
-                f"{exc}. RocketMQ keeps the version before as {path.name}.bak; nothing was changed"
+                f"{exc}. RocketMQ keeps the previous version as {path.name}.bak; "
+                "nothing was changed"
             ) from exc
 
     def require_complete(self) -> None:
@@ -400,18 +404,19 @@ def _end_of(directory: Path) -> int:
 
 def _refuse_what_is_no_store(path: Path) -> None:
     if not path.is_dir():
-        raise SourceRefused(f"{path} is no directory: name the broker's storePathRootDir")
+        raise SourceRefused(f"{path} is not a directory: name the broker's storePathRootDir")
     if not (path / COMMIT_LOG_DIR).is_dir():
         inner = path / "store"
         hint = f"; {inner} looks like one" if (inner / COMMIT_LOG_DIR).is_dir() else ""
         raise SourceRefused(
-            f"{path} is no RocketMQ store: it has no {COMMIT_LOG_DIR} directory{hint}. Name the "
-            "broker's storePathRootDir"
+            f"{path} is not a RocketMQ store: it has no {COMMIT_LOG_DIR} "
+            f"directory{hint}. Name the broker's storePathRootDir"
         )
     if (path / _ROCKSDB_QUEUES).is_dir() and not (path / CONSUME_QUEUE_DIR).is_dir():
         raise SourceRefused(
-            f"{path / _ROCKSDB_QUEUES} is RocksDB's: stores with storeType=defaultRocksDB cannot "
-            "be read. Let the broker write its queues and config as files first"
+            f"{path / _ROCKSDB_QUEUES} is a RocksDB database: stores with "
+            "storeType=defaultRocksDB cannot be read. Let the broker write its "
+            "queues and config as files first"
         )
     try:
         mark = read_checkpoint(path / CHECKPOINT_FILE)

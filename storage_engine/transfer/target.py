@@ -1,4 +1,4 @@
-"""A store that is made of another one: its log written here, the rest by the engine itself.
+"""A store made from another one: its log is written here, the rest by the engine itself.
 
 drafts ──▶ [NewStore] ── LogWriter ──▶ log ── Store.open ──▶ consume queues, key index
               └── number and hash of each queue's messages ── read back: the same?
@@ -49,7 +49,7 @@ def require_room(store: StoreFiles, target: Path) -> None:
     free = shutil.disk_usage(place).free
     if free < wanted:
         raise SourceRefused(
-            f"{place} has {free} bytes free, this needs about {wanted}; nothing was changed"
+            f"{place} has {free} bytes free, but about {wanted} are needed; nothing was changed"
         )
 
 
@@ -141,7 +141,8 @@ class NewStore:
                 if (found.count, found.digest) != (wanted.count, wanted.digest):
                     raise StoreCorrupt(
                         f"{key[0]}/{key[1]} has {found.count} messages and the source "
-                        f"{wanted.count}, or they differ: it is not used. Please report this"
+                        f"{wanted.count}, or their contents differ: the new store is "
+                        "not used. Please report this"
                     )
         finally:
             await store.close()

@@ -1,1 +1,1 @@
-"""The check of a whole store by code that shares as little as possible with the engine's."""
+"""Checks a whole store with code that shares as little as possible with the engine's."""

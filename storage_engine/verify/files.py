@@ -1,4 +1,4 @@
-"""Looks at the small files of a store, and at what no engine put there.
+"""Checks the small files of a store, and files that no engine put there.
 
     checkpoint, offsets.journal, config/*.json, names of all files ──▶ [verify_files] ──▶ Report
 
@@ -103,7 +103,9 @@ def check_checkpoint(store: Path, report: Report) -> Checkpoint | None:
     if was_left_by_rocketmq(store, checkpoint):
         return None
     if path.exists() and checkpoint is None:
-        report.add(Kind.CHECKPOINT_DAMAGED, CHECKPOINT_FILE, None, "too short, or its CRC")
+        report.add(
+            Kind.CHECKPOINT_DAMAGED, CHECKPOINT_FILE, None, "it is too short, or its CRC is wrong"
+        )
     return checkpoint
 
 
@@ -154,18 +156,20 @@ def read_offsets(store: Path, report: Report) -> Offsets:
     try:
         entries, _, end = read_entries(content)
     except (IndexError, UnicodeDecodeError):
-        report.add(Kind.JOURNAL_DAMAGED, JOURNAL_FILE, None, "an entry names no group")
+        report.add(Kind.JOURNAL_DAMAGED, JOURNAL_FILE, None, "an entry has no group name")
         return offsets
     count = report.count("journal")
     count.file_count, count.byte_count, count.item_count = 1, len(content), len(entries)
     if end < len(content) and report.is_whole_store:
-        what = f"{len(content) - end} bytes from here on are no whole entry of {ENTRY_BYTES}"
+        what = f"the {len(content) - end} bytes from here on are not a whole entry of {ENTRY_BYTES}"
         report.add(Kind.JOURNAL_DAMAGED, JOURNAL_FILE, end, what)
     for entry in entries:
         if entry.is_dropped:
             gone = [key for key in offsets if key[:2] == (entry.group, entry.topic)]
             for key in gone:
                 del offsets[key]
+            continue
+        if entry.filter is not None:
             continue
         key = entry.group, entry.topic, entry.queue_id
         if entry.is_reset:
@@ -207,7 +211,7 @@ def check_names(store: Path, report: Report) -> None:
             report.add(Kind.STRAY_FILE, name, None, f"{path.stat().st_size} bytes")
     if theirs:
         names = ", ".join(theirs)
-        report.notes.append(f"only RocketMQ uses these files, they are not checked: {names}")
+        report.notes.append(f"these files belong to RocketMQ and are not checked: {names}")
 
 
 def _rocketmq_name(parts: tuple[str, ...]) -> str:

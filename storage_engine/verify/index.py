@@ -78,7 +78,7 @@ class IndexCheck:
                     Kind.INDEX_UNREADABLE,
                     f"{INDEX_DIR}/{path.name}",
                     None,
-                    "header, size and entries do not fit each other",
+                    "its header, size and entries do not match",
                 )
             else:
                 self._files.append(file)
@@ -158,9 +158,9 @@ class IndexCheck:
         file, number = self._place(ahead)
         what = f"has hash {found[0]} and place {found[1]}"
         if wanted is None:
-            what += ", no record there has a key with that hash"
+            what += ", but no record there has a key with that hash"
         else:
-            what += f", the key of the record at {wanted[1]} has hash {wanted[0]}"
+            what += f", but the key of the record at {wanted[1]} has hash {wanted[0]}"
         self._report.add(
             Kind.INDEX_ENTRY_WRONG, f"{INDEX_DIR}/{self._files[file].path.name}", number, what
         )
@@ -186,7 +186,7 @@ class IndexCheck:
                     Kind.INDEX_SLOT_WRONG,
                     f"{INDEX_DIR}/{file.path.name}",
                     number,
-                    "a slot, or the entry before this one, is not what the entries say",
+                    "the slot, or the link to the previous entry, does not match the entries",
                 )
 
     def _ahead(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.void]]:

@@ -1,4 +1,4 @@
-"""Reads every record of the commit log, checks it, and says what queues and index must hold.
+"""Reads and checks every record of the commit log, and says what queues and index must contain.
 
     segments ──▶ [LogCheck.batches] ──▶ LogBatch: units and keys of some thousand whole records
                           └─ damage, missing segments ──▶ Report, and ``damaged`` ranges
@@ -150,13 +150,13 @@ class LogCheck:
                     Kind.SEGMENT_TRUNCATED,
                     segment,
                     segment.size_bytes,
-                    f"the file has {segment.size_bytes} bytes, the others {size_bytes}",
+                    f"the file has {segment.size_bytes} bytes, the others have {size_bytes}",
                 )
             if segment.size_bytes:
                 try:
                     yield from self._read(segment, is_truncated=segment.size_bytes < size_bytes)
                 except FileNotFoundError:
-                    self._report.notes.append(f"{segment.path.name} was deleted meanwhile")
+                    self._report.notes.append(f"{segment.path.name} was deleted during the check")
             end = segment.base_offset + size_bytes
             if following is not None and following > end and not self._ended:
                 self._lose(end, following)
@@ -164,7 +164,7 @@ class LogCheck:
                     Kind.SEGMENT_MISSING,
                     segment,
                     end,
-                    f"bytes {end} to {following} of the log are in no file",
+                    f"the bytes {end} to {following} of the log are in no file",
                 )
             if segment.size_bytes < size_bytes and not self._ended:
                 self._lose(segment.base_offset + segment.size_bytes, end)
@@ -175,7 +175,8 @@ class LogCheck:
                     Kind.LOG_TOO_SHORT,
                     COMMIT_LOG_DIR,
                     self.end_offset,
-                    f"the log ends here, the checkpoint says {self._flushed_offset} were durable",
+                    "the log ends here, but the checkpoint says that "
+                    f"{self._flushed_offset} bytes were durable",
                 )
 
     def _read(self, segment: Segment, *, is_truncated: bool) -> Iterator[LogBatch]:
@@ -214,7 +215,7 @@ class LogCheck:
                 is_cut = is_cut and segment is self.segments[-1]
                 if not (following is None and is_truncated) and not is_cut:
                     reason = _reason(view, at, segment.base_offset)
-                    reason = reason or "the body does not fit its CRC"
+                    reason = reason or "the body does not match its CRC"
                     self._note(Kind.RECORD_DAMAGED, segment, offset, reason)
                 self._lose(offset, segment.base_offset + stop)
                 at = stop
@@ -240,7 +241,7 @@ class LogCheck:
                 Kind.LOG_TAIL,
                 segment,
                 offset,
-                f"no whole record, and not zeros: {_reason(view, at, segment.base_offset)}",
+                f"neither a whole record nor zeros: {_reason(view, at, segment.base_offset)}",
             )
         return True
 
@@ -252,7 +253,10 @@ class LogCheck:
             dirty = first_nonzero(segment.path, view, 0)
         if dirty is not None:
             self._note(
-                Kind.LOG_TAIL, segment, segment.base_offset + dirty, "not zero behind the end"
+                Kind.LOG_TAIL,
+                segment,
+                segment.base_offset + dirty,
+                "the bytes after the end of the log are not zero",
             )
 
     def _done(self, batch: LogBatch, segment: Segment, start: int, end: int) -> LogBatch:

@@ -88,7 +88,7 @@ class QueueCheck:
             floor = self._floor(topic, queue_id)
             if queue.begin is not None and queue.begin > floor:
                 name = topic.decode("utf-8", "replace")
-                return f"{name}/{queue_id} begins at {queue.begin} instead of {floor}"
+                return f"{name}/{queue_id} starts at {queue.begin} instead of {floor}"
         return None
 
     def max_offset(self, topic: str, queue_id: int) -> int:
@@ -128,7 +128,7 @@ class _Queue:
                 self._note(
                     Kind.QUEUE_FILE_TRUNCATED,
                     found // UNIT_BYTES,
-                    f"{path.name} has {found} bytes, the others {size_bytes}",
+                    f"{path.name} has {found} bytes, the others have {size_bytes}",
                 )
         self._first = min(self._files, default=0)
 
@@ -175,7 +175,10 @@ class _Queue:
         if first > expected and self._log.damaged:
             self._check_unmatched(expected, first)
         else:
-            what = f"the record at {physical_offset} has queue offset {first}, next is {expected}"
+            what = (
+                f"the record at {physical_offset} has queue offset {first}, but "
+                f"{expected} comes next"
+            )
             self._note(Kind.QUEUE_OFFSET_WRONG, expected, what)
 
     def _compare(self, rows: NDArray[np.int64]) -> None:
@@ -196,7 +199,7 @@ class _Queue:
     ) -> None:
         names = ("place", "size", "tag hash")
         what = ", ".join(
-            f"{name} is {is_}, the record's is {should}"
+            f"{name} is {is_}, but the record's is {should}"
             for name, is_, should in zip(names, found, wanted, strict=True)
             if is_ != should
         )
@@ -214,7 +217,7 @@ class _Queue:
                     continue
                 if units["record_bytes"][index] == 0 and place == 0:
                     continue  # an empty unit; retention and repairs leave them
-                self._note(Kind.UNIT_WRONG, offset, f"no record of this queue stands at {place}")
+                self._note(Kind.UNIT_WRONG, offset, f"there is no record of this queue at {place}")
 
     def finish(self) -> None:
         """Behind the last record only zeros, or units of records that are damaged."""
@@ -241,11 +244,11 @@ class _Queue:
                 self._note(
                     Kind.UNIT_BEYOND_LOG,
                     first + index,
-                    f"leads to {place}, the log ends at {self._log.end_offset}",
+                    f"points to {place}, but the log ends at {self._log.end_offset}",
                 )
             else:
                 self._note(
-                    Kind.UNIT_WRONG, first + index, f"no record of this queue stands at {place}"
+                    Kind.UNIT_WRONG, first + index, f"there is no record of this queue at {place}"
                 )
 
     def _read(self, first: int, count: int) -> Units:
@@ -280,8 +283,8 @@ class _Queue:
         if base in self._missing or (not self._file_units and self._missing) or stop <= self.floor:
             return
         self._missing.add(base)
-        name = segment_name(base * UNIT_BYTES) if self._file_units else "all of it"
-        self._note(Kind.QUEUE_FILE_MISSING, base, f"{name} is not there, the log has its records")
+        name = segment_name(base * UNIT_BYTES) if self._file_units else "the whole queue"
+        self._note(Kind.QUEUE_FILE_MISSING, base, f"{name} is missing, but the log has its records")
 
     def _note(self, kind: Kind, offset: int, what: str) -> None:
         self._report.add(kind, self._name, offset, what)

@@ -51,12 +51,17 @@ class Kind(enum.StrEnum):
 _REBUILD: Final = "stop the engine, delete {}, start it: it is rebuilt from the log"
 _QUEUES: Final = _REBUILD.format("consumequeue/")
 _INDEX: Final = _REBUILD.format("index/")
-_BACKUP: Final = "bring the file back from a copy while the engine is stopped"
-_REQUESTS: Final = "no message is lost; a request repeated within ten minutes may store another one"
+_BACKUP: Final = "restore the file from a backup while the engine is stopped"
+_REQUESTS: Final = (
+    "no message is lost; a request repeated within ten minutes may be stored a second time"
+)
 _ADVICE: Final[dict[Kind, tuple[Severity, str]]] = {
     Kind.RECORD_DAMAGED: (
         Severity.ERROR,
-        "check the disk; the record is lost unless a copy of the segment has it, others are not",
+        (
+            "check the disk; this record is lost unless a copy of the segment has it, "
+            "other records are not affected"
+        ),
     ),
     Kind.SEGMENT_MISSING: (Severity.ERROR, _BACKUP),
     Kind.SEGMENT_TRUNCATED: (Severity.ERROR, _BACKUP),
@@ -65,7 +70,7 @@ _ADVICE: Final[dict[Kind, tuple[Severity, str]]] = {
         Severity.WARNING,
         "start the engine: it cuts off what was never acknowledged",
     ),
-    Kind.QUEUE_OFFSET_WRONG: (Severity.ERROR, "keep a copy of the store and report it"),
+    Kind.QUEUE_OFFSET_WRONG: (Severity.ERROR, "keep a copy of the store and report this"),
     Kind.QUEUE_FILE_MISSING: (Severity.WARNING, _QUEUES),
     Kind.QUEUE_FILE_TRUNCATED: (Severity.WARNING, _QUEUES),
     Kind.UNIT_WRONG: (Severity.ERROR, _QUEUES),
@@ -78,21 +83,24 @@ _ADVICE: Final[dict[Kind, tuple[Severity, str]]] = {
     Kind.REQUEST_KEY_MISSING: (Severity.WARNING, _REQUESTS),
     Kind.CHECKPOINT_DAMAGED: (
         Severity.WARNING,
-        "start the engine: without it the log is read from its start",
+        "start the engine: without a checkpoint it reads the log from its start",
     ),
     Kind.CONSUMER_OFFSET_BEYOND: (
         Severity.WARNING,
-        "start the engine: it takes the group back to the end of the queue",
+        "start the engine: it moves the group back to the end of the queue",
     ),
     Kind.JOURNAL_DAMAGED: (
         Severity.WARNING,
-        "start the engine: settles behind that place are delivered again",
+        (
+            "start the engine: settles after that place are lost, and their messages are "
+            "delivered again"
+        ),
     ),
     Kind.CONFIG_DAMAGED: (Severity.ERROR, _BACKUP),
-    Kind.STRAY_FILE: (Severity.WARNING, "move it out of the store; no engine put it there"),
+    Kind.STRAY_FILE: (Severity.WARNING, "move it out of the store; the engine did not create it"),
     Kind.TEMPORARY_FILE: (
         Severity.WARNING,
-        "left by a stop in the middle of a write; the next start of the engine deletes it",
+        ("left behind by a stop in the middle of a write; the engine deletes it at its next start"),
     ),
 }
 assert set(_ADVICE) == set(Kind)

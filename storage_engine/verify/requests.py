@@ -74,8 +74,8 @@ class RequestCheck:
         if not self._missing:
             return
         what = (
-            f"{len(self._missing)} keys of records from {self._missing[0]} to {self._missing[-1]}"
-            " are in no file"
+            f"{len(self._missing)} keys of records from {self._missing[0]} to "
+            f"{self._missing[-1]} are missing from the files"
         )
         if not self._cut:
             self._report.add(Kind.REQUEST_KEY_MISSING, DEDUP_DIR, None, what)

@@ -1,4 +1,4 @@
-"""Finding the way again behind damaged bytes of the log, for tools that only read.
+"""Finds the next record after damaged bytes of the log, for tools that only read.
 
 mapped segment, damaged place ──▶ [next_whole] ──▶ where the next whole record stands
 """

@@ -1,4 +1,4 @@
-"""``python -m storage_engine.verify STORE``: checks a whole store and changes no byte of it.
+"""``python -m storage_engine.verify STORE``: checks a whole store and changes nothing in it.
 
     small files ──▶ verify_files ─┐
     commit log ──▶ LogCheck ── batches ──▶ QueueCheck, IndexCheck, RequestCheck ──▶ Report
@@ -80,7 +80,9 @@ class Verification:
         """
         store, report = self._store, self.report
         if not (store / COMMIT_LOG_DIR).is_dir() and not (store / CONFIG_DIR).is_dir():
-            raise NoStore(f"{store} is no store: it has neither {COMMIT_LOG_DIR} nor {CONFIG_DIR}")
+            raise NoStore(
+                f"{store} is not a store: it has neither {COMMIT_LOG_DIR} nor {CONFIG_DIR}"
+            )
         started_ns = measured_ns()
         report.is_whole_store = not is_engine_running(store)
         is_in_order = report.is_whole_store and not (store / ABORT_FILE).exists()
@@ -137,7 +139,7 @@ class Verification:
         requests.finish()
         late = queues.begins_late() if log.start_offset else None
         if late is not None and report.is_whole_store and not log.damaged:
-            what = f"retention did not delete what stood before: {late}"
+            what = f"the segments before it are missing, but retention did not delete them: {late}"
             report.add(Kind.SEGMENT_MISSING, COMMIT_LOG_DIR, log.start_offset, what)
         if is_in_order:
             self._check_offsets(offsets, queues)
@@ -151,31 +153,33 @@ class Verification:
         if not self.report.is_whole_store:
             who = "a RocketMQ broker" if is_of_rocketmq else "an engine"
             notes.append(
-                f"{who} runs on this store: the log must be whole up to {flushed}, "
-                "what follows was read as far as it is whole; queues and index up to the checkpoint"
+                f"{who} is running on this store: the log must be whole up to "
+                f"{flushed}, and was read after that as far as it is whole; queues "
+                "and index were read up to the checkpoint"
             )
         elif not is_in_order and is_of_rocketmq:
             notes.append(
-                "the broker did not stop in order: queues and index are not compared, the next "
-                "start of an engine or a broker mends them"
+                "the broker did not shut down cleanly: queues and index are not "
+                "compared; the next start of an engine or a broker repairs them"
             )
         elif not is_in_order:
             notes.append(
-                "the last engine did not stop in order: queues and index are compared up to the "
-                "checkpoint, the next start mends the rest"
+                "the last engine did not shut down cleanly: queues and index are "
+                "compared up to the checkpoint; the next start repairs the rest"
             )
         if is_of_rocketmq:
             notes.append(
-                "a RocketMQ broker was the last to run on this store: nothing says what was durable"
+                "a RocketMQ broker was the last to run on this store: it is unknown "
+                "which bytes were durable"
             )
         elif checkpoint is None:
-            notes.append("no checkpoint: nothing says what was durable")
+            notes.append("there is no checkpoint: it is unknown which bytes were durable")
 
     def _check_offsets(self, offsets: dict[tuple[str, str, int], int], queues: QueueCheck) -> None:
         for (group, topic, queue_id), offset in sorted(offsets.items()):
             max_offset = queues.max_offset(topic, queue_id)
             if offset > max_offset:
-                what = f"group {group} is at {offset} of {topic}/{queue_id}, it ends at"
+                what = f"group {group} is at {offset} of {topic}/{queue_id}, which ends at"
                 self.report.add(
                     Kind.CONSUMER_OFFSET_BEYOND,
                     f"{CONFIG_DIR}/{CONSUMER_OFFSET_FILE}",
@@ -194,16 +198,18 @@ def _total_bytes(log: LogCheck, mark: Checkpoint) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """Exit code; see the module's docstring."""
     parser = argparse.ArgumentParser(
-        prog="storage_engine.verify", description="Check a store; nothing is changed."
+        prog="storage_engine.verify", description="Check a store without changing anything."
     )
-    parser.add_argument("store", type=Path, help="the store's directory")
-    parser.add_argument("--json", action="store_true", help="the report as one JSON object")
-    parser.add_argument("--progress", action="store_true", help="a line of JSON for each step")
+    parser.add_argument("store", type=Path, help="directory of the store")
+    parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
+    parser.add_argument(
+        "--progress", action="store_true", help="print a line of JSON for each step"
+    )
     parser.add_argument(
         "--index-slots",
         type=int,
         default=os.environ.get(_SLOTS_VARIABLE),
-        help="slots of an index file, where its size does not say it",
+        help="slots of an index file, where its size does not tell",
     )
     options = parser.parse_args(arguments)
     verification = Verification(options.store, index_slots=options.index_slots)

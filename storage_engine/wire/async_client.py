@@ -1,4 +1,4 @@
-"""Asyncio door to an engine: one connection, many requests in flight, reconnects by itself.
+"""Asyncio client of the engine: one connection, many requests in flight, automatic reconnects.
 
     put, put, put ──▶ [put_coalescer] ── one PUT frame ──▶ engine
     receive, settle, … ──▶ one frame each ───────────────▶ engine
@@ -179,9 +179,14 @@ class AsyncStoreClient(AsyncCalls):
             raise self._unavailable()
         put_bytes = sum(map(len, records))
         if put_bytes > self._put_bytes_max:
-            raise RecordRefused(f"a put of {put_bytes} bytes, {self._put_bytes_max} fit a frame")
+            raise RecordRefused(
+                f"a put has {put_bytes} bytes, but at most {self._put_bytes_max} fit into a frame"
+            )
         if self._put_inflight_bytes > self._config.put_inflight_bytes_max:
-            raise StoreBusy(f"{self._put_inflight_bytes} bytes wait for the engine")
+            raise StoreBusy(
+                f"{self._put_inflight_bytes} bytes are waiting for the storage engine "
+                "already; try again later"
+            )
         self._puts.add(call, records, put_bytes)
         if self._puts.put_bytes >= self._config.put_hold_bytes:
             self._send_puts()
@@ -222,7 +227,10 @@ class AsyncStoreClient(AsyncCalls):
         if self._answering is None or self._answering.is_closing():
             raise self._unavailable()
         if len(self._inflight) >= self._config.inflight_count_max:
-            raise StoreBusy(f"{len(self._inflight)} requests are in flight already")
+            raise StoreBusy(
+                f"{len(self._inflight)} requests are waiting for the storage engine "
+                "already; try again later"
+            )
         request_id, entry = self._register(op, call, extra_wait_ms)
         if isinstance(request, ReceiveRequest):
             entry.origin = request
@@ -364,7 +372,7 @@ class AsyncStoreClient(AsyncCalls):
             async with asyncio.timeout(self._config.request_timeout_ms / 1_000):
                 reply = decode_reply(Op.HELLO, await greeted)
         except (StoreError, TimeoutError) as exc:
-            self._last_failure = str(exc) or "it does not answer the greeting"
+            self._last_failure = str(exc) or "the storage engine does not respond to the greeting"
             return False
         assert isinstance(reply, HelloReply)
         self.hello = reply
@@ -385,7 +393,11 @@ class AsyncStoreClient(AsyncCalls):
             now_ms = self._clock.monotonic_ms()
             for request_id, entry in list(self._inflight.items()):
                 if entry.deadline_ms <= now_ms:
-                    self._give_up(request_id, entry, f"no reply to {entry.op.name} in time")
+                    self._give_up(
+                        request_id,
+                        entry,
+                        f"the storage engine did not reply to {entry.op.name} in time",
+                    )
 
     def _look(self, transport: asyncio.Transport) -> None:
         config = self._config
@@ -403,7 +415,7 @@ class AsyncStoreClient(AsyncCalls):
         if silent_ms >= config.give_up_after_ms:
             for request_id, entry in list(self._inflight.items()):
                 if entry.is_awaited:
-                    reason = f"the engine fell silent during {entry.op.name}"
+                    reason = f"the storage engine stopped answering during {entry.op.name}"
                     self._give_up(request_id, entry, reason)
 
     def _fell_silent(self, silent_ms: int) -> None:
@@ -413,7 +425,7 @@ class AsyncStoreClient(AsyncCalls):
         self._answering = None
         self._connected.clear()
         log.warning(
-            "The storage engine does not answer; requests are refused until it does",
+            "The storage engine is not responding; rejecting requests until it does",
             extra={
                 "action": "engine_silent",
                 "silent_ms": silent_ms,
@@ -426,7 +438,7 @@ class AsyncStoreClient(AsyncCalls):
     def _answers_again(self, transport: asyncio.Transport) -> None:
         self._answering = transport
         self._connected.set()
-        log.info("The storage engine answers again", extra={"action": "engine_answers"})
+        log.info("The storage engine is responding again", extra={"action": "engine_recovered"})
         # Replies to what was asked before come now.
         deadline_ms = self._clock.monotonic_ms() + self._config.request_timeout_ms
         for entry in self._inflight.values():
@@ -449,7 +461,7 @@ class AsyncStoreClient(AsyncCalls):
         if entry.op is Op.PUT:
             # An engine that hangs gets no more; those who wait know for sure.
             for _, waiters in self._puts.take():
-                fail_puts(waiters, StoreUnavailable("the engine does not answer"))
+                fail_puts(waiters, StoreUnavailable("the storage engine is not responding"))
             self._put_frame_ended()
         fail_entry(entry, no_reply(entry.op, reason))
         entry.call = None
@@ -467,7 +479,7 @@ class AsyncStoreClient(AsyncCalls):
         for _, waiters in self._puts.take():
             fail_puts(waiters, self._unavailable())
         for entry in entries:
-            reason = f"the engine's connection broke during {entry.op.name}"
+            reason = f"the connection to the storage engine broke during {entry.op.name}"
             fail_entry(entry, no_reply(entry.op, reason))
 
     def _unavailable(self) -> StoreError:
@@ -475,10 +487,12 @@ class AsyncStoreClient(AsyncCalls):
             return ShuttingDown("this client is closed")
         if self._transport is not None and self._silence.silent_ms:
             return StoreUnavailable(
-                f"the engine at {self._socket_path} has said nothing for "
+                f"the storage engine at {self._socket_path} has not answered for "
                 f"{self._silence.silent_ms} ms"
             )
-        return StoreUnavailable(f"no engine answers at {self._socket_path}: {self._last_failure}")
+        return StoreUnavailable(
+            f"no storage engine answers at {self._socket_path}: {self._last_failure}"
+        )
 
     def connection_failed(self, reason: str) -> None:
         """Called by the connection when the peer broke the protocol or the transport."""

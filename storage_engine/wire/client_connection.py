@@ -49,12 +49,15 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._client.replied(*frame)
         except BadFrame as exc:
             log.error(
-                "the engine sent a bad frame", extra={"action": "bad_frame", "reason": str(exc)}
+                "The storage engine sent a malformed frame",
+                extra={"action": "bad_frame", "reason": str(exc)},
             )
             self._client.connection_failed(str(exc))
             assert self._transport is not None
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._client.connection_failed(str(exc) if exc else "the engine closed the connection")
+        self._client.connection_failed(
+            str(exc) if exc else "the storage engine closed the connection"
+        )
         self.ended.set()

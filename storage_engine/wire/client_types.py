@@ -1,4 +1,4 @@
-"""What both clients of the engine take and give, beside the structs of ``protocol``."""
+"""Types that both clients of the engine accept and return, besides the structs of ``protocol``."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def put_results(
     results = [
         PutResult(queue_offset, physical_offset, store_timestamp_ms)
         if queue_offset >= 0
-        else PutResult(-1, -1, 0, error_from_code(-queue_offset, "refused by the engine"))
+        else PutResult(-1, -1, 0, error_from_code(-queue_offset, "rejected by the storage engine"))
         for queue_offset, physical_offset in places[:record_count]
     ]
     for place, due_ms in places[record_count:]:

@@ -1,4 +1,4 @@
-"""Dead letters on the engine's socket: counted, sent on their way again, or dropped."""
+"""Dead letters on the engine's socket: count, redrive, drop."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class FrameDecoder:
                 raise BadFrame(f"protocol version is {version}, expected {PROTOCOL_VERSION}")
             if not FRAME_HEAD_BYTES - LENGTH_BYTES <= frame_bytes <= self._frame_bytes_max:
                 raise BadFrame(
-                    f"frame of {frame_bytes} bytes, at most {self._frame_bytes_max} allowed"
+                    f"a frame has {frame_bytes} bytes, at most {self._frame_bytes_max} are allowed"
                 )
             end = at + LENGTH_BYTES + frame_bytes
             if end > end_of_all:
@@ -189,7 +189,7 @@ def decode_error(status: int, payload: bytes) -> StoreError:
     try:
         reply = _error_decoder.decode(payload)
     except (msgspec.DecodeError, msgspec.ValidationError):
-        return error_from_code(status, "the engine gave no readable reason")
+        return error_from_code(status, "the storage engine gave no readable reason")
     return error_from_code(status, reply.message, reply.retry_after_ms)
 
 

@@ -1,4 +1,4 @@
-"""Who reads for a group, on the engine's socket."""
+"""The members of a group, on the engine's socket."""
 
 from __future__ import annotations
 

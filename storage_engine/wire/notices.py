@@ -1,4 +1,4 @@
-"""What the engine tells its clients unasked: deliveries that are void, groups that pause.
+"""Notices that the engine sends to its clients: deliveries that are void, groups that pause.
 
     server ── NOTICE frame, request id 0 ──▶ clients that said in HELLO that they listen
 

@@ -1,4 +1,4 @@
-"""What an observer asks of the engine: which consumer offsets have changed, and how it fares."""
+"""Requests of observers: which consumer offsets have changed, and the state of the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a group goes on, on the engine's socket: commits of pull users, and resets."""
+"""Consumer offsets on the engine's socket: commits of pull consumers, and resets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A put whose records say which request they came by: each is stored once, as often as it comes."""
+"""Idempotent puts: each record names its request, and is stored once however often it is sent."""
 
 from __future__ import annotations
 

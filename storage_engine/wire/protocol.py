@@ -230,6 +230,7 @@ class StatsReply(Wire, frozen=True, kw_only=True):
     """Counters since the engine started, and where its log stands.
 
     ``degraded``: what the engine does by itself because nobody asks it to, by who should: ``beat``.
+    ``quarantined_count``: damaged places of the log.
     """
 
     broker: str
@@ -251,6 +252,7 @@ class StatsReply(Wire, frozen=True, kw_only=True):
     scheduled_count: int = 0
     scheduled_delivered_count: int = 0
     degraded: list[str] = msgspec.field(default_factory=list)
+    quarantined_count: int = 0
 
 
 class ErrorReply(Wire, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Puts that travel together, cut into as few frames as they fit.
+"""Packs puts that are sent together into as few frames as they fit.
 
 put, put, put ──▶ [PutCoalescer] ── take() ──▶ (payload, waiters) of each frame
 reply of a frame ──▶ answer_puts ──▶ each put's own results

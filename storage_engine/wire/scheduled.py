@@ -1,4 +1,4 @@
-"""Scheduled messages on the engine's socket: listed, cancelled, sent at once."""
+"""Scheduled messages on the engine's socket: list, cancel, send now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of consumers that the engine keeps while no process has them, and how they change hands.
+"""Consumer sessions that the engine saves between two connections, and how they are taken over.
 
     process A ── KEEP: content, leases ──▶ engine ── TAKE ──▶ process B
                                              └─ nobody came in time: the leases end at once

@@ -1,4 +1,4 @@
-"""How long the engine has said nothing, measured by looks at short intervals.
+"""How long the engine has sent nothing, measured by checks at short intervals.
 
     transport ── any byte ──▶ has_heard ─┐
     client, every 250 ms ──▶ look() ─────┴──▶ silent_ms ──▶ ping, refuse new requests, give up

@@ -1,4 +1,4 @@
-"""Blocking door to an engine, for code without an event loop: Django views, Celery tasks, tools.
+"""Blocking client of the engine, for code without an event loop: Django views, Celery tasks, tools.
 
 One request at a time on one connection, opened when first needed and again after a failure. Frames
 and errors are those of ``async_client``. Thread-safe: a lock serialises the calls.
@@ -131,8 +131,8 @@ class StoreClient(SyncCalls):
             assert self.hello is not None
             if op is Op.PUT and len(payload) > put_bytes_max(self.hello):
                 raise RecordRefused(
-                    f"a put of {len(payload)} bytes, "
-                    f"at most {put_bytes_max(self.hello)} fit a frame"
+                    f"a put has {len(payload)} bytes, but at most "
+                    f"{put_bytes_max(self.hello)} fit into a frame"
                 )
             return self._exchange(op, payload, extra_wait_ms)
 
@@ -141,7 +141,7 @@ class StoreClient(SyncCalls):
 
     def _ensure_connected(self) -> None:
         if self._is_known_silent():
-            raise StoreUnavailable(f"the engine at {self._socket_path} does not answer")
+            raise StoreUnavailable(f"the storage engine at {self._socket_path} is not responding")
         if self._socket is None or self._pid != os.getpid() or self._has_ended(self._socket):
             self._connect()
 
@@ -167,7 +167,7 @@ class StoreClient(SyncCalls):
         except OSError as exc:
             connection.close()
             raise StoreUnavailable(
-                f"no engine answers at {self._socket_path}: {exc.strerror or exc}"
+                f"no storage engine answers at {self._socket_path}: {exc.strerror or exc}"
             ) from exc
         self._socket, self._pid = connection, os.getpid()
         self._decoder = FrameDecoder(FRAME_BYTES_MAX)
@@ -207,7 +207,7 @@ class StoreClient(SyncCalls):
             replies = self._read_replies(ids, first_op, self._timeout_ms + extra_wait_ms)
         except OSError as exc:
             self._disconnect()
-            reason = f"the engine's connection broke during {first_op.name}: {exc}"
+            reason = f"the connection to the storage engine broke during {first_op.name}: {exc}"
             raise no_reply(first_op, reason) from exc
         except BadFrame:
             self._disconnect()
@@ -233,7 +233,7 @@ class StoreClient(SyncCalls):
         while missing:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
-                raise TimeoutError(f"no reply within {wait_ms} ms")
+                raise TimeoutError(f"no answer within {wait_ms} ms")
             step_ms = min(left_ms, config.ping_after_ms)
             self._socket.settimeout(step_ms / 1_000)
             try:
@@ -244,7 +244,9 @@ class StoreClient(SyncCalls):
                 silent_ms += step_ms
                 is_hopeless = op in HARMLESS_OPS and self._is_known_silent()
                 if silent_ms >= silent_ms_max or is_hopeless:
-                    raise TimeoutError(f"the engine has said nothing for {silent_ms} ms") from None
+                    raise TimeoutError(
+                        f"the storage engine has not answered for {silent_ms} ms"
+                    ) from None
                 continue
             silent_ms = 0
             if any(frame.op != Op.PING or frame.request_id in missing for frame in came):
@@ -263,5 +265,5 @@ class StoreClient(SyncCalls):
         assert self._socket is not None
         chunk = self._socket.recv(_READ_BYTES)
         if not chunk:
-            raise ConnectionResetError("closed by the engine")
+            raise ConnectionResetError("the storage engine closed the connection")
         return self._decoder.feed(chunk)

@@ -1,4 +1,4 @@
-"""Settles and receives whose caller is told by a call: no future and no task has to wait for them.
+"""Settles and receives that complete by a callback, so that no future or task has to wait for them.
 
     caller ── settle_for, receive_for ──▶ AsyncStoreClient ── one frame each ──▶ engine
     caller ◀── settled, received ──────── [here] ◀── reply, or what became of the connection
@@ -102,7 +102,7 @@ class ReceiveCall:
             columns = received.columns  # decodes them here, as ``records`` does
             found = len(received.records if columns is None else columns.bodies)
             if found != received.count:
-                raise BadFrame(f"{found} records, {received.count} attempts")
+                raise BadFrame(f"the reply has {found} records but {received.count} attempts")
         except Exception as exc:  # the connection, which others share, is as good as before
             told.receive_failed(BadFrame(f"RECEIVE reply: {exc}"))
             return
@@ -140,7 +140,7 @@ def release_of(origin: ReceiveRequest, payload: bytes) -> SettleRequest | None:
         records = received.records
     except Exception as exc:  # as above
         log.error(
-            "what nobody has seen stays leased",
+            "Could not read a reply to RECEIVE; its messages stay leased until their leases expire",
             extra={"action": "bad_reply", "reason": f"RECEIVE reply: {exc}"},
         )
         return None

@@ -1,4 +1,4 @@
-"""The road of one message on the engine's socket."""
+"""The trace of one message on the engine's socket."""
 
 from __future__ import annotations
 

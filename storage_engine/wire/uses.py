@@ -1,4 +1,4 @@
-"""How much namespaces and topics hold, asked by those who hold it against limits."""
+"""How much namespaces and topics store, for enforcing limits."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_what_was_acknowledged_before_a_backup_lives_on_in_another_place(
     kill_while_it_restores(data_dir, tmp_path / "backup")
     refused = run_up(data_dir)
     assert refused.returncode == 2
-    assert "was not filled to its end" in refused.stderr
+    assert "is incomplete" in refused.stderr
     backup(data_dir, "restore", str(tmp_path / "backup"))
 
     with running_service(data_dir) as elsewhere:

@@ -43,7 +43,7 @@ def test_a_limit_of_one_tenant_is_set_and_taken_back(service: Service) -> None:
     [
         (("topic_count=5",), "topic_count"),
         (("topic_count_max=many",), "NAME=NUMBER"),
-        (("--tenant", "nobody"), "there is no tenant nobody"),
+        (("--tenant", "nobody"), "tenant nobody does not exist"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_its_reason(

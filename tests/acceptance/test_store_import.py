@@ -83,7 +83,7 @@ def test_an_imported_namespace_goes_on_where_the_broker_stopped(tmp_path: Path) 
     arguments = (str(source), f"--namespace={NAMESPACE}")
     shown = import_store(data_dir, *arguments)
     assert (shown.returncode, data_dir.exists()) == (0, False), shown.stderr
-    assert "nothing was imported: give --yes to do it" in shown.stderr
+    assert "nothing was imported: add --yes to import it" in shown.stderr
     kill_while_it_imports(data_dir, *arguments, "--yes")
     refused = run_up(data_dir)
     assert (refused.returncode, "run it again" in refused.stderr) == (2, True), refused.stderr
@@ -112,5 +112,5 @@ def test_an_imported_namespace_goes_on_where_the_broker_stopped(tmp_path: Path) 
 def test_the_environment_is_left_as_it_was_where_nothing_is_imported(tmp_path: Path) -> None:
     missing = import_store(tmp_path / "data", str(tmp_path / "none"), "--namespace=x", "--yes")
     assert missing.returncode == 2
-    assert "is no directory" in missing.stderr
+    assert "is not a directory" in missing.stderr
     assert os.listdir(tmp_path) == []

@@ -100,7 +100,7 @@ def test_whoever_starts_the_service_does_not_wait_for_an_installation(
     monkeypatch.setattr(subprocess, "Popen", popen)
     # The process asks who it is by itself: only where that is root does it install.
     assert java.main(["--background", str(log)]) == 0
-    assert "is being installed" in capsys.readouterr().out
+    assert "installing it for reports" in capsys.readouterr().out
     assert started[-1].poll() is None or os.getuid() != 0
     if os.getuid() == 0:
         gate.write_text("go\n")
@@ -152,8 +152,8 @@ def test_an_installation_that_fails_says_why_and_stops_nobody(
     ("arguments", "reason"),
     [
         (["--to", "2026-01-05"], "no days"),
-        (["--to", "2026-01-06", "--zone", "Mars/Olympus"], "no time zone"),
-        (["--to", "2026-01-06", "--zone", "../etc/passwd"], "no time zone"),
+        (["--to", "2026-01-06", "--zone", "Mars/Olympus"], "not a time zone"),
+        (["--to", "2026-01-06", "--zone", "../etc/passwd"], "not a time zone"),
         (["--to", "2026-01-06", "--jobs", "usage_daily,nonsense"], "nonsense"),
         (["--to", "2026-01-06", "--conf", "spark.x"], "NAME=VALUE"),
     ],
@@ -196,5 +196,5 @@ def test_a_jvm_that_dies_is_told_with_what_helps(tmp_path: Path) -> None:
         process.kill()
         process.wait()
     assert process.returncode == EXIT_FAILED
-    assert "Spark's JVM ended" in said
+    assert "Spark's JVM exited" in said
     assert "it has 1g (--driver-memory, MQ_REPORTS_MEMORY)" in said

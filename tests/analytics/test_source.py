@@ -133,7 +133,7 @@ async def test_a_stream_gives_every_record_once_over_restarts(
     [
         ({"columns": "topic,nonsense"}, "nonsense"),
         ({"endOffset": "-1"}, "endOffset"),
-        ({"endOffset": "99999999999"}, "should be read up to"),
+        ({"endOffset": "99999999999"}, "should go up to"),
         ({"checkCrcs": "yes"}, "checkCrcs"),
     ],
 )
@@ -148,5 +148,5 @@ async def test_options_that_make_no_sense_are_refused(
 
 
 def test_a_directory_that_is_no_store_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(PySparkException, match="no store"):
+    with pytest.raises(PySparkException, match="is not a store"):
         log_of(spark, tmp_path).count()

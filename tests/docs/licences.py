@@ -25,7 +25,8 @@ ACCEPTED: Final = frozenset({
 
 # What packages say in the field License where they give no SPDX expression.
 _BY_FIELD: Final = {
-    "Apache 2": "Apache-2.0", "Apache-2.0": "Apache-2.0", "BSD 3-Clause": "BSD-3-Clause",
+    "3-Clause BSD License": "BSD-3-Clause", "Apache 2": "Apache-2.0", "Apache-2.0": "Apache-2.0",
+    "BSD 3-Clause": "BSD-3-Clause",
     "BSD-3-Clause": "BSD-3-Clause", "ISC License": "ISC", "MIT": "MIT", "MIT License": "MIT",
     "MPL-2.0": "MPL-2.0", "New BSD": "BSD-3-Clause",
 }  # fmt: skip
@@ -103,11 +104,15 @@ def licences_page() -> str:
     """The page. Raises ValueError for a licence that is unknown or not accepted."""
     service = pins_of("requirements.lock")
     analytics = [pin for pin in pins_of("requirements-analytics.lock") if pin not in service]
+    tracing = [pin for pin in pins_of("requirements-tracing.lock") if pin not in service]
     parts = [
         _HEAD,
         _table(service),
         "\n## Nightly reports\n\nInstalled by `make analytics` in addition to the above.\n",
         _table(analytics),
+        "\n## Tracing\n\n"
+        "Installed by `pip install 'mqservice[tracing]'` beside the packages of the service.\n",
+        _table(tracing),
         "\n## In the console's scripts and styles\n\n"
         "`frontend/static/build`, which is committed, contains code of these.\n",
         _npm_table(),

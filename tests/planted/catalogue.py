@@ -13,13 +13,14 @@ from tests.planted.plant import Plant
 _THEMES: Final = (
     "engine_delivery",
     "engine_keeping",
+    "engine_lag",
     "engine_stores",
     "service_tenants",
     "service_masking",
     "service_issues",
     "service_answers",
     "service_edges",
-    "service_lane",
+    "service_road",
     "service_networks",
 )
 

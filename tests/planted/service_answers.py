@@ -16,11 +16,11 @@ _TESTS: Final = "tests/mqservice"
 
 
 @planted(
-    "mqservice.delivery.pending_put:PendingPut.results",
+    "mqservice.delivery.put:Put.results",
     f"{_TESTS}/delivery/test_produce_batch.py::test_what_the_engine_refuses_shows_in_its_own_result",
 )
-async def batch_reported_as_stored_whole(real: Real, pending: Thing) -> Thing:
-    _, results = await real(pending)
+def batch_reported_as_stored_whole(real: Real, put: Thing) -> Thing:
+    _, results = real(put)
     return 201, [
         StoredResult(each.index, 201, "", 0, 0, "", "synced")
         if isinstance(each, RefusedResult)
@@ -40,7 +40,7 @@ def unknown_outcome_reported_as_failure(real: Real, exc: Thing) -> Thing:
 
 
 @planted(
-    "mqservice.delivery.one_put:durability_of",
+    "mqservice.delivery.put:durability_of",
     f"{_TESTS}/delivery/test_produce.py::test_an_async_topic_answers_buffered",
 )
 def buffered_message_called_synced(real: Real, route: Thing) -> str:
@@ -48,38 +48,36 @@ def buffered_message_called_synced(real: Real, route: Thing) -> str:
 
 
 @planted(
-    "mqservice.delivery.settlement:Plan.settle",
+    "mqservice.delivery.settlement:SettleCall.answer",
     f"{_TESTS}/delivery/test_receive_settle.py::test_a_stale_receipt_fails_alone",
 )
-async def failed_receipts_left_out_of_the_answer(real: Real, plan: Thing) -> Thing:
-    settled = await real(plan)
+def failed_receipts_left_out_of_the_answer(real: Real, call: Thing) -> Thing:
+    settled = real(call)
     settled.failed.clear()
     return settled
 
 
 @planted(
-    "mqservice.delivery.settling:Settling.begin",
+    "mqservice.delivery.settlement:SettleCall.begin",
     f"{_TESTS}/delivery/test_settle_and_receive.py::test_what_a_waiting_receive_settles_is_settled_at_once",
 )
-def receipts_of_a_receive_left_alone(
-    real: Real, settling: Thing, store: Thing, waiting: Thing
-) -> None:
-    settling._waiting = waiting
-    for request in settling._requests:
+def receipts_of_a_receive_left_alone(real: Real, call: Thing, store: Thing, waiter: Thing) -> None:
+    call._waiter = waiter
+    for request in call._requests:
         counts = {"nacked_count": 0, "dead_lettered_count": 0, "acked_count": len(request.acks)}
-        settling.settled(SettleReply(extended_until_ms=[], failures=[], **counts))
+        call.settled(SettleReply(extended_until_ms=[], failures=[], **counts))
 
 
 @planted(
-    "mqservice.delivery.settling:Settling.settled",
+    "mqservice.delivery.settlement:SettleCall.settled",
     f"{_TESTS}/delivery/test_settle_and_receive.py::test_the_quota_has_what_is_leased_and_not_what_is_settled",
 )
 def room_of_what_is_settled_on_the_way_not_given_back(
-    real: Real, settling: Thing, reply: Thing
+    real: Real, call: Thing, reply: Thing
 ) -> None:
-    counted = settling._meter.inflight_count
-    real(settling, reply)
-    settling._meter.inflight_count = counted
+    counted = call._meter.inflight_count
+    real(call, reply)
+    call._meter.inflight_count = counted
 
 
 @planted(
@@ -91,13 +89,11 @@ def leases_kept_when_the_settlement_beside_them_fails(real: Real, call: Thing) -
 
 
 @planted(
-    "mqservice.delivery.receive:settle_plan",
+    "mqservice.delivery.receive:_makes_room",
     f"{_TESTS}/quotas/test_holdings.py::test_a_receive_that_settles_makes_its_own_room",
 )
-async def room_of_what_a_receive_settles_not_given_back(
-    real: Real, request: Thing, plan: Thing
-) -> Thing:
-    return await plan.settle()
+def room_of_what_a_receive_settles_not_given_back(real: Real, meter: Thing, order: Thing) -> Thing:
+    return False
 
 
 @planted(
@@ -189,6 +185,6 @@ def batches_all_to_one_queue(real: Real, chooser: Thing, route: Thing, wishes: T
     f"{_TESTS}/delivery/test_confirming.py::test_an_end_leaves_nobody_waiting_and_counts_what_was_stored",
 )
 def stored_messages_of_a_lost_client_not_counted(
-    real: Real, confirming: Thing, pending: Thing, message_count: Thing
+    real: Real, confirming: Thing, put: Thing, message_count: Thing
 ) -> None:
     confirming._free(message_count)

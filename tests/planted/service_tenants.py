@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from allauth.account.auth_backends import AuthenticationBackend
+from allauth.account.forms import SignupForm
+
 from mqservice.accounts.models import AuditEntry, Namespace, Role, Tenant
 from mqservice.accounts.scopes import Kind
 from mqservice.topics.models import Topic
@@ -260,3 +263,21 @@ def answer_under_an_idempotency_key_given_to_another_key(
 )
 def answer_given_again_whatever_the_rights(real: Real, principal: Thing) -> bytes:
     return bytes(32)
+
+
+@planted(
+    "mqservice.people.forms:SignUpForm.try_save",
+    f"{_TESTS}/people/test_same_work.py::test_sign_up_of_a_known_address_costs_what_a_new_one_does",
+)
+def known_address_signs_up_in_no_time(real: Real, form: Thing, request: Thing) -> Thing:
+    return SignupForm.try_save(form, request)
+
+
+@planted(
+    "mqservice.people.password_backend:PasswordBackend._authenticate",
+    f"{_TESTS}/people/test_same_work.py::test_a_wrong_password_costs_the_same_whoever_is_here",
+)
+def known_address_costs_two_hashes(
+    real: Real, backend: Thing, request: Thing, **credentials: Thing
+) -> Thing:
+    return AuthenticationBackend._authenticate(backend, request, **credentials)

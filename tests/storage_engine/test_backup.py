@@ -274,7 +274,7 @@ def test_full_segments_that_are_known_are_linked(tmp_path: Path) -> None:
 def test_the_engine_of_another_store_is_refused(tmp_path: Path) -> None:
     with engine_with_topic() as engine, engine_with_topic() as other:
         (tmp_path / "copy").mkdir()
-        with other.client() as client, pytest.raises(TakingFailed, match="not the one that owns"):
+        with other.client() as client, pytest.raises(TakingFailed, match="does not own"):
             take(
                 engine.store_dir, tmp_path / "copy", client, say=lambda line: None,
                 wait_for_go=Go, pace=Pace(),

@@ -306,7 +306,7 @@ async def test_a_client_that_pulls_commits_for_itself(tmp_path: Path) -> None:
         assert Listener(store, "other").take() == [b"0", b"1", b"2"]
         with pytest.raises(CommitRefused):
             store.store.consumption.offset_commit(commit)
-        with pytest.raises(BadRequest, match="client_id must say who reads"):
+        with pytest.raises(BadRequest, match="client_id must name the client that reads"):
             store.store.consumption.offset_commit(
                 OffsetCommitRequest(group="g", topic="t", queue_id=0, offset=2)
             )

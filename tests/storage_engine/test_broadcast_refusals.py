@@ -24,7 +24,7 @@ async def test_who_reads_must_fit_the_group(tmp_path: Path) -> None:
             Listener(store, "").receive()
         with pytest.raises(BadRequest, match="g broadcasts, so client_id must say who reads"):
             store.store.consumption.subscribe(SubscribeRequest(group="g", topic="t", member_id="m"))
-        with pytest.raises(BadRequest, match="does not broadcast"):
+        with pytest.raises(BadRequest, match="does not have broadcast dispatch"):
             store.store.consumption.group_stats("plain", "a")
         with pytest.raises(BadRequest, match="has no client a"):
             store.store.consumption.group_stats("g", "a")

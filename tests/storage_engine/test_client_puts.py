@@ -160,7 +160,7 @@ def test_puts_held_back_behind_a_frame_without_a_reply_fail_unsent(tmp_path: Pat
 
 def test_a_put_larger_than_the_engines_frame_is_refused_and_not_sent(tmp_path: Path) -> None:
     async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
-        with pytest.raises(RecordRefused, match="fit a frame"):
+        with pytest.raises(RecordRefused, match="fit into a frame"):
             await client.put([record("x" * 5_000)])
         assert engine.puts.empty()
 
@@ -247,7 +247,7 @@ def test_what_came_meanwhile_is_sent_before_anybody_is_told(tmp_path: Path) -> N
 def test_what_is_refused_at_once_tells_nobody(tmp_path: Path) -> None:
     async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
         told = Told()
-        with pytest.raises(RecordRefused, match="fit a frame"):
+        with pytest.raises(RecordRefused, match="fit into a frame"):
             client.put_for(told, [record("x" * 5_000)])
         assert (told.results, told.errors) == ([], [])
 

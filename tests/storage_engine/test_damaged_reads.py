@@ -75,6 +75,7 @@ async def test_readers_pass_over_a_damaged_record_and_an_alarm_stays(
         assert [entry["physicalOffset"] for entry in alarm["entries"]] == [start]
     async with OpenStore(tmp_path / "s") as store:
         assert store.store.watched().quarantine.count == 1
+        assert store.store.stats(0).quarantined_count == 1
         assert store.receive().bodies == [b"first", b"last"]
 
 

@@ -74,7 +74,7 @@ async def test_settles_and_checkpoints_get_the_reserve_and_puts_wait_for_it(tmp_
         assert store.ack(store.receive(1)).acked_count == 1
         await store.store.checkpoint()
         assert not (tmp_path / "s" / "reserve").exists()
-        with pytest.raises(DiskFull, match="what is left is kept for settles"):
+        with pytest.raises(DiskFull, match="the rest is reserved for settles"):
             store.start_put([message(b"refused")])
         files.is_full = False
         files.disk = (1 << 30, 1 << 30)

@@ -88,7 +88,7 @@ def test_a_put_that_is_no_record_is_refused_and_the_connection_lives(payload: by
             replies: dict[int, int] = {}
             while replies.keys() != {5, 6}:
                 part = connection.recv(65_536)
-                assert part, "the engine closed the connection"
+                assert part, "the storage engine closed the connection"
                 replies |= {frame.request_id: frame.status for frame in decoder.feed(part)}
         with engine.client() as client:
             assert client.stats().append_offset == 0
@@ -184,8 +184,11 @@ def test_a_directory_in_use_is_refused_with_3_and_one_line() -> None:
         code, lines = engine.run_to_end(MQ_ENGINE_SOCKET=engine.socket + "2")
         assert code == 3
         assert lines == [
-            f"storage_engine: store directory {engine.store_dir} is in use by process "
-            f"{engine.pid}, another engine; stop that one first. Nothing was changed"
+            (
+                f"storage_engine: store directory {engine.store_dir} is in use by process "
+                f"{engine.pid}, another engine; stop that engine first. Nothing was "
+                "changed"
+            )
         ]
         with engine.client() as client:
             client.ping()
@@ -266,7 +269,7 @@ def test_frames_that_arrive_together_are_judged_one_by_one() -> None:
             replies: dict[int, Frame] = {}
             while len(replies) < len(frames):
                 part = connection.recv(65_536)
-                assert part, "the engine closed the connection"
+                assert part, "the storage engine closed the connection"
                 replies |= {frame.request_id: frame for frame in decoder.feed(part)}
         assert [replies[number].status for number in range(1, 10)] == [0, 4, 0, 0, 0, 4, 0, 4, 0]
         offsets = {

@@ -113,7 +113,7 @@ def test_an_engine_that_stops_is_noticed_and_taken_back_when_it_goes_on() -> Non
             while client.is_connected:
                 await asyncio.sleep(0.01)
             # New requests are refused at once, while those under way still wait.
-            with pytest.raises(StoreUnavailable, match="has said nothing for"):
+            with pytest.raises(StoreUnavailable, match="has not answered for"):
                 await client.put([encode_record(message(b"refused"))])
             with pytest.raises(StoreUnavailable):
                 await client.ping()
@@ -306,7 +306,7 @@ def test_the_blocking_client_gives_a_stopped_engine_up_and_goes_on_with_it_later
     ):
         client.ping()
         with stopped(engine):
-            with pytest.raises(StoreUnavailable, match="said nothing"):
+            with pytest.raises(StoreUnavailable, match="has not answered"):
                 client.topic_list()
             with pytest.raises(StoreUnavailable, match="no greeting"):
                 late.topic_put(TopicConfig(topic="u", queue_count=1))
@@ -332,7 +332,7 @@ def test_the_blocking_client_asks_nothing_of_an_engine_known_to_be_silent(tmp_pa
     with StoreClient(
         str(tmp_path / "absent"), client_name="test", is_engine_silent=lambda: is_silent
     ) as client:
-        with pytest.raises(StoreUnavailable, match="does not answer"):
+        with pytest.raises(StoreUnavailable, match="is not responding"):
             client.ping()
         is_silent = False
         with pytest.raises(StoreUnavailable, match="No such file"):

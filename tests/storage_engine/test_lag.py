@@ -11,6 +11,7 @@ from storage_engine.lag import unread
 from storage_engine.wire.deliveries import SettleRequest
 from storage_engine.wire.groups import LagIs, TopicLag
 from storage_engine.wire.offsets import ResetTo
+from tests.storage_engine.deleting import delete_group
 from tests.storage_engine.doubles import OpenStore, message
 from tests.storage_engine.resetting import filled, nack_of, reset
 from tests.storage_engine.stopping import kill
@@ -96,6 +97,41 @@ async def test_the_filter_is_known_after_a_kill_before_anybody_reads(tmp_path: P
         assert lag_of(again).lag == 2
         assert again.receive(4, tags="b").bodies == [b"x", b"x"]  # another may be said
         assert lag_of(again).lag == 2
+
+
+async def test_a_filter_said_after_the_last_checkpoint_is_known_after_a_kill(
+    tmp_path: Path,
+) -> None:
+    store = OpenStore(tmp_path / "s").open()
+    store.topic()
+    store.group()
+    store.receive(1, tags="b")
+    await store.store.checkpoint()
+    store.receive(1, sql="TAGS = 'a'")
+    store.receive(1, tags="a")
+    await put_tags(store, "a", "b", "b", "a", "b")
+    store.store.tick()
+    kill(store.store)
+
+    async with OpenStore(tmp_path / "s") as again:
+        assert lag_of(again).lag == 2
+
+
+async def test_a_filter_of_a_deleted_group_is_not_that_of_a_new_one(tmp_path: Path) -> None:
+    store = OpenStore(tmp_path / "s").open()
+    store.topic()
+    store.group()
+    store.receive(1, tags="a")
+    await store.store.checkpoint()
+    delete_group(store)
+    store.group()
+    store.receive(1)
+    await put_tags(store, "a", "b", "b", "a", "b")
+    store.store.tick()
+    kill(store.store)
+
+    async with OpenStore(tmp_path / "s") as again:
+        assert lag_of(again).lag == 5
 
 
 async def test_the_age_is_that_of_the_first_message_that_is_wanted(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import json
 import re
 import socket
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from storage_engine.client import (
     encode_record,
 )
 from storage_engine.metrics import Histogram, histogram, label, render, single
-from storage_engine.metrics_server import HEAD_BYTES_MAX, MetricsServer
+from storage_engine.metrics_server import HEAD_BYTES_MAX, Health, MetricsServer
 from tests.ports import find_steady_port
 from tests.storage_engine.doubles import WAIT_S, message
 from tests.storage_engine.engines import ROOT, Engine, engine_with_topic
@@ -139,6 +140,21 @@ def test_health_and_refusals(scraped: tuple[Engine, int]) -> None:
     assert (status, headers["allow"]) == (405, "GET, HEAD")
 
 
+def test_health_counts_damaged_places_of_the_log() -> None:
+    port = find_steady_port()
+    with engine_with_topic(MQ_ENGINE_METRICS_PORT=str(port)) as engine:
+        with engine.client() as client:
+            client.put([encode_record(message(b"x"))])
+        engine.stop()
+        entry = {"physicalOffset": 0, "byteCount": 100, "reason": "damaged", "foundAtMs": 1}
+        path = engine.store_dir / "config" / "quarantine.json"
+        path.write_text(json.dumps({"entries": [entry]}))
+        engine.start()
+        assert ask(port, "/healthz")[:2] == (200, b"ok, 1 quarantined_records\n")
+        with engine.client() as client:
+            assert client.stats().quarantined_count == 1
+
+
 @pytest.mark.parametrize(
     ("request_", "status"),
     [
@@ -169,7 +185,7 @@ async def test_slow_and_many_clients_cost_only_themselves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(metrics_server, "CONNECTION_MS_MAX", 200)
-    server = MetricsServer(lambda: b"metrics\n", lambda: "the disk is full")
+    server = MetricsServer(lambda: b"metrics\n", lambda: Health(False, "the disk is full"))
     port = await server.start(0)
     try:
         slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(16)]
@@ -197,7 +213,7 @@ async def test_slow_and_many_clients_cost_only_themselves(
 
 
 async def test_a_body_without_end_is_cut_off() -> None:
-    server = MetricsServer(lambda: b"", lambda: None)
+    server = MetricsServer(lambda: b"", lambda: Health(True, "ok"))
     port = await server.start(0)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"POST /metrics HTTP/1.1\r\n\r\n")

@@ -18,6 +18,7 @@ from storage_engine.delivery.offset_runs import runs_of
 from storage_engine.delivery.progress import Progress
 from storage_engine.disk.files import Files
 from storage_engine.errors import DiskFull, StoreCorrupt, SyncFailed
+from storage_engine.filters.message_filter import FilterKind
 from tests.storage_engine.doubles import FaultyFiles, Killed
 
 State = dict[tuple[str, str, int], tuple[int, tuple[int, ...]]]
@@ -73,6 +74,41 @@ def test_what_is_journaled_comes_back(tmp_path: Path) -> None:
     expected = state(offsets)
     offsets.close()
     assert state(opened(tmp_path)) == expected
+
+
+def test_a_filter_is_journaled_until_a_checkpoint_has_it(tmp_path: Path) -> None:
+    offsets = opened(tmp_path)
+    offsets.begin("g", "t", {0: 5})
+    offsets.keep_filter("g", "t", FilterKind.TAG, "a || b")
+    taken = offsets.snapshot()
+    offsets.keep_filter("g", "t", FilterKind.SQL92, "é > 1")
+    offsets.write_skipped()
+    journal = (tmp_path / "offsets.journal").read_bytes()
+    assert journal.endswith(entry(10, 0, 0, 0, 12, "sql92 é > 1".encode()))
+    offsets.write_skipped()
+    assert (tmp_path / "offsets.journal").read_bytes() == journal, "once"
+    offsets.write(taken)
+    offsets.finish(taken)  # said since the snapshot: the new journal has it
+    offsets.close()
+    again = opened(tmp_path)
+    assert again.kept_filter("g", "t") == ("é > 1", FilterKind.SQL92)
+    again.save()
+    assert read_entries((tmp_path / "offsets.journal").read_bytes())[0] == []
+    again.close()
+    assert opened(tmp_path).kept_filter("g", "t") == ("é > 1", FilterKind.SQL92)
+
+
+def test_a_filter_waits_for_room_on_a_full_disk(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    offsets = opened(tmp_path, files)
+    offsets.begin("g", "t", {0: 5})
+    offsets.keep_filter("g", "t", FilterKind.TAG, "a")
+    files.full = {"append"}
+    offsets.write_skipped()
+    files.full = set()
+    offsets.write_skipped()
+    offsets.close()
+    assert opened(tmp_path).kept_filter("g", "t") == ("a", FilterKind.TAG)
 
 
 def test_a_tail_torn_at_every_byte_keeps_the_whole_entries_and_is_cut_off(tmp_path: Path) -> None:
@@ -377,5 +413,5 @@ def test_settled_bits_that_are_cut_short_or_changed_end_the_journal() -> None:
 
 def test_an_entry_of_a_newer_engine_is_refused_and_never_taken_for_a_settle() -> None:
     name = entry(1, 0, 3, 0, 0, b"t@g")
-    with pytest.raises(StoreCorrupt, match="entry of kind 10 at 31 of the offset journal"):
-        read_entries(name + entry(10, 0, 0, 5, 1))
+    with pytest.raises(StoreCorrupt, match="entry of kind 11 at 31 of the offset journal"):
+        read_entries(name + entry(11, 0, 0, 5, 1))

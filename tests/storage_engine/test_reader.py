@@ -195,16 +195,16 @@ async def test_a_store_without_messages_has_an_empty_log(tmp_path: Path) -> None
 
 
 async def test_what_is_no_store_or_misses_a_segment_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreCorrupt, match="no store"):
+    with pytest.raises(StoreCorrupt, match="is not a store"):
         find_extent(tmp_path)
     await (await filled(tmp_path)).close()
-    with pytest.raises(OffsetOutOfRange, match="should be read up to"):
+    with pytest.raises(OffsetOutOfRange, match="should go up to"):
         find_extent(tmp_path, end_offset=1 << 40)
     extent = find_extent(tmp_path)
     log_path(tmp_path, SEGMENT_BYTES)[0].unlink()
     with pytest.raises(OffsetOutOfRange, match="hold a snapshot"):
         read(extent)
-    with pytest.raises(StoreCorrupt, match="are in no file"):
+    with pytest.raises(StoreCorrupt, match="no file in"):
         find_extent(tmp_path)
 
 

@@ -81,7 +81,7 @@ def unreadable(name: str) -> Damage:
 OUR_DAMAGES: dict[str, tuple[Damage, str]] = {
     "newer checkpoint": (newer_version, "format version 99.*newer engine"),
     "newer journal": (newer_journal, "a newer engine wrote it"),
-    "journal that names nobody": (journal_without_names, "names no group"),
+    "journal that names nobody": (journal_without_names, "has no group name"),
     "first segment missing": (
         lambda path: segments(path)[0].unlink(),
         "first segments are missing",
@@ -97,23 +97,26 @@ OUR_DAMAGES: dict[str, tuple[Damage, str]] = {
     ),
     "middle segment cut short": (
         lambda path: cut_short(segments(path)[1], 2_000),
-        "copied in part only",
+        "not copied completely",
     ),
     "last segment cut short": (
         lambda path: cut_short(segments(path)[-1], 700),
-        "copied in part only",
+        "not copied completely",
     ),
     "a segment too long": (
         lambda path: cut_short(segments(path)[0], 2 * SEGMENT_BYTES),
-        "the log's files have",
+        "the files of the log have",
     ),
     "alien file in the log": (write("commitlog/notes.txt", b"x"), "move it out of the store"),
-    "no configuration": (lambda path: shutil.rmtree(path / "config"), "copy the config directory"),
+    "no configuration": (
+        lambda path: shutil.rmtree(path / "config"),
+        "copy the store's config directory",
+    ),
     **{
         f"unreadable {name}": (unreadable(name), f"{name}.* cannot be read")
         for name in ("topics.json", "subscriptionGroup.json", "consumerOffset.json")
     },
-    "unreadable delayOffset.json": (unreadable("delayOffset.json"), "cannot be read"),
+    "unreadable delayOffset.json": (unreadable("delayOffset.json"), "cannot read"),
 }
 
 
@@ -152,12 +155,15 @@ THEIR_DAMAGES: dict[str, tuple[Damage, str]] = {
     "all segments missing": (remove_segments, "last segments are missing"),
     "middle segment cut short": (
         lambda path: cut_short(segments(path)[1], 2_000),
-        "copied in part only",
+        "not copied completely",
     ),
-    "last segment cut in a record": (middle_of_a_record, "copied in part only"),
+    "last segment cut in a record": (middle_of_a_record, "not copied completely"),
     "another format": (other_format, "repair"),
     "alien file in the log": (write("commitlog/index.db", b"x"), "move it out of the store"),
-    "no configuration": (lambda path: shutil.rmtree(path / "config"), "copy the config directory"),
+    "no configuration": (
+        lambda path: shutil.rmtree(path / "config"),
+        "copy the store's config directory",
+    ),
     "light message queues": (
         lambda path: (path / "consumequeue/%LMQ%a/0").mkdir(parents=True),
         "light message queues",
@@ -178,8 +184,8 @@ THEIR_DAMAGES: dict[str, tuple[Damage, str]] = {
         ),
         "topic t",
     ),
-    "unreadable consumerOffset.json": (unreadable("consumerOffset.json"), "cannot be read"),
-    "unreadable delayOffset.json": (unreadable("delayOffset.json"), "cannot be read"),
+    "unreadable consumerOffset.json": (unreadable("consumerOffset.json"), "cannot read"),
+    "unreadable delayOffset.json": (unreadable("delayOffset.json"), "cannot read"),
 }
 
 
@@ -234,7 +240,7 @@ async def test_of_ours_no_more_is_cut_than_a_power_cut_can_leave(tmp_path: Path)
         before = fingerprint(store_dir)
         limits = {"unsynced_bytes_max": limit, "frame_bytes_max": 4_096}
         if is_refused:
-            with pytest.raises(StoreCorrupt, match="no power cut leaves more than"):
+            with pytest.raises(StoreCorrupt, match="a power cut leaves at most"):
                 OpenStore(store_dir, limits=limits).open()
             assert fingerprint(store_dir) == before
         else:

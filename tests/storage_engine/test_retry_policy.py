@@ -128,7 +128,10 @@ def test_a_whole_number_as_factor_of_a_huge_power_is_quick() -> None:
         (ExponentialDelays(start_ms=-1), "start_ms is -1"),
         (ExponentialDelays(cap_ms=0), "cap_ms is 0"),
         (ExponentialDelays(cap_ms=2**63), "cap_ms is 9223372036854775808"),
-        (ExponentialDelays(cap_ms=4_999), "cap_ms is 4999, less than start_ms, 5000"),
+        (
+            ExponentialDelays(cap_ms=4_999),
+            "cap_ms is 4999, it must not be less than start_ms, which is 5000",
+        ),
         (ExponentialDelays(factor=math.nan), "factor is nan"),
         (ExponentialDelays(factor=math.inf), "factor is inf"),
         (ExponentialDelays(factor=0), "factor is 0"),

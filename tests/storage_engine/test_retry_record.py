@@ -255,9 +255,9 @@ def test_a_retried_message_shows_what_was_produced() -> None:
 def test_what_waits_in_the_schedule_is_not_retried() -> None:
     waiting = stored(retried(stored(encode_record(message()))))
 
-    with pytest.raises(RecordRefused, match="waits in the schedule topic"):
+    with pytest.raises(RecordRefused, match="is still in the schedule topic"):
         retried(waiting)
-    with pytest.raises(RecordRefused, match="waits in the schedule topic"):
+    with pytest.raises(RecordRefused, match="is still in the schedule topic"):
         given_up(waiting)
 
 

@@ -299,7 +299,7 @@ def test_verify_names_what_only_rocketmq_uses_and_finds_nothing(tmp_path: Path) 
     report = verified(tmp_path / "s")
     assert report.findings == []
     assert report.counts["RocketMQ's own"].file_count == len(ROCKETMQ_FILES) - 1
-    (named,) = [note for note in report.notes if "only RocketMQ uses" in note]
+    (named,) = [note for note in report.notes if "belong to RocketMQ" in note]
     assert named.endswith(
         "abort.bak, compaction/, config/timercheck, config/timermetrics, "
         "config/transactionMetrics, rocksdbstore/, timerlog/, timerwheel"

@@ -168,7 +168,7 @@ async def test_it_says_what_rocketmq_will_not_do(tmp_path: Path) -> None:
         leased = store.receive(2, topic="acme%t", group="acme%g")
         store.ack(leased, 1, group="acme%g")
     notes = "\n".join((await exported(tmp_path / "ours", tmp_path / "theirs")).notes)
-    assert "1 bodies were sent as JSON: their property __MQ_BODY shows" in notes
+    assert "1 bodies were sent as JSON: their property __MQ_BODY says so" in notes
     assert "1 messages have a property with an empty value" in notes
     assert "1 messages were settled ahead of others" in notes
     assert "1 groups are of dispatch broadcast" in notes

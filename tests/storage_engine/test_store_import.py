@@ -279,11 +279,11 @@ async def test_what_cannot_come_is_named_with_its_number(tmp_path: Path) -> None
     theirs.add(b"a trace", topic="RMQ_SYS_TRACE_TOPIC")
     report = await imported(theirs.write(tmp_path / "source"), tmp_path / "target")
     losses = {each.what: (each.count, each.why) for each in report.left_behind if each.is_loss}
-    assert losses["messages of INST%t"] == (1, "the topic does not come")
-    assert "other characters" in losses["topic INST%t"][1]
+    assert losses["messages of INST%t"] == (1, "the topic is not imported")
+    assert "characters other than" in losses["topic INST%t"][1]
     count, why = losses["open transactions of t"]
     assert (count, "H1" in why, "H2" in why) == (1, True, False)
-    assert left_of(report, "halves of transactions").count == 1
+    assert left_of(report, "half messages of transactions").count == 1
     assert left_of(report, "messages of RMQ_SYS_TRACE_TOPIC").count == 1
     assert len(losses) == 3
 
@@ -352,7 +352,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "hole": (lambda store: segments(store)[1].unlink(), "is missing, the next one is"),
     "no end": (lambda store: segments(store)[-1].unlink(), "the last segments are missing"),
-    "cut": (lambda store: os.truncate(segments(store)[1], 4_000), "copied in part only"),
+    "cut": (lambda store: os.truncate(segments(store)[1], 4_000), "not copied completely"),
     "flipped bit": (lambda store: hurt(segments(store)[1], 120), "is no record"),
     "no segments": (
         lambda store: list(map(os.unlink, segments(store))),
@@ -391,5 +391,5 @@ async def test_a_store_that_changes_meanwhile_is_not_used(
 
 
 def test_a_namespace_of_no_possible_name_is_refused(plain: tuple[RocketmqStore, Path]) -> None:
-    with pytest.raises(SourceRefused, match="other characters"):
+    with pytest.raises(SourceRefused, match="characters other than"):
         inspect_store(plain[1], "a%b", LIMITS, told=ignored)

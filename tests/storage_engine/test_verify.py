@@ -174,7 +174,7 @@ async def test_beside_a_running_engine_and_after_a_kill(tmp_path: Path) -> None:
     await store.close()
     report_of_killed = check(killed)
     assert found(report_of_killed) == []
-    assert "did not stop in order" in report_of_killed.notes[0]
+    assert "did not shut down cleanly" in report_of_killed.notes[0]
     last = records(killed)[-1]
     path, at = log_path(killed, last.physical_offset + last.record_bytes)
     flip(path, at)
@@ -301,7 +301,7 @@ def test_exit_codes_and_output(store_dir: Path, capsys: pytest.CaptureFixture[st
     assert "unit_wrong: consumequeue/t/1 at 5: " in capsys.readouterr().out
     assert main([str(store_dir / "checkpoint")]) == EXIT_UNREADABLE
     assert main([str(store_dir / "nothing")]) == EXIT_UNREADABLE
-    assert "is no store" in capsys.readouterr().err
+    assert "is not a store" in capsys.readouterr().err
 
 
 def test_every_finding_stands_in_the_table_for_people() -> None:

@@ -1,1 +1,1 @@
-"""Numbers that change while somebody looks: one measuring a namespace, one socket a page."""
+"""Numbers that change while a page is open: one measurement per namespace, one socket per page."""

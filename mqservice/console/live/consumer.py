@@ -1,4 +1,4 @@
-"""``/console/live``: tells one page which of its numbers have changed, at most every two seconds.
+"""``/console/live``: sends a page its numbers that have changed, at most every two seconds.
 
     page   ──▶ {"show": ["lag", "t:orders:messages", …]}
     server ──▶ {"set": {"lag": "12"}}                                only what became different

@@ -1,4 +1,4 @@
-"""Measures each watched namespace, once for all who look at it, while somebody does.
+"""Measures each namespace while pages watch it, once for all of them.
 
     sockets of a namespace ──▶ Watch ◀── one task: [measure] every TICK_MS, in a thread
                                  └── latest Figures; whoever was slow gets only these
@@ -104,8 +104,8 @@ class Hub:
                 watch.tell(await self._measure(namespace_id))
             except Exception:  # a database that is away, above all: the next round may do better
                 log.warning(
-                    "A namespace was not measured",
+                    "Could not collect live figures for a namespace",
                     exc_info=True,
-                    extra={"action": "live_not_measured", "namespace_id": namespace_id},
+                    extra={"action": "live_figures_failed", "namespace_id": namespace_id},
                 )
             await self._wait(TICK_MS / SECOND_MS)

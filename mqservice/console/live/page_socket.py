@@ -1,4 +1,4 @@
-"""What every socket of a page shares: who may open it, and for how long.
+"""Shared by all sockets of pages: who may open one, and for how long.
 
     ?ns= , session cookie ──▶ origin, user, member with the permission? ──▶ accept ──▶ [serve]
                                          └── asked again every CHECK_MS

@@ -1,4 +1,4 @@
-"""The numbers of a page by their keys, as the page shows them.
+"""The numbers of a page by their keys, formatted as the page shows them.
 
     in lag oldest dead …        of the namespace
     t:NAME:messages|rate|lag    of a topic

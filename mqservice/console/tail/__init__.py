@@ -1,1 +1,1 @@
-"""Live tail: the newest messages of a topic as they are stored, for people who look on."""
+"""Live tail: the newest messages of a topic, shown as they are stored."""

@@ -1,4 +1,4 @@
-"""``/console/tail``: tells one page which messages a topic gets, at most twice a second.
+"""``/console/tail``: sends a page the new messages of a topic, at most twice a second.
 
     ?ns=&topic= ──▶ as every socket of a page, with the permission to consume
     page   ──▶ {"tag": "", "key": "", "paused": false}         what fits, whenever it changes

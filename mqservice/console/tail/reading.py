@@ -1,4 +1,4 @@
-"""Reads what a topic has got since the last look, from the ends of its queues.
+"""Reads the messages that a topic got since the last check, from the ends of its queues.
 
     ends of the queues ──▶ what is new ──▶ at most so many of the newest of each ──▶ filter ──▶ Look
           (one call)        (counted)              (a call for each queue)

@@ -1,4 +1,4 @@
-"""What a live tail tells of a message: its place, tag, keys and the beginning of its body."""
+"""What a live tail shows of a message: its place, tag, keys and the start of its body."""
 
 from __future__ import annotations
 

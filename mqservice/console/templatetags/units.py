@@ -1,4 +1,4 @@
-"""Numbers with units as people read them: the only place where units vanish."""
+"""Formats numbers with units for people: the only place where units are chosen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words of the API as people read them: states, kinds, outcomes. {{ task.state|word }}"""
+"""Words of the API as pages show them: states, kinds, outcomes. {{ task.state|word }}"""
 
 from __future__ import annotations
 

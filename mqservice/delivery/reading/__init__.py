@@ -1,1 +1,1 @@
-"""What shows messages without delivering them: browse, search, pull, dead letters."""
+"""Shows messages without delivering them: browse, search, pull, dead letters."""

@@ -1,4 +1,4 @@
-"""Browse over REST: the messages of a topic page by page, without any effect on their delivery.
+"""Browse over REST: the messages of a topic page by page, without affecting their delivery.
 
     GET .../messages?from=&to=&tag=&queue=&offset=&sql=&contains= ──▶ queue_walk  in log's order
     GET .../messages?key=&from=&to=&tag=&queue=&contains=            ──▶ key_search  newest first
@@ -37,7 +37,7 @@ from mqservice.delivery.reading.stored_messages import (
     stored_messages,
 )
 from mqservice.delivery.reading.walk import Page, Question
-from mqservice.delivery.replies import answer_struct, takes_msgpack
+from mqservice.delivery.replies import reply_struct, takes_msgpack
 from mqservice.store import FilterKind, Store
 from mqservice.topics.routes import TopicRoute
 
@@ -75,7 +75,7 @@ async def browse_messages(context: DeliveryContext, request: Request) -> None:
         next_cursor = context.cursors.write(page.place, topic=topic.engine_name, question=bound_to)
     messages = stored_messages(page.records, as_bytes=takes_msgpack(request))
     scanned = page.scanned_count if question.is_scan else msgspec.UNSET
-    await answer_struct(request, BrowseAnswer(messages, next_cursor, page.is_complete, scanned))
+    reply_struct(request, BrowseAnswer(messages, next_cursor, page.is_complete, scanned))
 
 
 def find_page_of(question: Question) -> FindPage:
@@ -111,8 +111,8 @@ def read_place(
         raise Fault(
             "?cursor",
             "CURSOR_INVALID",
-            "the cursor is not one of this topic and query; give next_cursor of the page "
-            "before, and all parameters but limit as they were there",
+            "the cursor does not belong to this topic and query; give next_cursor of "
+            "the previous page, and the same parameters except limit",
         )
     return place
 
@@ -123,7 +123,7 @@ async def read_message(context: DeliveryContext, request: Request) -> None:
     topic = await topic_route(context, request)
     Query(request.scope["query_string"], ())
     record = await find_by_id(context.store, topic, request.match.message_id)
-    await answer_struct(request, stored_message(record, as_bytes=takes_msgpack(request)))
+    reply_struct(request, stored_message(record, as_bytes=takes_msgpack(request)))
 
 
 def _question_of(query: Query, topic: TopicRoute) -> Question:
@@ -135,9 +135,15 @@ def _question_of(query: Query, topic: TopicRoute) -> Question:
         if key is not None:
             raise Fault("?offset", "BAD_REQUEST", "a search by key takes no offset")
         if queue_id is None:
-            raise Fault("?offset", "BAD_REQUEST", "an offset is one of a queue: give queue as well")
+            raise Fault(
+                "?offset", "BAD_REQUEST", "an offset belongs to one queue: give queue as well"
+            )
         if from_ms is not None:
-            raise Fault("?offset", "BAD_REQUEST", "a walk begins at offset or at from: give one")
+            raise Fault(
+                "?offset",
+                "BAD_REQUEST",
+                "browsing starts at offset or at from: give only one of them",
+            )
     wanted = filter_of_query(query.text("tag"), query.text("filter"), query.text("sql"))
     is_sql = wanted.kind is FilterKind.SQL92
     if is_sql and key is not None:
@@ -155,6 +161,6 @@ def _contains(query: Query) -> str:
         return ""
     size_bytes = len(text.encode())
     if not 1 <= size_bytes <= CONTAINS_BYTES_MAX:
-        detail = f"a text of 1 to {CONTAINS_BYTES_MAX} bytes of UTF-8, found {size_bytes}"
+        detail = f"contains must be 1 to {CONTAINS_BYTES_MAX} bytes of UTF-8, found {size_bytes}"
         raise Fault("?contains", "BAD_REQUEST", detail)
     return text

@@ -1,4 +1,5 @@
-"""Dead letters of one cause, page by page: reasons lie in no index, so letters are read for them.
+"""Dead letters of one cause, page by page: reasons are not indexed, so dead letters are read for
+them.
 
     question, cause, place ──▶ [cause_page] ── pages of queue_walk or key_search ──▶ those that fit
     page, next place ◀────────────┘

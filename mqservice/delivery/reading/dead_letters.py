@@ -1,4 +1,4 @@
-"""What a group gave up, over REST: its DLQ page by page, oldest first, or by key.
+"""The dead letters of a group over REST: page by page, oldest first, or by key.
 
     GET .../groups/{group}/dlq?key=&from=&to=&tag=&limit=&cursor= ──▶ browse of %DLQ%group
     GET .../groups/{group}/dlq?reason=&…                          ──▶ cause_walk
@@ -34,7 +34,7 @@ from mqservice.delivery.reading.query import Query
 from mqservice.delivery.reading.same_cause import cause_asked, reason_fault
 from mqservice.delivery.reading.stored_messages import StoredMessage, stored_message
 from mqservice.delivery.reading.walk import Page, Question
-from mqservice.delivery.replies import answer_struct, takes_msgpack
+from mqservice.delivery.replies import reply_struct, takes_msgpack
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.lib.problem import Problem
@@ -97,7 +97,7 @@ async def browse_dead_letters(context: DeliveryContext, request: Request) -> Non
     messages = [_dead_letter(record, as_bytes=as_bytes) for record in page.records]
     scanned = msgspec.UNSET if asked is None else page.scanned_count
     answer = DeadLettersAnswer(messages, next_cursor, page.is_complete, scanned)
-    await answer_struct(request, answer)
+    reply_struct(request, answer)
 
 
 async def read_dead_letter(context: DeliveryContext, request: Request) -> None:
@@ -108,8 +108,8 @@ async def read_dead_letter(context: DeliveryContext, request: Request) -> None:
     try:
         record = await find_by_id(context.store, topic, request.match.message_id)
     except TopicNotFound as exc:
-        raise Problem.of("MESSAGE_NOT_FOUND", "the group has given up no message yet") from exc
-    await answer_struct(request, _dead_letter(record, as_bytes=takes_msgpack(request)))
+        raise Problem.of("MESSAGE_NOT_FOUND", "the group has no dead letters yet") from exc
+    reply_struct(request, _dead_letter(record, as_bytes=takes_msgpack(request)))
 
 
 def _cause_of(query: Query) -> str | None:

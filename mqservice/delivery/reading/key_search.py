@@ -1,4 +1,4 @@
-"""Finding the messages of a topic by id or key, newest first, through the engine's key index.
+"""Finds the messages of a topic by ID or key, newest first, through the engine's key index.
 
     question, place ──▶ [key_search] ── LOOK_UP ──▶ engine
     page, next place ◀──────┘
@@ -84,11 +84,16 @@ async def find_by_id(store: Store, topic: TopicRoute, message_id: str) -> Record
         cursor, is_complete = head.cursor, head.is_complete
         if not cursor:
             break
-    detail = f"{topic.name} has no message of this id, or has it no more"
+    detail = f"{topic.name} has no message with this id; it never existed or has expired"
     if not is_complete:
-        detail = "the index lacks the newest messages at the moment, and no other one has this id"
+        detail = (
+            "no message with this id was found, but the index does not have the newest "
+            "messages yet; try again"
+        )
     elif cursor:
-        detail = "too many messages have this id as a key, and none of the newest has it as its id"
+        detail = (
+            "too many messages have this id as a key, and it is not the id of any of the newest"
+        )
     raise Problem.of("MESSAGE_NOT_FOUND", detail, retryable=not is_complete)
 
 

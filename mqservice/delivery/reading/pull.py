@@ -1,4 +1,5 @@
-"""Pull over REST: one queue at an offset, with RocketMQ's statuses, for readers who keep their own.
+"""Pull over REST: one queue at an offset, with RocketMQ's statuses, for consumers that store their
+own offset.
 
     GET .../queues/{queue}/messages?offset=&max=&tag= ──▶ PULL ──▶ status, offsets, messages
     GET .../queues/{queue}/offset?time=               ──▶ OFFSET_AT_TIME ──▶ offsets
@@ -26,7 +27,7 @@ from mqservice.delivery.limits import BROWSE_BYTES_MAX, BROWSE_COUNT_DEFAULT, BR
 from mqservice.delivery.path_routes import topic_route
 from mqservice.delivery.reading.query import OFFSET_MAX, Query, missing
 from mqservice.delivery.reading.stored_messages import StoredMessage, stored_messages
-from mqservice.delivery.replies import answer_struct, takes_msgpack
+from mqservice.delivery.replies import reply_struct, takes_msgpack
 from mqservice.lib.problem import Problem
 from mqservice.lib.queue_numbers import QUEUE_NOT_FOUND
 from mqservice.store import OffsetAtTimeRequest, PullRequest
@@ -74,7 +75,7 @@ async def pull_messages(context: DeliveryContext, request: Request) -> None:
         )
     )
     messages = stored_messages(records, as_bytes=takes_msgpack(request))
-    await answer_struct(
+    reply_struct(
         request,
         PullAnswer(head.status.name, head.min_offset, head.max_offset, head.next_offset, messages),
     )
@@ -91,9 +92,7 @@ async def read_offset_at_time(context: DeliveryContext, request: Request) -> Non
     reply = await context.store.offset_at_time(
         OffsetAtTimeRequest(topic=topic.engine_name, queue_id=queue_id, timestamp_ms=moment_ms)
     )
-    await answer_struct(
-        request, OffsetAnswer(reply.queue_offset, reply.min_offset, reply.max_offset)
-    )
+    reply_struct(request, OffsetAnswer(reply.queue_offset, reply.min_offset, reply.max_offset))
 
 
 def _queue_of(request: Request, topic: TopicRoute) -> int:

@@ -1,4 +1,4 @@
-"""Parameters of a request's query: each known, given once, and of the form it should have.
+"""Query parameters: each known, given once, and in the right form.
 
     ?limit=10&from=2026-11-21T09:00:00.000Z ──▶ Query ──▶ number, moment_ms, text
                                                   └─▶ Fault("?limit", ...) when one is not right
@@ -33,17 +33,22 @@ class Query:
             raise Fault(
                 "",
                 "BAD_REQUEST",
-                f"the query has {len(query_string)} bytes, at most {QUERY_BYTES_MAX} are read",
+                f"the query string has {len(query_string)} bytes, at most "
+                f"{QUERY_BYTES_MAX} are allowed",
             )
         try:
             pairs = parse_qsl(query_string.decode("ascii"), keep_blank_values=True, errors="strict")
         except UnicodeDecodeError as exc:
-            raise Fault("", "BAD_REQUEST", "the query is not valid UTF-8, %-encoded") from exc
+            raise Fault(
+                "", "BAD_REQUEST", "the query string is not valid percent-encoded UTF-8"
+            ) from exc
         self._values: dict[str, str] = {}
         for name, value in pairs:
             if name not in names:
                 known = ", ".join(names)
-                raise _fault(name[:_SHOWN_CHARS_MAX], f"unknown parameter; known are {known}")
+                raise _fault(
+                    name[:_SHOWN_CHARS_MAX], f"unknown parameter; the known ones are {known}"
+                )
             if name in self._values:
                 raise _fault(name, f"{name} is given twice")
             self._values[name] = value
@@ -58,7 +63,7 @@ class Query:
         if text is None:
             return None
         if not _INTEGER.fullmatch(text):
-            raise _fault("queue", f"queue is a whole number, found {_shown(text)}")
+            raise _fault("queue", f"queue must be a whole number, found {_shown(text)}")
         if fault := queue_fault(int(text), queue_count):
             raise Fault("?queue", QUEUE_NOT_FOUND, fault)
         return int(text)
@@ -72,7 +77,9 @@ class Query:
             number = int(text)
             if low <= number <= high:
                 return number
-        raise _fault(name, f"{name} is a whole number, {low} to {high}, found {_shown(text)}")
+        raise _fault(
+            name, f"{name} must be a whole number from {low} to {high}, found {_shown(text)}"
+        )
 
     def moment_ms(self, name: str) -> int | None:
         """A time as ms since the epoch, never negative. Raises Fault."""
@@ -85,7 +92,7 @@ class Query:
             hint = "; write + as %2B" if " " in text else ""
             raise _fault(
                 name,
-                f"{name} is an RFC 3339 time such as 2026-12-01T08:00:00.000Z, "
+                f"{name} must be an RFC 3339 time such as 2026-12-01T08:00:00.000Z, "
                 f"found {_shown(text)}{hint}",
             ) from exc
 

@@ -1,4 +1,4 @@
-"""One page of a topic's messages in the order of the log, merged from its queues; changes nothing.
+"""One page of a topic's messages in log order, merged from its queues; changes nothing.
 
     positions ──▶ [QueueMerge] ── PULL per queue ──▶ engine
     records, new positions ◀──┘   smallest physical offset first

@@ -1,4 +1,4 @@
-"""A walk through the queues of a topic, page by page, in the order in which they were stored.
+"""Reads the queues of a topic page by page, in the order in which messages were stored.
 
     question, place ──▶ ranges of the queues ──▶ [queue_merge] ──▶ page, next place
 

@@ -1,4 +1,4 @@
-"""Which dead letters have one cause, which a reason, or the cause itself, asks for."""
+"""Which dead letters have the same cause as a reason, or a given cause."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _SIGN: Final = re.compile("<[a-z]+>")
 def reason_fault(text: str) -> str | None:
     """Why nothing can be asked for by this reason; None where it can."""
     if len(text) > REASON_ASKED_CHARS_MAX:
-        return f"has at most {REASON_ASKED_CHARS_MAX} characters, found {len(text)}"
+        return f"must have at most {REASON_ASKED_CHARS_MAX} characters, found {len(text)}"
     # One of control characters alone would else ask for letters without a reason.
     if not cause_asked(text) and text.strip() != NO_REASON:
-        return f"must not be blank; {NO_REASON} stands for letters without one"
+        return f"must not be blank; use {NO_REASON} for dead letters without a reason"
     return None
 
 

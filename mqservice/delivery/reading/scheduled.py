@@ -1,4 +1,4 @@
-"""Scheduled messages over REST: which are to come, one of them never, at once, or at another time.
+"""Scheduled messages over REST: list, cancel, send now, reschedule.
 
     GET    .../topics/{topic}/scheduled?limit=&cursor=   in the order in which the store keeps them
     GET    .../scheduled?limit=&cursor=                  of all topics of the namespace, likewise
@@ -31,7 +31,7 @@ from mqservice.delivery.path_routes import topic_route
 from mqservice.delivery.reading.query import Query
 from mqservice.delivery.reading.stored_messages import StoredMessage, stored_message
 from mqservice.delivery.recall_handles import RecallHandle
-from mqservice.delivery.replies import answer_struct, takes_msgpack
+from mqservice.delivery.replies import reply_struct, takes_msgpack
 from mqservice.delivery.waits import CODE, check_far, told_as_time, wait_of
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.lib.problem import Problem
@@ -115,7 +115,7 @@ async def list_scheduled(context: DeliveryContext, request: Request) -> None:
         ScheduledMessage(**_shown(context, route.engine_name, *each, as_bytes=as_bytes))
         for each in found
     ]
-    await answer_struct(request, ScheduledAnswer(messages, next_cursor))
+    reply_struct(request, ScheduledAnswer(messages, next_cursor))
 
 
 async def list_all_scheduled(context: DeliveryContext, request: Request) -> None:
@@ -136,7 +136,7 @@ async def list_all_scheduled(context: DeliveryContext, request: Request) -> None
         if known[topic]:
             shown = _shown(context, engine_topic, record, due_ms, as_bytes=as_bytes)
             messages.append(NamespaceScheduled(**shown, topic=topic))
-    await answer_struct(request, NamespaceScheduledAnswer(messages, next_cursor))
+    reply_struct(request, NamespaceScheduledAnswer(messages, next_cursor))
 
 
 async def _is_there(context: DeliveryContext, request: Request, topic: str) -> bool:
@@ -218,7 +218,7 @@ async def reschedule(context: DeliveryContext, request: Request) -> None:
     topic = handle.topic.partition(ENGINE_SEPARATOR)[2]
     text = context.recall_handles.write(place)
     done = Rescheduled(handle.message_id, topic, "rescheduled", rfc3339(reply.due_ms), text)
-    await answer_struct(request, done)
+    reply_struct(request, done)
 
 
 def _place_of(context: DeliveryContext, query: Query, name: str) -> tuple[int, int]:
@@ -227,7 +227,7 @@ def _place_of(context: DeliveryContext, query: Query, name: str) -> tuple[int, i
         return 0, 0
     place = context.cursors.read(text, topic=name, question=_QUESTION)
     if place is None:
-        raise Fault("?cursor", "CURSOR_INVALID", "the cursor is not one of this list")
+        raise Fault("?cursor", "CURSOR_INVALID", "the cursor does not belong to this list")
     queue_id, queue_offset = _PLACE.unpack(place)
     return queue_id, queue_offset
 
@@ -272,19 +272,19 @@ async def _handle(context: DeliveryContext, request: Request) -> RecallHandle:
 async def _answer(request: Request, handle: RecallHandle, reply: ScheduledReply, done: str) -> None:
     _refuse_lost(handle, reply.outcome)
     topic = handle.topic.partition(ENGINE_SEPARATOR)[2]
-    await answer_struct(request, ScheduledDone(handle.message_id, topic, done))
+    reply_struct(request, ScheduledDone(handle.message_id, topic, done))
 
 
 def _refuse_lost(handle: RecallHandle, outcome: ScheduledOutcome) -> None:
     """Raises Problem unless the message was still to come."""
     if outcome is ScheduledOutcome.DELIVERED:
-        raise Problem.of("ALREADY_DELIVERED", f"message {handle.message_id} was delivered before")
+        raise Problem.of("ALREADY_DELIVERED", f"message {handle.message_id} was already delivered")
     if outcome is ScheduledOutcome.GONE:
         raise Problem.of(
             "MESSAGE_NOT_FOUND",
-            f"message {handle.message_id} is not to come: it was cancelled, or has expired since",
+            f"message {handle.message_id} is not scheduled: it was cancelled, or has expired",
         )
 
 
 def _unknown() -> Problem:
-    return Problem.of("MESSAGE_NOT_FOUND", "the recall handle is none of this namespace")
+    return Problem.of("MESSAGE_NOT_FOUND", "the recall handle does not belong to this namespace")

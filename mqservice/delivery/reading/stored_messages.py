@@ -1,4 +1,4 @@
-"""Messages as they lie in the store, for answers that deliver nothing: browse, search, pull.
+"""Stored messages in responses that deliver nothing: browse, search, pull.
 
 The fields are those of a received message without what a lease adds to it.
 """

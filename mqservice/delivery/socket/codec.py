@@ -174,7 +174,7 @@ class JsonCodec:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return  # the decoder of commands finds it too, and says it better
         if is_too_long:
-            detail = f"a list of a command has at most {LIST_COUNT_HARD_MAX} elements"
+            detail = f"a list in a command has at most {LIST_COUNT_HARD_MAX} elements"
             raise CommandRefused(lists.id, "BAD_REQUEST", detail)
 
     def _begins_too_long(self, array: msgspec.Raw) -> bool:
@@ -386,7 +386,9 @@ class PackCodec:
 
 def _unknown_op(command_id: int | None, shown: str) -> CommandRefused:
     known = ", ".join(f"{name} {number}" for name, number in _OPS.items())
-    return CommandRefused(command_id, "UNKNOWN_OP", f"unknown op {shown}; known are {known}")
+    return CommandRefused(
+        command_id, "UNKNOWN_OP", f"unknown op {shown}; the known ones are {known}"
+    )
 
 
 def _bad_field(command_id: int | None, fault: Fault) -> CommandRefused:

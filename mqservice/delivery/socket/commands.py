@@ -33,16 +33,18 @@ from mqservice.delivery.limits import (
     SETTLE_COUNT_MAX,
     SUBSCRIPTION_COUNT_MAX,
 )
-from mqservice.delivery.pending_put import PendingPut
 from mqservice.delivery.produce import BatchCheck
+from mqservice.delivery.put import Put
 from mqservice.delivery.request_keys import check_key
 from mqservice.delivery.socket import frames, pushes
 from mqservice.delivery.socket.confirming import Confirming
 from mqservice.delivery.socket.resumption import Resumption
 from mqservice.delivery.socket.subscription import Subscription
+from mqservice.delivery.spans import OperationSpan
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
+from mqservice.store import StoreError
 from mqservice.topics.routes import TopicRoute
 
 if TYPE_CHECKING:
@@ -69,19 +71,21 @@ class Commands:
     async def run(self, command: frames.AnyCommand) -> None:
         """Raises Fault, Problem or StoreError for a command that cannot be done."""
         if not self._session.is_open and not isinstance(command, frames.Hello):
-            raise Fault("", "BAD_REQUEST", "say hello first")
+            raise Fault("", "BAD_REQUEST", "send hello first")
         await _METHODS[type(command)](self, command)
 
     async def _hello(self, command: frames.Hello) -> None:
         if self._session.is_open:
-            raise Fault("", "BAD_REQUEST", "hello was said before")
+            raise Fault("", "BAD_REQUEST", "hello was already sent")
         if command.max_frame is not None:
             if not command.max_frame >= FRAME_BYTES_MIN:
-                raise Fault("/max_frame", "BAD_REQUEST", f"max_frame is at least {FRAME_BYTES_MIN}")
+                raise Fault(
+                    "/max_frame", "BAD_REQUEST", f"max_frame must be at least {FRAME_BYTES_MIN}"
+                )
             self._session.frame_bytes_max = min(command.max_frame, FRAME_BYTES_MAX)
         ttl_ms = RESUME_TTL_MS_DEFAULT if command.resume_ttl_ms is None else command.resume_ttl_ms
         if not 0 <= ttl_ms <= RESUME_TTL_MS_MAX:
-            detail = f"a session is kept for 0 to {RESUME_TTL_MS_MAX} ms, found {ttl_ms}"
+            detail = f"resume_ttl_ms must be 0 to {RESUME_TTL_MS_MAX}, found {ttl_ms}"
             raise Fault("/resume_ttl_ms", "BAD_REQUEST", detail)
         resumption = None
         if command.resume is not None:
@@ -113,6 +117,20 @@ class Commands:
         )
 
     async def _publish(self, command: frames.JsonPublish | frames.PackPublish) -> None:
+        spans = self._session.context.spans
+        if spans is None:
+            await self._offer(command, None)
+            return
+        span = spans.of_publish(self.namespace, command.topic)
+        try:
+            await self._offer(command, span)
+        except (Fault, Problem, StoreError) as error:
+            span.failed(error)
+            raise
+
+    async def _offer(
+        self, command: frames.JsonPublish | frames.PackPublish, span: OperationSpan | None
+    ) -> None:
         self.principal.require(Scope.PRODUCE, Kind.TOPIC, command.topic)
         if command.key is not None:
             check_key("/key", command.key, "key")
@@ -127,35 +145,38 @@ class Commands:
             offers = check.offers()
         except Fault as fault:
             raise fault.under("/m") from None
+        if span is not None:
+            span.carry(offers)
         await self.confirming.wait_for_room(len(offers))
-        pending = PendingPut(
+        put = Put(
             self._session.context,
             self._session.meter,
             route,
             offers,
             self.client,
             key=command.key,
+            span=span,
         )
-        while not pending.encode(_STEP_COUNT):
+        while not put.encode(_STEP_COUNT):
             await budget.give_way()
         # Handed to the store here, so that frames are stored in the order in which they came.
-        pending.hand_over()
+        self.confirming.hand_over(command.id, put, len(offers))
         self.published_count += len(offers)
-        self.confirming.add(command.id, pending, len(offers))
 
     async def _subscribe(self, command: frames.Subscribe) -> None:
         self._session.budget.spend_commands(_SUBSCRIBE_WEIGHT)
         self.principal.require(Scope.CONSUME, Kind.TOPIC, command.topic)
         self.principal.require(Scope.CONSUME, Kind.GROUP, command.group)
         if command.sid in self._session.subscriptions:
-            raise Fault("/sid", "CONFLICT", f"sid {command.sid} is in use")
+            raise Fault("/sid", "CONFLICT", f"sid {command.sid} is already in use")
         if len(self._session.subscriptions) >= SUBSCRIPTION_COUNT_MAX:
             raise Problem.of(
-                "QUOTA_EXCEEDED", f"a session has at most {SUBSCRIPTION_COUNT_MAX} subscriptions"
+                "QUOTA_EXCEEDED",
+                f"a session has at most {SUBSCRIPTION_COUNT_MAX} subscriptions; end one first",
             )
         wanted = filter_of("/filter", command.filter)
         if command.mode not in (None, "shared"):
-            raise Fault("/mode", "BAD_REQUEST", "only the mode shared is supported")
+            raise Fault("/mode", "BAD_REQUEST", "the only supported mode is shared")
         topic = await self.topic_route(command.topic)
         group = await self.group_route(command.group)
         lease_ms = group.lease_ms if command.lease_ms is None else command.lease_ms
@@ -196,7 +217,7 @@ class Commands:
         subscription = self._subscription(command.sid)
         tags = command.t or []
         if len(tags) > SETTLE_COUNT_MAX:
-            raise Fault("/t", "BAD_REQUEST", f"at most {SETTLE_COUNT_MAX} tags at once")
+            raise Fault("/t", "BAD_REQUEST", f"a command has at most {SETTLE_COUNT_MAX} tags")
         if command.upto is not None:
             tags = [*tags, *subscription.tags_upto(command.upto)]
         await subscription.wait_ready()
@@ -206,7 +227,7 @@ class Commands:
     async def _nack(self, command: frames.Nack) -> None:
         subscription = self._subscription(command.sid)
         if len(command.t) > SETTLE_COUNT_MAX:
-            raise Fault("/t", "BAD_REQUEST", f"at most {SETTLE_COUNT_MAX} tags at once")
+            raise Fault("/t", "BAD_REQUEST", f"a command has at most {SETTLE_COUNT_MAX} tags")
         for index, item in enumerate(command.t):
             if item.delay_ms is not None and not 0 <= item.delay_ms <= NACK_DELAY_MS_MAX:
                 raise Fault(f"/t/{index}/1", "BAD_REQUEST", "the delay is out of range")
@@ -218,7 +239,7 @@ class Commands:
     async def _dead_letter(self, command: frames.DeadLetter) -> None:
         subscription = self._subscription(command.sid)
         if len(command.t) > SETTLE_COUNT_MAX:
-            raise Fault("/t", "BAD_REQUEST", f"at most {SETTLE_COUNT_MAX} tags at once")
+            raise Fault("/t", "BAD_REQUEST", f"a command has at most {SETTLE_COUNT_MAX} tags")
         for index, item in enumerate(command.t):
             _check_reason(f"/t/{index}/1", item.reason)
         await subscription.wait_ready()
@@ -229,7 +250,7 @@ class Commands:
         subscription = self._subscription(command.sid)
         _check_lease("/ms", command.ms)
         if len(command.t) > SETTLE_COUNT_MAX:
-            raise Fault("/t", "BAD_REQUEST", f"at most {SETTLE_COUNT_MAX} tags at once")
+            raise Fault("/t", "BAD_REQUEST", f"a command has at most {SETTLE_COUNT_MAX} tags")
         await subscription.wait_ready()
         if not subscription.extend(dict.fromkeys(command.t), command.ms, command.id):
             self._session.budget.spend_no_op()
@@ -290,7 +311,7 @@ def _check_lease(pointer: str, lease_ms: int) -> None:
         raise Fault(
             pointer,
             "ILLEGAL_LEASE",
-            f"a lease is {LEASE_MS_MIN} to {LEASE_MS_MAX} ms long, found {lease_ms}",
+            f"a lease must be {LEASE_MS_MIN} to {LEASE_MS_MAX} ms long, found {lease_ms}",
         )
 
 
@@ -299,7 +320,7 @@ def _check_auto_extend(auto_extend_ms: int | None) -> None:
         raise Fault(
             "/auto_extend_ms",
             "ILLEGAL_LEASE",
-            f"leases are extended for 0 to {AUTO_EXTEND_MS_MAX} ms, found {auto_extend_ms}",
+            f"auto_extend_ms must be 0 to {AUTO_EXTEND_MS_MAX}, found {auto_extend_ms}",
         )
 
 

@@ -1,6 +1,6 @@
 """Answers of a session's publishes, each once its put has an outcome.
 
-    commands ── PendingPut ──▶ [Confirming] ── ok, or err ──▶ client
+    commands ── Put ──▶ [Confirming] ── ok, or err ──▶ client
                      store ── outcome ──▶ ↑
 
 An answer is written at once. Where that cannot be, because the client reads slowly or somebody else
@@ -16,12 +16,12 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from mqservice.delivery.pending_put import PendingPut
 from mqservice.delivery.produce_answers import BatchAnswer
+from mqservice.delivery.put import Put
 from mqservice.delivery.socket.codec import encode_problem
 from mqservice.errors import problem_from_store
 from mqservice.lib.problem import Problem
-from mqservice.store import PutResult, StoreError
+from mqservice.store import StoreError
 
 if TYPE_CHECKING:
     from mqservice.delivery.socket.session import Session
@@ -35,7 +35,7 @@ class Confirming:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._ready: deque[tuple[int | None, PendingPut, int]] = deque()
+        self._ready: deque[tuple[int | None, Put, int]] = deque()
         self._is_sending = False
         self._freed = asyncio.Event()
         self.count = 0
@@ -49,38 +49,34 @@ class Confirming:
             self._freed.clear()
             await self._freed.wait()
 
-    def add(self, command_id: int | None, pending: PendingPut, message_count: int = 1) -> None:
-        """Answer the command once its put has an outcome."""
+    def hand_over(self, command_id: int | None, put: Put, message_count: int = 1) -> None:
+        """Give the put to the store and answer the command once it has an outcome.
+
+        Raises Problem or StoreError, with nothing stored.
+        """
+        put.hand_over(partial(self._decided, command_id, put, message_count))
         self.count += 1
         self._message_count += message_count
-        decided = partial(self._decided, command_id, pending, message_count)
-        pending.outcomes.add_done_callback(decided)
 
-    def _decided(
-        self,
-        command_id: int | None,
-        pending: PendingPut,
-        message_count: int,
-        outcomes: asyncio.Future[list[PutResult]],
-    ) -> None:
+    def _decided(self, command_id: int | None, put: Put, message_count: int) -> None:
         session = self._session
-        if session.is_over or outcomes.cancelled():
-            self._drop(pending, message_count)
+        if session.is_over:
+            self._drop(put, message_count)
             return
         budget = session.budget
         if not self._is_sending and session.sender.may_write() and not budget.is_turn_over:
             began_ns = budget.now_ns()
-            self._write(command_id, pending, message_count)
+            self._write(command_id, put, message_count)
             budget.charge_since(began_ns)
             return
-        self._ready.append((command_id, pending, message_count))
+        self._ready.append((command_id, put, message_count))
         if not self._is_sending:
             self._is_sending = True
             self._session.spawn(self._send())
 
-    def _write(self, command_id: int | None, pending: PendingPut, message_count: int) -> None:
+    def _write(self, command_id: int | None, put: Put, message_count: int) -> None:
         try:
-            frame = self._frame(command_id, pending)
+            frame = self._frame(command_id, put)
             if frame is not None:
                 self._session.sender.write(frame)
         except Exception as exc:
@@ -96,10 +92,10 @@ class Confirming:
                 async with self._session.sender.only_sender() as send:
                     # Not for longer: others have frames to send, too.
                     for _ in range(len(self._ready)):
-                        command_id, pending, message_count = self._ready.popleft()
+                        command_id, put, message_count = self._ready.popleft()
                         began_ns = budget.now_ns()
                         try:
-                            frame = self._frame(command_id, pending)
+                            frame = self._frame(command_id, put)
                             budget.charge_since(began_ns)
                             if frame is not None:
                                 await send(frame)
@@ -110,24 +106,24 @@ class Confirming:
         finally:
             self._is_sending = False
             while self._ready:  # its client is gone, or the session is over
-                _, pending, message_count = self._ready.popleft()
-                self._drop(pending, message_count)
+                _, put, message_count = self._ready.popleft()
+                self._drop(put, message_count)
 
-    def _drop(self, pending: PendingPut, message_count: int) -> None:
-        """Tell nobody; but what was stored counts."""
+    def _drop(self, put: Put, message_count: int) -> None:
+        """Answer nobody; but count what was stored."""
         self._free(message_count)
-        with contextlib.suppress(Problem, StoreError, asyncio.CancelledError):
-            pending.told()
+        with contextlib.suppress(Exception):  # whatever went wrong, there is nobody to answer
+            put.results()
 
     def _free(self, message_count: int) -> None:
         self.count -= 1
         self._message_count -= message_count
         self._freed.set()
 
-    def _frame(self, command_id: int | None, pending: PendingPut) -> bytes | None:
+    def _frame(self, command_id: int | None, put: Put) -> bytes | None:
         codec = self._session.codec
         try:
-            _, results = pending.told()
+            _, results = put.results()
         except Problem as problem:
             return encode_problem(codec, command_id, problem)
         except StoreError as exc:

@@ -100,7 +100,7 @@ class DeliveryConsumer(AsyncConsumer):
             ending = exc
         except OSError:
             self._has_vanished = True
-            log.debug("The client is gone", extra={"action": "socket_gone"})
+            log.debug("The client disconnected", extra={"action": "socket_gone"})
         except asyncio.CancelledError:
             ending = self._session.ending if self._session is not None else None
             if ending is None or self._reader is None:
@@ -144,7 +144,9 @@ class DeliveryConsumer(AsyncConsumer):
             self._context.origins.check(self._scope["headers"])
             if self._context.drain.has_begun:
                 raise Problem.of(
-                    "DRAINING", "this process is about to stop", retry_after_ms=RECONNECT_MS
+                    "DRAINING",
+                    "this process is shutting down; connect again",
+                    retry_after_ms=RECONNECT_MS,
                 )
             authorization = headers.get(b"authorization", b"")
             keys = self._context.caches.keys
@@ -187,7 +189,7 @@ class DeliveryConsumer(AsyncConsumer):
         )
 
     async def websocket_receive(self, message: Message) -> None:
-        assert self._session is not None, "a frame before the handshake"
+        assert self._session is not None, "a frame arrived before the handshake"
         await self._session.take_frame(message.get("text"), message.get("bytes"))
 
     def _interrupt(self) -> None:
@@ -213,7 +215,7 @@ class DeliveryConsumer(AsyncConsumer):
             return namespace
         if asked == "-":
             raise Problem.of(
-                "BAD_REQUEST", "this key is bound to no namespace: connect with ?ns=<namespace>"
+                "BAD_REQUEST", "this key is not bound to a namespace: connect with ?ns=<namespace>"
             )
         raise Problem.of("NAMESPACE_NOT_FOUND", f"{asked} does not exist")
 
@@ -225,7 +227,8 @@ class DeliveryConsumer(AsyncConsumer):
             if name in CODECS:
                 return CODECS[name]
         raise Problem.of(
-            "BAD_REQUEST", f"the subprotocols here are {', '.join(CODECS)}, offered none of them"
+            "BAD_REQUEST",
+            f"the client offered none of the subprotocols supported here: {', '.join(CODECS)}",
         )
 
     def _client(self) -> tuple[str, int]:
@@ -255,7 +258,10 @@ class DeliveryConsumer(AsyncConsumer):
                     {"type": "websocket.close", "code": ending.code, "reason": ending.reason}
                 )
         except (TimeoutError, OSError):
-            log.info("A close frame was not taken", extra={"action": "close_unsent"})
+            log.info(
+                "The client did not take the close frame in time",
+                extra={"action": "close_frame_unsent"},
+            )
 
 
 def is_failure(disconnect: Message) -> bool:

@@ -1,4 +1,4 @@
-"""What a session tells of itself to those who ask who is there; see ``delivery/connections.py``."""
+"""What a session reports about itself to lists of connections; see ``delivery/connections.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fetches of one subscription that are under way, and the credit that they have reserved.
+"""The running fetches of one subscription, and the credit that they have reserved.
 
     credit ── begin ──▶ [fetch, fetch] ── store.receive ──▶ next: the first one that is done
 

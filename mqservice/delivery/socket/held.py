@@ -1,4 +1,4 @@
-"""The messages that the client of a subscription holds, by tag, and what settles them.
+"""The messages leased to the client of a subscription, by tag, and what settles them.
 
     received ── add ──▶ batch ── take_batch: acked as it was pushed ──▶
                           │ [spread], when anything else happens to one of its messages

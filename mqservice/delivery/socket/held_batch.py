@@ -1,4 +1,4 @@
-"""What was pushed in one frame, kept by columns until something happens to a part of it.
+"""The messages pushed in one frame, kept as columns until a part of them is settled.
 
 A consumer mostly acks a frame as it came. Then no message needs to be looked at by itself: not one
 object is made for it, and none is looked up.

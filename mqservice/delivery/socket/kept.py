@@ -1,4 +1,4 @@
-"""A session as bytes, while its client is away: subscriptions, credit, and who holds what.
+"""A session as bytes, while its client is away: subscriptions, credit, and leased messages.
 
     Session ── kept_session ──▶ KeptSession ──▶ bytes, HeldLeases ──▶ engine
     engine ──▶ bytes ── decode ──▶ KeptSession ── restore_held ──▶ Subscription of another session

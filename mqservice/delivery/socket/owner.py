@@ -1,4 +1,4 @@
-"""What a subscription needs of the session that owns it."""
+"""What a subscription needs from the session that owns it."""
 
 from __future__ import annotations
 

@@ -74,9 +74,11 @@ class Pusher:
         try:
             await self._push_batches()
         except OSError:
-            log.debug("The client is gone", extra={"action": "push_ended"})
+            log.debug("The client disconnected during a push", extra={"action": "push_ended"})
         except Exception:
-            log.exception("A subscription failed", extra={"action": "push_failed"})
+            log.exception(
+                "A subscription failed with an unexpected error", extra={"action": "push_failed"}
+            )
             self._session.end(1011, "the subscription failed", is_kept=False)
 
     async def _push_batches(self) -> None:
@@ -97,7 +99,10 @@ class Pusher:
                 await subscription.refuse(exc)
                 return
             except StoreError as exc:
-                log.debug("A fetch failed", extra={"action": "fetch_failed", "error": str(exc)})
+                log.debug(
+                    "Could not fetch messages for a subscription; trying again",
+                    extra={"action": "fetch_failed", "error": str(exc)},
+                )
                 await asyncio.sleep(retry_ms / 1_000)
                 with contextlib.suppress(StoreError):
                     await self._session.context.store.wait_connected(_RETRY_MS_MAX)
@@ -114,11 +119,23 @@ class Pusher:
                     await asyncio.sleep(0)
                     await asyncio.sleep(0)
                 tags = range(first_tag, first_tag + received.count)
-                await self._send(tags, received)
+                await self._send_in_span(tags, received)
                 self._renew_if_late(tags, fetch.received_ms)
                 for notice in fetch.missed:
                     subscription.apply(notice)
             del fetch, received  # the next may be long in coming, and a batch is large
+
+    async def _send_in_span(self, tags: Sequence[int], received: Received) -> None:
+        spans = self._session.context.spans
+        if spans is None:
+            await self._send(tags, received)
+            return
+        membership = self._subscription.membership
+        span = spans.of_push(membership.topic, membership.group)
+        # Before its messages are sent, so that a quick client's settles find them.
+        span.received(received, membership.group)
+        await self._send(tags, received)
+        span.end()
 
     async def _send(self, tags: Sequence[int], received: Received) -> None:
         """By columns, where the messages are alike and fit one frame."""

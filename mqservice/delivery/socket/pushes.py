@@ -1,4 +1,4 @@
-"""What the server sends on the WebSocket: pushes, answers, and the results in them.
+"""What the server sends on the WebSocket: pushes, replies, and the results in them.
 
 Each is one class of fields, worn twice, as in ``frames.py``.
 """

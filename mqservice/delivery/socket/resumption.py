@@ -1,4 +1,4 @@
-"""Takes a session up where another connection left it, in this process or another one.
+"""Resumes a session from another connection, in this process or another one.
 
     hello.resume ── token is theirs? ──▶ store.session_take ──▶ KeptSession ──▶ subscriptions
                                                  welcome, lost, ``msgs`` that the client lacks ◀──┘
@@ -84,7 +84,10 @@ class Resumption:
         try:
             reply = await context.store.session_take(request)
         except StoreError as exc:
-            log.info("Not resumed", extra={"action": "resume_failed", "error": str(exc)})
+            log.info(
+                "Could not take over a saved session",
+                extra={"action": "resume_failed", "error": str(exc)},
+            )
             return False
         self._kept = None if reply.content is None else decode(reply.content)
         if self._kept is None:
@@ -132,7 +135,10 @@ class Resumption:
                     SettleRequest(group=group, nacks=nacks, client_id=kept.client_id)
                 )
         except StoreError as exc:
-            log.debug("Not given back", extra={"action": "give_back_failed", "error": str(exc)})
+            log.debug(
+                "Could not release the leases of a saved session; they expire automatically",
+                extra={"action": "release_failed", "error": str(exc)},
+            )
 
     async def go_on(self) -> None:
         """Tell what was lost meanwhile, send again what the client lacks, and push on."""
@@ -213,7 +219,10 @@ class Resumption:
             try:
                 head, found = await session.context.store.pull(request)
             except StoreError as exc:
-                log.info("Not read again", extra={"action": "reread_failed", "error": str(exc)})
+                log.info(
+                    "Could not read leased messages again after a resume",
+                    extra={"action": "reread_failed", "error": str(exc)},
+                )
                 return
             for record in found:
                 if record.queue_offset <= last:
@@ -254,10 +263,14 @@ def _check_have(have: Sequence[frames.Have] | None) -> None:
     if have is None:
         return
     if len(have) > SUBSCRIPTION_COUNT_MAX:
-        raise Fault("/resume/have", "BAD_REQUEST", f"at most {SUBSCRIPTION_COUNT_MAX} entries")
+        raise Fault(
+            "/resume/have",
+            "BAD_REQUEST",
+            f"a resumed session has at most {SUBSCRIPTION_COUNT_MAX} entries",
+        )
     for index, each in enumerate(have):
         if len(each.t) > HAVE_TAG_COUNT_MAX:
-            detail = f"at most {HAVE_TAG_COUNT_MAX} tags beside those up to one"
+            detail = f"an entry has at most {HAVE_TAG_COUNT_MAX} tags besides up_to"
             raise Fault(f"/resume/have/{index}/2", "BAD_REQUEST", detail)
 
 

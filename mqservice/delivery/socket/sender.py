@@ -1,4 +1,4 @@
-"""Frames of one session on their way out, one at a time.
+"""Sends the frames of one session, one at a time.
 
 send, only_sender ──▶ [FrameSender] ── the client reads ──▶ written, without a turn of the loop
 write, if may_write ──────┘            └ it does not ──▶ waited for; ``waiting_since_ms``

@@ -169,11 +169,12 @@ class Session:
         if content is None:
             assert text is not None
             if not self._is_text:
-                raise SessionEnded(BAD_FRAME_CODE, f"{self.codec.name} takes binary frames only")
+                raise SessionEnded(BAD_FRAME_CODE, f"{self.codec.name} takes only binary frames")
             content = text.encode()
         if len(content) > FRAME_BYTES_MAX:
             raise SessionEnded(
-                TOO_LARGE_CODE, f"the frame has {len(content)} bytes, at most {FRAME_BYTES_MAX}"
+                TOO_LARGE_CODE,
+                f"the frame has {len(content)} bytes, at most {FRAME_BYTES_MAX} are allowed",
             )
         budget = self.budget
         try:
@@ -207,7 +208,7 @@ class Session:
                 self.codec.encode(self.codec.Err(exc.id, exc.code, False, exc.detail))
             )
         except Problem as problem:
-            if not problem.retryable:
+            if not problem.retryable or problem.code == "SUBSCRIPTION_CONFLICT":  # a look each time
                 self.budget.spend_refusal()
             await self.send_problem(command_id, problem)
         except Fault as fault:
@@ -243,13 +244,17 @@ class Session:
         try:
             await work
         except OSError:
-            log.debug("The client is gone", extra={"action": "session_gone"})
+            log.debug("The client disconnected", extra={"action": "session_gone"})
         except Exception as exc:
             self.failed(exc)
 
     def failed(self, exc: Exception) -> None:
         """End the session for an exception that nobody expected, and log that."""
-        log.error("A session failed", exc_info=exc, extra={"action": "session_failed"})
+        log.error(
+            "A socket session failed with an unexpected error",
+            exc_info=exc,
+            extra={"action": "session_failed"},
+        )
         self.end(1011, "the session failed", is_kept=False)
 
     def ponged(self) -> None:
@@ -265,7 +270,7 @@ class Session:
         times = self.context.times
         since_ms = self.sender.waiting_since_ms
         if since_ms is not None and now_ms - since_ms >= times.stall_ms:
-            reason = f"nothing was read for {times.stall_ms} ms"
+            reason = f"the client read nothing for {times.stall_ms} ms"
             self.end(STALLED_CODE, reason, is_kept=False)
             return
         if not self.is_open and now_ms - self._begun_ms >= times.hello_ms:
@@ -342,7 +347,7 @@ class Session:
             ):
                 break
             await asyncio.sleep(0.02)
-        self.end(RESTART_CODE, "the server restarts", is_kept=True)
+        self.end(RESTART_CODE, "the server is restarting", is_kept=True)
 
     async def close(self, *, is_kept: bool, has_vanished: bool) -> None:
         """End all tasks; keep the session for its client, or give all back. Idempotent.
@@ -381,7 +386,10 @@ class Session:
         held = held_leases(subscriptions, self.context.clock.now_ms())
         content = kept_session(subscriptions)
         if len(content) > KEPT_BYTES_MAX:
-            log.info("Too much to keep", extra={"action": "keep_refused", "bytes": len(content)})
+            log.info(
+                "A session is too large to save; it cannot be resumed",
+                extra={"action": "session_save_refused", "bytes": len(content)},
+            )
             return False
         request = SessionKeepRequest(
             session_id=self.session_id,
@@ -394,7 +402,10 @@ class Session:
         try:
             await self.context.store.session_keep(request)
         except StoreError as exc:
-            log.info("Not kept", extra={"action": "keep_refused", "error": str(exc)})
+            log.info(
+                "Could not save a session; it cannot be resumed",
+                extra={"action": "session_save_failed", "error": str(exc)},
+            )
             return False
         return True
 

@@ -1,4 +1,4 @@
-"""Settles of one subscription, gathered while the client is read, and their confirmations.
+"""Settles of one subscription, collected while the client is read, and their confirmations.
 
     ack, ack, nack ──▶ one SettleRequest, one LeaseRef per queue and delivery
     SettleReply ──▶ ok for each command that has an id, with the tags that had no effect
@@ -200,21 +200,30 @@ class Settlement:
                 self._settling.difference_update(part.tags)
 
     async def _settle(self, batch: _Batch) -> SettleReply:
-        return await self._session.context.store.settle(
-            self._subscription.membership.settle(
-                acks=[
-                    LeaseRef(
-                        topic=topic,
-                        queue_id=queue_id,
-                        lease_generation=generation,
-                        queue_offsets=offsets,
-                    )
-                    for (topic, queue_id, generation), offsets in batch.acks.items()
-                ],
-                nacks=batch.nacks,
-                extends=batch.extends,
-            )
+        context = self._session.context
+        request = self._subscription.membership.settle(
+            acks=[
+                LeaseRef(
+                    topic=topic,
+                    queue_id=queue_id,
+                    lease_generation=generation,
+                    queue_offsets=offsets,
+                )
+                for (topic, queue_id, generation), offsets in batch.acks.items()
+            ],
+            nacks=batch.nacks,
+            extends=batch.extends,
         )
+        if context.spans is None:
+            return await context.store.settle(request)
+        span = context.spans.of_settle(request.group)
+        try:
+            reply = await context.store.settle(request)
+        except StoreError as error:
+            span.failed(error)
+            raise
+        span.settled([(request, reply)])
+        return reply
 
     def _apply(self, batch: _Batch, reply: SettleReply) -> None:
         settled = sum([len(offsets) for offsets in batch.acks.values()]) + len(batch.nacks)
@@ -232,7 +241,9 @@ class Settlement:
             for tag, delivery in part.deliveries:
                 code = failed.get(delivery[:4])
                 if code is not None:
-                    problem = problem_from_store(error_from_code(code, "refused by the engine"))
+                    problem = problem_from_store(
+                        error_from_code(code, "rejected by the storage engine")
+                    )
                     part.command.failures.append(pushes.TagFailure(tag, problem.code))
                     part.command.count -= 1
 
@@ -258,4 +269,7 @@ class Settlement:
             await self._session.send_frame(frame)
         except OSError:
             # The client is gone; its session ends by itself, and the settle counts all the same.
-            log.debug("Nobody to confirm to", extra={"action": "confirm_unsent"})
+            log.debug(
+                "The client disconnected before its settles were confirmed",
+                extra={"action": "confirmation_unsent"},
+            )

@@ -1,4 +1,4 @@
-"""One subscription of a session: who holds which message under which tag, and what becomes of it.
+"""One subscription of a session: which message has which tag, and how it is settled.
 
     Pusher ── fetched ──▶ outstanding[tag] ── msgs frame ──▶ client
        ▲ credit               │ ack, nack, lease end, lost
@@ -343,7 +343,10 @@ class Subscription:
         try:
             await self.announce()
         except StoreError as exc:
-            log.debug("Not announced", extra={"action": "announce_failed", "error": str(exc)})
+            log.debug(
+                "Could not tell the engine that a paused member is still here",
+                extra={"action": "announce_failed", "error": str(exc)},
+            )
 
     def _extend_by_itself(self, wall_ms: int) -> None:
         """Extend the leases that end soon, as long as the subscription asked for."""
@@ -393,8 +396,8 @@ class Subscription:
                 await self._session.context.store.settle(self.membership.settle(nacks=nacks))
             except StoreError as exc:
                 log.info(
-                    "Could not give leases back; they will end by themselves",
-                    extra={"action": "give_back_failed", "error": str(exc), "count": len(nacks)},
+                    "Could not release leases; they expire automatically",
+                    extra={"action": "release_failed", "error": str(exc), "count": len(nacks)},
                 )
                 return
 

@@ -69,7 +69,7 @@ def test_a_webhook_that_fails_is_tried_again_later_and_given_up_in_the_end(
             assert claim_due(clock.now_ms()) == [], "it is claimed"
             send(told.pk, clock)
             told.refresh_from_db()
-            assert (told.attempt_count, told.error) == (attempt, "it answered 503")
+            assert (told.attempt_count, told.error) == (attempt, "it responded with 503")
             clock.advance(pause_ms(attempt) - 1)
             assert claim_due(clock.now_ms()) == []
             clock.advance(1)
@@ -108,7 +108,7 @@ def test_an_inner_address_is_given_up_at_once(
         told = due(rule(), clock, "webhook", f"https://localhost:{hook.port}/")
         send(told.pk, clock)
     told.refresh_from_db()
-    assert (told.state, told.error) == ("failed", "leads to an address that is not public")
+    assert (told.state, told.error) == ("failed", "must not lead to an address that is not public")
     assert hook.requests == []
 
 
@@ -133,7 +133,7 @@ def test_a_mail_server_that_is_away_is_tried_again_and_not_quoted(
     send(told.pk, clock)
     told.refresh_from_db()
     assert (told.state, told.attempt_count) == ("pending", 1)
-    assert told.error == "the mail server did not take it: ConnectionRefusedError"
+    assert told.error == "the mail server did not accept it: ConnectionRefusedError"
 
 
 def test_a_deleted_rule_tells_nobody(rule: Rule, clock: ManualClock) -> None:

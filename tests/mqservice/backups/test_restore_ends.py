@@ -72,7 +72,7 @@ def test_one_that_was_killed_before_its_marker_went_is_done_again(
     restored(backup, place)
     (place.store / "config" / "topics.json").unlink()
     place.restoring.touch()
-    with pytest.raises(ConfigInvalid, match="was not filled to its end"):
+    with pytest.raises(ConfigInvalid, match="is incomplete"):
         place.create()
     restored(backup, place)
     assert (place.store / "config" / "topics.json").read_text() == "store/config/topics.json"
@@ -125,7 +125,7 @@ def test_one_that_cannot_tidy_up_is_refused_by_a_start_and_begins_anew(
         patch.setattr(shutil, "rmtree", remove)
         with pytest.raises(Interrupted):
             restored(backup, place)
-    with pytest.raises(ConfigInvalid, match="was not filled to its end"):
+    with pytest.raises(ConfigInvalid, match="is incomplete"):
         place.create()
     restored(backup, place)
     assert names(place.path) == ["lock", "secrets.toml", "store"]

@@ -77,7 +77,7 @@ async def test_the_secret_of_a_new_webhook_is_all_that_stdout_gets() -> None:
         double.answers.append(Answer(201, rule("w", webhook_secret="whs_1")))
         ended = await mqservice("alert", "set", "w", "--webhook", "https://a.b", double=double)
         assert ended.out == b"whs_1\n"
-        assert "this once" in ended.err
+        assert "only once" in ended.err
 
 
 async def test_history_shows_who_was_told() -> None:
@@ -115,7 +115,7 @@ async def test_delete_asks_first_and_tells_a_refusal() -> None:
         double.answers += [Answer(204, None), problem(404, "ALERT_NOT_FOUND", detail="no w")]
         deleted = await mqservice("alert", "delete", "w", "--yes", double=double)
         absent = await mqservice("alert", "delete", "w", "--yes", double=double)
-        assert (deleted.code, deleted.line) == (0, "alert w is deleted")
+        assert (deleted.code, deleted.line) == (0, "alert w was deleted")
         assert absent.code == 1
         assert "ALERT_NOT_FOUND" in absent.line
         assert [request.method for request in double.requests] == ["DELETE", "DELETE"]

@@ -73,7 +73,7 @@ async def test_browse_by_key_and_offset_asks_for_them() -> None:
         placed = await mqservice(
             "browse", "orders", "--queue", "0", "--offset", "7", "-n", "acme", double=double
         )
-        assert (found.code, found.out, found.line) == (0, b"", "no such message")
+        assert (found.code, found.out, found.line) == (0, b"", "message not found")
         assert placed.code == 0
         assert [parse_qs(request.query) for request in double.requests] == [
             {"key": ["a&b"], "limit": ["33"]},
@@ -125,6 +125,6 @@ async def test_browse_refuses_what_makes_no_sense() -> None:
         double.answers.append(Answer(200, {"messages": [{"id": "1"}], "next_cursor": None}))
         strange = await mqservice("browse", "orders", double=double)
         assert both.code == 2
-        assert "--id names one message" in both.line
+        assert "--id selects one message" in both.line
         assert strange.code == 1
-        assert "not as documented" in strange.line
+        assert "not have the documented form" in strange.line

@@ -130,9 +130,9 @@ async def test_command_lines_that_make_no_sense_exit_with_two() -> None:
         (("produce", "t", "a", "--property", "x"), "NAME=VALUE"),
         (("produce", "t", "a", "--property", "x=1", "-p", "x=2"), "given twice"),
         (("produce", "t", "a", "-f", "b"), "not both"),
-        (("produce", "t", "a", "--format", "lines"), "--format is for"),
+        (("produce", "t", "a", "--format", "lines"), "--format is only for"),
         (("produce", "t", "-f", "/nonexistent/x"), "no such file"),
-        (("consume", "t", "-g", "g", "--idle-exit", "5"), "no duration"),
+        (("consume", "t", "-g", "g", "--idle-exit", "5"), "not a duration"),
         (("consume", "t"), "--group"),
     ):
         ended = await mqservice(*arguments)
@@ -194,7 +194,7 @@ async def test_consume_that_gets_fewer_than_asked_for_fails() -> None:
             double=double,
         )
         assert (ended.code, ended.out) == (1, b"x\n")
-        assert "only 1 of 2 messages came" in ended.err
+        assert "only 1 of 2 messages were received" in ended.err
 
 
 async def test_consume_goes_on_after_a_restart_of_the_service() -> None:

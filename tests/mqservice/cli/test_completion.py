@@ -67,4 +67,4 @@ async def test_there_are_scripts_for_other_shells(shell: str, line: str) -> None
 async def test_another_shell_is_refused_in_plain_words() -> None:
     ended = await mqservice("completion", "tcsh")
     assert ended.code == 2
-    assert "'tcsh' is none of bash, zsh, fish" in ended.line
+    assert "'tcsh' must be one of bash, zsh, fish" in ended.line

@@ -27,7 +27,7 @@ async def test_sockets_are_listed_and_what_is_missing_is_said() -> None:
         assert table.code == 0, table.err
         assert {b"10.0.0.7", b"billing", b"audit", b"42"} <= set(table.out.split())
         assert b"\x1b[31m" not in table.out
-        assert "not all have answered" in " ".join(table.err.split())
+        assert "not all web processes have replied" in " ".join(table.err.split())
         lines = await mqservice("connection", "list", "-o", "ndjson", double=double)
         assert msgspec.json.decode(lines.out)["id"] == "s_1"
 

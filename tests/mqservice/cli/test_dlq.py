@@ -94,7 +94,7 @@ async def test_wait_shows_progress_until_the_end() -> None:
         pending, running, done = ended.err.splitlines()
         assert pending.startswith("pending: 0 moved")
         assert "4 moved" in running
-        assert "looked at 4 of 9; about 2 s left" in running
+        assert "checked 4 of 9; about 2 s left" in running
         assert done.startswith("done: 9 moved, 0 skipped, 0 failed")
         assert double.requests[1].path == "/v1/ns/-/tasks/task_1"
 

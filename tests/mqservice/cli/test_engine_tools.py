@@ -60,7 +60,7 @@ async def test_verify_says_what_is_damaged_for_people_and_machines(store_dir: Pa
 async def test_verify_of_an_absent_store_fails_in_the_tools_own_words() -> None:
     ended = await mqservice("engine", "verify")
     assert ended.code == 2
-    assert "/nonexistent/store is no store" in ended.line
+    assert "/nonexistent/store is not a store" in ended.line
 
 
 async def test_dump_of_a_store(store_dir: Path) -> None:

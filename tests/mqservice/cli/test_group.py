@@ -30,9 +30,13 @@ async def test_seek_shows_what_it_would_do_and_asks_first() -> None:
             stdin=b"y\n",
         )
         assert (ended.code, ended.out) == (0, b"")
-        for shown in ("[2, 9)", "Go on from there?", "5 wait for a retry, ? are due later"):
+        for shown in (
+            "[2, 9)",
+            "Move the group there?",
+            "5 are waiting for a retry, ? are due later",
+        ):
             assert shown in ended.err
-        assert "group billing goes on: 0 skipped, 4 replayed" in ended.err
+        assert "group billing was moved: 0 skipped, 4 replayed" in ended.err
         assert {(each.method, each.path) for each in double.requests} == {
             ("POST", "/v1/ns/-/groups/billing:seek")
         }
@@ -111,8 +115,8 @@ async def test_lag_shows_what_is_unknown_as_unknown() -> None:
         ]
         ended = await mqservice("group", "lag", "billing", "--topic", "a&b", double=double)
         assert (ended.code, "12.3 s" in ended.out.decode()) == (0, True)
-        assert "orders: lag about 14; 1 wait for a retry, 7 are due later" in ended.err
-        assert "new: lag ?; ? wait for a retry, ? are due later" in ended.err
+        assert "orders: lag about 14; 1 are waiting for a retry, 7 are due later" in ended.err
+        assert "new: lag ?; ? are waiting for a retry, ? are due later" in ended.err
         assert (double.requests[0].path, double.requests[0].query) == (
             "/v1/ns/-/groups/billing/lag",
             "topic=a%26b",

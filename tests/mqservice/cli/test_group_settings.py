@@ -72,7 +72,7 @@ async def test_create_sends_what_was_given(
     async with service_double() as double:
         double.answers.append(Answer(201, group()))
         ended = await mqservice("group", "create", "billing", "-n", "acme", *options, double=double)
-        assert (ended.code, ended.line) == (0, "group billing is there")
+        assert (ended.code, ended.line) == (0, "group billing was created")
         (request,) = double.requests
         assert (request.method, request.path) == ("PUT", "/v1/ns/acme/groups/billing")
         assert msgspec.json.decode(request.body) == settings
@@ -82,7 +82,7 @@ async def test_update_changes_a_group_that_exists_and_makes_none() -> None:
     async with service_double() as double:
         double.answers.extend([Answer(200, group()), Answer(200, group())])
         ended = await mqservice("group", "update", "billing", "--lease", "5m", double=double)
-        assert (ended.code, ended.line) == (0, "group billing is changed")
+        assert (ended.code, ended.line) == (0, "group billing was changed")
         assert [request.method for request in double.requests] == ["GET", "PUT"]
         double.answers.append(problem(404, "GROUP_NOT_FOUND"))
         refused = await mqservice("group", "update", "none", "--lease", "5m", double=double)
@@ -115,13 +115,13 @@ async def test_what_makes_no_sense_is_refused_before_anything_is_sent(
 async def test_every_fault_that_the_service_names_is_said() -> None:
     async with service_double() as double:
         errors = [
-            {"pointer": "/lease", "code": "BAD_REQUEST", "detail": "is no duration"},
+            {"pointer": "/lease", "code": "BAD_REQUEST", "detail": "is not a duration"},
             {"pointer": "/max_attempts", "code": "ILLEGAL_SETTING", "detail": "too many"},
         ]
         double.answers.append(problem(400, "BAD_REQUEST", errors=errors))
         ended = await mqservice("group", "create", "g", "--lease", "x", double=double)
         assert ended.code == 1
-        assert "/lease is no duration" in ended.line
+        assert "/lease is not a duration" in ended.line
         assert "/max_attempts too many" in ended.line
 
 
@@ -172,6 +172,6 @@ async def test_delete_asks_first(kind: str) -> None:
                 kind, "delete", "billing", *arguments, double=double, stdin=stdin
             )
             assert ended.code == 0
-            assert f"{kind} billing is deleted" in ended.err
+            assert f"{kind} billing was deleted" in ended.err
             request = double.requests[-1]
             assert (request.method, request.path) == ("DELETE", f"/v1/ns/-/{kind}s/billing")

@@ -227,7 +227,7 @@ async def test_https_goes_through_a_tunnel_of_the_proxy(monkeypatch: pytest.Monk
             "https://mq.example", headers={"authorization": "Bearer k"}, connections_max=1,
             connect_timeout_ms=WAIT_MS, may_use_proxy=True,
         )  # fmt: skip
-        with pytest.raises(NotConnected, match="answered 407"):
+        with pytest.raises(NotConnected, match="responded with 407"):
             await get(connections)
         assert told.heads[0].startswith(b"CONNECT mq.example:443 HTTP/1.1\r\n")
         assert b"Bearer" not in told.heads[0]

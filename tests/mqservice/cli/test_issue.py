@@ -42,8 +42,8 @@ async def test_list_shows_causes_and_says_what_is_in_none() -> None:
             assert part in text
         assert "\x1b" not in text
         assert "more than these 3" in shown.err
-        assert "12 dead letters of other reasons" in shown.err
-        assert "3 dead letters were gone" in shown.err
+        assert "12 dead letters with other reasons" in shown.err
+        assert "3 dead letters expired" in shown.err
         as_json = await mqservice("issue", "list", "-o", "ndjson", double=double)
         assert [msgspec.json.decode(line) for line in as_json.out.splitlines()] == found
         first, second = double.requests

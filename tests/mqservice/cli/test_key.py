@@ -25,7 +25,7 @@ async def test_create_prints_the_key_alone_on_stdout() -> None:
             double=double,
         )
         assert (ended.code, ended.out) == (0, TEXT.encode() + b"\n")
-        assert "shown this once" in ended.err
+        assert "shown only once" in ended.err
         assert TEXT not in ended.err
         [request] = double.requests
         assert (request.method, request.path) == ("POST", "/v1/keys")
@@ -47,7 +47,7 @@ async def test_rotate_update_and_revoke_ask_for_what_they_say() -> None:
         revoked = await mqservice("key", "revoke", "abcdefgh", "--yes", double=double)
         assert (rotated.code, rotated.out) == (0, TEXT.encode() + b"\n")
         assert (updated.code, revoked.code) == (0, 0)
-        assert "may now: consume" in updated.err
+        assert "now has the scopes: consume" in updated.err
         assert [(each.method, each.path) for each in double.requests] == [
             ("POST", "/v1/keys/abcdefgh:rotate"),
             ("PATCH", "/v1/keys/abcdefgh"),

@@ -31,7 +31,7 @@ async def test_list_shows_rules_and_the_switch_for_bodies() -> None:
         assert any(card <= set(line) for line in lines)
         assert any("/a[b]" in " ".join(line) for line in lines)
         assert "\x1b" not in shown.out.decode()
-        assert shown.line == "bodies are shown from the role admin on"
+        assert shown.line == "bodies are shown to the role admin and above"
         as_json = await mqservice("mask", "list", "-o", "ndjson", double=double)
         assert [msgspec.json.decode(line) for line in as_json.out.splitlines()] == rules
         assert [(each.method, each.path) for each in double.requests] == [("GET", PATH)] * 2
@@ -77,7 +77,7 @@ async def test_delete_asks_first_and_tells_a_refusal() -> None:
         double.answers += [Answer(204, None), problem(404, "MASK_NOT_FOUND", detail="no m")]
         deleted = await mqservice("mask", "delete", "m", "--yes", double=double)
         absent = await mqservice("mask", "delete", "m", "--yes", double=double)
-        assert (deleted.code, deleted.line) == (0, "masking rule m is deleted")
+        assert (deleted.code, deleted.line) == (0, "masking rule m was deleted")
         assert absent.code == 1
         assert "MASK_NOT_FOUND" in absent.line
         assert [request.method for request in double.requests] == ["DELETE", "DELETE"]
@@ -85,7 +85,7 @@ async def test_delete_asks_first_and_tells_a_refusal() -> None:
 
 @pytest.mark.parametrize(
     ("role", "told"),
-    [("owner", "from the role owner on"), ("developer", "to all who may read messages")],
+    [("owner", "to the role owner and above"), ("developer", "to all users who may read messages")],
 )
 async def test_bodies_are_shown_from_a_role_on(role: str, told: str) -> None:
     async with service_double() as double:

@@ -35,7 +35,7 @@ async def test_members_are_listed_page_by_page_changed_and_removed() -> None:
         assert (listed.code, changed.code, removed.code) == (0, 0, 0)
         assert b"alice" in listed.out
         assert b"\x1b[2J" not in listed.out
-        assert "is admin now" in changed.err
+        assert "now has the role admin" in changed.err
         paths = [(each.method, each.path) for each in double.requests]
         assert [method for method, _ in paths] == ["GET", "GET", "PATCH", "DELETE"]
         assert paths[2][1] == "/v1/members/a/b"

@@ -57,7 +57,7 @@ async def test_from_the_beginning_reads_every_queue_and_goes_on() -> None:
             double=double,
         )
         assert (ended.code, ended.out) == (0, b"0:5 a\n0:6 b\n0:7 c\n1:0 d\n0:8 e\n")
-        assert ended.line == "5 read; nothing was changed for any group"
+        assert ended.line == "5 read; no group was changed"
         assert asked(double) == [("0", "5"), ("1", "0"), ("0", "8")]
         assert {each.method for each in double.requests} == {"GET"}
 
@@ -126,7 +126,7 @@ async def test_idle_exit_ends_and_a_short_count_is_told() -> None:
             double=double,
         )
         assert (ended.code, ended.out) == (1, b"[]\n")
-        assert "only 0 of 1 messages came" in ended.err
+        assert "only 0 of 1 messages were received" in ended.err
 
 
 async def test_with_a_group_the_group_is_moved_first() -> None:
@@ -154,13 +154,13 @@ async def test_with_a_group_the_group_is_moved_first() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("--from", "yesterday"), "is no place"),
-        (("--from", "2026-11-21T09:00:00"), "is no place"),
-        (("--from", "end", "--ack"), "are for a group"),
-        (("--from", "end", "--sql", "a > 1"), "are for a group"),
+        (("--from", "yesterday"), "is not a valid position"),
+        (("--from", "2026-11-21T09:00:00"), "is not a valid position"),
+        (("--from", "end", "--ack"), "require --group"),
+        (("--from", "end", "--sql", "a > 1"), "require --group"),
         (("--from", "-5", "-g", "g"), "group seek"),
         (("--from", "5", "-g", "g"), "one --queue"),
-        (("--queue", "1", "-g", "g"), "--queue goes with --from"),
+        (("--queue", "1", "-g", "g"), "--queue requires --from"),
         (("--from", "end", "--format", "%x"), "no placeholder"),
     ],
 )

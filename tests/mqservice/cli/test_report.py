@@ -66,7 +66,7 @@ async def test_list_says_what_there_is_and_why_the_last_night_has_none() -> None
         ended = await mqservice("report", "list", double=double)
         assert ended.code == 0
         assert "dlq_daily" in ended.out.decode()
-        assert "the last night has none: no java" in ended.err
+        assert "there is no report of the last night: no java" in ended.err
 
 
 async def test_a_report_is_downloaded_as_it_is(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ async def test_a_report_is_downloaded_as_it_is(tmp_path: Path) -> None:
         nowhere = ("usage_daily", "-f", str(tmp_path / "none" / "x.csv"))
         ended = await mqservice("report", "download", *nowhere, double=double)
         assert ended.code == 1
-        assert "cannot be written" in ended.err
+        assert "cannot write" in ended.err
         assert [(each.path, each.query) for each in double.requests] == [
             ("/v1/ns/-/reports/dlq_daily.csv", "from=2026-01-05&to=2026-01-07"),
             ("/v1/ns/-/reports/daily.html", "date=2026-01-05"),

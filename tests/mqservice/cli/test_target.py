@@ -64,13 +64,13 @@ def test_no_key_anywhere_says_how_to_get_one(data_dir: Path) -> None:
 
 def test_broken_quickstart_is_named(data_dir: Path) -> None:
     (data_dir / "quickstart.json").write_bytes(b"{")
-    with pytest.raises(UsageRefused, match=r"quickstart\.json cannot be read"):
+    with pytest.raises(UsageRefused, match=r"cannot read .*quickstart\.json"):
         find_target(None, None, None)
 
 
 @pytest.mark.parametrize("url", ["8000", "ftp://x", "http://", "localhost:8000"])
 def test_base_url_that_is_no_address_is_refused(data_dir: Path, url: str) -> None:
-    with pytest.raises(UsageRefused, match="is not an address"):
+    with pytest.raises(UsageRefused, match="must be an address"):
         find_target(url, "mqk_mine", None)
 
 

@@ -48,7 +48,7 @@ def test_what_a_message_lacks_is_empty() -> None:
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
-    [("%x", "no placeholder %x; there are %s"), ("50%", "no placeholder %;"),
+    [("%x", "no placeholder %x; use %s"), ("50%", "no placeholder %;"),
      (r"\x", r"no escape \\x"), ("end\\", "no escape")],
 )  # fmt: skip
 def test_what_is_none_is_refused(text: str, complaint: str) -> None:

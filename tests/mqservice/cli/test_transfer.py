@@ -35,7 +35,7 @@ async def test_it_shows_what_would_come_and_makes_nothing(source: Path, tmp_path
         out = ended.out.decode()
         assert "5 messages" in out
         assert "billing" in out
-        assert "stays behind: messages of INST%orders, 1: the topic does not come" in out
+        assert "left behind: messages of INST%orders, 1: the topic is not imported" in out
         assert ("nothing was imported" in ended.err) is (not more)
     assert hashes(tmp_path) == before
 
@@ -58,9 +58,9 @@ async def test_the_report_is_there_for_programs_too(source: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--namespace=a%b"], "namespace 'a%b': a name consists of the characters"),
+        (["--namespace=a%b"], "namespace 'a%b': a name may contain only the characters"),
         (["--namespace=-"], "namespace '-'"),
-        (["--namespace=acme", "--retention=31d"], "must be from 1m to 30d"),
+        (["--namespace=acme", "--retention=31d"], "must be 1m to 30d"),
         (["--namespace=acme", "--retention=long"], "is not a duration"),
     ],
 )
@@ -133,6 +133,6 @@ async def test_an_export_refuses_what_it_would_spoil(ours: Path, tmp_path: Path)
     assert [ended.code for ended in (full, absent, nowhere, unclear)] == [2, 2, 2, 2]
     assert "is not empty" in full.line
     assert "it has acme" in absent.line
-    assert "is no store of this service" in nowhere.line
-    assert "give --namespace or --all" in unclear.err
+    assert "is not a store of this service" in nowhere.line
+    assert "give either --namespace or --all" in unclear.err
     assert hashes(tmp_path) == before

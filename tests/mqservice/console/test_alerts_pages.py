@@ -134,16 +134,16 @@ def test_secret_of_a_webhook_is_shown_once(people: People, alice: Client) -> Non
 @pytest.mark.parametrize(
     ("change", "field", "told"),
     [
-        ({"name": "no blanks"}, "name", "a name consists of"),
+        ({"name": "no blanks"}, "name", "a name may contain only"),
         ({"threshold": ""}, "threshold", "A number is needed"),
         ({"threshold": "0"}, "threshold", "greater than or equal to 1"),
         ({"group": ""}, "group", "is missing"),
         ({"for_time": "soon"}, "for_time", "not a duration"),
         ({"for_time": "48h"}, "for_time", "must be"),
-        ({"kind": "dlq_growth", "topic": "orders"}, "topic", "is for kind"),
+        ({"kind": "dlq_growth", "topic": "orders"}, "topic", "is only for kind"),
         ({"webhook": "https://127.0.0.1/"}, "webhook", "not public"),
         ({"webhook": "http://example.com/"}, "webhook", "https://"),
-        ({"emails": "nobody"}, "emails", "must be an e-mail address"),
+        ({"emails": "nobody"}, "emails", "must be an email address"),
         ({"kind": "disk"}, "kind", "not one of the available choices"),
     ],
 )

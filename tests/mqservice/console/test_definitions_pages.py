@@ -101,7 +101,7 @@ def test_what_is_no_json_is_refused_at_the_form(alice: Client, text: str) -> Non
 def test_a_field_that_is_there_twice_is_refused_before_it_is_lost(alice: Client) -> None:
     answer = alice.post(IMPORT, {"text": '{"version": 1, "topics": [{"name": "a"}], "topics": []}'})
     assert answer.status_code == 422
-    assert "is there twice" in answer.content.decode()
+    assert "is given twice" in answer.content.decode()
 
 
 def test_yaml_of_the_page_comes_back_as_what_it_was(
@@ -138,7 +138,7 @@ def test_without_an_engine_nothing_is_imported(alice: Client, settings: Settings
     settings.MQ_ENGINE_SOCKET = "/nonexistent/engine.sock"
     answer = alice.post(IMPORT, hidden(page))
     assert answer.status_code == 503
-    assert "the storage engine does not answer" in answer.content.decode()
+    assert "the storage engine is not responding" in answer.content.decode()
     assert not Topic.objects.filter(name="bulk").exists()
 
 

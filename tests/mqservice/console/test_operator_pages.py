@@ -86,7 +86,7 @@ def test_operator_is_made_and_unmade_by_a_command(people: People, client: Client
     assert client.get("/console/rival/").status_code == 404  # nothing of any tenant
     call_command("operator", "bob", "--revoke", stdout=io.StringIO())
     assert client.get(OPERATOR).status_code == 404
-    with pytest.raises(CommandError, match="there is no user nobody"):
+    with pytest.raises(CommandError, match="user nobody does not exist"):
         call_command("operator", "nobody")
 
 

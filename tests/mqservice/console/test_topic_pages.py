@@ -91,7 +91,7 @@ def test_topic_is_created_changed_and_deleted_with_an_entry_each(
 @pytest.mark.parametrize(
     ("field", "value", "told"),
     [
-        ("name", "no blanks", "a name consists of"),
+        ("name", "no blanks", "a name may contain only"),
         ("queues", "0", "greater than or equal to 1"),
         ("queues", "many", "whole number"),
         ("retention", "soon", "not a duration"),

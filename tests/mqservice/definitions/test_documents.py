@@ -206,12 +206,12 @@ def test_faults_are_told_with_their_places(
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ('{"version": 1, "topics": [{"name": "a"}], "topics": []}', '"topics" is there twice'),
+        ('{"version": 1, "topics": [{"name": "a"}], "topics": []}', '"topics" is given twice'),
         (
             '{"version": 1, "groups": [{"name": "g", "lease": "1m", "lease": "2m"}]}',
-            '"lease" is there twice, in "g"',
+            '"lease" is given twice, in "g"',
         ),
-        ('{"version": 1, "version": 1, "topics": [1%s]}' % ("0" * 400), '"version" is there'),
+        ('{"version": 1, "version": 1, "topics": [1%s]}' % ("0" * 400), '"version" is given'),
     ],
     ids=["lists", "settings", "digits"],
 )
@@ -236,7 +236,7 @@ def test_of_many_faults_the_first_are_told_and_their_number() -> None:
     with pytest.raises(Problem) as caught:
         read_document(json.dumps({"version": 1, "topics": topics}).encode())
     assert len(caught.value.errors) == 20
-    assert caught.value.detail.endswith("the first of 500 faults")
+    assert caught.value.detail.endswith("this is the first of 500 errors")
 
 
 @pytest.mark.parametrize(("topics", "groups"), [(4, 0), (0, 4), (2, 2)])

@@ -191,8 +191,8 @@ def test_quotas_are_asked_of_all_that_is_new_together(
         answer = sent(acme, wanted, query)
         assert (answer.status_code, answer.json()["code"]) == (403, "QUOTA_EXCEEDED")
         assert [(item["pointer"], item["detail"]) for item in answer.json()["errors"]] == [
-            ("/topics", "2 topics would be new; the tenant has 2 and may have 3"),
-            ("/groups", "2 groups would be new; the tenant has 1 and may have 2"),
+            ("/topics", "2 new topics would be created; the tenant has 2 and may have 3"),
+            ("/groups", "2 new groups would be created; the tenant has 1 and may have 2"),
         ]
     assert Topic.objects.count() == 2
     fits = document([{"name": "orders"}, {"name": "a"}], [{"name": "x"}])
@@ -260,7 +260,7 @@ def test_what_the_engine_refuses_in_the_middle_takes_all_of_it_back(
         assert (answer.status_code, answer.json()["code"]) == (400, "BAD_REQUEST")
         assert [item["pointer"] for item in answer.json()["errors"]] == ["/topics/1"]
         assert answer.json()["detail"].startswith("/topics/1: queue_count is 200")
-        assert answer.json()["detail"].endswith("nothing of the document was taken over")
+        assert answer.json()["detail"].endswith("nothing was imported")
         assert dict(Topic.objects.values_list("name", "queue_count")) == {"orders": 2, "audit": 4}
         assert ConsumerGroup.objects.get().lease_ms == 30_000
         with blocking_client() as client:

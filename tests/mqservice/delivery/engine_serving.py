@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Iterator
 
+from mqservice.delivery.spans import DeliverySpans
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.store import AsyncStoreClient, Durability, GroupConfig, StoreClient, TopicConfig
 from tests.mqservice.delivery.serving import Server, serving
@@ -16,11 +17,15 @@ _numbers = itertools.count()
 
 @contextlib.contextmanager
 def serving_engine(
-    socket_path: str, *, quotas: QuotaLimits = DEFAULTS, fresh_ms: int = 100
+    socket_path: str,
+    *,
+    quotas: QuotaLimits = DEFAULTS,
+    fresh_ms: int = 100,
+    spans: DeliverySpans | None = None,
 ) -> Iterator[Server]:
     """A server whose store is the engine at ``socket_path``. ``fresh_ms``: as ``serving``."""
     store = AsyncStoreClient(socket_path, client_name="test")
-    with serving(store, quotas=quotas, fresh_ms=fresh_ms) as server:
+    with serving(store, quotas=quotas, fresh_ms=fresh_ms, spans=spans) as server:
         server.call(store.start)
         wait_until(lambda: store.is_connected)
         yield server

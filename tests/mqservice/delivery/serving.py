@@ -25,6 +25,7 @@ from mqservice.delivery.recall_handles import RecallHandles
 from mqservice.delivery.receipts import Receipts
 from mqservice.delivery.resume_tokens import ResumeTokens
 from mqservice.delivery.sessions import Sessions, SocketLimits
+from mqservice.delivery.spans import DeliverySpans
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.api_keys import generate_api_key
 from mqservice.lib.clock import Clock, SystemClock
@@ -60,6 +61,7 @@ class Server:
         clock: Clock | None = None,
         fresh_ms: int = 100,
         socket_limits: BudgetLimits | None = None,
+        spans: DeliverySpans | None = None,
     ) -> None:
         self.store = store
         self.keys: dict[bytes, Principal] = {}
@@ -91,6 +93,7 @@ class Server:
             sessions=Sessions(limits),
             origins=origins or Origins(),
             meters=Meters(limits_of, clock),
+            spans=spans,
         )
         self.application = Application(lambda: self.context)
         self._listener = bind_socket("127.0.0.1", 0, is_shared=False)
@@ -254,12 +257,13 @@ def serving(
     clock: Clock | None = None,
     fresh_ms: int = 100,
     socket_limits: BudgetLimits | None = None,
+    spans: DeliverySpans | None = None,
 ) -> Iterator[Server]:
     """A server around ``store`` for the length of the block. ``fresh_ms``: how long it believes
     what it has read of keys, topics and groups.
     """
     server = Server(
-        store, times or PATIENT, limits, origins, quotas, clock, fresh_ms, socket_limits
+        store, times or PATIENT, limits, origins, quotas, clock, fresh_ms, socket_limits, spans
     )
     server.start()
     try:

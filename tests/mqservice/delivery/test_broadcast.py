@@ -122,7 +122,9 @@ def test_the_engine_refuses_what_a_stale_route_lets_through(
 ) -> None:
     server.group(group)  # as it was before it was deleted and made anew
     wait_until(lambda: receive(api, topic, group).status_code == 400)
-    assert "client_id must say who reads" in receive(api, topic, group).json()["detail"]
+    assert (
+        "client_id must name the client that reads" in receive(api, topic, group).json()["detail"]
+    )
 
 
 def test_receipts_settle_for_their_own_client_alone(

@@ -10,15 +10,15 @@ from typing import Any, cast
 
 import pytest
 
-from mqservice.delivery.pending_put import PendingPut
 from mqservice.delivery.produce_answers import StoredResult
+from mqservice.delivery.put import Put
 from mqservice.delivery.socket.codec import CODECS, JSON_NAME
 from mqservice.delivery.socket.confirming import Confirming
 from mqservice.delivery.socket.session import Session
 from mqservice.lib.loop_turns import turns_of
 from mqservice.lib.problem import Problem
 from mqservice.lib.socket_budget import BudgetLimits, SocketBudget
-from mqservice.store import OutcomeUnknown, PutResult, StoreError
+from mqservice.store import OutcomeUnknown, StoreError
 
 ROOM = 64
 TURN_US = 500
@@ -28,29 +28,34 @@ class Puts:
     """Puts whose outcomes tests decide; how often each was told."""
 
     def __init__(self) -> None:
-        self.outcomes: dict[int, asyncio.Future[list[PutResult]]] = {}
+        self.puts: dict[int, _Put] = {}
         self.told: list[int] = []
 
-    def put(self, number: int) -> PendingPut:
-        outcomes = asyncio.get_running_loop().create_future()
-        self.outcomes[number] = outcomes
-        return cast("PendingPut", _Put(self, number, outcomes))
+    def put(self, number: int) -> Put:
+        self.puts[number] = _Put(self, number)
+        return cast("Put", self.puts[number])
 
     def decide(self, number: int, error: Exception | None = None) -> None:
-        if error is None:
-            self.outcomes[number].set_result([])
-        else:
-            self.outcomes[number].set_exception(error)
+        self.puts[number].decide(error)
 
 
 class _Put:
-    def __init__(self, puts: Puts, number: int, outcomes: asyncio.Future[list[PutResult]]) -> None:
-        self.outcomes = outcomes
+    def __init__(self, puts: Puts, number: int) -> None:
         self._puts, self._number = puts, number
+        self._error: Exception | None = None
+        self._done: Callable[[], None]
 
-    def told(self) -> tuple[int, list[StoredResult]]:
+    def hand_over(self, done: Callable[[], None]) -> None:
+        self._done = done
+
+    def decide(self, error: Exception | None) -> None:
+        self._error = error
+        self._done()
+
+    def results(self) -> tuple[int, list[StoredResult]]:
         self._puts.told.append(self._number)
-        self.outcomes.result()
+        if self._error is not None:
+            raise self._error
         return 201, []
 
 
@@ -122,7 +127,7 @@ def start() -> tuple[Sessions, Puts, Confirming]:
 async def test_outcomes_that_come_together_are_sent_by_one_task_in_their_order() -> None:
     session, puts, confirming = start()
     for number in range(5):
-        confirming.add(number, puts.put(number))
+        confirming.hand_over(number, puts.put(number))
     for number in (3, 0, 4):
         puts.decide(number)
     await session.rest()
@@ -138,7 +143,7 @@ async def test_a_failure_is_told_and_costs_no_other() -> None:
     session, puts, confirming = start()
     errors = [OutcomeUnknown("gone"), Problem.of("RATE_LIMITED", "slower"), None]
     for number, error in enumerate(errors):
-        confirming.add(number, puts.put(number))
+        confirming.hand_over(number, puts.put(number))
         puts.decide(number, error)
     await session.rest()
     assert [b'"op":"err"' in frame for frame in session.sent] == [True, True, False]
@@ -147,7 +152,7 @@ async def test_a_failure_is_told_and_costs_no_other() -> None:
 
 async def test_who_wants_no_answer_gets_none() -> None:
     session, puts, confirming = start()
-    confirming.add(None, puts.put(1))
+    confirming.hand_over(None, puts.put(1))
     puts.decide(1)
     await session.rest()
     assert (session.sent, puts.told, confirming.count) == ([], [1], 0)
@@ -158,7 +163,7 @@ async def test_only_so_many_are_under_way_until_their_answers_are_sent() -> None
     session.may_send.clear()  # the client does not read
     for number in range(ROOM):
         await asyncio.wait_for(confirming.wait_for_room(), 30)
-        confirming.add(number, puts.put(number))
+        confirming.hand_over(number, puts.put(number))
     waiting = asyncio.ensure_future(confirming.wait_for_room())
     puts.decide(7)
     for _ in range(10):
@@ -174,7 +179,7 @@ async def test_an_end_leaves_nobody_waiting_and_counts_what_was_stored(end: str)
     session, puts, confirming = start()
     session.may_send.clear()
     for number in range(ROOM):
-        confirming.add(number, puts.put(number))
+        confirming.hand_over(number, puts.put(number))
         if number % 2:
             puts.decide(number, StoreError("gone") if number % 3 == 0 else None)
     waiting = asyncio.ensure_future(confirming.wait_for_room())
@@ -200,7 +205,7 @@ async def test_answers_are_written_at_once_unless_others_wait_or_send() -> None:
     session, puts, confirming = start()
     session.is_direct = True
     for number in range(4):
-        confirming.add(number, puts.put(number))
+        confirming.hand_over(number, puts.put(number))
     puts.decide(2)
     await asyncio.sleep(0)
     assert (session.ids, session.spawned, confirming.count) == ([2], [], 3)
@@ -216,19 +221,10 @@ async def test_answers_are_written_at_once_unless_others_wait_or_send() -> None:
 async def test_an_exception_that_nobody_expects_ends_the_session() -> None:
     session, puts, confirming = start()
     session.is_direct = True
-    confirming.add(1, puts.put(1))
+    confirming.hand_over(1, puts.put(1))
     puts.decide(1, ZeroDivisionError())
     await session.rest()
     assert (session.has_failed, session.sent, confirming.count) == (True, [], 0)
-
-
-async def test_one_that_is_cancelled_at_the_end_is_passed_over() -> None:
-    session, puts, confirming = start()
-    confirming.add(1, puts.put(1))
-    session.is_over = True
-    puts.outcomes[1].cancel()
-    await session.rest()
-    assert (session.sent, confirming.count) == ([], 0)
 
 
 async def test_answers_that_come_together_are_spread_over_turns() -> None:
@@ -236,7 +232,7 @@ async def test_answers_that_come_together_are_spread_over_turns() -> None:
     session.is_direct = True
     session.passed_us_each = TURN_US
     for number in range(8):
-        confirming.add(number, puts.put(number))
+        confirming.hand_over(number, puts.put(number))
     turns = []
 
     def look() -> None:
@@ -257,7 +253,7 @@ async def test_a_publish_waits_for_room_for_all_of_its_messages() -> None:
     _, puts, confirming = start()
     for number in range(2):
         await asyncio.wait_for(confirming.wait_for_room(2_000), 30)
-        confirming.add(number, puts.put(number), 2_000)
+        confirming.hand_over(number, puts.put(number), 2_000)
     waiting = asyncio.ensure_future(confirming.wait_for_room(1))
     await asyncio.sleep(0)
     assert not waiting.done()
@@ -268,5 +264,5 @@ async def test_a_publish_waits_for_room_for_all_of_its_messages() -> None:
 async def test_a_publish_larger_than_the_room_waits_for_all_others_only() -> None:
     _, puts, confirming = start()
     await asyncio.wait_for(confirming.wait_for_room(1_000_000), 30)
-    confirming.add(0, puts.put(0), 1_000_000)
+    confirming.hand_over(0, puts.put(0), 1_000_000)
     assert confirming.count == 1

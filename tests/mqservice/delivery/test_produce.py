@@ -242,8 +242,8 @@ def test_illegal_tag_key_and_property(
 @pytest.mark.parametrize(
     ("headers", "detail"),
     [
-        ({"mq-colour": "red"}, "mq-colour is not known"),
-        ({"mq-queue": "first"}, "not a queue number"),
+        ({"mq-colour": "red"}, "mq-colour is unknown"),
+        ({"mq-queue": "first"}, "must be a queue number"),
         ({"mq-tag": b"\xff"}, "not valid UTF-8"),
     ],
 )

@@ -13,7 +13,7 @@ import httpx
 import msgspec
 import pytest
 
-from mqservice.delivery.receive_lane import ReceiveLane
+from mqservice.delivery.plane import DataPlane
 from mqservice.quotas.meter import TenantMeter
 from mqservice.store import (
     AsyncStoreClient,
@@ -70,21 +70,21 @@ def topic(server: Server, engine_socket: str) -> str:
     return real_topic(server, engine_socket, queue_count=1)
 
 
-@pytest.fixture(autouse=True, params=["lane", "task"])
+@pytest.fixture(autouse=True, params=["at once", "in a task"])
 def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Sees to it that receives take this road once key, topic and group are known."""
+    """Sees to it that receives are served so once key, topic and group are known."""
     taken: list[bool] = []
-    take = ReceiveLane.take
+    take = DataPlane.take
 
-    def observed(lane: ReceiveLane, cycle: Any, *given: Any) -> bool:  # Any: as the real
-        is_taken = request.param == "lane" and take(lane, cycle, *given)
+    def observed(served: DataPlane, cycle: Any, *given: Any) -> bool:  # Any: as the real
+        is_taken = request.param == "at once" and take(served, cycle, *given)
         if cycle.scope["path"].endswith(":receive"):
             taken.append(is_taken)
         return is_taken
 
-    monkeypatch.setattr(ReceiveLane, "take", observed)
+    monkeypatch.setattr(DataPlane, "take", observed)
     yield
-    assert taken[-1] == (request.param == "lane")
+    assert taken[-1] == (request.param == "at once")
 
 
 @pytest.fixture

@@ -227,7 +227,7 @@ def test_a_reader_that_does_not_read_is_bounded_and_cut_off(
     with reader_that_does_not_read(server, topic, store) as peer:
         pass_time_until(lambda: store.leased_count("acme%billing") == 0, clock)
 
-        assert closed(peer) == (4408, "nothing was read for 600 ms")
+        assert closed(peer) == (4408, "the client read nothing for 600 ms")
     assert store.parked_count == 0
 
 
@@ -243,7 +243,7 @@ def test_a_reader_that_talks_and_does_not_read_is_cut_off_too(
 
         pass_time_until(is_cut_off, clock)
 
-        assert closed(peer) == (4408, "nothing was read for 600 ms")
+        assert closed(peer) == (4408, "the client read nothing for 600 ms")
 
 
 def test_what_was_pushed_is_forgotten_while_nothing_comes(peer: Peer, topic: str) -> None:

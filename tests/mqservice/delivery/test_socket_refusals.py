@@ -40,7 +40,7 @@ def test_an_unknown_op_is_an_err_and_the_socket_goes_on(server: Server) -> None:
         ('{"op":"ack","sid":1,"colour":2}', None, "unknown field `colour` at /colour"),
         ('{"op":"sub","id":4,"sid":1,"topic":"a","group":"b","from":{}}', 4, "at /from"),
         ('{"op":"pub","id":5,"topic":"a","m":[{}],"key":""}', 5, "1 to 128 visible"),
-        ('{"op":"hello","id":6}', 6, "hello was said before"),
+        ('{"op":"hello","id":6}', 6, "hello was already sent"),
         ('{"op":"credit","sid":1,"msgs":-1}', None, "must not be negative"),
     ],
 )

@@ -125,7 +125,7 @@ def test_dispatch_changes_to_or_from_it_until_something_is_read(reader: Reader) 
         reader.path, {"dispatch": "shared"}, content_type="application/json"
     )
     assert response.status_code == 400
-    assert "must be deleted first" in response.json()["detail"]
+    assert "delete the group first" in response.json()["detail"]
     assert reader.client.get(reader.path).json()["dispatch"] == "broadcast"
     assert reader.client.delete(reader.path).status_code == 204
     assert put(reader.client, reader.group, dispatch="shared")["dispatch"] == "shared"
@@ -206,7 +206,11 @@ def test_clients_come_in_pages(reader: Reader) -> None:
 
 @pytest.mark.parametrize("what", ["/lag?client_id=", "/offsets?client_id="])
 def test_clients_that_are_not_there_are_refused(reader: Reader, what: str) -> None:
-    for name, told in (("nobody", "has no client nobody"), ("a%20b", "the signs"), ("", "empty")):
+    for name, told in (
+        ("nobody", "has no client nobody"),
+        ("a%20b", "the characters"),
+        ("", "empty"),
+    ):
         response = reader.client.get(f"{reader.path}{what}{name}")
         assert (response.status_code, response.json()["code"]) == (400, "BAD_REQUEST")
         assert told in response.json()["detail"]

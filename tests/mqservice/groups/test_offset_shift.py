@@ -38,7 +38,7 @@ def test_a_shift_leads_so_many_messages_of_each_queue_back_or_ahead(reader: Read
 @pytest.mark.parametrize(
     ("to", "told"),
     [({"shift": "1"}, "a whole number"), ({"shift": 1.5}, "a whole number"), ({"shift": 1 << 63},
-     "a whole number"), ({"shift": 1}, "has not read there yet")],
+     "a whole number"), ({"shift": 1}, "has not read from there yet")],
 )  # fmt: skip
 def test_a_shift_without_a_place_or_a_number_is_refused(
     acme: Client, store: StoreClient, to: Json, told: str

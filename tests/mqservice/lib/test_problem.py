@@ -49,7 +49,10 @@ def test_status_and_retryable_come_from_the_tables(code: str) -> None:
 
 
 def test_client_errors_are_not_retryable_but_for_those_that_pass() -> None:
-    passing = {"REQUEST_TIMEOUT", "IDEMPOTENCY_IN_PROGRESS", "RATE_LIMITED", "INFLIGHT_LIMIT"}
+    passing = {
+        "REQUEST_TIMEOUT", "IDEMPOTENCY_IN_PROGRESS", "RATE_LIMITED", "INFLIGHT_LIMIT",
+        "SUBSCRIPTION_CONFLICT",
+    }  # fmt: skip
     assert {code for code in RETRYABLE_CODES if CODES[code][0] < 500} == passing
 
 

@@ -35,7 +35,7 @@ def test_formatted_duration_is_read_back(ms: int) -> None:
 
 
 def test_twin_fields_together_are_refused() -> None:
-    with pytest.raises(ValueError, match="give one of them"):
+    with pytest.raises(ValueError, match="give only one of them"):
         pick_duration_ms("lease", "30s", 30_000, default_ms=1)
 
 

@@ -293,7 +293,7 @@ def test_a_message_of_too_many_fragments_is_closed_with_1008(harmless: Flooded) 
     harmless.turns_until_read()
     assert harmless.wire.written == b""
     harmless.protocol.data_received(frame(0, b"", fin=False))
-    reason = b"a message has at most %d fragments" % FRAGMENTS_MAX
+    reason = b"a message must have at most %d fragments" % FRAGMENTS_MAX
     assert harmless.wire.written == frame(8, b"\x03\xf0" + reason, mask=False)
 
 

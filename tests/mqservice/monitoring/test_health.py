@@ -14,12 +14,17 @@ from django.db.models import F, Value
 from django.test import Client
 from pytest_django import Settings
 
+from mqservice.monitoring.degraded_watch import (
+    FRESH_MS,
+    KNOWN_MS_MAX,
+    DegradedWatch,
+    ask_postgres,
+)
 from mqservice.monitoring.heartbeats import TICK, record_heartbeat
 from mqservice.monitoring.models import Heartbeat
 from mqservice.monitoring.sampling import engine_stats
-from mqservice.monitoring.tick_watch import FRESH_MS, KNOWN_MS_MAX, TickWatch, ask_postgres
 from mqservice.monitoring.ticks import LATE_MS
-from mqservice.monitoring.views import tick_watch
+from mqservice.monitoring.views import degraded_watch
 from mqservice.store import StatsReply, blocking_client
 from tests.mqservice.delivery.waiting import wait_until
 
@@ -31,22 +36,26 @@ def make_older(process: str, age_ms: int) -> None:
     Heartbeat.objects.filter(process=process).update(beaten_at=F("beaten_at") - age)
 
 
-def engine_says(monkeypatch: pytest.MonkeyPatch, degraded: list[str]) -> None:
+def engine_says(
+    monkeypatch: pytest.MonkeyPatch, degraded: list[str], quarantined_count: int = 0
+) -> None:
     """Let the engine's answers say that of itself."""
 
     def stats() -> StatsReply | None:
         found = engine_stats()
-        return found and msgspec.structs.replace(found, degraded=degraded)
+        return found and msgspec.structs.replace(
+            found, degraded=degraded, quarantined_count=quarantined_count
+        )
 
     monkeypatch.setattr("mqservice.monitoring.health.engine_stats", stats)
-    monkeypatch.setattr("mqservice.monitoring.tick_watch.engine_stats", stats)
+    monkeypatch.setattr("mqservice.monitoring.degraded_watch.engine_stats", stats)
 
 
 @pytest.fixture
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process that has just started."""
-    monkeypatch.setattr(tick_watch, "_asked_ms", None)
-    monkeypatch.setattr(tick_watch, "_answer", None)
+    monkeypatch.setattr(degraded_watch, "_asked_ms", None)
+    monkeypatch.setattr(degraded_watch, "_answer", [])
 
 
 def test_healthz_asks_nobody(client: Client, nothing_known: None) -> None:
@@ -189,9 +198,27 @@ def test_healthz_says_what_the_engine_said(
 ) -> None:
     engine_says(monkeypatch, ["beat"])
     client.get("/healthz")
-    tick_watch.wait(60)
+    degraded_watch.wait(60)
     assert client.get("/healthz").json() == {"status": "degraded: beat", "degraded": ["beat"]}
-    tick_watch.wait(60)
+    degraded_watch.wait(60)
+
+
+def test_damaged_records_are_named_by_both_and_stop_nothing(
+    db: None,
+    engine: str,
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    nothing_known: None,
+) -> None:
+    engine_says(monkeypatch, [], quarantined_count=2)
+    ready = client.get("/readyz")
+    assert ready.status_code == 200, "all other records are served"
+    assert ready.json()["status"] == "degraded: quarantined_records"
+    assert ready.json()["parts"]["quarantined_records"] == "degraded"
+    client.get("/healthz")
+    degraded_watch.wait(60)
+    assert client.get("/healthz").json()["degraded"] == ["quarantined_records"]
+    degraded_watch.wait(60)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -205,9 +232,9 @@ def test_healthz_says_the_same_after_a_question_beside_it(
     make_older(TICK, AHEAD_MS + LATE_MS + 100)
     assert ask_postgres(test_dsn) is True
     client.get("/healthz")
-    tick_watch.wait(60)
+    degraded_watch.wait(60)
     response = client.get("/healthz")
-    tick_watch.wait(60)
+    degraded_watch.wait(60)
     assert response.status_code == 200
     assert response.json() == {"status": "degraded: beat", "degraded": ["beat"]}
 
@@ -223,23 +250,23 @@ def test_a_question_that_hangs_holds_nobody_up_and_is_asked_once() -> None:
     now_ms, asked_count = 0, 0
     may_end = threading.Event()
 
-    def ask() -> bool:
+    def ask() -> list[str]:
         nonlocal asked_count
         asked_count += 1
         assert may_end.wait(60)
-        return True
+        return ["beat"]
 
-    watch = TickWatch(ask, lambda: now_ms)
+    watch = DegradedWatch(ask, lambda: now_ms)
     for _ in range(5):
         now_ms += FRESH_MS
-        assert watch.is_late() is None
+        assert watch.known() == []
     assert asked_count == 1
     may_end.set()
     watch.wait(60)
-    assert watch.is_late() is True
+    assert watch.known() == ["beat"]
     # Fresh enough: not asked again; too old: not known any more.
     assert asked_count == 1
     now_ms += KNOWN_MS_MAX + 1
-    assert watch.is_late() is None
+    assert watch.known() == []
     watch.wait(60)
-    assert watch.is_late() is True
+    assert watch.known() == ["beat"]

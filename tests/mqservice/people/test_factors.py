@@ -151,7 +151,7 @@ def test_a_change_of_factors_that_cannot_be_audited_is_not_made(
         raise DatabaseError("no room")
 
     with monkeypatch.context() as patched:
-        patched.setattr(auditing, "record", full)
+        patched.setattr(auditing, "record_all", full)
         with pytest.raises(DatabaseError):
             client.post(f"/account/factors/{path}/", form)
     assert factor_rows(people.alice) == before
@@ -173,7 +173,7 @@ def test_a_factor_that_is_used_lets_in_though_that_is_not_audited(
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1 / 0")
 
-    monkeypatch.setattr(auditing, "record", full)
+    monkeypatch.setattr(auditing, "record_all", full)
     client.post(FACTOR, {"code": totp_code(secret)})
     assert get_user(client).is_authenticated
 

@@ -116,7 +116,7 @@ def test_a_mail_server_that_is_away_fails_no_run_and_is_tried_again(
         send_mail(mail_id, clock)
         found = ReportMail.objects.get()
         assert found.attempt_count == attempt + 1
-        assert found.error == "the mail server did not take it: ConnectionRefusedError"
+        assert found.error == "the mail server did not accept it: ConnectionRefusedError"
         clock.advance(limits.MAIL_RETRY_MS << attempt)
     assert found.state == MailState.FAILED
     assert claim_mails(clock.now_ms()) == []

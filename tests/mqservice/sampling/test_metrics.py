@@ -43,7 +43,8 @@ def of(namespace: str, **labels: str) -> Labels:
 
 def group_sample(namespace: Namespace, at_ms: int, **columns: Any) -> None:
     # Any: whatever the columns hold
-    given = {"group_name": "billing", "topic": "", "resolution_ms": SAMPLE_MS, "known_count": 1}
+    given = {"group_name": "billing", "topic": "", "resolution_ms": SAMPLE_MS}
+    given["known_count"] = int(columns.get("lag_last") is not None)
     GroupSample.objects.create(namespace=namespace, at_ms=at_ms, **{**given, **columns})
 
 
@@ -51,7 +52,7 @@ def test_the_newest_sample_of_each_thing_is_told(people: People) -> None:
     for at_ms, lag in ((NOW_MS - 2 * SAMPLE_MS, 1), (NOW_MS - SAMPLE_MS, 7)):
         group_sample(
             people.acme, at_ms, lag_last=lag, lag_ms_max=1_500, inflight_max=2, member_last=3,
-            dead_last=40,
+            dead_last=40, estimated_count=1,
         )  # fmt: skip
         group_sample(people.acme, at_ms, topic="orders", lag_last=lag - 1, lag_ms_max=60_000)
         TopicSample.objects.create(
@@ -65,7 +66,9 @@ def test_the_newest_sample_of_each_thing_is_told(people: People) -> None:
         ("mq_group_inflight_messages", whole): 2,
         ("mq_group_members", whole): 3,
         ("mq_group_dead_letters_total", whole): 40,
+        ("mq_group_lag_estimated", whole): 1,
         ("mq_group_topic_lag_messages", part): 6,
+        ("mq_group_topic_lag_estimated", part): 0,
         ("mq_group_topic_oldest_age_seconds", part): 60,
         ("mq_topic_messages_total", of("acme", topic="orders")): 700,
         ("mq_topic_readable_messages", of("acme", topic="orders")): 10,
@@ -87,7 +90,8 @@ def test_an_answer_has_so_many_rows_at_most(
     monkeypatch.setattr(metrics, "METRIC_ROWS_MAX", 2)
     for name in ("a", "b", "c"):
         group_sample(people.acme, NOW_MS, group_name=name, lag_last=1)
-    assert len(read(namespace_metrics(people.acme, NOW_MS))) == 2
+    told = [name for name, _ in read(namespace_metrics(people.acme, NOW_MS))]
+    assert told.count("mq_group_lag_messages") == 2
 
 
 def test_what_the_sampler_measured_is_what_a_viewer_scrapes(

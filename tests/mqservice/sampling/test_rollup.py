@@ -22,7 +22,8 @@ Known = st.none() | st.integers(0, 1_000)
 def sample(namespace: Namespace, at_ms: int, lag: int | None, topic: str = "") -> GroupSample:
     return GroupSample(
         namespace=namespace, group_name="g", topic=topic, resolution_ms=SAMPLE_MS, at_ms=at_ms,
-        known_count=int(lag is not None), lag_sum=lag, lag_max=lag, lag_last=lag, lag_ms_max=lag,
+        known_count=int(lag is not None), estimated_count=int(lag is not None and lag % 2),
+        lag_sum=lag, lag_max=lag, lag_last=lag, lag_ms_max=lag,
         inflight_max=lag, settled_last=lag, member_last=None, dead_last=None,
     )  # fmt: skip
 
@@ -72,6 +73,7 @@ def test_coarse_rows_are_what_the_fine_ones_say_however_often_they_are_made(
             known = [lag for lag in all_lags if lag is not None]
             assert row["sample_count"] == len(all_lags)
             assert row["known_count"] == len(known)
+            assert row["estimated_count"] == sum(lag % 2 for lag in known)
             assert row["lag_sum"] == (sum(known) if known else None)
             assert row["lag_max"] == row["lag_ms_max"] == max(known, default=None)
             assert row["lag_last"] == row["settled_last"] == (known[-1] if known else None)

@@ -6,6 +6,7 @@ import csv
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from django.test import Client
 
@@ -30,8 +31,11 @@ from mqservice.sampling.samples import take_samples
 from mqservice.sampling.tasks import sample
 from mqservice.store import (
     GroupRef,
+    GroupStats,
+    LagIs,
     Nack,
     SettleRequest,
+    StoreClient,
     StoreMessage,
     blocking_client,
     encode_record,
@@ -126,6 +130,33 @@ def test_messages_that_wait_for_a_retry_are_sampled_exported_and_fire_alerts(
     assert (row["topic"], row["lag"]) == (desk.topic.name, "4")
 
 
+@pytest.mark.parametrize("lag_is", [LagIs.EXACT, LagIs.ESTIMATED])
+def test_history_and_metrics_say_whether_a_lag_is_estimated(
+    lag_is: LagIs, desk: Desk, acme: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk_records(desk, 4)
+    with blocking_client() as client:
+        client.receive(desk._receive_request(desk.topic, wait_ms=0))
+        measure = type(client).group_stats
+
+        def measured(client: StoreClient, group: GroupRef) -> GroupStats:
+            stats = measure(client, group)
+            topics = [msgspec.structs.replace(each, lag_is=lag_is) for each in stats.topics]
+            return msgspec.structs.replace(stats, topics=topics)
+
+        monkeypatch.setattr(type(client), "group_stats", measured)
+    at_ms = now_ms()
+    take(at_ms)
+    path = f"/v1/ns/acme/groups/{desk.group.name}/lag/history"
+    window = f"from={rfc3339(at_ms)}&to={rfc3339(at_ms + SAMPLE_MS)}"
+    for topic in ("", desk.topic.name):
+        (point,) = acme.get(f"{path}?topic={topic}&{window}").json()["points"]
+        assert (point["lag"], point["lag_is"]) == (4, lag_is)
+    metrics = namespace_metrics(desk.namespace, at_ms + 1).decode()
+    labels = f'{{group="{desk.group.name}",mq_namespace="acme"}}'
+    assert f"mq_group_lag_estimated{labels} {float(lag_is is LagIs.ESTIMATED)}" in metrics
+
+
 def desk_records(desk: Desk, count: int) -> None:
     with blocking_client() as client:
         client.put(
@@ -145,6 +176,7 @@ def desk_records(desk: Desk, count: int) -> None:
 def test_lag_of_a_group_that_has_read_nothing_is_unknown(desk: Desk) -> None:
     take(now_ms())
     row = whole(desk)
+    assert row.estimated_count == 0
     assert (row.known_count, row.lag_last, row.lag_ms_max) == (0, None, None)
     assert row.settled_last is None
     assert (row.member_last, row.dead_last) == (0, 0)

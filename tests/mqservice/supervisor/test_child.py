@@ -124,7 +124,7 @@ async def test_missing_program_fails_the_start(output: Output, tmp_path: Path) -
     spec = ChildSpec(name="child", argv=("/nonexistent",), env={}, gate=has_not_ended, cwd=tmp_path)
     child = Child(spec, output, on_change=lambda: None, on_fatal=lambda _: None)
 
-    with pytest.raises(StartFailed, match="cannot be started"):
+    with pytest.raises(StartFailed, match="cannot start"):
         await child.start()
 
 
@@ -190,7 +190,7 @@ async def test_child_that_ignores_the_signal_is_killed_at_its_limit(
     await watched.child.stop()
 
     assert not Path(f"/proc/{pid}").exists()  # noqa: ASYNC240
-    assert "did not stop in 200 ms" in (tmp_path / "supervisor.log").read_text()
+    assert "did not stop within 200 ms" in (tmp_path / "supervisor.log").read_text()
 
 
 async def test_processes_a_child_leaves_behind_end_with_it(output: Output, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_short_directory_that_is_a_link_is_refused(tmp_path: Path) -> None:
     data_dir = DataDir(tmp_path / ("link" * 30))
     data_dir.run.symlink_to(tmp_path)
 
-    with pytest.raises(ConfigInvalid, match="somebody else"):
+    with pytest.raises(ConfigInvalid, match="another user"):
         data_dir.create()
 
     data_dir.run.unlink()

@@ -17,7 +17,7 @@ from mqservice.celery import QUEUES
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.processes import ENGINE_START_MS, separate_worker_specs
 from storage_engine.config import config_from_env
-from storage_engine.metrics_server import MetricsServer
+from storage_engine.metrics_server import Health, MetricsServer
 
 ROOT = Path(__file__).resolve().parents[3]
 ENGINE = ["-m", "storage_engine"]
@@ -182,7 +182,7 @@ def test_an_engine_has_the_time_to_read_its_whole_log(way: str) -> None:
 @pytest.mark.parametrize("way", ["compose", "kubernetes"])
 async def test_an_engine_on_a_full_disk_counts_as_up_and_a_dead_one_does_not(way: str) -> None:
     command, _ = engine_probes()[way]
-    full = MetricsServer(lambda: b"", lambda: "the disk is full")
+    full = MetricsServer(lambda: b"", lambda: Health(False, "the disk is full"))
     port = await full.start(0)
     argv = [each.replace("9100", str(port)) for each in command if each != "CMD"]
 

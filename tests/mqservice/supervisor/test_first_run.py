@@ -87,7 +87,7 @@ async def test_one_that_does_not_go_on_is_ended(
 ) -> None:
     monkeypatch.setattr(first_run, "TIMEOUT_S", 0.1)
     preparation = await program.start(program.env("sys.stdin.readlines()"))
-    with pytest.raises(StartFailed, match="prepare did not go on"):
+    with pytest.raises(StartFailed, match="prepare made no progress"):
         await preparation.tables()
     await preparation.end()
 

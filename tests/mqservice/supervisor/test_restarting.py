@@ -44,7 +44,7 @@ async def test_where_nothing_runs_nothing_is_restarted(tmp_path: Path) -> None:
     facts = msgspec.structs.replace(FACTS, pids={"supervisor": 1, "postgres": 1})
     write_quickstart(tmp_path / "quickstart.json", facts)
     for kind in (*KINDS, "all"):
-        with pytest.raises(ConfigInvalid, match="no process of the kind"):
+        with pytest.raises(ConfigInvalid, match="no '"):
             await restart(DataDir(tmp_path), kind, told=ignored)
 
 
@@ -53,7 +53,7 @@ async def test_a_service_of_a_version_before_is_left_alone(tmp_path: Path) -> No
     facts = msgspec.structs.replace(FACTS, own_url="", pids={"beat": process.pid})
     write_quickstart(tmp_path / "quickstart.json", facts)
     try:
-        with pytest.raises(ConfigInvalid, match="start it anew"):
+        with pytest.raises(ConfigInvalid, match="start it again"):
             await restart(DataDir(tmp_path), "beat", told=ignored)
         assert process.poll() is None
     finally:
@@ -83,7 +83,7 @@ async def test_one_that_does_not_end_by_itself_is_killed(
         await restart(DataDir(tmp_path), "beat", told=said.append)
         watching.join(60)
         assert old.returncode == -9
-        assert said[0].startswith(f"beat is process {new.pid}")
+        assert said[0].startswith(f"beat is ready again as process {new.pid}")
     finally:
         for process in (old, new):
             process.communicate(b"\n")

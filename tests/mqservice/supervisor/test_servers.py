@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
+import stat
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -124,6 +125,17 @@ async def test_server_that_outlived_its_supervisor_is_ended(
     assert pid is not None
     assert not Path(f"/proc/{pid}/cwd").exists()  # noqa: ASYNC240
     await orphan.stop()
+
+
+@pytest.mark.parametrize("name", ["postgres", "valkey"])
+def test_directory_of_a_server_that_was_open_to_others_is_closed(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    server = request.getfixturevalue(name)
+    server.prepare()
+    server.directory.chmod(0o755)
+    server.prepare()
+    assert stat.S_IMODE(server.directory.stat().st_mode) == 0o700
 
 
 def test_interrupted_initdb_is_done_again(postgres: PostgresServer) -> None:

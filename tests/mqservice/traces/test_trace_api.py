@@ -160,7 +160,7 @@ def test_a_namespace_that_was_not_looked_through_is_not_said_to_have_nothing(
     monkeypatch.setattr(queries, "blocking_client", Endless)
     problem = acme.get(f"{MESSAGES}/{'0' * 34}/trace").json()
     assert (problem["code"], problem["retryable"]) == ("MESSAGE_NOT_FOUND", True)
-    assert "not all could be looked through" in problem["detail"]
+    assert "not all messages could be searched" in problem["detail"]
 
 
 def test_a_key_that_may_not_consume_may_not_look(

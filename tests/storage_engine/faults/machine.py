@@ -1,5 +1,5 @@
-"""What this machine lets tests do: tracing, mounting, Java, RocketMQ, a browser, buildah. The only
-place that may skip.
+"""What this machine lets tests do: tracing, mounting, Java, RocketMQ, a browser, buildah,
+Prometheus. The only place that may skip.
 
 Every promise that a test here checks with the real kernel is also checked with injected system
 calls (``crash``), which any machine can run. Spark has no such double: without Java 17 reports are
@@ -76,6 +76,14 @@ def need_chromium() -> str:
     found = find_chromium()
     assert found is not None
     return found
+
+
+def need_prometheus(program: str) -> str:
+    """Skip where ``prometheus`` or ``promtool`` is not installed; else the path of ``program``."""
+    path = shutil.which(program)
+    if path is None:  # the metrics that rules and dashboard ask for are compared without it
+        pytest.skip(f"{program} is not installed: apt-get install prometheus")
+    return path
 
 
 @functools.cache

@@ -8,9 +8,9 @@ from storage_engine.errors import ERRORS_BY_CODE, FilterInvalid, error_from_code
 from tests.storage_engine.filters.encoded import sql
 
 OPERAND = "expected a property, a number, a text, TRUE, FALSE, NULL or \\("
-LONG = "an integer has 64 bits"
-ORDER = "compare numbers and properties that hold one"
-CONDITION = "a condition is needed, as in a = 5"
+LONG = "an integer has at most 64 bits"
+ORDER = "compare numbers, or properties that hold a number"
+CONDITION = "a condition is needed, such as a = 5"
 
 
 @pytest.mark.parametrize(
@@ -41,9 +41,9 @@ CONDITION = "a condition is needed, as in a = 5"
         ("a.b = 5", "'.' at character 2: only names"),
         ("é = 5", "'é' at character 1: only names"),
         ("a = 'é😀' AND ü", "'ü' at character 14"),
-        ('"a" = 5', "'\"' at character 1: texts stand in single quotes"),
-        ("`a` = 5", "'`' at character 1: names of properties stand without quotes"),
-        ("a = 'x", '"\'" at character 5: the text that begins here has no closing quote'),
+        ('"a" = 5', "'\"' at character 1: put strings in single quotes"),
+        ("`a` = 5", "'`' at character 1: write names of properties without quotes"),
+        ("a = 'x", '"\'" at character 5: the string that starts here has no closing quote'),
         ("a = 'it's'", "'s' at character 9"),
         ("a = '''", '"\'" at character 5: the text that begins here'),
         ("a /* x", "'/' at character 3: a comment that begins"),
@@ -55,13 +55,13 @@ CONDITION = "a condition is needed, as in a = 5"
         ("a BETWEEN 5", "the end at character 12: expected AND"),
         ("a BETWEEN 5 OR 6", "'OR' at character 13: expected AND"),
         ("a IN", r"the end at character 5: expected \("),
-        ("a IN ()", r"'\)' at character 7: expected a text or a number"),
-        ("a IN (5,)", r"'\)' at character 9: expected a text or a number"),
+        ("a IN ()", r"'\)' at character 7: expected a string or a number"),
+        ("a IN (5,)", r"'\)' at character 9: expected a string or a number"),
         ("a IN (5 6)", r"'6' at character 9: expected \)"),
-        ("a IN (b)", "'b' at character 7: expected a text or a number"),
-        ("a IN (NULL)", "'NULL' at character 7: expected a text or a number"),
+        ("a IN (b)", "'b' at character 7: expected a string or a number"),
+        ("a IN (NULL)", "'NULL' at character 7: expected a string or a number"),
         ("a IN (-'5')", "\"'5'\" at character 8: expected a number"),
-        ("a IN ((5))", r"'\(' at character 7: expected a text or a number"),
+        ("a IN ((5))", r"'\(' at character 7: expected a string or a number"),
         ("a CONTAINS b", "'b' at character 12: expected a text"),
         ("a CONTAINS 5", "'5' at character 12: expected a text"),
         ("a <' x'", "\"' x'\" at character 4"),
@@ -99,11 +99,11 @@ def test_texts_that_are_no_condition(text: str, message: str) -> None:
         ("TRUE BETWEEN 1 AND 2", f"'TRUE' at character 1: .*{ORDER}"),
         ("a BETWEEN 5 AND 3", "5 as the lower bound of BETWEEN at character 11: .*, 3"),
         ("a NOT BETWEEN 1 AND -1.5", "1 as the lower bound of BETWEEN at character 15: .*, -1.5"),
-        ("5 IN (5)", "'5' at character 1: IN follows the name of a property"),
+        ("5 IN (5)", "'5' at character 1: IN must follow the name of a property"),
         ("-a IN (5)", "'-' at character 1: IN follows"),
         ("5 CONTAINS 'a'", "'5' at character 1: CONTAINS follows"),
         ("(a = 5) ENDSWITH 'a'", r"'\(' at character 1: ENDSWITH follows"),
-        ("-'5' = a", "'-' at character 1: only a number or a property has a sign"),
+        ("-'5' = a", "'-' at character 1: only a number or a property can have a sign"),
         ("a = -TRUE", "'-' at character 5: only a number"),
         ("a = - (b = 5)", "'-' at character 5: only a number"),
     ],
@@ -116,8 +116,8 @@ def test_types_that_never_agree(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("number", "message"),
     [
-        ("007", "'007' at character 5: an integer does not begin with 0"),
-        ("00", "'00' at character 5: an integer does not begin with 0"),
+        ("007", "'007' at character 5: an integer must not start with 0"),
+        ("00", "'00' at character 5: an integer must not start with 0"),
         ("5abc", "'5abc' at character 5: a number is"),
         ("5e", "'5e' at character 5: a number is"),
         ("5e+", "'5e' at character 5: a number is"),
@@ -133,11 +133,11 @@ def test_types_that_never_agree(text: str, message: str) -> None:
         ("- (9223372036854775808)", "at character 8: an integer is at most"),
         ("- -9223372036854775808", "at character 8: an integer is at most"),
         ("9" * 4_000, f"'99999999999999999999…' at character 5: {LONG}"),
-        ("1e400", "'1e400' at character 5: a number is less than 1.8e308"),
-        ("-1e400", "'1e400' at character 6: a number is less than 1.8e308"),
-        ("1e" + "9" * 4_000, "at character 5: a number is less than 1.8e308"),
-        ("9" * 4_000 + ".", "at character 5: a number is less than 1.8e308"),
-        ("1e-400", "at character 5: a number other than 0 is more than 4.9e-324"),
+        ("1e400", "'1e400' at character 5: a number must be less than 1.8e308"),
+        ("-1e400", "'1e400' at character 6: a number must be less than 1.8e308"),
+        ("1e" + "9" * 4_000, "at character 5: a number must be less than 1.8e308"),
+        ("9" * 4_000 + ".", "at character 5: a number must be less than 1.8e308"),
+        ("1e-400", "at character 5: a number other than 0 must be more than 4.9e-324"),
     ],
 )
 def test_numbers_that_are_none(number: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""The operator's first owner of a tenant: ``manage.py create_owner NAME [--email] [--tenant]``.
+"""Creates the first owner of a tenant: ``manage.py create_owner NAME [--email] [--tenant]``.
 
     MQ_OWNER_PASSWORD ──▶ user, tenant with a namespace of its name, owner ──▶ one JSON line
 
@@ -24,12 +24,14 @@ from mqservice.lib.problem import Problem
 
 
 class Command(BaseCommand):
-    help = "Make a user the owner of a tenant; both are made where they are not there."
+    help = "Make a user the owner of a tenant; both are created if they do not exist."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("username")
-        parser.add_argument("--email", default="", help="Counts as verified.")
-        parser.add_argument("--tenant", required=True, help="Its name, and that of its namespace.")
+        parser.add_argument("--email", default="", help="Email address; counts as verified.")
+        parser.add_argument(
+            "--tenant", required=True, help="Name of the tenant, and of its namespace."
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:  # Any: Django's own signature
         try:

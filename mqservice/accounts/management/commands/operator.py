@@ -1,4 +1,4 @@
-"""Who sees the operator's page: ``manage.py operator NAME [--revoke]``.
+"""Who has access to the operator console: ``manage.py operator NAME [--revoke]``.
 
 A user ──▶ is_superuser ──▶ ``/console/-/operator``, and nothing of any tenant
 """
@@ -16,18 +16,18 @@ log = logging.getLogger(__name__)
 
 
 class Command(BaseCommand):
-    help = "Let a user see the operator's page of the console, or no longer."
+    help = "Give a user access to the operator console, or remove it."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("username")
-        parser.add_argument("--revoke", action="store_true", help="No longer.")
+        parser.add_argument("--revoke", action="store_true", help="Remove access.")
 
     def handle(self, *args: Any, **options: Any) -> None:  # Any: Django's own signature
         username, is_operator = options["username"], not options["revoke"]
         if not User.objects.filter(username=username).update(is_superuser=is_operator):
-            raise CommandError(f"there is no user {username}")
+            raise CommandError(f"user {username} does not exist")
         log.info(
-            "An operator was changed",
-            extra={"action": "operator_put", "user": username, "is_operator": is_operator},
+            "Changed whether a user is an operator",
+            extra={"action": "operator_changed", "user": username, "is_operator": is_operator},
         )
-        self.stdout.write(f"{username} is {'an' if is_operator else 'no'} operator")
+        self.stdout.write(f"{username} is {('now' if is_operator else 'no longer')} an operator")

@@ -1,4 +1,4 @@
-"""Creates what a first visitor needs and prints it as one JSON line. Safe to run at every start.
+"""Creates the demo tenant and prints it as one JSON line. Safe to run at every start.
 
     MQ_BOOTSTRAP_* ──▶ tenant, namespace, user, key, topic, group ──▶ one line on stdout
 

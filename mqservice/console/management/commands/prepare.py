@@ -1,4 +1,5 @@
-"""What ``mqservice up`` runs before the web processes: tables of this version, and the demo tenant.
+"""Run by ``mqservice up`` before the web processes: migrates the tables and creates the demo
+tenant.
 
     stdin: a line ──▶ migrate, if anything is missing ──▶ "tables" ──▶ bootstrap_demo ──▶ facts
 

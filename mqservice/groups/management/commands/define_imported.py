@@ -1,4 +1,4 @@
-"""Rows of the topics and groups that an import brings: ``define_imported [--check] REPORT``.
+"""Creates the rows of imported topics and groups: ``define_imported [--check] REPORT``.
 
     report of storage_engine.transfer ──▶ namespace, topics, groups ──▶ rows, in one transaction
 
@@ -46,11 +46,13 @@ class _Imported(msgspec.Struct, frozen=True):
 
 
 class Command(BaseCommand):
-    help = "Make the rows of topics and groups that were imported. Run by mqservice import-store."
+    help = "Create the rows of imported topics and groups. Run by mqservice import-store."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("report", type=Path)
-        parser.add_argument("--check", action="store_true", help="Only whether it can be done.")
+        parser.add_argument(
+            "--check", action="store_true", help="Only check whether it can be done."
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:  # Any: Django's own signature
         imported = msgspec.json.decode(options["report"].read_bytes(), type=_Imported)
@@ -75,8 +77,9 @@ def define_imported(imported: _Imported) -> Namespace:
     others += [each.group.name for each in groups if each.is_different and not each.is_new]
     if others:
         raise CommandError(
-            f"the database has {others[0]} in namespace {namespace.name} with other settings: an "
-            "import needs a database of its own, name an empty one in DATABASE_URL"
+            f"the database has {others[0]} in namespace {namespace.name} with other "
+            "settings: an import needs its own database, name an empty one in "
+            "DATABASE_URL"
         )
     write_topics(topics, by=None)
     write_groups(groups, by=None)
@@ -94,8 +97,9 @@ def _refuse_others(imported: _Imported) -> None:
     if others:
         some = ", ".join("/".join(row) for row in sorted(others)[:3])
         raise CommandError(
-            f"the database has topics or groups already ({some}), whose messages are in another "
-            "store: an import needs a database of its own, name an empty one in DATABASE_URL"
+            f"the database already has topics or groups ({some}), whose messages are "
+            "in another store: an import needs its own database, name an empty one "
+            "in DATABASE_URL"
         )
 
 

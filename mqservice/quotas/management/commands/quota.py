@@ -1,4 +1,4 @@
-"""The operator's word on limits: ``manage.py quota [--tenant acme] [topic_count_max=50 ...]``.
+"""Sets limits for the operator: ``manage.py quota [--tenant acme] [topic_count_max=50 ...]``.
 
 Without a tenant it speaks of the default of all tenants; without limits it only shows. ``name=-``
 takes a word back. Prints what holds afterwards as one JSON line.
@@ -23,7 +23,9 @@ class Command(BaseCommand):
     help = "Show or set the limits of a tenant, or the default of all tenants."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--tenant", help="The tenant's name; the default of all without it.")
+        parser.add_argument(
+            "--tenant", help="Name of the tenant; without it, the default of all tenants."
+        )
         parser.add_argument("limits", nargs="*", metavar="NAME=NUMBER", help=", ".join(LIMIT_NAMES))
 
     def handle(self, *args: Any, **options: Any) -> None:  # Any: Django's own signature
@@ -31,7 +33,7 @@ class Command(BaseCommand):
         if options["tenant"] is not None:
             tenant = Tenant.objects.filter(name=options["tenant"]).first()
             if tenant is None:
-                raise CommandError(f"there is no tenant {options['tenant']}")
+                raise CommandError(f"tenant {options['tenant']} does not exist")
         values = dict(_parsed(text) for text in options["limits"])
         if values:
             try:
@@ -52,5 +54,5 @@ def _parsed(text: str) -> tuple[str, int | None]:
     if number == "-":
         return name, None
     if not (number.isascii() and number.isdecimal()):
-        raise CommandError(f"{text} is not of the form NAME=NUMBER, or NAME=- to take it back")
+        raise CommandError(f"{text} must have the form NAME=NUMBER, or NAME=- to remove the limit")
     return name, int(number)

@@ -1,4 +1,4 @@
-"""A receive that is under way in the engine, and all that can end it before a message comes.
+"""A receive that waits in the engine, and everything that can end it before a message arrives.
 
     Poll.begin ──▶ what it settles ──┐
                ──▶ store.receive_for ┴─▶ one write ──▶ engine (parked)
@@ -22,45 +22,14 @@ from mqservice.accounts.access import Principal, unauthenticated
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.http import ClientGone, Request
-from mqservice.delivery.settling import Settling
-from mqservice.lib.client_gone import has_gone, when_gone
+from mqservice.delivery.settlement import SettleCall
+from mqservice.lib.client_gone import when_gone
 from mqservice.lib.problem import Problem
 from mqservice.store import Received, ReceiveHead, ReceiveHold, ReceiveRequest, StoreError
 
 Ended = Callable[[Received | Exception], None]
 
 _NOTHING: Final = Received(ReceiveHead(lease_generation=0, lease_until_ms=0, attempts=[]), [])
-
-
-async def poll_engine(
-    context: DeliveryContext,
-    request: Request,
-    order: ReceiveRequest,
-    settling: Settling | None = None,
-) -> Received:
-    """What the engine leases, unless something ends the receive before.
-
-    Raises ClientGone, StoreError, or Problem when the key may not receive this any more.
-    """
-    future: asyncio.Future[Received | Exception] = asyncio.get_running_loop().create_future()
-
-    def ended(outcome: Received | Exception) -> None:
-        if not future.done():  # by the end of the task
-            future.set_result(outcome)
-
-    poll = Poll(context, request, order, settling, ended)
-    poll.begin()
-    try:
-        outcome = await future
-    except asyncio.CancelledError:
-        poll.cancel()
-        raise
-    if isinstance(outcome, Exception):
-        raise outcome
-    if has_gone(request.send):  # after the outcome was known, and before this was told
-        poll.cancel()
-        raise ClientGone
-    return outcome
 
 
 class Poll:
@@ -86,7 +55,7 @@ class Poll:
         context: DeliveryContext,
         request: Request,
         order: ReceiveRequest,
-        settling: Settling | None,
+        settling: SettleCall | None,
         ended: Ended,
     ) -> None:
         self._context = context
@@ -181,7 +150,7 @@ class Poll:
         if outcome is None or ended is None or not self._has_begun:
             return
         settling = self._settling
-        if settling is None or settling.is_told or isinstance(outcome, Exception):
+        if settling is None or settling.is_settled or isinstance(outcome, Exception):
             self._leave()
             ended(outcome)
 

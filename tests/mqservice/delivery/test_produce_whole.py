@@ -1,4 +1,4 @@
-"""What is answered without a task is answered, charged and counted as by the data plane."""
+"""A produce that is whole is answered, charged and counted without a task as in one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from mqservice.accounts.scopes import Scope
-from mqservice.delivery import produce_lane
-from mqservice.delivery.produce_lane import ProduceLane
+from mqservice.delivery import plane
+from mqservice.delivery.plane import DataPlane
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.store import OutcomeUnknown, PutCall, StoreBusy
 from mqservice.usage.counts import usage_counts
+from mqservice.web_transport import HELD_BODY_BYTES_MAX
 from tests.mqservice.delivery.serving import HOUR_MS, Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
 from tests.mqservice.delivery.waiting import wait_until
@@ -53,7 +54,7 @@ def last(key: str) -> str:
     return post(key, '{"body": "the last"}', JSON, LAST)
 
 
-# What is sent after a first message, and whether the lane takes any of it.
+# What is sent after a first message, and whether the first of it is served without a task.
 EXCHANGES: dict[str, tuple[Callable[[str], str], bool]] = {
     "JSON": (lambda key: post(key, '{"body": "a", "tag": "t", "keys": ["k"]}', JSON), True),
     "raw": (lambda key: post(key, "a", TEXT, "mq-tag: t", "mq-prop-x: y"), True),
@@ -68,13 +69,13 @@ EXCHANGES: dict[str, tuple[Callable[[str], str], bool]] = {
     "a wrong tag": (lambda key: post(key, "a", TEXT, "mq-tag: a|b"), True),
     "a wrong queue": (lambda key: post(key, "a", TEXT, "mq-queue: 4"), True),
     "a header that is not known": (lambda key: post(key, "a", TEXT, "mq-what: 4"), True),
-    "a body that is too large for the topic": (lambda key: post(key, "a" * 65, TEXT), False),
+    "a body that is too large for the topic": (lambda key: post(key, "a" * 65, TEXT), True),
     "a body that comes in chunks": (
         lambda key: post(key, "1\r\na\r\n0\r\n\r\n", TEXT, "transfer-encoding: chunked"), True,
     ),
-    "a key of the request": (lambda key: post(key, "a", TEXT, "idempotency-key: k"), False),
-    "a key of the message": (lambda key: post(key, '{"body": "a", "dedup_id": "k"}', JSON), False),
-    "an encoded body": (lambda key: post(key, "a", TEXT, "content-encoding: gzip"), False),
+    "a key of the request": (lambda key: post(key, "a", TEXT, "idempotency-key: k"), True),
+    "a key of the message": (lambda key: post(key, '{"body": "a", "dedup_id": "k"}', JSON), True),
+    "an encoded body": (lambda key: post(key, "a", TEXT, "content-encoding: gzip"), True),
     "another topic": (lambda key: post(key, "a", TEXT, path=OTHER), False),
     "another key": (lambda key: post(key + "x", "a", TEXT), False),
     "no key": (lambda key: post(key, "a", TEXT).replace("authorization", "authorisation"), False),
@@ -85,15 +86,15 @@ EXCHANGES: dict[str, tuple[Callable[[str], str], bool]] = {
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """What the lane said of each request, in order."""
+    """Whether each request was served without a task, in order."""
     found: list[bool] = []
-    take = ProduceLane.take
+    take = DataPlane.take
 
-    def observed(lane: ProduceLane, *given: Any) -> bool:  # Any: as the real
-        found.append(take(lane, *given))
+    def observed(served: DataPlane, *given: Any) -> bool:  # Any: as the real
+        found.append(take(served, *given))
         return found[-1]
 
-    monkeypatch.setattr(ProduceLane, "take", observed)
+    monkeypatch.setattr(DataPlane, "take", observed)
     return found
 
 
@@ -142,14 +143,14 @@ def count_of(server: Server) -> list[int]:
 
 
 @pytest.mark.parametrize("name", EXCHANGES)
-def test_it_answers_as_the_data_plane_does(
+def test_it_is_answered_as_in_a_task(
     name: str, taken: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent, is_for_lane = EXCHANGES[name]
+    sent, is_taken = EXCHANGES[name]
     found = []
     for is_on in (True, False):
         if not is_on:
-            monkeypatch.setattr(ProduceLane, "take", lambda *given: False)
+            monkeypatch.setattr(DataPlane, "take", lambda *given: False)
         store = StoreDouble()
         with warm(store) as (server, key, peer):
             count_of(server)
@@ -160,24 +161,78 @@ def test_it_answers_as_the_data_plane_does(
             stored = [record.body for queue in store.queues.values() for record in queue]
             found.append((said, sorted(stored), count_of(server)))
             if is_on:
-                assert any(taken[:1]) == is_for_lane, taken
+                assert any(taken[:1]) == is_taken, taken
     assert found[0] == found[1]
     assert found[0][0]
 
 
-def test_a_request_in_two_reads_is_answered(taken: list[bool]) -> None:
+def test_a_request_in_two_reads_is_served_without_a_task(
+    taken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[bool] = []
+    can_take = DataPlane.can_take
+
+    def observed(served: DataPlane, *given: Any) -> bool:  # Any: as the real
+        waited.append(can_take(served, *given))
+        return waited[-1]
+
+    monkeypatch.setattr(DataPlane, "can_take", observed)
     with warm() as (server, key, peer):
         whole = post(key, "in two parts", TEXT).encode()
         taken.clear()
         peer.sendall(whole[:-3])
         # The second part must not come along with the first.
-        wait_until(lambda: server.request_count() > 0)
+        wait_until(lambda: bool(waited))
         peer.sendall(whole[-3:])
         assert b" 201 " in answer_of(peer)
+        assert taken == [True]
+        assert server.request_count() == 0, "no task was made"
+
+
+def test_a_stranger_in_two_reads_is_refused(taken: list[bool]) -> None:
+    """At once: nothing of the body of a stranger is waited for."""
+    with warm() as (_, key, peer):
+        whole = post(key + "x", "in two parts", TEXT).encode()
+        taken.clear()
+        peer.sendall(whole[:-3])
+        assert b" 401 " in answer_of(peer)
         assert taken == []
-        peer.sendall(whole)
+
+
+def test_a_body_in_many_reads_is_taken_whole(taken: list[bool]) -> None:
+    store = StoreDouble()
+    with warm(store) as (_, key, peer):
+        whole = post(key, "a body of some length", TEXT).encode()
+        taken.clear()
+        for start in range(0, len(whole), 7):
+            peer.sendall(whole[start : start + 7])
         assert b" 201 " in answer_of(peer)
         assert taken == [True]
+
+
+def test_a_large_body_is_read_by_a_task(taken: list[bool]) -> None:
+    store = StoreDouble()
+    with warm(store) as (server, key, peer):
+        server.topic("large", body_bytes_max=2 * HELD_BODY_BYTES_MAX)
+        path = "/v1/ns/acme/topics/large/messages"
+        body = "x" * (HELD_BODY_BYTES_MAX + 1)
+        for lines in ((), ("transfer-encoding: chunked",)):
+            content = f"{len(body):x}\r\n{body}\r\n0\r\n\r\n" if lines else body
+            for _ in range(2):
+                peer.sendall(post(key, content, TEXT, *lines, path=path).encode())
+                assert b" 201 " in answer_of(peer)
+        assert [len(record.body) for record in store.records("acme%large")] == [len(body)] * 4
+
+
+def test_a_client_that_leaves_within_its_body_leaves_nothing_behind(taken: list[bool]) -> None:
+    store = StoreDouble()
+    with warm(store) as (server, key, peer):
+        taken.clear()
+        peer.sendall(post(key, "half of it", TEXT).encode()[:-3])
+        peer.close()
+        wait_until(lambda: server.connection_count() == 0)
+        assert taken == []
+        assert len(store.records("acme%orders")) == 1
 
 
 @pytest.mark.parametrize(
@@ -251,7 +306,7 @@ def test_a_record_that_the_engine_refuses_is_told(taken: list[bool]) -> None:
 
 
 def test_who_reads_slowly_is_waited_for(taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(produce_lane, "answer_now", lambda *given: False)
+    monkeypatch.setattr(plane, "answer_now", lambda *given: False)
     with warm() as (server, key, peer):
         count_of(server)
         peer.sendall(post(key, "read late", TEXT).encode())
@@ -268,7 +323,7 @@ def test_a_fault_of_ours_is_told_and_the_engine_stays_connected(
 
     with warm() as (_, key, peer):
         with monkeypatch.context() as patch:
-            patch.setattr(produce_lane, "answer_now", fail)
+            patch.setattr(plane, "answer_now", fail)
             peer.sendall(post(key, "stored, but not told", TEXT).encode())
             assert b" 500 " in answer_of(peer)
         peer.sendall(post(key, "stored", TEXT).encode())

@@ -1,41 +1,41 @@
-"""Bugs on the short ways of a produce and a receive: a second way of doing a thing invites them."""
+"""Bugs on the one road of a produce and a receive: from the parser to the reply."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from mqservice.delivery.lane import Lane
 from tests.planted.plant import Plant, Real, Thing, planting
 
 PLANTS: Final[list[Plant]] = []
-planted: Final = planting("The short ways of a produce and of a receive", PLANTS)
+planted: Final = planting("The road of a produce and of a receive", PLANTS)
 
-_TESTS: Final = "tests/mqservice/delivery/test_produce_lane.py"
+_TESTS: Final = "tests/mqservice/delivery/test_produce_whole.py"
 
 
 @planted(
-    "mqservice.delivery.one_put:OnePut.told",
+    "mqservice.delivery.put:Put.set_result",
     f"{_TESTS}::test_a_record_that_the_engine_refuses_is_told",
 )
-def refused_record_called_stored(real: Real, put: Thing, result: Thing) -> Thing:
-    return real(put, result._replace(error=None))
+def refused_record_called_stored(real: Real, put: Thing, results: Thing) -> None:
+    real(put, [result._replace(error=None) for result in results])
 
 
 @planted(
-    "mqservice.delivery.produce_lane:ProduceLane.refuse",
+    "mqservice.delivery.plane:DataPlane.fail",
     f"{_TESTS}::test_what_the_store_refuses_is_told",
 )
-def refusal_that_is_not_counted(real: Real, lane: Thing, request: Thing, exc: Thing) -> None:
-    lane._start(lane._plane.refuse(request, exc))
+def refusal_that_is_not_counted(real: Real, plane: Thing, request: Thing, error: Thing) -> None:
+    request.is_counted = True
+    real(plane, request, error)
 
 
 @planted(
-    "mqservice.delivery.produce_lane:ProduceLane.take",
-    f"{_TESTS}::test_it_answers_as_the_data_plane_does",
+    "mqservice.delivery.plane:DataPlane.take",
+    f"{_TESTS}::test_it_is_answered_as_in_a_task",
 )
-def key_of_a_request_overlooked(real: Real, lane: Thing, cycle: Thing, headers: Thing) -> Thing:
+def key_of_a_request_overlooked(real: Real, plane: Thing, cycle: Thing, headers: Thing) -> Thing:
     headers.pop(b"idempotency-key", None)
-    return real(lane, cycle, headers)
+    return real(plane, cycle, headers)
 
 
 @planted(
@@ -56,7 +56,7 @@ def pause_counted_while_a_request_is_under_way(real: Real, protocol: Thing) -> N
 
 @planted(
     "mqservice.web_transport:CorkedHttpProtocol._let_go",
-    f"{_TESTS}::test_a_request_in_two_reads_is_answered",
+    f"{_TESTS}::test_a_stranger_in_two_reads_is_refused",
 )
 def request_in_two_reads_forgotten(real: Real, protocol: Thing) -> None:
     protocol._held = None
@@ -71,13 +71,14 @@ def proxy_taken_for_its_client(real: Real, proxies: Thing, cycle: Thing) -> None
 
 
 @planted(
-    "mqservice.delivery.receive_lane:ReceiveLane.refuse",
-    "tests/mqservice/delivery/test_receive_lane.py::test_it_answers_as_the_data_plane_does",
+    "mqservice.delivery.plane:DataPlane._count",
+    "tests/mqservice/delivery/test_receive_whole.py::test_a_receive_that_is_refused_is_charged",
 )
 def refused_receive_that_is_not_charged(
-    real: Real, lane: Thing, request: Thing, exc: Thing
+    real: Real, plane: Thing, request: Thing, is_answered: Thing
 ) -> None:
-    Lane.refuse(lane, request, exc)
+    request.is_charged = request.is_charged and is_answered
+    real(plane, request, is_answered=is_answered)
 
 
 @planted(

@@ -1,7 +1,7 @@
-"""Whether ticks come, for those who must not wait for anybody: the last answer, soon a new one.
+"""What is degraded, for those who must not wait for anybody: the last answer, soon a new one.
 
-    /healthz ── is_late ──▶ [TickWatch] ── older than a second ──▶ a thread asks the engine,
-        ◀── what was known ──┘                               or, without it, PostgreSQL
+    /healthz ── known ──▶ [DegradedWatch] ── older than a second ──▶ a thread asks the engine,
+        ◀── what was known ──┘                                 or, without it, PostgreSQL
 
 Kubernetes and its like restart a process whose liveness probe hangs. So the probe gets what is
 known, and the question is asked beside it, within its own time limits.
@@ -19,7 +19,7 @@ import psycopg
 
 from mqservice.lib.durations import SECOND_MS
 from mqservice.monitoring.heartbeats import AGES, TICK
-from mqservice.monitoring.sampling import engine_stats
+from mqservice.monitoring.sampling import QUARANTINED, engine_stats
 from mqservice.monitoring.ticks import LATE_MS
 
 log = logging.getLogger(__name__)
@@ -29,32 +29,32 @@ KNOWN_MS_MAX: Final = 10 * SECOND_MS  # what is known for longer is not known an
 CONNECT_SECONDS_MAX: Final = 2  # libpq takes less for 2
 
 
-class TickWatch:
-    """See the module's docstring. ``ask`` answers None when nobody knows. Thread-safe."""
+class DegradedWatch:
+    """See the module's docstring. ``ask`` answers with names of parts. Thread-safe."""
 
     def __init__(
         self,
-        ask: Callable[[], bool | None],
+        ask: Callable[[], list[str]],
         now_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
     ) -> None:
         self._ask = ask
         self._now_ms = now_ms
         self._lock = threading.Lock()
-        self._answer: bool | None = None
+        self._answer: list[str] = []
         self._asked_ms: int | None = None
         self._asking: threading.Thread | None = None
 
-    def is_late(self) -> bool | None:
-        """Whether the last tick was too long ago; None while that is unknown. Never waits."""
+    def known(self) -> list[str]:
+        """What is degraded; nothing while that is unknown. Never waits."""
         with self._lock:
             now_ms = self._now_ms()
             age_ms = None if self._asked_ms is None else now_ms - self._asked_ms
             if self._asking is None and (age_ms is None or age_ms >= FRESH_MS):
                 self._asking = threading.Thread(
-                    target=self._refresh, name="tick watch", daemon=True
+                    target=self._refresh, name="degraded watch", daemon=True
                 )
                 self._asking.start()
-            return self._answer if age_ms is not None and age_ms <= KNOWN_MS_MAX else None
+            return self._answer if age_ms is not None and age_ms <= KNOWN_MS_MAX else []
 
     def wait(self, timeout_s: float) -> None:
         """Until a question that is under way is answered; for tests."""
@@ -63,7 +63,7 @@ class TickWatch:
             asking.join(timeout_s)
 
     def _refresh(self) -> None:
-        answer: bool | None = None
+        answer: list[str] = []
         try:
             answer = self._ask()
         finally:
@@ -72,10 +72,12 @@ class TickWatch:
                 self._asking = None
 
 
-def ask_engine_or_postgres(dsn: str) -> bool | None:
-    """Whether the engine has to tick itself; if it does not answer, ``ask_postgres``."""
+def ask_engine_or_postgres(dsn: str) -> list[str]:
+    """What the engine says is degraded; if it does not answer, beat by ``ask_postgres``."""
     stats = engine_stats()
-    return ask_postgres(dsn) if stats is None else "beat" in stats.degraded
+    if stats is None:
+        return ["beat"] if ask_postgres(dsn) else []
+    return [*stats.degraded, *([QUARANTINED] if stats.quarantined_count else [])]
 
 
 def ask_postgres(dsn: str) -> bool | None:
