@@ -81,8 +81,8 @@ def _table(evidence: Evidence) -> Iterator[str]:
     yield (
         f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB, Linux {machine.kernel}, "
         f"Python {machine.python}, {machine.disk.partition(' on ')[0]}; {evidence.taken_at[:10]}, "
-        f"commit {evidence.commit}. {timing.repeats} runs of {timing.seconds:g} s each, alternating; "
-        f"medians are shown. All in one run of {evidence.seconds / 60:.0f} minutes."
+        f"commit {evidence.commit}. {timing.repeats} runs of {timing.seconds:g} s each, "
+        f"alternating; medians are shown. All in one run of {evidence.seconds / 60:.0f} minutes."
     )
     if _noise_cores(evidence) >= NOISE_CORES:
         yield (
@@ -99,7 +99,8 @@ def _table(evidence: Evidence) -> Iterator[str]:
     for way in ways.values():
         if way.peer != LIMIT:
             yield f"| {way.label} | {way.durability} | {'yes' if way.is_synced else '**no**'} |"
-    yield "\n### Targets\n\n| ours, durable, compared with the best of | ratio | target | | by CPU per message |"
+    yield "\n### Targets\n"
+    yield "| ours, durable, compared with the best of | ratio | target | | by CPU per message |"
     yield "|---|---|---|---|---|"
     for goal in find_goals(evidence):
         verdict = "met" if goal.is_met else "**not met**"
