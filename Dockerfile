@@ -1,7 +1,7 @@
 # One image for every process; the command selects which:
 #
-#   mqservice up                    all of them, with embedded databases unless URLs are given
-#   python -m django migrate        tables of this version, before the others start
+#   mqservice up                    all of them, with embedded databases unless URLs are set
+#   python -m django migrate        creates the tables of this version, before the others start
 #   python -m storage_engine        the engine        (MQ_ENGINE_STORE_DIR, MQ_ENGINE_SOCKET)
 #   python -m mqservice.web         one web process   (DATABASE_URL, VALKEY_URL, MQ_SECRET_KEY, ...)
 #   celery -A mqservice worker -Q delay,control                      ticks and sweeps
@@ -13,7 +13,7 @@
 # a registry. So do `docker build .` and `docker build --target analytics .`. compose.yaml and deploy/ run it.
 #
 # The secret `registries` is a shell file with the variables that pip, uv and apt need to reach their registries,
-# `certificates` the file of authorities that they trust, `apt` more settings of apt. All are optional, none is kept.
+# `certificates` a file of trusted authorities, `apt` additional settings of apt. All are optional, and none is stored.
 
 ARG BASE=debian:trixie-slim
 
@@ -71,14 +71,14 @@ WORKDIR /data
 VOLUME /data
 EXPOSE 8000
 STOPSIGNAL SIGTERM
-# Of `mqservice up` and of a web process; compose.yaml says how its other processes are checked.
+# For `mqservice up` and web processes; compose.yaml has the checks of its other processes.
 HEALTHCHECK --interval=5s --timeout=5s --start-period=120s --retries=3 \
     CMD ["python", "-c", "import os, urllib.request as u; u.urlopen(f\"http://127.0.0.1:{os.environ.get('MQ_PORT', 8000)}/readyz\", timeout=3)"]
 CMD ["mqservice", "up"]
 
 FROM base AS analytics
 USER root
-# Java's package links its manual pages and fails where their directory is missing, as in slim images.
+# Java's package links its manual pages and fails if their directory is missing, as in slim images.
 RUN --mount=type=bind,source=.,target=/build --mount=type=bind,from=packages,source=/opt/tools,target=/opt/tools \
     --mount=type=secret,id=registries --mount=type=secret,id=certificates --mount=type=secret,id=apt \
     set -a && { [ ! -f /run/secrets/registries ] || . /run/secrets/registries; } \
@@ -92,5 +92,5 @@ USER mqservice
 HEALTHCHECK NONE
 CMD ["celery", "-A", "mqservice", "worker", "--hostname=analytics@%h", "--queues=analytics", "--concurrency=1"]
 
-# What is built when nothing is said.
+# The default target.
 FROM base AS service

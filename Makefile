@@ -1,36 +1,38 @@
-# One door to everything. A bare machine needs git, make and Python 3.11 to 3.14; the rest comes from the lock files.
+# A bare machine needs git, make and Python 3.11 to 3.14; everything else comes from the lock files.
 #
-#   make run     set up, then start the whole service (MQ_PORT, MQ_DATA_DIR, MQ_WEB_WORKERS, DATABASE_URL, VALKEY_URL)
-#   make test    set up, check style, types and import rules, then run every test
-#   make analytics  add what nightly reports need (450 MB); make run keeps it
-#                All three find Java 17 or newer, or install it by apt where they may; none fails without it.
-#   make stop    stop the service that owns the data directory
-#   make torture injure the engine at the size of a release, keep evidence/ and docs/reliability.md (long)
-#   make fuzz    5,000 requests made from the OpenAPI document against a service of its own (FUZZ_CASES, FUZZ_SEED)
-#   make console build the console's style and scripts anew after a change in frontend/ (Node 20; nothing else needs it)
-#   make bench   measure; make lint  style, types, import rules; make lock  bring the lock files in line with
-#                pyproject.toml (UPGRADE=--upgrade: newest versions)
-#   make bench-peers  the same beside RabbitMQ, NATS and ActiveMQ, as many as are installed; keeps evidence/peers.json and
-#                docs/peers.md (PEERS=--quick: two minutes, keeps neither)
-#   make docs    build the documentation's site into site/, failing on any warning
-#   make image   build the container image with docker, podman or buildah, without a registry if need be; image-analytics
-#                adds Java and PySpark (TOOL=buildah chooses); image-test builds and runs the first (root, buildah)
-#   make clean   remove the environment, the data directory and all caches
+#   make run            set up, then start the whole service (MQ_PORT, MQ_DATA_DIR, MQ_WEB_WORKERS, DATABASE_URL, VALKEY_URL)
+#   make test           set up, check style, types and import rules, then run every test
+#   make analytics      add what nightly reports need (450 MB); make run keeps it
+#                       All three look for Java 17 or newer, or install it by apt where they may; none fails without it.
+#   make stop           stop the service that owns the data directory
+#   make torture        run the fault tests at release size; updates evidence/ and docs/reliability.md (long)
+#   make fuzz           send 5,000 requests made from the OpenAPI document to a service of its own (FUZZ_CASES, FUZZ_SEED)
+#   make console        build the console's styles and scripts after a change in frontend/ (Node 20; nothing else needs it)
+#   make bench          measure
+#   make bench-peers    measure beside RabbitMQ, NATS and ActiveMQ, as many as are installed; updates evidence/peers.json
+#                       and docs/peers.md (PEERS=--quick: two minutes, updates neither)
+#   make lint           check style, types, import rules
+#   make lock           update the lock files from pyproject.toml (UPGRADE=--upgrade: newest versions)
+#   make docs           build the documentation site into site/, failing on any warning
+#   make image          build the container image with docker, podman or buildah, without a registry if need be;
+#                       image-analytics adds Java and PySpark (TOOL=buildah chooses); image-test builds and runs the
+#                       first (root, buildah)
+#   make clean          remove the environment, the data directory and all caches
 
 SHELL := /bin/sh
 VENV := .venv
-# The first of these that is Python 3.11 to 3.14 with its venv module makes the environment; `make PYTHON=…` names another.
+# The first of these that is Python 3.11 to 3.14 with its venv module creates the environment; `make PYTHON=…` names another.
 PYTHON :=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 BIN := $(VENV)/bin
 MQ_DATA_DIR ?= var
 export MQ_DATA_DIR
-# Compiled modules are kept, whatever the surroundings say: a dozen processes compile a thousand each at their start otherwise.
+# Always store compiled modules: otherwise a dozen processes compile a thousand modules each whenever they start.
 export PYTHONDONTWRITEBYTECODE :=
 COMPILE := $(BIN)/uv pip compile --quiet $(UPGRADE) --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock"
 
-# uv reads no PIP_* variables; a machine set up for pip must still do. Values set for uv itself win.
+# uv reads no PIP_* variables, but a machine set up for pip must work too. Values set for uv itself take precedence.
 UV_ENV := \
 	if [ -n "$$PIP_INDEX_URL" ]; then export UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$$PIP_INDEX_URL}"; fi; \
 	if [ -n "$$PIP_EXTRA_INDEX_URL" ]; then export UV_EXTRA_INDEX_URL="$${UV_EXTRA_INDEX_URL:-$$PIP_EXTRA_INDEX_URL}"; fi; \
@@ -40,11 +42,11 @@ UV_ENV := \
 	if [ -n "$$PIP_NO_INDEX" ]; then export UV_NO_INDEX="$${UV_NO_INDEX:-1}"; fi; \
 	unset VIRTUAL_ENV CONDA_PREFIX;
 
-# $(call sync,LOCK): the environment becomes exactly what LOCK says, every file checked against its hash.
-# The project itself is installed editable and without build isolation, so nothing outside the lock is fetched.
+# $(call sync,LOCK): make the environment exactly what LOCK lists, with every file checked against its hash.
+# The project itself is added by a .pth file, so nothing outside the lock is downloaded.
 define sync
 	@echo "Installing the packages of $(1) into $(VENV) ..."
-	@# uv says which large packages it downloads; its list of all that it installed is left out.
+	@# Show which large packages uv downloads, but not its list of everything installed.
 	@$(UV_ENV) { $(BIN)/uv pip sync --python $(BIN)/python --require-hashes requirements-bootstrap.lock $(1) 2>&1 \
 		|| touch $(VENV)/.uv-failed; } | grep -v '^ [-+~] ' || true; \
 	if [ -f $(VENV)/.uv-failed ]; then \
@@ -98,7 +100,7 @@ FUZZ_SEED ?= 0
 fuzz: $(VENV)/.test-ready
 	$(BIN)/python -m tests.mqservice.reference.fuzzing --cases $(FUZZ_CASES) --seed $(FUZZ_SEED)
 
-# What builds the site has its own environment: nothing else needs it, and it needs nothing else.
+# The site is built in its own environment: nothing else needs it, and it needs nothing else.
 DOCS := $(VENV)/docs
 docs: $(DOCS)/.ready
 	@$(DOCS)/bin/python -m tests.docs.check
@@ -123,7 +125,7 @@ console:
 	else echo "msgfmt (Debian: gettext) is needed to compile changed translations" >&2; fi
 
 clean: stop
-	@# Only what the service has made: the variable may by mistake name any directory.
+	@# Remove only what the service created: the variable may name any directory by mistake.
 	if [ -f "$(MQ_DATA_DIR)/lock" ]; then \
 		cd "$(MQ_DATA_DIR)" && rm -rf store pg valkey log run mail lake reports report-* secrets.toml ports.json quickstart.json lock && \
 		cd - >/dev/null && rmdir "$(MQ_DATA_DIR)" || true; fi
@@ -141,7 +143,7 @@ lock: $(VENV)/.uv-ready
 	$(COMPILE) --group docs -o requirements-docs.lock; \
 	touch $(VENV)/.uv-ready
 
-# Each lock contains the one before it: run, analytics, test. What was asked for once is kept.
+# Each lock contains the one before it: run, analytics, test. Packages installed once are kept.
 $(VENV)/.run-ready: requirements.lock $(VENV)/.uv-ready
 	$(if $(wildcard $(VENV)/.test-ready),$(call sync,requirements-dev.lock),$(if \
 		$(wildcard $(VENV)/.analytics-ready),$(call sync,requirements-analytics.lock),$(call sync,requirements.lock)))

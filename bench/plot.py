@@ -4,7 +4,7 @@ results of runs ──▶ newest row of each name ──▶ docs/bench-WORKLOAD.
                                           └──▶ the table between the marks of docs/benchmarks.md
 
 Charts are plain SVG that follow the reader's dark or light setting; each bar has its number, and a
-mark where a figure is wanted.
+mark at the target.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _write(name: str, svg: str) -> str:
 def bars(workload: str, rows: list[Row]) -> str:
     """One bar for each row, on one scale from 0."""
     top = max(max(row.median, row.target or 0) for row in rows)
-    parts = [f'<text class="head" x="8" y="24">{escape(workload)}, messages a second</text>']
+    parts = [f'<text class="head" x="8" y="24">{escape(workload)}, messages per second</text>']
     for index, row in enumerate(rows):
         y = HEAD_HEIGHT + index * LINE_HEIGHT
         middle = y + BAR_HEIGHT - 3
@@ -99,7 +99,7 @@ def bars(workload: str, rows: list[Row]) -> str:
             )
         parts.append(f'<text x="{BAR_LEFT + end + 8:.1f}" y="{middle}">{number(row.median)}</text>')
     height = HEAD_HEIGHT + len(rows) * LINE_HEIGHT + 24
-    parts.append(f'<text class="dim" x="8" y="{height - 8}">| is what was wanted at least</text>')
+    parts.append(f'<text class="dim" x="8" y="{height - 8}">| marks the target</text>')
     return _svg(height, parts)
 
 
@@ -153,7 +153,7 @@ def _table(reports: list[Report], rows: list[Row], images: list[str]) -> Iterato
     yield ""
     yield from (f"![{Path(name).stem}]({name})" for name in dict.fromkeys(images))
     yield ""
-    yield "| workload | what | median | wanted |"
+    yield "| workload | row | median | target |"
     yield "|---|---|---|---|"
     for row in rows:
         sign = "≤" if row.is_less_better else "≥"

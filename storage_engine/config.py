@@ -44,67 +44,67 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     segment_bytes: int = GIB  # RocketMQ's mappedFileSizeCommitLog
     consume_queue_units: int = 300_000  # RocketMQ's file of 6,000,000 bytes
-    consume_queue_allocate_bytes: int = 64 * KIB  # disk taken ahead in a consume queue file
-    prefault_bytes: int = 8 * MIB  # pages made ready ahead of the writer
-    prepare_segments: int = 1  # 1: the next segment is made ahead of need; 0: when it is needed
-    map_count_max: int = 4_096  # consume queue files mapped at a time; the others are closed
+    consume_queue_allocate_bytes: int = 64 * KIB  # disk allocated in advance per consume queue file
+    prefault_bytes: int = 8 * MIB  # pages touched ahead of the writer
+    prepare_segments: int = 1  # 1: create the next segment in advance; 0: when needed
+    map_count_max: int = 4_096  # consume queue files mapped at the same time
 
     index_slots: int = 5_000_000  # of one index file; RocketMQ's maxHashSlotNum
     index_entries: int = 20_000_000  # of one index file; RocketMQ's maxIndexNum
-    index_allocate_bytes: int = 4 * MIB  # disk taken ahead in an index file
+    index_allocate_bytes: int = 4 * MIB  # disk allocated in advance per index file
 
     body_bytes_max: int = 4 * MIB  # RocketMQ's maxMessageSize
-    queue_count_max: int = 1_024  # of one topic
+    queue_count_max: int = 1_024  # per topic
     topic_count_max: int = 20_000
     group_count_max: int = 20_000
-    broadcast_client_count_max: int = 1_000  # of one group; each costs what a group does
-    broadcast_client_total_max: int = 20_000  # of all groups
-    broadcast_client_kept_ms: int = 168 * HOUR_MS  # its progress, after it was last seen
+    broadcast_client_count_max: int = 1_000  # per group; each costs as much as a group
+    broadcast_client_total_max: int = 20_000  # in all groups
+    broadcast_client_kept_ms: int = 168 * HOUR_MS  # progress is stored until then
 
     frame_bytes_max: int = 16 * MIB  # a batch of 4 MiB bodies with all its properties fits
     connection_count_max: int = 1_024
-    unsynced_bytes_max: int = 256 * MIB  # appended and not yet durable; then reading pauses
-    reply_buffer_bytes_max: int = 64 * MIB  # of one connection that does not read its replies
+    unsynced_bytes_max: int = 256 * MIB  # appended and not yet durable; beyond it puts wait
+    reply_buffer_bytes_max: int = 64 * MIB  # per connection that does not read its replies
 
     receive_messages_max: int = 1_024
     receive_bytes_max: int = 8 * MIB
-    poll_wait_ms_max: int = 5 * 60 * SECOND_MS  # a place costs 1 KiB; each new request, 0.1 ms
+    poll_wait_ms_max: int = 5 * 60 * SECOND_MS  # a waiting receive takes 1 KiB; a request, 0.1 ms
     parked_count_max: int = 100_000
-    member_count_max: int = 1_024  # of one exclusive group on one topic; a topic's queues at most
+    member_count_max: int = 1_024  # per exclusive group and topic
     lease_ms_min: int = SECOND_MS
     lease_ms_max: int = 12 * HOUR_MS
     auto_extend_ms_max: int = 3 * HOUR_MS  # as long as RocketMQ's proxy renews
-    inflight_count_max: int = 20_000  # of one group on one queue
+    inflight_count_max: int = 20_000  # per group and queue
     inflight_span_max: int = 20_000  # from the consumer offset to the newest message in flight
-    # Of one ordered group on one queue: messages that wait for others of their message group before
-    # none behind them is looked at; RocketMQ's consumeConcurrentlyMaxSpan.
+    # Per ordered group and queue: messages that wait for others of their message group; no message
+    # behind them is checked. RocketMQ's consumeConcurrentlyMaxSpan.
     message_group_waiting_max: int = 2_000
     dedup_window_ms: int = 600 * SECOND_MS  # how long the key of a request is remembered
-    dedup_count_max: int = 400_000  # of keys; each takes 250 bytes, a namespace has a quarter
+    dedup_count_max: int = 400_000  # keys; 250 bytes each, at most a quarter per namespace
     filter_compiled_max: int = 256  # SQL92 conditions; up to 200 KB each
-    kept_session_ms_max: int = 5 * 60 * SECOND_MS  # how long a consumer may be away
-    kept_session_count_max: int = 10_000  # of consumers that are away
-    kept_session_bytes_max: int = 64 * MIB  # of all of them together
-    notice_count_max: int = 1_024  # for a connection that does not read; then it is dropped
+    kept_session_ms_max: int = 5 * 60 * SECOND_MS  # how long a consumer may be disconnected
+    kept_session_count_max: int = 10_000  # disconnected consumers
+    kept_session_bytes_max: int = 64 * MIB  # all sessions of disconnected consumers
+    notice_count_max: int = 1_024  # unread notices of a connection; then it is dropped
 
-    retention_ms: int = 72 * HOUR_MS  # of a topic that says nothing; RocketMQ's fileReservedTime
+    retention_ms: int = 72 * HOUR_MS  # for topics that set none; RocketMQ's fileReservedTime
     retention_bytes: int = 0  # of the whole log; 0: as much as the disk has
     retention_interval_ms: int = 10 * SECOND_MS
     snapshot_count_max: int = 4  # readers of the log's files that retention waits for
-    snapshot_lease_ms_max: int = 6 * HOUR_MS  # how long it waits for one at most
+    snapshot_lease_ms_max: int = 6 * HOUR_MS  # longest that retention waits for one
     retention_files_max: int = 10  # segments deleted in one pass; RocketMQ's deleteFileBatchMax
-    disk_clean_percent: int = 75  # from here on expired segments go without waiting their turn
-    disk_force_percent: int = 85  # from here on the oldest segments go though not expired
-    disk_full_percent: int = 90  # from here on puts are refused
-    disk_enough_bytes: int = 16 * GIB  # with more than this free, the percentages do not count
-    reserve_bytes: int = 16 * MIB  # disk kept for settles and checkpoints when it is full
+    disk_clean_percent: int = 75  # from here on expired segments are deleted immediately
+    disk_force_percent: int = 85  # from here on the oldest segments are deleted, expired or not
+    disk_full_percent: int = 90  # from here on puts are rejected
+    disk_enough_bytes: int = 16 * GIB  # with more than this free, the percentages do not apply
+    reserve_bytes: int = 16 * MIB  # disk reserved for settles and checkpoints when it is full
 
-    async_flush_interval_ms: int = 200  # what a power cut may take from an async topic
-    repair_interval_ms: int = 2 * SECOND_MS  # between tries to write anew what a sync lost
+    async_flush_interval_ms: int = 200  # how much of an async topic a power failure may lose
+    repair_interval_ms: int = 2 * SECOND_MS  # between attempts to repair a failed sync
     checkpoint_interval_ms: int = 5 * SECOND_MS
-    # Messages that come due within it are delivered together, between ticks; 0: at ticks only.
+    # Messages that become due within it are delivered together, between ticks; 0: at ticks only.
     schedule_step_ms: int = 20
-    tick_interval_ms: int = 100  # leases and parked polls are looked at this often
+    tick_interval_ms: int = 100  # how often leases and waiting receives are checked
 
     @property
     def store_path(self) -> Path:

@@ -30,6 +30,7 @@ from tests.torture.system import dealt
 
 # Promises that no test shows; each is named on the page. The list may only shrink.
 WITHOUT_TEST = {"S7"}
+HERE = "tests/test_reliability_page.py"
 
 
 def test_the_page_is_what_the_committed_evidence_makes() -> None:
@@ -98,15 +99,17 @@ def test_a_page_says_which_fault_never_fired() -> None:
 def test_planted_bugs_stand_by_their_themes_with_the_tests_that_tried_them() -> None:
     bugs = [
         Planted(name="a_b", caught_by="single_sends", caught_as="lost-write", theme="Disk"),
-        Planted(name="c_d", caught_by="tests/x/test_y.py::test_z", caught_as="", theme="Edges"),
+        Planted(name="c_d", caught_by=f"{HERE}::test_z", caught_as="", theme="Edges"),
+        Planted(name="e_f", caught_by="tests/x/test_y.py::test_z", caught_as="", theme="Edges"),
     ]
     step = merged("planted_bugs", [Part(planted=bugs)], seed_start=0, seed_end=0, duration_ms=0)
 
     page = render(msgspec.structs.replace(read_evidence(EVIDENCE), steps=[step]))
 
     assert "**Disk**: 1 of 1 caught" in page
-    assert "**Edges**: 0 of 1 caught" in page
-    assert "| c d | `tests/x/test_y.py::test_z` | **not caught** |" in page
+    assert "**Edges**: 0 of 2 caught" in page
+    assert f"| c d | `{HERE}::test_z` | **not caught** |" in page
+    assert "| e f | tests/x/test_y.py::test_z (removed since) | **not caught** |" in page
 
 
 def test_a_bug_that_no_run_has_tried_is_named_and_one_that_is_gone_too() -> None:
@@ -119,7 +122,7 @@ def test_a_bug_that_no_run_has_tried_is_named_and_one_that_is_gone_too() -> None
         f"The catalogues have {len(all_plants()) + len(BUGS)} bugs. Not yet in this run: " in page
     )
     assert all(plant.name.replace("_", " ") in page for plant in all_plants())
-    assert ". Not in them any more: long gone.\n" in page
+    assert ". No longer in them: long gone.\n" in page
 
 
 def test_a_step_that_was_run_again_stands_beside_the_others_with_its_own_commit() -> None:

@@ -81,25 +81,26 @@ def _table(evidence: Evidence) -> Iterator[str]:
     yield (
         f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB, Linux {machine.kernel}, "
         f"Python {machine.python}, {machine.disk.partition(' on ')[0]}; {evidence.taken_at[:10]}, "
-        f"commit {evidence.commit}. {timing.repeats} runs of {timing.seconds:g} s each, by turns; "
-        f"the median counts. All in one run of {evidence.seconds / 60:.0f} minutes."
+        f"commit {evidence.commit}. {timing.repeats} runs of {timing.seconds:g} s each, "
+        f"alternating; medians are shown. All in one run of {evidence.seconds / 60:.0f} minutes."
     )
     if _noise_cores(evidence) >= NOISE_CORES:
         yield (
             f"\n**The machine did other work meanwhile** ({_noise_cores(evidence):.1f} of "
-            f"{machine.cores} cores): the rates say little, the CPU of a message says more."
+            f"{machine.cores} cores): compare CPU per message rather than rates."
         )
-    yield "\n| peer | version | set up |\n|---|---|---|"
+    yield "\n| peer | version | setup |\n|---|---|---|"
     yield from (f"| {peer.name} | {peer.version} | {peer.setup} |" for peer in evidence.peers)
     for name, reason in evidence.skipped.items():
         yield f"\nSkipped: **{name}**: {reason}."
-    yield "\n### What a confirmation means\n\n| way | a message is confirmed | on the disk then |"
+    yield "\n### What a confirmation means\n\n| way | a message is confirmed | on disk by then |"
     yield "|---|---|---|"
     ways = {f.way.label: f.way for section in evidence.sections for f in section.figures}
     for way in ways.values():
         if way.peer != LIMIT:
             yield f"| {way.label} | {way.durability} | {'yes' if way.is_synced else '**no**'} |"
-    yield "\n### Wanted\n\n| ours, durable, to the best of | rate | wanted | | by CPU a message |"
+    yield "\n### Targets\n"
+    yield "| ours, durable, compared with the best of | ratio | target | | by CPU per message |"
     yield "|---|---|---|---|---|"
     for goal in find_goals(evidence):
         verdict = "met" if goal.is_met else "**not met**"
@@ -113,7 +114,7 @@ def _table(evidence: Evidence) -> Iterator[str]:
         yield f"\n### {section.title}\n\n{section.how[0].upper()}{section.how[1:]}.\n"
         yield from _rows(section)
         for label, reason in section.failed.items():
-            yield f"\nNo figure of **{label}**: {' '.join(reason.split())}."
+            yield f"\nNo result for **{label}**: {' '.join(reason.split())}."
 
 
 def _noise_cores(evidence: Evidence) -> float:
@@ -151,7 +152,7 @@ def _like(section: Section, figure: Figure) -> str:
     own = next((f for f in section.figures if f.way.is_ours and not f.way.is_synced), None)
     if figure.way.is_synced or own is None:
         return ""
-    return f" (not synced; of ours, async, {_times(figure, own)})"
+    return f" (not synced; compared with ours, async, {_times(figure, own)})"
 
 
 def _times(figure: Figure, own: Figure) -> str:
@@ -164,7 +165,7 @@ def _rows(section: Section) -> Iterator[str]:
     has_percentiles = any("p99_9_ms" in figure.extra for figure in section.figures)
     if has_percentiles:
         yield (
-            "| way | p50 | p99 | p99.9 | largest, ms | p99, ours = 1 | sent late, p50 | "
+            "| way | p50 | p99 | p99.9 | maximum, ms | p99, ours = 1 | sent late, p50 | "
             "cores | anonymous MiB |"
         )
         yield "|---|---|---|---|---|---|---|---|---|"

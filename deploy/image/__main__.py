@@ -1,4 +1,4 @@
-"""``python3 -m deploy.image [--target analytics]``: builds the image with whatever tool is here.
+"""``python3 -m deploy.image [--target analytics]``: builds the image with an installed tool.
 
     docker, podman or buildah ──▶ base: pulled, named by digest ──▶ Dockerfile ──▶ mqservice:VERSION
                   └─ buildah, no registry: made by debootstrap ─┘         └─▶ dist/*.cdx.json

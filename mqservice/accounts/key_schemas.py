@@ -138,14 +138,14 @@ def read_grants(fields: Fields) -> tuple[Grant, ...] | None:
 
 
 class FormerSecretOut(Schema):
-    """The secret before the last rotation, while it is good."""
+    """The secret before the last rotation, while it is valid."""
 
     last4: str
     until: str
 
 
 class KeyOut(Schema):
-    """``namespace`` null: all of the tenant. ``last_used_at`` is right to a minute or so."""
+    """`namespace` null: the whole tenant. `last_used_at` is accurate to about a minute."""
 
     id: str
     name: str
@@ -167,7 +167,7 @@ class KeyOut(Schema):
 
 
 class NewKeyOut(KeyOut):
-    """``key`` is shown in this answer and never again."""
+    """`key` is shown only in this response."""
 
     key: str
 

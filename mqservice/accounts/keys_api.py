@@ -35,7 +35,7 @@ def list_keys(
     after: str = "",
     limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = PAGE_MAX,
 ) -> KeyListOut:
-    """A page of keys by id, revoked ones too. One query."""
+    """List API keys, by id, including revoked ones. One query."""
     request.auth.require_permission(Permission.KEYS_READ)
     rows = keys_after(request.auth, after=after, limit=limit)
     return KeyListOut(
@@ -46,7 +46,7 @@ def list_keys(
 
 @router.post("/keys", response={201: NewKeyOut})
 def create_key(request: AuthedRequest, response: HttpResponse) -> Status[NewKeyOut]:
-    """Make a key; its text is in this answer and nowhere else.
+    """Create an API key; only this response contains it.
 
     The body is read here, not by the framework, so that one answer names all its faults.
     """
@@ -59,7 +59,8 @@ def create_key(request: AuthedRequest, response: HttpResponse) -> Status[NewKeyO
 
 @router.post("/keys/{key_id}:rotate", response=NewKeyOut)
 def rotate(request: AuthedRequest, response: HttpResponse, key_id: str) -> NewKeyOut:
-    """Give a key a second secret; the present one is good for ``overlap`` more (a day)."""
+    """Rotate a key: it gets a second secret, and the present one is valid for ``overlap`` more (a
+    day)."""
     request.auth.require_permission(Permission.KEYS_MANAGE)
     revision = revision_of(request.headers.get("If-Match"))
     row, text = rotate_key(request.auth, key_id, read_overlap(request.body), revision=revision)
@@ -69,7 +70,7 @@ def rotate(request: AuthedRequest, response: HttpResponse, key_id: str) -> NewKe
 
 @router.post("/keys/{key_id}:revoke", response=KeyOut)
 def revoke(request: AuthedRequest, response: HttpResponse, key_id: str) -> KeyOut:
-    """End a key for good: requests within a second, open sockets and polls within five."""
+    """Revoke a key; requests end within a second, open sockets and waiting receives within five."""
     request.auth.require_permission(Permission.KEYS_MANAGE)
     row = end_key(request.auth, key_id, revision=revision_of(request.headers.get("If-Match")))
     response["ETag"] = etag(row.revision)
@@ -78,7 +79,7 @@ def revoke(request: AuthedRequest, response: HttpResponse, key_id: str) -> KeyOu
 
 @router.get("/keys/{key_id}", response=KeyOut)
 def read_key(request: AuthedRequest, response: HttpResponse, key_id: str) -> KeyOut:
-    """One key, without its secret. One query."""
+    """Read one key, without its secret. One query."""
     request.auth.require_permission(Permission.KEYS_READ)
     row = get_key(request.auth, key_id)
     response["ETag"] = etag(row.revision)
@@ -87,7 +88,7 @@ def read_key(request: AuthedRequest, response: HttpResponse, key_id: str) -> Key
 
 @router.patch("/keys/{key_id}", response=KeyOut)
 def update_key(request: AuthedRequest, response: HttpResponse, key_id: str) -> KeyOut:
-    """Change name, scopes, role or end of a key. ``If-Match`` guards against a lost update."""
+    """Change name, scopes, role or expiry of a key. ``If-Match`` guards against a lost update."""
     request.auth.require_permission(Permission.KEYS_MANAGE)
     change = read_change(request.body)
     revision = revision_of(request.headers.get("If-Match"))

@@ -55,7 +55,7 @@ Limit = Annotated[int, Field(ge=1, le=PAGE_MAX)]
 def list_namespaces(
     request: AuthedRequest, after: str = "", limit: Limit = PAGE_MAX
 ) -> NamespaceListOut:
-    """A page of namespaces by name. One query."""
+    """List namespaces, by name. One query."""
     request.auth.require_permission(Permission.NAMESPACES_READ)
     rows = namespaces_seen_by(request.auth, after=after, limit=limit)
     return NamespaceListOut(
@@ -66,7 +66,7 @@ def list_namespaces(
 
 @router.get("/namespaces/{name}", response=NamespaceOut)
 def read_namespace(request: AuthedRequest, name: str) -> NamespaceOut:
-    """One namespace of the tenant. One query."""
+    """Read one namespace of the tenant. One query."""
     request.auth.require_permission(Permission.NAMESPACES_READ)
     return NamespaceOut.of(get_namespace(request.auth, name))
 
@@ -81,10 +81,9 @@ def write_namespace(request: AuthedRequest, name: str) -> Status[NamespaceOut]:
 
 @router.patch("/namespaces/{name}", response=NamespaceOut)
 def change_namespace(request: AuthedRequest, name: str, change: NamespaceIn) -> NamespaceOut:
-    """Make a namespace read-only, or end that. While it is, nothing of it is changed through the
-    console or these paths, which answer `NAMESPACE_READ_ONLY`; producing and consuming go on, and
-    so do tasks that have begun.
-    """
+    """Turn read-only mode of a namespace on or off. In read-only mode, changes through the console
+    or these paths get `NAMESPACE_READ_ONLY`; producing and consuming continue, and so do running
+    tasks."""
     request.auth.require_permission(Permission.NAMESPACES_MANAGE)
     row = set_read_only(
         request.auth, name, is_read_only=change.read_only, reason=change.reason.strip()
@@ -94,7 +93,7 @@ def change_namespace(request: AuthedRequest, name: str, change: NamespaceIn) -> 
 
 @router.delete("/namespaces/{name}", response={204: None})
 def remove_namespace(request: AuthedRequest, name: str) -> Status[None]:
-    """Delete an empty namespace, with its alerts, schedules and the keys that are bound to it."""
+    """Delete an empty namespace, with its alerts, schedules and the keys bound to it."""
     request.auth.require_permission(Permission.NAMESPACES_MANAGE)
     delete_namespace(request.auth, name)
     return Status(204, None)
@@ -102,7 +101,7 @@ def remove_namespace(request: AuthedRequest, name: str) -> Status[None]:
 
 @router.get("/members", response=MemberListOut)
 def list_members(request: AuthedRequest, after: str = "", limit: Limit = PAGE_MAX) -> MemberListOut:
-    """A page of members by user name. One query."""
+    """List members, by user name. One query."""
     request.auth.require_permission(Permission.MEMBERS_READ)
     rows = members_after(request.auth, after=after, limit=limit)
     return MemberListOut(
@@ -113,7 +112,7 @@ def list_members(request: AuthedRequest, after: str = "", limit: Limit = PAGE_MA
 
 @router.get("/members/{username}", response=MemberOut)
 def read_member(request: AuthedRequest, response: HttpResponse, username: str) -> MemberOut:
-    """One member and the role. One query."""
+    """Read one member with the role. One query."""
     request.auth.require_permission(Permission.MEMBERS_READ)
     row = get_member(request.auth, username)
     response["ETag"] = etag(row.revision)
@@ -133,7 +132,7 @@ def update_member(request: AuthedRequest, response: HttpResponse, username: str)
 
 @router.delete("/members/{username}", response={204: None})
 def delete_member(request: AuthedRequest, username: str) -> Status[None]:
-    """Take a member's place in the tenant away."""
+    """Remove a member from the tenant."""
     request.auth.require_permission(Permission.MEMBERS_MANAGE)
     revision = revision_of(request.headers.get("If-Match"))
     remove_member(request.auth, username, revision=revision)
@@ -144,7 +143,7 @@ def delete_member(request: AuthedRequest, username: str) -> Status[None]:
 def list_invitations(
     request: AuthedRequest, after: str = "", limit: Limit = PAGE_MAX
 ) -> InvitationListOut:
-    """A page of invitations by id, those that are over too. One query."""
+    """List invitations, by id, including expired ones. One query."""
     request.auth.require_permission(Permission.MEMBERS_MANAGE)
     rows = invitations_after(request.auth, after=after, limit=limit)
     return InvitationListOut(
@@ -155,7 +154,7 @@ def list_invitations(
 
 @router.post("/invitations", response={201: NewInvitationOut})
 def create_invitation(request: AuthedRequest, response: HttpResponse) -> Status[NewInvitationOut]:
-    """Invite somebody; the token is in this answer and nowhere else."""
+    """Invite a user; only this response contains the token."""
     request.auth.require_permission(Permission.MEMBERS_MANAGE)
     order = read_invitation(request.body)
     row, token = invite(request.auth, order.email, order.role, order.life)
@@ -167,7 +166,8 @@ def create_invitation(request: AuthedRequest, response: HttpResponse) -> Status[
 
 @router.post("/invitations:accept", response={201: JoinedOut}, auth=None)
 def accept(request: HttpRequest) -> Status[JoinedOut]:
-    """Join by token, as a new user or, with the right password, as one who is there."""
+    """Accept an invitation by its token, as a new user or, with the right password, as an existing
+    one."""
     member = join(read_joining(request.body))
     return Status(
         201,
@@ -177,7 +177,7 @@ def accept(request: HttpRequest) -> Status[JoinedOut]:
 
 @router.get("/invitations/{invitation_id}", response=InvitationOut)
 def read_one_invitation(request: AuthedRequest, invitation_id: str) -> InvitationOut:
-    """One invitation, without its token. One query."""
+    """Read one invitation, without its token. One query."""
     request.auth.require_permission(Permission.MEMBERS_MANAGE)
     row = find_invitation_of(request.auth, invitation_id)
     if row is None:
@@ -187,7 +187,7 @@ def read_one_invitation(request: AuthedRequest, invitation_id: str) -> Invitatio
 
 @router.delete("/invitations/{invitation_id}", response={204: None})
 def withdraw_invitation(request: AuthedRequest, invitation_id: str) -> Status[None]:
-    """Withdraw an invitation that is open."""
+    """Withdraw an open invitation."""
     request.auth.require_permission(Permission.MEMBERS_MANAGE)
     revoke_invitation(request.auth, invitation_id)
     return Status(204, None)

@@ -89,7 +89,7 @@ def _role(fields: Fields) -> Role:
 
 
 class NamespaceIn(Schema):
-    """``reason``: shown to others while it is read-only."""
+    """`reason`: shown to other users while it is read-only."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -98,7 +98,7 @@ class NamespaceIn(Schema):
 
 
 class ReadOnlyOut(Schema):
-    """``by``: as the audit's actor."""
+    """`by`: like the audit's actor."""
 
     since: str
     by: str
@@ -106,7 +106,7 @@ class ReadOnlyOut(Schema):
 
 
 class NamespaceOut(Schema):
-    """``read_only``: null, or since when nothing of it is changed, by whom and why."""
+    """`read_only`: null, or since when the namespace is read-only, who set it and why."""
 
     name: str
     created_at: str
@@ -179,9 +179,7 @@ class InvitationOut(Schema):
 
 
 class NewInvitationOut(InvitationOut):
-    """``token`` is shown in this answer and never again, as is the ``link`` that leads a person to
-    the page where it is taken up.
-    """
+    """`token` is shown only in this response, as is the `link` to the page where it is accepted."""
 
     token: str
     link: str

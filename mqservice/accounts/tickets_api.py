@@ -47,9 +47,8 @@ class TicketRequest(HttpRequest):
 
 
 class TicketOut(Schema):
-    """``ticket`` opens one socket within ``expires_in_ms``: offer it as a subprotocol, with
-    ``ticket.`` before it, beside ``mq.v1.json`` or ``mq.v1.msgpack``.
-    """
+    """`ticket` opens one socket within `expires_in_ms`: offer it as a subprotocol, prefixed with
+    `ticket.`, in addition to `mq.v1.json` or `mq.v1.msgpack`."""
 
     ticket: str
     expires_in_ms: int
@@ -78,7 +77,7 @@ def ask(request: HttpRequest) -> Asker:
 
 @router.post("/ws-tickets", response={201: TicketOut}, auth=ask)
 def issue_ticket(request: TicketRequest) -> Status[TicketOut]:
-    """Make a ticket that opens one socket, once and soon, for a page that cannot send a key."""
+    """Create a ticket that opens one socket, once and soon, for a page that cannot send a key."""
     TICKETS.spend(request.auth.name, "requests for tickets")
     namespace, grants = _read(request.body)
     holder = request.auth.holder

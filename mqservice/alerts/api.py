@@ -34,16 +34,15 @@ router = Router(tags=["alerts"])
 
 @router.get("/ns/{ns}/alerts", response=AlertListOut, by_alias=True)
 def list_alerts(request: AuthedRequest, ns: str) -> AlertListOut:
-    """All alerts by name; there are a hundred at most. Two queries."""
+    """List alerts, by name; at most a hundred. Two queries."""
     namespace = get_namespace(request.auth, ns)
     return AlertListOut(alerts=[AlertOut.of(rule, namespace.name) for rule in rules_of(namespace)])
 
 
 @router.get("/ns/{ns}/alerts.yaml")
 def export_alerts(request: AuthedRequest, ns: str) -> HttpResponse:
-    """All alerts as a file of alerting rules for Prometheus, over the metrics of the namespace and
-    of the storage engine. What Prometheus cannot do as it is done here, the file says. Two queries.
-    """
+    """Export the alerts as Prometheus alerting rules, over the metrics of the namespace and of the
+    storage engine. Comments in the file list what Prometheus does differently. Two queries."""
     namespace = get_namespace(request.auth, ns)
     answer = HttpResponse(rules_file(namespace.name, rules_of(namespace)), content_type=RULES_TYPE)
     answer["Content-Disposition"] = f'attachment; filename="{namespace.name}-alerts.yaml"'
@@ -52,9 +51,8 @@ def export_alerts(request: AuthedRequest, ns: str) -> HttpResponse:
 
 @router.post("/ns/{ns}/alerts/{name}:mute", response=AlertOut, by_alias=True)
 def mute_alert(request: AuthedRequest, ns: str, name: str) -> AlertOut:
-    """Tell nobody of an alert for a time (``for``) or until one (``until``), in place of a mute
-    that there is. It is looked at all the same; what was missed is told at the end.
-    """
+    """Mute an alert for a duration (``for``) or until a time (``until``); replaces an earlier mute.
+    The rule is still evaluated; notifications that were missed are sent at the end."""
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE)
     mute = read_mute(request.body)
@@ -72,7 +70,7 @@ def mute_alert(request: AuthedRequest, ns: str, name: str) -> AlertOut:
 
 @router.post("/ns/{ns}/alerts/{name}:unmute", response=AlertOut, by_alias=True)
 def unmute_alert(request: AuthedRequest, ns: str, name: str) -> AlertOut:
-    """End the mute of an alert, if there is one; what was missed is told with the next look."""
+    """Unmute an alert; missed notifications are sent with the next evaluation."""
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE)
     return AlertOut.of(unmute_rule(request.auth, namespace, name), namespace.name)
@@ -80,7 +78,7 @@ def unmute_alert(request: AuthedRequest, ns: str, name: str) -> AlertOut:
 
 @router.get("/ns/{ns}/alerts/{name}", response=AlertOut, by_alias=True)
 def read_alert(request: AuthedRequest, response: HttpResponse, ns: str, name: str) -> AlertOut:
-    """One alert and how it stands. Two queries."""
+    """Read one alert with its state. Two queries."""
     namespace = get_namespace(request.auth, ns)
     rule = get_rule(namespace, name)
     response["ETag"] = etag(rule.revision)
@@ -122,7 +120,7 @@ def alert_history(
     before: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None,
     limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = PAGE_MAX,
 ) -> AlertHistoryOut:
-    """When an alert has changed, and who was told. Four queries."""
+    """Read the history of an alert, with its notifications. Four queries."""
     rule = get_rule(get_namespace(request.auth, ns), name)
     events = events_of(rule, before=before, limit=limit)
     return AlertHistoryOut(

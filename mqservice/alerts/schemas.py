@@ -139,9 +139,8 @@ def _webhook(fields: Fields) -> str | None:
 
 
 class AlertOut(Schema):
-    """``value``: of the last look, null when nobody knew. ``webhook_secret`` is there only in the
-    answer to the request that made it. While ``muted_until`` is there nobody is told.
-    """
+    """`value`: at the last check, null if unknown. `webhook_secret` is present only in the response
+    to the request that created it. While `muted_until` is present no notifications are sent."""
 
     name: str
     namespace: str
@@ -203,7 +202,7 @@ class AlertListOut(Schema):
 
 
 class NotificationOut(Schema):
-    """Who was told, or is to be told."""
+    """A notification that was sent or is to be sent."""
 
     channel: str
     target: str
@@ -223,7 +222,7 @@ class NotificationOut(Schema):
 
 
 class AlertEventOut(Schema):
-    """A change of state. ``issues``: ids of those that it told of, the first of ``issue_count``."""
+    """A change of state. `issues`: ids of the reported issues, the first of `issue_count`."""
 
     id: str
     number: int

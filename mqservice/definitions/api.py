@@ -30,11 +30,12 @@ router = Router(tags=["definitions"])
 def export_definitions(
     request: AuthedRequest, ns: str, prefix: str = ""
 ) -> DefinitionsOut | HttpResponse:
-    """All settings of the topics and groups of a namespace, as one document to keep or to import.
+    """Export all settings of the topics and groups of a namespace as one document, to store or to
+    import.
 
-    No messages, no offsets; filters are brought by consumers and whether a group is paused is no
-    setting, so they are not in it either. A document holds 2,000 topics and groups at most: of more
-    ask by how their names begin. With `Accept: application/yaml` it is YAML.
+    It has no messages and no offsets; nor filters, which come from consumers, nor whether a group
+    is paused, which is no setting. A document holds at most 2,000 topics and groups: export more in
+    parts, by `prefix`. With `Accept: application/yaml` it is YAML.
 
     Three queries.
     """
@@ -50,16 +51,16 @@ def export_definitions(
 def import_document(
     request: AuthedRequest, ns: str, dry_run: Literal["true", "false"] = "false"
 ) -> ImportOut:
-    """Create and change topics and groups as a document defines them, all of them or none.
+    """Create and change topics and groups as a document defines them, all or nothing.
 
-    Nothing is deleted: what the document does not name stays as it is, and so does each setting
-    that a definition leaves out. Every fault is named with its place before anything is done. The
-    same document again changes nothing. With `dry_run=true` it only says what would be done.
+    Nothing is deleted: topics, groups and settings that the document omits are left unchanged.
+    Every fault is reported with its place before anything is changed. Importing the same document
+    again changes nothing. With `dry_run=true` the response only shows what would be done.
 
-    Each thing needs the scope that a change of it alone needs. One that becomes different has its
-    own entry in the audit.
+    Each topic or group needs the scope of a single change. Each one that changes has its own entry
+    in the audit.
 
-    With `Content-Type: application/yaml` the body is YAML, and faults tell line and column besides.
+    With `Content-Type: application/yaml` the body is YAML, and faults also have line and column.
 
     The body is read here, not by the framework, so that one answer names all its faults.
     """

@@ -87,7 +87,7 @@ class GroupDefinition(BaseModel):
 
 
 class DefinitionsOut(BaseModel):
-    """By name; two exports of equal settings are equal, wherever they come from."""
+    """By name; equal settings give equal documents, wherever they come from."""
 
     version: int = VERSION
     topics: list[TopicDefinition]
@@ -103,9 +103,8 @@ class Action(enum.StrEnum):
 
 
 class ImportedOut(BaseModel):
-    """``before`` and ``after``: the settings that become different; ``before`` is null for what is
-    new, ``after`` has all of its settings then.
-    """
+    """`before` and `after`: the settings that change; for something new `before` is null and
+    `after` has all of its settings."""
 
     name: str
     action: Action

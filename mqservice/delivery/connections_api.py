@@ -21,7 +21,7 @@ router = Router(tags=["connections"])
 
 
 class ConnectedSubscriptionOut(Schema):
-    """``flow``: why nothing is pushed, as the ``flow`` frame says it. ``filter``: null for all."""
+    """`flow`: why nothing is pushed, as in the `flow` frame. `filter`: null for all."""
 
     sid: int
     topic: str
@@ -51,7 +51,7 @@ class ConnectedSubscriptionOut(Schema):
 
 
 class ConnectionOut(Schema):
-    """``actor``: as the audit names it. ``user_agent`` and ``client``: what it says of itself."""
+    """`actor`: as in the audit. `user_agent` and `client`: as the client reports them."""
 
     id: str
     actor: str
@@ -79,7 +79,7 @@ class ConnectionOut(Schema):
 
 
 class ConnectionsOut(Schema):
-    """``complete``: whether every web process has told all of its sockets."""
+    """`complete`: whether every web process has reported all of its sockets."""
 
     total: int
     complete: bool
@@ -87,14 +87,14 @@ class ConnectionsOut(Schema):
 
 
 class DisconnectedOut(Schema):
-    """Whether there was such a socket."""
+    """Whether the socket was open."""
 
     disconnected: bool
 
 
 @router.get("/ns/{ns}/connections", response=ConnectionsOut)
 def list_connections(request: AuthedRequest, ns: str) -> ConnectionsOut:
-    """Who has a WebSocket open, the latest first. One query; asks all web processes."""
+    """List open WebSockets, the latest first. One query; asks all web processes."""
     found = connections_of(get_namespace(request.auth, ns))
     return ConnectionsOut(
         total=found.count,
@@ -105,7 +105,8 @@ def list_connections(request: AuthedRequest, ns: str) -> ConnectionsOut:
 
 @router.delete("/ns/{ns}/connections/{connection_id}", response=DisconnectedOut)
 def disconnect(request: AuthedRequest, ns: str, connection_id: str) -> DisconnectedOut:
-    """End a WebSocket. What it holds is given back; it may come back unless its key is revoked."""
+    """Close a WebSocket. Its messages are released; the client may reconnect unless its key is
+    revoked."""
     namespace = get_namespace(request.auth, ns)
     request.auth.require_permission(Permission.CONNECTIONS_MANAGE)
     if not (connection_id.isascii() and connection_id.isprintable()):

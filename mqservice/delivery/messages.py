@@ -50,7 +50,7 @@ _SPACE: Final = re.compile(r"\s")
 
 
 class ProduceMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """The JSON form. Exactly one of the bodies is given; an empty ``Raw`` is an absent one."""
+    """The JSON form. Exactly one of the bodies is set; an empty ``Raw`` means absent."""
 
     body: str | None = None
     body_json: msgspec.Raw = msgspec.Raw()

@@ -15,9 +15,9 @@ from mqservice.topics.routes import TopicRoute
 
 
 class StoredAnswer(msgspec.Struct, frozen=True, gc=False):
-    """Answer to one stored message. The last two belong to capabilities that come later.
+    """Response for one stored message. The last two fields belong to later features.
 
-    One that is to come has no offset yet, but ``deliver_at`` and ``recall_handle``.
+    A scheduled message has no offset yet, but ``deliver_at`` and ``recall_handle``.
     """
 
     id: str

@@ -55,14 +55,13 @@ from mqservice.topics.routes import TopicRoute
 class ReceiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The request's body; an empty body means all defaults.
 
-    ``tag``: tags as in ``filter``; beside a condition there, both must hold.
-    ``consumer_id``: receives with the same one are one member of the group, else each is its own.
-    ``attempt_id``: a receive that is repeated with it, because its answer was lost, gets the same
-    messages again as far as they are still leased. ``auto_extend``: the leases last so long while
-    the consumer receives or settles, each time within the lease. ``consumer_zone``: where it is,
-    for groups that assign queues by machine rooms. ``client_id``: which client of a broadcast group
-    receives; without a ``consumer_id`` its receives are one member. ``settle``: receipts of the
-    group to settle first.
+    ``tag``: tags as in ``filter``; with a condition there, both must match. ``consumer_id``:
+    receives with the same id are one member of the group, else each is its own. ``attempt_id``: a
+    receive repeated with it, because its response was lost, gets the same messages again as far as
+    they are still leased. ``auto_extend``: the leases last this long while the consumer receives or
+    settles, each time within the lease. ``consumer_zone``: where it is, for groups that assign
+    queues by machine rooms. ``client_id``: which client of a broadcast group receives; without a
+    ``consumer_id`` its receives are one member. ``settle``: receipts of the group to settle first.
     """
 
     max: int = RECEIVE_COUNT_DEFAULT
@@ -82,9 +81,8 @@ class ReceiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReceiveAnswer(msgspec.Struct, frozen=True):
-    """``backlog_hint`` is null while the engine does not tell; ``settled`` is there if the request
-    had something to settle.
-    """
+    """``backlog_hint`` is null if the engine does not report it; ``settled`` is present if the
+    request had something to settle."""
 
     messages: list[ReceivedMessage]
     backlog_hint: int | None = None

@@ -22,9 +22,8 @@ from mqservice.store import StoreError
 
 
 class SettleOptions(Settlement, frozen=True, forbid_unknown_fields=True):
-    """The request's body. ``consumer_id``: its leases with ``auto_extend`` go on, of a broadcast
-    group those of the client that the receipts or ``client_id`` name.
-    """
+    """The request's body. ``consumer_id``: extends its leases with ``auto_extend``; in a broadcast
+    group those of the client that the receipts or ``client_id`` name."""
 
     consumer_id: str | None = None
     client_id: str | None = None

@@ -70,7 +70,7 @@ class ExtendItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Settlement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Receipts, by what is to become of their messages."""
+    """Receipts, by what to do with their messages."""
 
     ack: list[str] = []
     ack_upto: list[str] = []

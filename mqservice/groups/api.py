@@ -32,9 +32,8 @@ def list_groups(
     contains: Annotated[str, Field(max_length=NAME_CHARS_MAX)] = "",
     limit: Annotated[int, Field(ge=1, le=GROUPS_PAGE_MAX)] = GROUPS_PAGE_MAX,
 ) -> GroupListOut:
-    """A page of groups by name; with ``contains`` those whose name has it, in any case. Two
-    queries.
-    """
+    """List groups, by name; with ``contains`` those whose name contains it, in any case. Two
+    queries."""
     namespace = get_namespace(request.auth, ns)
     groups = groups_of(namespace, after=after, contains=contains, limit=limit)
     return GroupListOut(
@@ -45,13 +44,13 @@ def list_groups(
 
 @router.post("/ns/{ns}/groups/{group}:pause", response=GroupOut, operation_id="pauseGroup")
 def pause(request: AuthedRequest, response: HttpResponse, ns: str, group: str) -> GroupOut:
-    """Let the group get nothing until it is resumed; what it has can be settled."""
+    """Pause a group: it gets no messages until it is resumed; messages in flight can be settled."""
     return _paused(request, response, ns, group, is_paused=True)
 
 
 @router.post("/ns/{ns}/groups/{group}:resume", response=GroupOut, operation_id="resumeGroup")
 def resume(request: AuthedRequest, response: HttpResponse, ns: str, group: str) -> GroupOut:
-    """Let the group go on; receives that wait are answered at once."""
+    """Resume a group; waiting receives get their messages immediately."""
     return _paused(request, response, ns, group, is_paused=False)
 
 
@@ -68,7 +67,7 @@ def _paused(
 
 @router.get("/ns/{ns}/groups/{group}", response=GroupOut)
 def read_group(request: AuthedRequest, response: HttpResponse, ns: str, group: str) -> GroupOut:
-    """One group with its lag per queue. Two queries, one call to the engine."""
+    """Read one group with its lag per queue. Two queries, one call to the engine."""
     row = get_group(get_namespace(request.auth, ns), group)
     with blocking_client() as client:
         stats = progress(client, row)

@@ -70,7 +70,7 @@ class ClientOut(Schema):
 
 
 class ClientsOut(Schema):
-    """A page by client id; ``next`` is the ``after`` of the following one, null on the last."""
+    """A page by client id; `next` is the `after` of the following page, null on the last one."""
 
     total: int
     clients: list[ClientOut]

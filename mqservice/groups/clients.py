@@ -17,10 +17,9 @@ router = Router(tags=["groups"])
 
 
 class ClientOut(Schema):
-    """``consumer``: its consumer_id, or the service's own name of a socket or request that has
-    none. ``queues``: assigned to it; null in a shared group, where it may have any, and in a
-    broadcast one, where each ``client_id`` has all of them.
-    """
+    """`consumer`: its consumer_id, or the service's own name for a socket or request without one.
+    `queues`: assigned to it; null in a shared group, where it may read any, and in a broadcast one,
+    where each `client_id` reads all."""
 
     consumer: str
     queues: list[int] | None
@@ -44,11 +43,10 @@ class ClientOut(Schema):
 
 
 class TopicClientsOut(Schema):
-    """``generation`` counts the changes of assignment, ``unassigned`` are the queues that nobody
-    reads; both null unless the group is exclusive. ``is_complete``: whether ``clients`` are all;
-    the latest come first. ``filter``: through which all of them read, null for everything.
-    ``held_up``: as many messages of a queue are in flight as may be, while others wait there.
-    """
+    """`generation` counts the changes of assignment, `unassigned` are queues without a consumer;
+    both null unless the group is exclusive. `is_complete`: whether `clients` are all; the latest
+    come first. `filter`: that of all members, null for everything. `held_up`: the maximum number of
+    messages of a queue is in flight, while others wait there."""
 
     topic: str
     generation: int | None
@@ -75,7 +73,7 @@ class TopicClientsOut(Schema):
 
 
 class GroupClientsOut(Schema):
-    """Of the topics that the group has read, by name."""
+    """For the topics that the group has read, by name."""
 
     group: str
     topics: list[TopicClientsOut]

@@ -39,9 +39,9 @@ router = Router(tags=["offsets"])
 
 @router.post("/ns/{ns}/groups/{group}:seek", response=SeekOut)
 def seek_group(request: AuthedRequest, ns: str, group: str, body: SeekIn) -> SeekOut:
-    """Let a group go on from another place of a topic, or say what that would do.
+    """Move a group to another position of a topic, or preview that.
 
-    Of a group that broadcasts all clients that have read the topic, or ``client_id``.
+    In a broadcast group this moves all clients that have read the topic, or ``client_id``.
 
     Four queries and an audit entry, one call to the engine.
     """
@@ -57,7 +57,8 @@ def seek_group(request: AuthedRequest, ns: str, group: str, body: SeekIn) -> See
 
 @router.post("/ns/{ns}/groups/{group}/offsets:commit", response=CommitOut)
 def commit_offset(request: AuthedRequest, ns: str, group: str, body: CommitIn) -> CommitOut:
-    """Settle all of a queue below an offset, for those who pull. Three queries, one call."""
+    """Commit an offset: settle everything of a queue below it, for consumers that pull. Three
+    queries, one call."""
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.CONSUME, Kind.GROUP, group)
     request.auth.require(Scope.CONSUME, Kind.TOPIC, body.topic)
@@ -76,10 +77,10 @@ def read_offsets(
     topic: str | None = None,
     client_id: str | None = None,
 ) -> OffsetsOut:
-    """Where the group stands, of one topic or of all it has read. Two queries, one call; for one
+    """Read a group's offsets, for one topic or for all it has read. Two queries, one call; for one
     topic a second.
 
-    Queues of the topic that the group has never read are there with an offset of null.
+    With ``topic`` the result includes queues that the group has never read, with an offset of null.
     """
     namespace = get_namespace(request.auth, ns)
     row = get_group(namespace, group)
@@ -99,8 +100,8 @@ def read_lag(
     after: str = "",
     limit: Annotated[int, Field(ge=1, le=CLIENTS_MAX)] = CLIENTS_DEFAULT,
 ) -> GroupLagOut:
-    """What the group has still to do: not delivered, in flight, or waiting for a retry; and how
-    old the oldest of it is. Two queries, one call.
+    """Read what the group still has to do: messages not delivered, in flight, or waiting for a
+    retry; and the age of the oldest of them. Two queries, one call.
 
     With dispatch: broadcast also a page of its clients, or only ``client_id``; one call more.
     """

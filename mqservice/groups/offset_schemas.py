@@ -129,7 +129,7 @@ class CommitOut(Schema):
 
 
 class RetryOut(Schema):
-    """Failed messages: ``waiting`` to be delivered again now, ``scheduled`` for later."""
+    """Failed messages: `waiting` can be redelivered now, `scheduled` later."""
 
     waiting: int | None
     scheduled: int | None
@@ -149,11 +149,7 @@ class SeekQueueOut(Schema):
 
 
 class SeekOut(Schema):
-    """What a seek did, or would do. Messages of ``retry`` are not touched.
-
-    ``clients``: how many of a broadcast group it concerns, else null. With several the counts are
-    of all together, and ``from_offset`` is the lowest.
-    """
+    """What a seek did, or would do. Messages of `retry` are not affected."""
 
     group: str
     topic: str
@@ -201,7 +197,7 @@ class QueueOffsetOut(Schema):
 
 
 class OffsetsOut(Schema):
-    """Of the topics that the group has read, or of the one that was asked for."""
+    """For the topics that the group has read, or for the requested one."""
 
     group: str
     offsets: list[QueueOffsetOut]
@@ -241,9 +237,8 @@ class OffsetsOut(Schema):
 
 
 class QueueProgressOut(Schema):
-    """``offset_lag``: max_offset - consumer_offset. ``lag_ms``: age of the first message that is
-    not settled; null when there is none.
-    """
+    """`offset_lag`: max_offset - consumer_offset. `lag_ms`: age of the first unsettled message;
+    null if there is none."""
 
     queue: int
     consumer_offset: int
@@ -270,9 +265,8 @@ class QueueProgressOut(Schema):
 
 
 class TopicProgressOut(Schema):
-    """``lag`` is ``ready`` + ``inflight`` + ``waiting_retry``, and ``lag_ms`` the age of the oldest
-    of all these. All null where the group has no offset yet: what is unknown is never 0.
-    """
+    """`lag` is `ready` + `inflight` + `waiting_retry`, and `lag_ms` the age of the oldest of all
+    these. All null if the group has no offset yet: unknown is never 0."""
 
     topic: str
     lag: int | None
@@ -304,13 +298,8 @@ class TopicProgressOut(Schema):
 
 
 class GroupLagOut(Schema):
-    """What the group has still to do of the topics below: ``lag`` is ``ready`` (not delivered) +
-    ``inflight`` + ``waiting_retry``.
-
-    For a group that broadcasts each queue is that of the client furthest behind, or of the one
-    ``client_id``; ``dropped`` counts what could not be consumed since the engine's start. For
-    others these are null.
-    """
+    """What the group still has to do of the topics below: `lag` is `ready` (not delivered) +
+    `inflight` + `waiting_retry`."""
 
     group: str
     client_id: str | None = None

@@ -99,10 +99,7 @@ class QueueLagOut(BaseModel):
 
 
 class LagOut(BaseModel):
-    """Of the topics the group has read; all null before it has read one: unknown is never 0.
-
-    ``total`` is ``ready`` + ``inflight`` + ``waiting_retry``.
-    """
+    """For the topics the group has read; all null before it has read one: unknown is never 0."""
 
     total: int | None
     lag_is: LagIs | None
@@ -127,7 +124,8 @@ class LagOut(BaseModel):
 
 
 class GroupOut(BaseModel):
-    """``lag`` is null in lists, and when the engine cannot tell; ``max_attempts`` for no limit."""
+    """`lag` is null in lists, and if the engine cannot report it; `max_attempts` is null for no
+    limit."""
 
     name: str
     namespace: str

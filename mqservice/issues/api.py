@@ -45,9 +45,8 @@ def list_issues(
     before: str = "",
     limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = PAGE_MAX,
 ) -> IssueListOut:
-    """Failures by their cause, the last seen first: dead letters of a group and topic that failed
-    for one reason. Four or five queries.
-    """
+    """List issues, the last seen first; an issue is the dead letters of a group and topic that
+    failed for one reason. Four or five queries."""
     namespace = get_namespace(request.auth, ns)
     wanted = IssueFilter(states=(state,) if state else (), group=group, topic=topic)
     issues = issues_of(namespace, wanted, before=before, limit=limit)
@@ -69,7 +68,7 @@ def list_issues(
 def write_issue_settings(
     request: AuthedRequest, ns: str, wanted: IssueSettingsIn
 ) -> IssueSettingsOut:
-    """Say after how long without a dead letter an issue is resolved by itself."""
+    """Set after how long without a dead letter an issue is resolved automatically."""
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE)
     set_quiet(request.auth, namespace, wanted.quiet_ms())
@@ -78,31 +77,31 @@ def write_issue_settings(
 
 @router.post("/ns/{ns}/issues/{issue_id}:acknowledge", response=IssueOut)
 def acknowledge_issue(request: AuthedRequest, ns: str, issue_id: str) -> IssueOut:
-    """Say that somebody looks after an issue: it is counted on, and nobody is told again."""
+    """Acknowledge an issue: dead letters are still counted, but no more notifications are sent."""
     return _changed(request, ns, issue_id, Verb.ACKNOWLEDGE)
 
 
 @router.post("/ns/{ns}/issues/{issue_id}:resolve", response=IssueOut)
 def resolve_issue(request: AuthedRequest, ns: str, issue_id: str) -> IssueOut:
-    """Say that the cause is gone. A dead letter after that opens the issue again."""
+    """Resolve an issue. A later dead letter reopens it."""
     return _changed(request, ns, issue_id, Verb.RESOLVE)
 
 
 @router.post("/ns/{ns}/issues/{issue_id}:ignore", response=IssueOut)
 def ignore_issue(request: AuthedRequest, ns: str, issue_id: str) -> IssueOut:
-    """Count an issue and do no more, until it is reopened."""
+    """Ignore an issue: dead letters are only counted until it is reopened."""
     return _changed(request, ns, issue_id, Verb.IGNORE)
 
 
 @router.post("/ns/{ns}/issues/{issue_id}:reopen", response=IssueOut)
 def reopen_issue(request: AuthedRequest, ns: str, issue_id: str) -> IssueOut:
-    """Open an issue again; it is told as one that opened."""
+    """Reopen an issue; notifications are sent as for a new one."""
     return _changed(request, ns, issue_id, Verb.REOPEN)
 
 
 @router.get("/ns/{ns}/issues/{issue_id}", response=IssueDetailOut)
 def read_issue(request: AuthedRequest, ns: str, issue_id: str) -> IssueDetailOut:
-    """One issue with its newest messages, its hours and its history. Three queries."""
+    """Read one issue with its newest messages, its hours and its history. Three queries."""
     namespace = get_namespace(request.auth, ns)
     issue = get_issue(namespace, issue_id)
     return IssueDetailOut.of_whole(

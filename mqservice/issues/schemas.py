@@ -26,9 +26,7 @@ def may_read(principal: Principal, issue: Issue) -> bool:
 
 
 class IssueSettingsIn(Schema):
-    """``resolve_after``: how long an issue is quiet before it counts as resolved, 1h to 90d; null:
-    never.
-    """
+    """`resolve_after`: how long an issue is quiet before it is resolved, 1h to 90d; null: never."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -45,10 +43,9 @@ class IssueSettingsIn(Schema):
 
 
 class IssueOut(Schema):
-    """``reason``: the cause, in which signs such as <n> stand for what differs; "" where none was
-    given, null for who may not read messages of the group. ``count``: dead letters, each once.
-    ``changed_by`` is null where the service did it.
-    """
+    """`reason`: the cause, in which placeholders such as <n> stand for what differs; "" without a
+    reason, null for keys that may not read messages of the group. `count`: dead letters, each once.
+    `changed_by` is null if the service did it."""
 
     id: str
     namespace: str
@@ -70,7 +67,7 @@ class IssueOut(Schema):
 
 
 class IssueHourOut(Schema):
-    """Dead letters of one hour that had some."""
+    """Dead letters of one hour; hours without any are omitted."""
 
     at: str
     count: int
@@ -84,9 +81,8 @@ class IssueMessageOut(Schema):
 
 
 class IssueEventOut(Schema):
-    """A change of state. ``why``: letters came for the first time, or again, there were none for
-    long (quiet), or somebody did it; ``by`` is null for the service.
-    """
+    """A change of state. `why`: dead letters appeared for the first time, or again, there were none
+    for long (quiet), or a user did it; `by` is null for the service."""
 
     number: int
     state: IssueState
@@ -106,9 +102,8 @@ class IssueEventOut(Schema):
 
 
 class IssueDetailOut(IssueOut):
-    """``sample``: the newest reason as it was written. ``hours``: the newest with dead letters,
-    ``messages``: the newest; ``history``: the newest changes first.
-    """
+    """`sample`: the newest reason as it was written. `hours`: the newest with dead letters,
+    `messages`: the newest; `history`: the newest changes first."""
 
     sample: str | None
     hours: list[IssueHourOut]
@@ -134,9 +129,9 @@ class IssueDetailOut(IssueOut):
 class IssueListOut(Schema):
     """The last seen first; ``next`` is the ``before`` of the following page, null on the last one.
 
-    ``open``: how many issues of the namespace are open. ``others``: dead letters whose reasons had
-    no room among the issues; ``unseen``: those that were gone before they were looked at.
-    ``resolve_after``: how long an issue is quiet before it counts as resolved, null for never.
+    ``open``: how many issues of the namespace are open. ``others``: dead letters whose reasons did
+    not fit among the issues; ``unseen``: those deleted before they were checked. ``resolve_after``:
+    how long an issue is quiet before it is resolved, null for never.
     """
 
     issues: list[IssueOut]
@@ -148,7 +143,7 @@ class IssueListOut(Schema):
 
 
 class IssueSettingsOut(Schema):
-    """``resolve_after``: how long an issue is quiet before it counts as resolved; null: never."""
+    """`resolve_after`: how long an issue is quiet before it is resolved; null: never."""
 
     resolve_after: str | None
 

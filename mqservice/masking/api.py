@@ -19,16 +19,15 @@ router = Router(tags=["masking"])
 
 @router.get("/ns/{ns}/masking", response=MaskingOut)
 def read_masking(request: AuthedRequest, ns: str) -> MaskingOut:
-    """What the console hides of messages, from whom: a switch for bodies, and rules, of which
-    there are fifty at most. Programs with keys get messages as they were produced, whatever is
-    hidden here. Three queries.
-    """
+    """Read what the console hides of messages, and from whom: a setting for bodies, and at most
+    fifty rules. Programs with keys get messages as they were produced, whatever is hidden here.
+    Three queries."""
     return _masking(get_namespace(request.auth, ns))
 
 
 @router.put("/ns/{ns}/masking", response=MaskingOut)
 def write_masking(request: AuthedRequest, ns: str, masking: MaskingIn) -> MaskingOut:
-    """Say from which role on people see bodies in the console at all."""
+    """Set the lowest role that sees bodies in the console."""
     namespace = get_namespace(request.auth, ns)
     request.auth.require_permission(Permission.MASKING_MANAGE)
     set_bodies_for(request.auth, namespace, masking.bodies_for)
@@ -39,7 +38,7 @@ def write_masking(request: AuthedRequest, ns: str, masking: MaskingIn) -> Maskin
 def read_mask_rule(
     request: AuthedRequest, response: HttpResponse, ns: str, name: str
 ) -> MaskRuleOut:
-    """One masking rule. Two queries."""
+    """Read one masking rule. Two queries."""
     namespace = get_namespace(request.auth, ns)
     rule = get_rule(namespace, name)
     response["ETag"] = etag(rule.revision)
@@ -50,9 +49,8 @@ def read_mask_rule(
 def write_mask_rule(
     request: AuthedRequest, response: HttpResponse, ns: str, name: str, rule: MaskRuleIn
 ) -> Status[MaskRuleOut]:
-    """Create a masking rule or set all of one: 201 when it is new. ``If-Match`` guards against a
-    lost update. What is clear for owners only is an owner's to change.
-    """
+    """Create a masking rule or replace one: 201 when it is new. ``If-Match`` guards against a lost
+    update. Only an owner may change a rule that is clear for owners only."""
     namespace = get_namespace(request.auth, ns)
     request.auth.require_permission(Permission.MASKING_MANAGE)
     revision = revision_of(request.headers.get("If-Match"))
@@ -63,7 +61,7 @@ def write_mask_rule(
 
 @router.delete("/ns/{ns}/masking/{name}", response={204: None})
 def remove_mask_rule(request: AuthedRequest, ns: str, name: str) -> Status[None]:
-    """Delete a masking rule: what it hid is shown from now on."""
+    """Delete a masking rule; what it hid is visible again."""
     namespace = get_namespace(request.auth, ns)
     request.auth.require_permission(Permission.MASKING_MANAGE)
     revision = revision_of(request.headers.get("If-Match"))

@@ -11,9 +11,8 @@ from mqservice.masking.services import RuleOrder
 
 
 class MaskRuleIn(Schema):
-    """All of a rule. ``topics``: a name, or how names begin and a ``*``. ``path``: of a field a
-    JSON pointer, in which ``*`` is any member or item and ``**`` any depth; of a property its name.
-    """
+    """A complete rule. `topics`: a name, or the start of names and a `*`. `path`: for a field a
+    JSON pointer, in which `*` is any member or item and `**` any depth; for a property its name."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -29,7 +28,7 @@ class MaskRuleIn(Schema):
 
 
 class MaskRuleOut(Schema):
-    """``clear_for``: from this role on people see in the console what the rule hides."""
+    """`clear_for`: the lowest role that sees in the console what the rule hides."""
 
     name: str
     namespace: str
@@ -55,7 +54,7 @@ class MaskRuleOut(Schema):
 
 
 class MaskingIn(Schema):
-    """``bodies_for``: from this role on people see bodies in the console at all."""
+    """`bodies_for`: the lowest role that sees bodies in the console."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -63,7 +62,7 @@ class MaskingIn(Schema):
 
 
 class MaskingOut(Schema):
-    """The switch, and all rules by name."""
+    """The setting for bodies, and all rules by name."""
 
     bodies_for: BodiesFor
     rules: list[MaskRuleOut]

@@ -20,7 +20,7 @@ router = Router(tags=["quotas"])
 
 @router.get("/quotas", response=QuotasOut)
 def read_quotas(request: AuthedRequest, response: HttpResponse) -> QuotasOut:
-    """What holds for the tenant, and what it uses. Three queries."""
+    """Read the tenant's limits and its current use. Three queries."""
     row = find_row(request.auth.tenant_id, Source.TENANT)
     response["ETag"] = etag(0 if row is None else row.revision)
     return _quotas(request, row)
@@ -28,9 +28,9 @@ def read_quotas(request: AuthedRequest, response: HttpResponse) -> QuotasOut:
 
 @router.put("/quotas", response=QuotasOut)
 def write_quotas(request: AuthedRequest, response: HttpResponse, limits: LimitsIn) -> QuotasOut:
-    """Lower the tenant's own limits. What the operator grants is not raised by it.
+    """Lower the tenant's own limits. This cannot raise what the operator grants.
 
-    ``If-Match`` guards against a lost update. Web processes keep to it within a second.
+    ``If-Match`` guards against a lost update. Web processes apply it within a second.
     """
     principal = request.auth
     principal.require_permission(Permission.QUOTAS_MANAGE)

@@ -9,7 +9,7 @@ from mqservice.quotas.limits import QuotaLimits
 
 
 class LimitsOut(Schema):
-    """All limits; those of a rate hold over all web processes together."""
+    """All limits; rates apply over all web processes together."""
 
     messages_in_per_second: int
     bytes_in_per_second: int
@@ -29,7 +29,7 @@ class LimitsOut(Schema):
 
 
 class LimitsIn(Schema):
-    """Limits that the tenant lowers by itself; null takes one back, what is left out stays."""
+    """Limits that the tenant lowers itself; null removes one, omitted ones are left unchanged."""
 
     model_config = ConfigDict(extra="forbid", strict=False)
 
@@ -51,7 +51,7 @@ class LimitsIn(Schema):
 
 
 class OwnLimitsOut(Schema):
-    """What the tenant has set itself; null: nothing."""
+    """Limits that the tenant has set itself; null: not set."""
 
     messages_in_per_second: int | None = None
     bytes_in_per_second: int | None = None
@@ -67,10 +67,9 @@ class OwnLimitsOut(Schema):
 
 
 class UsageOut(Schema):
-    """What is used now. Rates are those of about the last second, refused attempts included; null
-    when this process has not been asked for the tenant lately. What the engine holds is null while
-    it does not answer.
-    """
+    """Current use. Rates are those of about the last second, including rejected attempts; null if
+    this process has not served the tenant lately. Values of the engine are null while it is not
+    responding."""
 
     messages_in_per_second: int | None = None
     bytes_in_per_second: int | None = None
@@ -85,7 +84,7 @@ class UsageOut(Schema):
 
 
 class QuotasOut(Schema):
-    """``limits`` is what holds: what is granted, or less where ``own`` says so."""
+    """`limits` are those that apply: what is granted, or less if `own` says so."""
 
     tenant: str
     limits: LimitsOut

@@ -27,18 +27,18 @@ _HEAD: Final = """\
 
 <!-- Made by `python -m tests.docs`. Do not edit. -->
 
-Each operation of the API with its parameters, its JSON and its refusals, made from the document
-that a running service answers at `/v1/openapi.json`. There `/docs` shows the same with a form for
-each, that sends it with your key. How they belong together: [REST](rest.md),
-[WebSocket](websocket.md), [access](access.md).
+Each operation of the API with its parameters, its JSON and its errors, generated from the document
+that a running service returns at `/v1/openapi.json`. Its page `/docs` shows the same, with a form
+for each operation that sends it with your key. For how they work together see [REST](rest.md),
+[WebSocket](websocket.md) and [access](access.md).
 
-* All paths but those of the service itself take `Authorization: Bearer mqk_…`.
-* Every operation takes `x-request-id` (8 to 64 of `A-Z a-z 0-9 _ -`) and answers with it, so it is
-  in no table.
+* All paths except those of the service itself need `Authorization: Bearer mqk_…`.
+* Every operation accepts `x-request-id` (8 to 64 of `A-Z a-z 0-9 _ -`) and returns it, so the
+  tables omit it.
 * `ns` is a namespace; `-` is the one that the key is bound to.
-* What each code of a refusal means: [refusals](errors.md). Whatever it asks for, a request may meet
+* What each error code means: [errors](errors.md). Any request may get
   {common};
-  they are left out below.
+  they are omitted below.
 """
 _LINE_CHARS_MAX: Final = 100
 _CODES_MAX: Final = 3  # of one status; a longer list of all there are says nothing
@@ -110,12 +110,12 @@ def _operation(document: JsonObject, method: str, path: str, operation: JsonObje
         for media in answers.values():
             parts += _example(media)
     if refusals:
-        parts.append(f"**Refusals** {', '.join(refusals)}")
+        parts.append(f"**Errors** {', '.join(refusals)}")
     return parts
 
 
 def _refusals(status: int, codes: list[str]) -> list[str]:
-    """Codes that are not common to all; one word for a status any of whose codes may come."""
+    """Codes that are not common to all; a single link if any code of the status may occur."""
     told = [code for code in codes if code not in COMMON_CODES]
     if len(told) > _CODES_MAX and set(codes) == set(codes_of_statuses(status)):
         return [f"[any of {status}](errors.md)"]
@@ -143,7 +143,7 @@ def _shape_link(schema: JsonObject) -> str:
 
 
 def _shapes(document: JsonObject) -> list[str]:
-    parts = ["## Shapes", "Fields of JSON, by the name that the document gives each object."]
+    parts = ["## Shapes", "JSON fields, by the name of each object in the document."]
     for name, schema in document["components"]["schemas"].items():
         parts.append(f"### {name}")
         if "properties" not in schema:

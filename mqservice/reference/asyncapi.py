@@ -4,7 +4,7 @@
     pushes.Json…, Pack… ─────────────┴─▶ payloads ──▶ messages ──▶ /v1/asyncapi.json
 
 Each message has one payload: the JSON form or the MessagePack form, which is shown as the array
-that it decodes to. The document is told from the service's side: it receives commands.
+that it decodes to. The document describes the service's side: it receives commands.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ PUSHES: Final[dict[str, tuple[StructType, StructType]]] = {
 RESULTS: Final = (pushes.Settled, pushes.Subscribed, pushes.Unsubscribed)
 
 _TEXTS: Final = {
-    "hello": "First of all, within 10 s: who the client is, and which session it goes on with.",
-    "pub": "Produce a batch; the answer's `r` has a result for each message.",
+    "hello": "The first command, within 10 s: identifies the client and the session to resume.",
+    "pub": "Produce a batch; `r` of the reply has a result for each message.",
     "sub": "Subscribe a group to a topic under a number of your choice, with the first credit.",
-    "credit": "Allow more messages and bytes on top of what is allowed.",
-    "ack": "These messages are done.",
-    "nack": "Give messages back, to be delivered again.",
-    "extend": "Let leases end later.",
-    "dlq": "Give messages up: they go to the group's dead letters.",
+    "credit": "Add to the messages and bytes that may be pushed.",
+    "ack": "Acknowledge messages.",
+    "nack": "Return messages, to be redelivered.",
+    "extend": "Extend leases.",
+    "dlq": "Move messages to the group's dead letters.",
     "unsub": "End a subscription.",
-    "ping": "Is the other side there? In JSON `{}` from the service.",
-    "pong": "Answer to a ping; in JSON `{}` from the client.",
-    "welcome": "Answer to `hello`, with the limits of the connection.",
-    "msgs": "Messages that are leased to the client from now on.",
+    "ping": "Check the connection. In JSON `{}` from the service.",
+    "pong": "Reply to a ping; in JSON `{}` from the client.",
+    "welcome": "Reply to `hello`, with the limits of the connection.",
+    "msgs": "Messages leased to the client from now on.",
     "lost": "These messages are no longer the client's.",
-    "flow": "Why a subscription gets nothing now, or that it can again.",
-    "ok": "A command was carried out; `r` depends on the command.",
-    "err": "A command was refused, or, without an id, a subscription has ended.",
-    "goaway": "The service is about to close; settle, and come back after `retry_ms`.",
+    "flow": "Why a subscription receives nothing, or that it can again.",
+    "ok": "A command was executed; `r` depends on the command.",
+    "err": "A command was rejected, or, without an id, a subscription has ended.",
+    "goaway": "The service is about to close; settle, and reconnect after `retry_ms`.",
 }
 _EXAMPLES: Final[dict[str, JsonObject]] = {
     "hello": {"op": "hello", "id": 1, "client": "docs/1.0"},
@@ -94,7 +94,7 @@ _EMPTY: Final[JsonObject] = {"type": "object", "maxProperties": 0}
 
 @cache
 def asyncapi_document() -> JsonObject:
-    """The document. Do not change what you get."""
+    """The document. Do not change the result."""
     structs = StructSchemas(SCHEMAS + "{name}")
     for json_form, pack_form in (*COMMANDS.values(), *PUSHES.values()):
         structs.add((json_form, pack_form))
@@ -131,7 +131,7 @@ def asyncapi_document() -> JsonObject:
                             "properties": {
                                 "ns": {
                                     "type": "string",
-                                    "description": "Needed by a key that is bound to none.",
+                                    "description": "Required for a key that is not bound to one.",
                                 }
                             },
                         },
@@ -170,7 +170,7 @@ def asyncapi_document() -> JsonObject:
                     "in": "header",
                     "description": "`ticket.` and a ticket of `POST /v1/ws-tickets`, as one of the "
                     "subprotocols offered: for pages, which cannot send a key. It opens one "
-                    "socket, within 30 s, from the origin that asked for it.",
+                    "socket, within 30 s, from the origin that requested it.",
                 },
             },
         },
@@ -239,16 +239,16 @@ def _has_id(struct: StructType) -> bool:
 
 def _description() -> str:
     return (
-        "Messages are pushed as long as the client has given credit, and settled on the same "
-        f"connection. Two subprotocols: `{JSON_NAME}`, one JSON object a frame or several joined "
-        f"by newlines; `{MSGPACK_NAME}`, one array `[op, …]` a frame or an array of such arrays. "
-        "A command with an `id` is answered by one `ok` or `err` with that id; frames without one "
+        "Messages are pushed as long as the client has credit, and settled on the same "
+        f"connection. Two subprotocols: `{JSON_NAME}`, one JSON object per frame or several "
+        f"joined by newlines; `{MSGPACK_NAME}`, one array `[op, …]` per frame or an array of such "
+        "arrays. A command with an `id` gets one `ok` or `err` with that id; frames without one "
         f"are pushes. A frame has at most {FRAME_BYTES_MAX} bytes and {FRAME_COMMANDS_MAX} "
         "commands. The service pings after "
-        f"{PING_MS} ms of silence and waits {PONG_MS} ms for an answer.\n\n"
-        "Close codes: 4400 a frame that is none, 4401 and 4403 the key, 4404 the path, 4408 no "
-        "answer or no reading, 4409 resumed elsewhere, 4410 ended by an administrator, 4413 too "
-        "large a frame, 4429 too many sockets, 1008 too much without effect, 1012 and 1013 restart "
-        "and try later. After 1008, 4400, 4401, 4403, 4404 and 4413 do not reconnect; "
-        "else reconnect with growing pauses."
+        f"{PING_MS} ms of silence and waits {PONG_MS} ms for a reply.\n\n"
+        "Close codes: 4400 an invalid frame, 4401 and 4403 the key, 4404 the path, 4408 the client "
+        "did not reply or did not read, 4409 resumed elsewhere, 4410 closed by an administrator, "
+        "4413 a frame that is too large, 4429 too many sockets, 1008 too much without effect, 1012 "
+        "and 1013 restart and try later. After 1008, 4400, 4401, 4403, 4404 and 4413 do not "
+        "reconnect; else reconnect with growing delays."
     )

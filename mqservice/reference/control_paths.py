@@ -1,6 +1,6 @@
 """The control plane's part of the document: what the framework knows of its routes, and the rest.
 
-    api.get_openapi_schema() ──▶ paths, schemas ──▶ texts, refusals, headers, scopes ──▶ paths
+    api.get_openapi_schema() ──▶ paths, schemas ──▶ texts, errors, headers, scopes ──▶ paths
 
 Nothing here names a route, but examples: a new one is described as soon as it is there. Which
 headers a view reads and sets, and which scope it asks for, is found in its own code.
@@ -53,12 +53,12 @@ _MEDIA_TYPES: Final = {
     "RULES_TYPE": (RULES_TYPE, "object"),
     "METRICS_TYPE": (METRICS_TYPE.partition(";")[0], "string"),
 }
-_CREATING: Final = {"put_topic", "put_group", "import_definitions"}  # refused beyond a quota
+_CREATING: Final = {"put_topic", "put_group", "import_definitions"}  # rejected beyond a quota
 _STATUS_TEXTS: Final = {
-    "200": "It is done, or here it is.",
-    "201": "It is made.",
-    "202": "It is begun; the task says how far it is.",
-    "204": "It is done.",
+    "200": "Done.",
+    "201": "Created.",
+    "202": "Started; the task reports its progress.",
+    "204": "Done.",
 }
 
 
@@ -154,7 +154,8 @@ def _codes(path: str, method: str, *, has_body: bool) -> set[str]:
 def _parameter(parameter: JsonObject) -> JsonObject:
     name = parameter["name"]
     if parameter["in"] == "path":
-        return PATH_PARAMETERS.get(name) or path_parameter(name, f"The {name}.", name)
+        text = f"Id of the {name[:-3]}." if name.endswith("_id") else f"The {name}."
+        return PATH_PARAMETERS.get(name) or path_parameter(name, text, name)
     schema = parameter["schema"]
     schema.pop("title", None)
     described = {"description": _PARAMETER_TEXTS[name], **parameter} if (
@@ -165,25 +166,25 @@ def _parameter(parameter: JsonObject) -> JsonObject:
 
 _PARAMETER_TEXTS: Final = {
     "action": "Only this kind of change, such as `topic.put`.",
-    "by": "What a row is of: all of the tenant, a namespace, or a topic.",
-    "actor": "Only what this one did, such as `key:…` or `user:alice`.",
-    "after": "Begin behind this one: `next` of the page before.",
-    "before": "Begin before this one: `next` of the page before.",
+    "by": "What a row covers: the whole tenant, a namespace, or a topic.",
+    "actor": "Only changes by this actor, such as `key:…` or `user:alice`.",
+    "after": "Start after this one: `next` of the previous page.",
+    "before": "Start before this one: `next` of the previous page.",
     "client_id": "Only this client of a broadcast group.",
-    "contains": "Only what has this text in its name, in any case.",
-    "cursor": "`next_cursor` of the page before.",
-    "date": "The day; the newest that there is where it is left out.",
-    "dry_run": "`true`: only say what would be done.",
-    "from": "From this time on, RFC 3339; an hour before `to` where it is left out.",
-    "group": "Only what concerns this group.",
-    "limit": "How many at most.",
-    "namespace": "Only what concerns this namespace.",
-    "per": "How long the span of a row is; days are those of UTC.",
-    "prefix": "Only what has a name that begins so.",
+    "contains": "Only names that contain this string, in any case.",
+    "cursor": "`next_cursor` of the previous page.",
+    "date": "The day; by default the newest.",
+    "dry_run": "`true`: only show what would be done.",
+    "from": "Start of the range, RFC 3339.",
+    "group": "Only this group.",
+    "limit": "Maximum number of results.",
+    "namespace": "Only this namespace.",
+    "per": "Time span of a row; days are in UTC.",
+    "prefix": "Only names that start with this string.",
     "queue": "Number of the queue.",
-    "state": "Only what is in this state.",
-    "target": "Only what was done to this, by its name.",
-    "to": "Up to this time, RFC 3339; now where it is left out.",
+    "state": "Only those in this state.",
+    "target": "Only changes of this resource, by its name.",
+    "to": "End of the range, RFC 3339; now by default.",
     "topic": "Only this topic.",
 }
 

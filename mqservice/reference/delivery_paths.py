@@ -26,7 +26,7 @@ from mqservice.reference.parts import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One method of one path. ``handler`` is its key in ``HANDLERS``, ``codes`` its refusals."""
+    """One method of one path. ``handler`` is its key in ``HANDLERS``, ``codes`` its error codes."""
 
     handler: str
     method: str
@@ -105,7 +105,7 @@ _RAW_HEADERS: Final = [
         "name": name,
         "in": "header",
         "required": False,
-        "description": f"Of a raw message: {text}",
+        "description": f"For raw messages: {text}",
         "schema": schema,
     }
     for name, text, schema in (
@@ -113,7 +113,7 @@ _RAW_HEADERS: Final = [
         ("mq-keys", "its keys, separated by commas.", {"type": "string"}),
         ("mq-message-group", "its message group.", {"type": "string"}),
         ("mq-queue", "the queue it goes to.", {"type": "string"}),
-        ("mq-delay", "how long to wait first, as `30s`.", {"type": "string"}),
+        ("mq-delay", "how long to wait first, such as `30s`.", {"type": "string"}),
         ("mq-delay-level", "RocketMQ's delay level.", {"type": "string"}),
         ("mq-deliver-at", "when to deliver it, RFC 3339.", {"type": "string"}),
         ("mq-dedup-id", "a key under which it is stored once.", {"type": "string"}),
@@ -130,10 +130,10 @@ OPERATIONS: Final = [
         tag="produce",
         summary="Produce one message",
         description=(
-            "Stores a message and answers when it is as safe as the topic promises. In JSON it has "
-            "exactly one of `body`, `body_json` and `body_b64`, and at most one of `delay`, "
+            "Stores a message and responds when it is as durable as the topic promises. In JSON it "
+            "has exactly one of `body`, `body_json` and `body_b64`, and at most one of `delay`, "
             "`delay_ms`, `delay_level` and `deliver_at`. With any other content type the body of "
-            "the request is the body of the message, and the rest travels in headers `mq-…`, each "
+            "the request is the body of the message, and the rest is in headers `mq-…`, each "
             "property as `mq-prop-NAME`."
         ),
         scope=Scope.PRODUCE,
@@ -148,10 +148,10 @@ OPERATIONS: Final = [
         },
         answers={
             "200": answer(
-                "It had been stored by an earlier request with the same key.",
+                "It was already stored by an earlier request with the same key.",
                 json_content(ref("StoredAnswer"), {**_STORED, "duplicate": True}),
             ),
-            "201": answer("It is stored.", json_content(ref("StoredAnswer"), _STORED)),
+            "201": answer("The message is stored.", json_content(ref("StoredAnswer"), _STORED)),
         },
         codes=(*TOPIC_CODES, *BODY_CODES, *_MESSAGE_CODES),
     ),
@@ -163,8 +163,8 @@ OPERATIONS: Final = [
         tag="produce",
         summary="Produce up to 1,000 messages",
         description=(
-            "A JSON array, or one object a line as NDJSON; 4 MiB of bodies at most. Results stand "
-            "in the order of the request. A batch with a malformed message is refused as a whole, "
+            "A JSON array, or one object per line as NDJSON; 4 MiB of bodies at most. Results are "
+            "in the order of the request. A batch with a malformed message is rejected as a whole, "
             "with a pointer to each fault, and nothing of it is stored."
         ),
         scope=Scope.PRODUCE,
@@ -189,7 +189,7 @@ OPERATIONS: Final = [
         },
         answers={
             "200": answer(
-                "All had been stored by an earlier request with the same keys.",
+                "All were already stored by an earlier request with the same keys.",
                 json_content(
                     ref("BatchAnswer"),
                     {"results": [{**_RESULT, "status": 200, "duplicate": True}]},
@@ -213,11 +213,11 @@ OPERATIONS: Final = [
         tag="consume",
         summary="Receive messages under a lease",
         description=(
-            "Waits until there is a message for the group, or `wait` is over, and leases what "
-            "there is. The answer is 200 with an empty list when nothing came. An empty body means "
-            "all defaults. With `settle` it first settles messages received before; that stands "
-            "even if the receive itself is refused then. With `Accept: application/msgpack` the "
-            "answer is MessagePack, and bodies are bytes."
+            "Waits until there is a message for the group, at most for `wait`, and leases the "
+            "available messages. The response is 200 with an empty list if there are none. An "
+            "empty body means all defaults. With `settle` it first settles messages received "
+            "before, even if the receive itself is then rejected. With "
+            "`Accept: application/msgpack` the response is MessagePack, and bodies are bytes."
         ),
         scope=Scope.CONSUME,
         body={
@@ -228,7 +228,7 @@ OPERATIONS: Final = [
         },
         answers={
             "200": answer(
-                "What was leased; perhaps nothing.",
+                "The leased messages; the list may be empty.",
                 json_content(ref("ReceiveAnswer"), {"messages": [_RECEIVED], "backlog_hint": None}),
             )
         },
@@ -243,11 +243,11 @@ OPERATIONS: Final = [
         path=GROUP + ":settle",
         operation_id="settleMessages",
         tag="consume",
-        summary="Acknowledge, give back, extend or give up",
+        summary="Acknowledge, nack, extend or dead-letter messages",
         description=(
-            "Up to 1,000 receipts of a group in one call. The answer is 200 whatever became of "
-            "single receipts: those that had no effect are in `failed`. Without receipts, and "
-            "with a `consumer_id`, it is a heartbeat."
+            "Up to 1,000 receipts of a group in one request. The response is always 200: receipts "
+            "without effect are in `failed`. Without receipts, and with a `consumer_id`, it is a "
+            "heartbeat."
         ),
         scope=Scope.CONSUME,
         body={
@@ -262,7 +262,7 @@ OPERATIONS: Final = [
         },
         answers={
             "200": answer(
-                "What was settled, and what was not.",
+                "The results, with the receipts that failed.",
                 json_content(
                     ref("SettleAnswer"),
                     {"acked": 1, "nacked": 1, "extended": [], "dead_lettered": 0, "failed": []},
@@ -281,6 +281,6 @@ OPERATIONS: Final = [
 def cursor_parameter() -> JsonObject:
     return query_parameter(
         "cursor",
-        "`next_cursor` of the page before; all other parameters but `limit` stay as they were.",
+        "`next_cursor` of the previous page, with all other parameters except `limit` unchanged.",
         {"type": "string", "minLength": 1},
     )

@@ -12,18 +12,18 @@ from mqservice.lib.problem_texts import FRAME_MEANINGS, ITEM_MEANINGS, MEANINGS,
 from mqservice.reference.parts import table_cell
 
 _HEAD: Final = """\
-# Refusals
+# Errors
 
-Every refusal of the API is a problem document (RFC 9457) of type `application/problem+json`; its \
-form is in
-[REST](rest.md#refusals). Programs branch on `code`, which never changes its meaning or its \
-status. `type` leads to
-a page of the service about the code. This page is made from the table that the service uses:
+Every error of the API is a problem document (RFC 9457) of type `application/problem+json`; \
+[REST](rest.md#errors)
+describes its form. Branch on `code`, which never changes its meaning or its status. `type` leads \
+to a page of
+the service about the code. This page is generated from the table that the service uses:
 `python -m mqservice.reference.error_page > docs/errors.md`.
 
-"Retry" says whether `retryable` is true as a rule: the same request may succeed later, after \
+"Retry" is the usual value of `retryable`: the same request may succeed later, after \
 `retry_after_ms` or the
-header `Retry-After`, or with growing pauses.
+header `Retry-After`, or with growing delays.
 
 """
 
@@ -41,12 +41,12 @@ def error_page() -> str:
     return (
         _HEAD
         + "\n".join(lines)
-        + f"\n\nReserved, and sent by nothing yet: {reserved}.\n"
-        + "\n## Codes of single faults\n\n"
-        + "`errors[].code` is one of the codes above, or says more than the code of the whole:\n\n"
+        + f"\n\nReserved, and not sent by this version: {reserved}.\n"
+        + "\n## Codes of single errors\n\n"
+        + "`errors[].code` is one of the codes above, or a more specific one:\n\n"
         + _list(ITEM_MEANINGS)
         + "\n## Codes on a WebSocket\n\n"
-        + "`code` of `err` frames, and of `failed` in their answers, is one of the above, or:\n\n"
+        + "`code` of `err` frames, and of `failed` in replies, is one of the above, or:\n\n"
         + _list(FRAME_MEANINGS)
     )
 

@@ -1,4 +1,4 @@
-"""``/llms.txt``: what one who writes a client has to know, short, made from the same facts."""
+"""``/llms.txt``: what the author of a client needs to know, in short, from the same facts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mqservice.reference.openapi import openapi_document
 from mqservice.reference.parts import JsonObject
 
 _EXAMPLES: Final = """\
-## The whole round
+## A complete round trip
 
 ```
 POST /v1/ns/demo/topics/orders/messages
@@ -31,10 +31,10 @@ POST /v1/ns/demo/groups/billing:settle
 → 200 {"acked": 1, "failed": [], …}
 ```
 
-Delivery is at least once: a message that is not settled before its lease ends comes again, so \
-let consumers be
-idempotent. Settle with `ack`, `nack` (comes again after a delay), `extend`, or `dead_letter` \
-(given up).
+Delivery is at least once: a message that is not settled before its lease expires is \
+redelivered, so make
+consumers idempotent. Settle with `ack`, `nack` (redelivered after a delay), `extend`, or \
+`dead_letter`.
 """
 
 
@@ -52,16 +52,16 @@ def llms_text() -> str:
         *(_section(document, tag) for tag in document["tags"]),
         "## WebSocket",
         f"`GET {base}/v1/ws` with subprotocol `mq.v1.json`. Frames are JSON objects with `op`. "
-        f"Send: {_names(COMMANDS)}. Get: {_names(PUSHES)}. Begin with `hello`, then `sub` with "
-        "credit; `ack` each message; answer `{}` with `{}`.",
-        "## Codes of refusals",
+        f"Send: {_names(COMMANDS)}. Receive: {_names(PUSHES)}. Start with `hello`, then `sub` with "
+        "credit; `ack` each message; reply to `{}` with `{}`.",
+        "## Error codes",
         "\n".join(
             f"- {status}: {', '.join(codes)}" for status, codes in _codes_by_status().items()
         ),
         "## Documents",
         f"- [OpenAPI]({base}/v1/openapi.json): every operation with schemas and examples\n"
         f"- [AsyncAPI]({base}/v1/asyncapi.json): every frame of the WebSocket\n"
-        f"- [Reference]({base}/docs): the same for people, to try out",
+        f"- [Reference]({base}/docs): the same for people, with forms to try it",
     ]
     return "\n\n".join(parts) + "\n"
 

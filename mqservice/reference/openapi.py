@@ -47,30 +47,30 @@ _STRUCTS: Final = (
     ProblemItem,
 )
 TAGS: Final = {
-    "produce": "Store messages, alone or many at once.",
+    "produce": "Store messages, one or many per request.",
     "consume": "Receive messages under a lease and settle them.",
-    "read": "Look at messages without any effect on their delivery.",
-    "schedule": "Messages that are to come: list, cancel, send now or at another time.",
-    "dead letters": "What groups gave up.",
+    "read": "Read messages without affecting their delivery.",
+    "schedule": "Scheduled messages: list, cancel, send now or reschedule.",
+    "dead letters": "Messages that groups could not process.",
     "topics": "Topics and their settings.",
     "groups": "Consumer groups, their settings and their members.",
     "definitions": "All topics and groups of a namespace as one document.",
-    "connections": "WebSockets that are open, and who has them.",
-    "offsets": "Where groups stand on their topics, and how to move them.",
-    "history": "How lag, rates and offsets were in the past.",
-    "tasks": "Long work such as redriving dead letters, and how far it is.",
-    "schedules": "Messages that are sent again and again, at times of a cron expression.",
-    "traces": "The road of a message.",
-    "alerts": "Rules that watch groups and tell you.",
+    "connections": "Open WebSockets and their owners.",
+    "offsets": "Offsets and lag of groups, and how to change offsets.",
+    "history": "Past lag, rates and offsets.",
+    "tasks": "Long operations, such as redriving dead letters, and their progress.",
+    "schedules": "Messages sent repeatedly, at the times of a cron expression.",
+    "traces": "The path of a message.",
+    "alerts": "Rules that watch groups and notify you.",
     "issues": "Failures by their cause: one issue for all dead letters with one reason.",
-    "masking": "What the console hides of messages, from whom.",
+    "masking": "Parts of messages that the console hides from users.",
     "sockets": "Tickets that open WebSockets from web pages.",
-    "keys": "API keys: what programs show.",
+    "keys": "API keys for programs.",
     "people": "Namespaces, members and invitations of a tenant.",
     "audit": "Who changed what.",
-    "quotas": "What a tenant may use, and what it uses now.",
+    "quotas": "Limits of a tenant, and its current use.",
     "usage": "What a tenant has used, by hour or day.",
-    "reports": "What Spark makes of the day before, each night.",
+    "reports": "Nightly Spark reports about the day before.",
     "service": "Health, and the API's own description.",
 }
 _DESCRIPTION: Final = """\
@@ -78,25 +78,25 @@ A managed message queue with Apache RocketMQ's semantics: topics with queues, co
 offsets, leases, delays, retries and dead letters.
 
 * Send `Authorization: Bearer mqk_…` with each request.
-* Paths name a namespace; a key that is bound to one may write `-` for it, and on the paths of \
-messages, receive and settle also `/v1/-/…` instead of `/v1/ns/-/…`.
-* A duration is a text such as `30s`, `15m` or `7d`, or milliseconds in the twin field that ends \
-in `_ms`; give one of the two. Times are RFC 3339.
-* Each answer has `x-request-id`, which finds the request in the log.
-* Refusals are `application/problem+json`. Branch on `code`; `retryable` says whether the same \
+* Paths name a namespace; with a key that is bound to one you can write `-` for it, and on the \
+paths of messages, receive and settle also `/v1/-/…` instead of `/v1/ns/-/…`.
+* A duration is a string such as `30s`, `15m` or `7d`, or milliseconds in the corresponding field \
+that ends in `_ms`; pass one of the two. Times are RFC 3339.
+* Each response has `x-request-id`, which identifies the request in the log.
+* Errors are `application/problem+json`. Branch on `code`; `retryable` says whether the same \
 request may succeed later, and `stored: false` that nothing of it will ever be delivered.
-* Unknown JSON fields are refused, with a pointer to each.
-* `RateLimit-Policy` and `RateLimit` say what your tenant may use and what is left; a 429 has \
+* Unknown JSON fields are rejected, with a pointer to each.
+* `RateLimit-Policy` and `RateLimit` report what your tenant may use and what is left; a 429 has \
 `Retry-After`.
-* A message with a `dedup_id`, and any `POST` with an `Idempotency-Key` where it is taken, can be \
-sent again: it is done once.
-* A W3C `traceparent` header of a produce stays with its messages, as a property.
+* A W3C `traceparent` header of a produce is stored with its messages, as a property.
+* A message with a `dedup_id`, and any `POST` that accepts an `Idempotency-Key`, can be sent \
+again: it is executed once.
 """
 
 
 @cache
 def openapi_document() -> JsonObject:
-    """The document. Do not change what you get."""
+    """The document. Do not change the result."""
     paths, schemas = control_plane()
     for operation in OPERATIONS:
         methods = paths.setdefault(operation.path, {})
@@ -148,7 +148,7 @@ def openapi_json() -> bytes:
 
 
 def _share_refusals(paths: JsonObject) -> JsonObject:
-    """Refusals that are the same for several operations, by name; each is referred to then."""
+    """Errors that are the same for several operations, by name; each is then a reference."""
     shared: JsonObject = {}
     names: dict[bytes, str] = {}
     for path in sorted(paths):
@@ -198,7 +198,7 @@ def _problem() -> JsonObject:
     return {
         "type": "object",
         "title": "Problem",
-        "description": "A refusal, as in RFC 9457. `type` leads to a page about the code.",
+        "description": "An error, as in RFC 9457. `type` leads to a page about the code.",
         "properties": {
             "type": {"type": "string", "pattern": "^/errors/[a-z-]+$"},
             "title": {"type": "string"},

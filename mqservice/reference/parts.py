@@ -81,7 +81,7 @@ def path_parameter(name: str, description: str, example: str) -> JsonObject:
 
 
 def opaque_parameter(name: str, description: str, example: str) -> JsonObject:
-    """A part of the path that only the service can make."""
+    """A part of the path that only the service can create."""
     schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-.0-9;-~]+$"}
     return {**path_parameter(name, description, example), "schema": schema}
 
@@ -115,7 +115,7 @@ PATH_PARAMETERS: Final[dict[str, JsonObject]] = {
     ),
     "recall_handle": opaque_parameter(
         "recall_handle",
-        "The `recall_handle` of a message that is to come.",
+        "The `recall_handle` of a scheduled message.",
         "rc_ARIAAAAAAAAAAESIwMUFDNkUz",
     ),
     "issue_id": opaque_parameter("issue_id", "Id of an issue.", "iss_5f0c3d9a1b2e4c6d7a8b9c0d"),
@@ -129,11 +129,11 @@ _POLICY: Final = r'"[a-z-]+";q=[0-9]+(;qu="[a-z-]+")?;w=[0-9]+'
 _STATE: Final = r'"[a-z-]+";r=[0-9]+;t=[0-9]+'
 HEADERS: Final[JsonObject] = {
     "RequestId": {
-        "description": "Finds the request in the log: your own `x-request-id`, or a new one.",
+        "description": "Identifies the request in the log: your own `x-request-id`, or a new one.",
         "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{8,64}$"},
     },
     "ETag": {
-        "description": "Revision of what is answered; send it as `If-Match` with a change.",
+        "description": "Revision of the resource; send it as `If-Match` with a change.",
         "schema": {"type": "string", "pattern": '^"[0-9]{1,9}"$'},
     },
     "RetryAfter": {
@@ -146,17 +146,17 @@ HEADERS: Final[JsonObject] = {
         "schema": {"type": "string", "pattern": f"^{_POLICY}(, {_POLICY})*$"},
     },
     "RateLimit": {
-        "description": "What is left now, `r`, and in how many seconds all of it is back, `t`. "
-        "Left out where it cannot be known.",
+        "description": "What is left now, `r`, and the seconds until it is full again, `t`. "
+        "Omitted if unknown.",
         "schema": {"type": "string", "pattern": f"^{_STATE}(, {_STATE})*$"},
     },
     "IdempotencyReplayed": {
-        "description": "`true` on the answer of an earlier request with the same key.",
+        "description": "`true` if this is the response of an earlier request with the same key.",
         "schema": {"const": "true"},
     },
-    "Location": {"description": "Path of what was made.", "schema": {"type": "string"}},
+    "Location": {"description": "Path of the new resource.", "schema": {"type": "string"}},
     "Authenticate": {
-        "description": "How to say who you are.",
+        "description": "How to authenticate.",
         "schema": {"type": "string"},
     },
 }
@@ -164,7 +164,7 @@ IF_MATCH: Final[JsonObject] = {
     "name": "If-Match",
     "in": "header",
     "required": False,
-    "description": "Refuse with 412 unless this is the present revision: an `ETag` as answered.",
+    "description": "Reject with 412 unless this is the current revision: an `ETag` of a response.",
     "schema": {"type": "string"},
     "example": '"7"',
 }
@@ -172,7 +172,7 @@ REQUEST_ID: Final[JsonObject] = {
     "name": "x-request-id",
     "in": "header",
     "required": False,
-    "description": "An id of your own, 8 to 64 of `A-Z a-z 0-9 _ -`; any other is passed over.",
+    "description": "Your own id, 8 to 64 of `A-Z a-z 0-9 _ -`; invalid ids are ignored.",
     "schema": {"type": "string"},
 }
 
@@ -181,14 +181,14 @@ IDEMPOTENCY_KEY: Final[JsonObject] = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "A text of your own for this request, 1 to 128 visible characters of ASCII. "
-    "Sent again with it, the same request is done once and answered as the first time.",
+    "description": "Your own key for this request, 1 to 128 visible ASCII characters. The same "
+    "request sent again with it is executed once and gets the first response.",
     "schema": {"type": "string", "pattern": "^[!-~]{1,128}$"},
 }
 
 
 def header_refs(*names: str) -> JsonObject:
-    """Headers of an answer; ``x-request-id`` is always among them."""
+    """Headers of a response; ``x-request-id`` is always among them."""
     shown = {
         "ETag": "etag",
         "RetryAfter": "retry-after",
@@ -221,7 +221,7 @@ def json_content(schema: JsonObject, example: object | None = None) -> JsonObjec
 
 
 def problems(codes: Iterable[str]) -> JsonObject:
-    """Responses of all refusals that ``codes`` name, by status as a text, in order."""
+    """Responses for all error codes in ``codes``, by status as a string, in order."""
     by_status: dict[int, list[str]] = {}
     for code in sorted(set(codes)):
         by_status.setdefault(CODES[code][0], []).append(code)

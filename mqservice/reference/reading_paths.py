@@ -1,6 +1,6 @@
-"""What the data plane's reading operations take and answer: browse, pull, dead letters, schedule.
+"""Requests and responses of the reading operations: browse, pull, dead letters, schedule.
 
-None of them changes what is delivered, but cancelling and sending what is scheduled.
+None of them changes what is delivered, except cancelling, sending and rescheduling.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ from mqservice.reference.parts import (
 
 _OFFSET: Final = {"type": "integer", "minimum": 0, "maximum": (1 << 63) - 1}
 _TAG: Final = query_parameter(
-    "tag", "Only messages with this tag, or one of several: `created || paid`.", {"type": "string"}
+    "tag", "Only messages with this tag, or any of several: `created || paid`.", {"type": "string"}
 )
 _KEY: Final = query_parameter(
     "key", "Only messages with this key, newest first.", {"type": "string", "minLength": 1}
 )
-_LIMIT: Final = query_parameter("limit", "How many messages at most.", LIMIT_SCHEMA)
-_FROM: Final = query_parameter("from", "Only messages stored at this time or later.", TIME_SCHEMA)
-_TO: Final = query_parameter("to", "Only messages stored at this time or earlier.", TIME_SCHEMA)
+_LIMIT: Final = query_parameter("limit", "Maximum number of messages.", LIMIT_SCHEMA)
+_FROM: Final = query_parameter("from", "Only messages stored at or after this time.", TIME_SCHEMA)
+_TO: Final = query_parameter("to", "Only messages stored at or before this time.", TIME_SCHEMA)
 
 _FILTER: Final = query_parameter(
     "filter",
-    'As `filter` of a receive: tags as in `created || paid`, or `{"sql": "amount > 100"}`.',
+    'Like `filter` of a receive: tags, `created || paid`, or `{"sql": "amount > 100"}`.',
     {"type": "string", "minLength": 1},
 )
 _SQL: Final = query_parameter(
     "sql",
-    "Only messages whose properties fit this condition in SQL92: `amount > 100`. Not with `key`.",
+    "Only messages whose properties match this SQL92 condition: `amount > 100`. Not with `key`.",
     {"type": "string", "minLength": 1},
 )
 _CONTAINS: Final = query_parameter(
     "contains",
-    "Only messages whose body has this text, letter for letter.",
+    "Only messages whose body contains this string; exact match.",
     {"type": "string", "minLength": 1, "maxLength": CONTAINS_BYTES_MAX},
 )
 _REASON: Final = query_parameter(
     "reason",
-    "Only what was given up for the cause of this reason, or for this cause of an issue: numbers, "
-    f"ids and quoted values may differ. `{NO_REASON}`: for no reason that was told.",
+    "Only dead letters with the cause of this reason, or with this cause of an issue: numbers, "
+    f"ids and quoted values may differ. `{NO_REASON}`: those without a reason.",
     {"type": "string", "minLength": 1, "maxLength": REASON_ASKED_CHARS_MAX},
 )
 
@@ -90,7 +90,7 @@ def _page(schema: str, message: JsonObject, *, has_completeness: bool = True) ->
     example: JsonObject = {"messages": [message], "next_cursor": None}
     if has_completeness:
         example["is_complete"] = True
-    return {"200": answer("A page; perhaps empty.", json_content(ref(schema), example))}
+    return {"200": answer("A page; may be empty.", json_content(ref(schema), example))}
 
 
 OPERATIONS: Final = [
@@ -102,11 +102,11 @@ OPERATIONS: Final = [
         tag="read",
         summary="Browse or search a topic",
         description=(
-            "Messages page by page, in the order they were stored, or by key the newest first. "
-            "Changes nothing about their delivery. `next_cursor` alone says whether there is more: "
-            "a page may be short before the last one. An `offset` needs its `queue`, and goes "
-            "with neither `key` nor `from`. With `sql` or `contains` a page looks at a bounded "
-            "number of messages and says how many, `scanned`. Unknown parameters are refused."
+            "Returns messages in pages, in the order they were stored, or with `key` the newest "
+            "first. Delivery is not affected. Only `next_cursor` says whether there is more: any "
+            "page may be short. `offset` requires `queue`, and cannot be combined with `key` or "
+            "`from`. With `sql` or `contains` a page checks a bounded number of messages and "
+            "returns that number in `scanned`. Unknown parameters are rejected."
         ),
         scope=Scope.CONSUME,
         parameters=[
@@ -115,7 +115,7 @@ OPERATIONS: Final = [
             _FROM,
             _TO,
             query_parameter("queue", "Only this queue.", {"type": "integer", "minimum": 0}),
-            query_parameter("offset", "Begin at this offset of the queue.", _OFFSET),
+            query_parameter("offset", "Start at this offset of the queue.", _OFFSET),
             _FILTER,
             _SQL,
             _CONTAINS,
@@ -138,7 +138,7 @@ OPERATIONS: Final = [
         operation_id="readMessage",
         tag="read",
         summary="Read one message",
-        description="A message by its id, wherever it is in the topic.",
+        description="Returns a message by its id.",
         scope=Scope.CONSUME,
         answers={"200": answer("The message.", json_content(ref("StoredMessage"), _MESSAGE))},
         codes=(*TOPIC_CODES, "MESSAGE_NOT_FOUND"),
@@ -151,18 +151,18 @@ OPERATIONS: Final = [
         tag="read",
         summary="Pull from a queue at an offset",
         description=(
-            "For readers that keep their own offset. `status` is RocketMQ's: `FOUND`, "
-            "`NO_MATCHED_MSG`, `NO_NEW_MSG` or `OFFSET_ILLEGAL`; go on at `next_offset`."
+            "For readers that store their own offset. `status` is RocketMQ's: `FOUND`, "
+            "`NO_MATCHED_MSG`, `NO_NEW_MSG` or `OFFSET_ILLEGAL`; continue at `next_offset`."
         ),
         scope=Scope.CONSUME,
         parameters=[
             query_parameter("offset", "Where to read.", _OFFSET, is_required=True),
-            query_parameter("max", "How many messages at most.", LIMIT_SCHEMA),
+            query_parameter("max", "Maximum number of messages.", LIMIT_SCHEMA),
             _TAG,
         ],
         answers={
             "200": answer(
-                "What is there.",
+                "The messages.",
                 json_content(
                     ref("PullAnswer"),
                     {
@@ -184,7 +184,7 @@ OPERATIONS: Final = [
         operation_id="readOffsetAtTime",
         tag="read",
         summary="Find the offset of a time",
-        description="The offset of the first message of a queue that was stored then or later.",
+        description="Returns the offset of the first message stored at or after a time.",
         scope=Scope.CONSUME,
         parameters=[
             query_parameter("time", "The time, RFC 3339.", TIME_SCHEMA, is_required=True),
@@ -207,9 +207,9 @@ OPERATIONS: Final = [
         tag="dead letters",
         summary="Browse dead letters",
         description=(
-            "What a group gave up, page by page, with the reason and the number of deliveries. "
-            "Reading changes nothing. With `reason` a page looks at a bounded number of dead "
-            "letters and says how many, `scanned`; `next_cursor` alone says whether there is more."
+            "Returns a group's dead letters in pages, with reason and number of deliveries. "
+            "Reading changes nothing. With `reason` a page checks a bounded number of dead letters "
+            "and returns that number in `scanned`; only `next_cursor` says whether there is more."
         ),
         scope=Scope.CONSUME,
         parameters=[_KEY, _TAG, _REASON, _FROM, _TO, _LIMIT, cursor_parameter()],
@@ -223,7 +223,7 @@ OPERATIONS: Final = [
         operation_id="readDeadLetter",
         tag="dead letters",
         summary="Read one dead letter",
-        description="A message that the group gave up, by its id.",
+        description="Returns a dead letter of the group by its id.",
         scope=Scope.CONSUME,
         answers={"200": answer("The message.", json_content(ref("DeadLetterMessage"), _DEAD))},
         codes=(*GROUP_CODES, "MESSAGE_NOT_FOUND"),
@@ -234,8 +234,8 @@ OPERATIONS: Final = [
         path=TOPIC + "/scheduled",
         operation_id="listScheduled",
         tag="schedule",
-        summary="List messages that are to come",
-        description="Delayed messages of a topic, by kind of delay and then as they came.",
+        summary="List scheduled messages of a topic",
+        description="Pending messages of a topic, by kind of delay, then by arrival.",
         scope=Scope.CONSUME,
         parameters=[_LIMIT, cursor_parameter()],
         answers=_page("ScheduledAnswer", _WAITING, has_completeness=False),
@@ -247,10 +247,12 @@ OPERATIONS: Final = [
         path=NAMESPACE + "/scheduled/{recall_handle}",
         operation_id="cancelScheduled",
         tag="schedule",
-        summary="Cancel a message that is to come",
-        description="Once this is answered with 200 the message is never delivered.",
+        summary="Cancel a scheduled message",
+        description="After a 200 the message is never delivered.",
         scope=Scope.PRODUCE,
-        answers={"200": answer("It is cancelled.", json_content(ref("ScheduledDone"), _DONE))},
+        answers={
+            "200": answer("The message is cancelled.", json_content(ref("ScheduledDone"), _DONE))
+        },
         codes=_HANDLE_CODES,
     ),
     Operation(
@@ -259,12 +261,13 @@ OPERATIONS: Final = [
         path=NAMESPACE + "/scheduled/{recall_handle}:send",
         operation_id="sendScheduled",
         tag="schedule",
-        summary="Send a message now that is to come",
-        description="It is delivered at once instead of at its time.",
+        summary="Send a scheduled message now",
+        description="Delivers it immediately instead of at its time.",
         scope=Scope.PRODUCE,
         answers={
             "200": answer(
-                "It is on its way.", json_content(ref("ScheduledDone"), {**_DONE, "state": "sent"})
+                "The message is on its way.",
+                json_content(ref("ScheduledDone"), {**_DONE, "state": "sent"}),
             )
         },
         codes=_HANDLE_CODES,
@@ -275,16 +278,17 @@ OPERATIONS: Final = [
         path=NAMESPACE + "/scheduled/{recall_handle}:reschedule",
         operation_id="reschedule",
         tag="schedule",
-        summary="Let a message come at another time",
+        summary="Reschedule a message",
         description=(
-            "Sooner or later, by `delay`, `delay_ms` or `deliver_at`; a time that is over means at "
-            "once. The old time is over with the answer, and a crash leaves one of the two."
+            "Changes its time, earlier or later, by `delay`, `delay_ms` or `deliver_at`; a time "
+            "that has passed means immediately. With the response the old time no longer applies; "
+            "a crash leaves one of the two."
         ),
         scope=Scope.PRODUCE,
         body={"required": True, "content": json_content(ref("NewTime"), {"delay": "2h"})},
         answers={
             "200": answer(
-                "It comes then.",
+                "The message is rescheduled.",
                 json_content(
                     ref("Rescheduled"),
                     {
@@ -304,10 +308,10 @@ OPERATIONS: Final = [
         path=NAMESPACE + "/scheduled",
         operation_id="listAllScheduled",
         tag="schedule",
-        summary="List messages of all topics that are to come",
+        summary="List scheduled messages of all topics",
         description=(
-            "Delayed messages of a namespace, by kind of delay and then as they came. A key for "
-            "some of the topics only is refused."
+            "Pending messages of a namespace, by kind of delay, then by arrival. A key that may "
+            "consume only some of the topics is rejected."
         ),
         scope=Scope.CONSUME,
         parameters=[_LIMIT, cursor_parameter()],

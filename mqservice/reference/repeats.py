@@ -1,7 +1,7 @@
-"""What many operations have in common without saying so: rates in the answers, keys of requests.
+"""What many operations have in common: rate headers in responses, idempotency keys in requests.
 
-paths ──▶ [add_rates] ──▶ RateLimit headers on all answers to who has a key
-operation ──▶ [add_idempotency_key] ──▶ its parameter, and the mark of an answer that came again
+paths ──▶ [add_rates] ──▶ RateLimit headers on all responses to requests with a key
+operation ──▶ [add_idempotency_key] ──▶ its parameter, and the header of a repeated response
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _RATES = header_refs("RateLimitPolicy", "RateLimit")
 
 
 def add_rates(paths: JsonObject) -> None:
-    """To every answer of an operation that asks for a key, but the one to who has none."""
+    """To every response of an operation that needs a key, except 401."""
     for path, methods in paths.items():
         for operation in methods.values():
             if not path.startswith("/v1/") or operation.get("security") == []:

@@ -1,6 +1,6 @@
 """Paths outside of namespaces: health, the documents themselves, the WebSocket handshake.
 
-They ask for no key, but the WebSocket.
+Only the WebSocket needs a key.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mqservice.reference.parts import (
 SCHEMAS: Final[dict[str, JsonObject]] = {
     "Health": {
         "type": "object",
-        "description": "`degraded` names what works less well than it should.",
+        "description": "`degraded` lists parts that do not work fully.",
         "properties": {
             "status": {"type": "string"},
             "degraded": {"type": "array", "items": {"type": "string"}},
@@ -30,7 +30,7 @@ SCHEMAS: Final[dict[str, JsonObject]] = {
     },
     "Readiness": {
         "type": "object",
-        "description": "As `Health`, with the state of each part.",
+        "description": "Like `Health`, with the state of each part.",
         "properties": {
             "status": {"type": "string"},
             "parts": {
@@ -73,18 +73,22 @@ def _document(media_type: str, description: str) -> JsonObject:
 PATHS: Final[JsonObject] = {
     "/healthz": _open(
         "readHealth",
-        "Is the process up",
-        "Answers as long as the process does; waits for nobody.",
-        {"200": answer("It is up.", json_content(ref("Health"), {"status": "ok", "degraded": []}))},
+        "Check that the process is up",
+        "Responds as long as the process works, without waiting for anything.",
+        {
+            "200": answer(
+                "The process is up.", json_content(ref("Health"), {"status": "ok", "degraded": []})
+            )
+        },
     ),
     "/readyz": _open(
         "readReadiness",
-        "Can the service do its work",
-        "200 when database and engine answer, else 503; either way the state of each part.",
+        "Check that the service is ready",
+        "200 if database and engine respond, else 503; in both cases the state of each part.",
         {
-            "200": answer("It can.", json_content(ref("Readiness"), _READY)),
+            "200": answer("The service is ready.", json_content(ref("Readiness"), _READY)),
             "503": answer(
-                "It cannot.",
+                "The service is not ready.",
                 json_content(
                     ref("Readiness"),
                     {**_READY, "status": "not_ready", "parts": {**_PARTS, "engine": "down"}},
@@ -107,7 +111,7 @@ PATHS: Final[JsonObject] = {
     "/llms.txt": _open(
         "readLlmsText",
         "The API in short, for language models",
-        "What a program that writes clients has to know, as Markdown.",
+        "What a program needs to know to write a client, as Markdown.",
         _document("text/markdown", "The text."),
     ),
     "/v1/ws": {
@@ -117,21 +121,20 @@ PATHS: Final[JsonObject] = {
             "summary": "Open a WebSocket",
             "description": (
                 "The handshake of the push protocol, which `/v1/asyncapi.json` describes. Offer "
-                "`mq.v1.json` or `mq.v1.msgpack` as subprotocol. What is wrong before the upgrade "
-                "is answered by a problem document. A browser's `Origin` must be one that the "
-                "service allows."
+                "`mq.v1.json` or `mq.v1.msgpack` as subprotocol. Errors before the upgrade are "
+                "problem documents. A browser's `Origin` must be one that the service allows."
             ),
             "parameters": [
                 query_parameter(
                     "ns",
-                    "The namespace; needed by a key that is bound to none.",
+                    "The namespace; required for a key that is not bound to one.",
                     {"type": "string"},
                 ),
                 REQUEST_ID,
             ],
             "responses": {
                 "101": {"description": "The connection is a WebSocket now."},
-                "404": {"description": "The request asked for no upgrade."},
+                "404": {"description": "The request did not request an upgrade."},
                 **problems(_SOCKET_CODES),
             },
         }

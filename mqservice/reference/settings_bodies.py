@@ -1,4 +1,4 @@
-"""Schemas of bodies and fields that the control plane reads by hand, for better refusals.
+"""Schemas of bodies and fields that the control plane reads by hand, for better errors.
 
 Their fields are held against the readers by a test, which asks the readers what they know.
 """
@@ -114,86 +114,91 @@ SCHEMAS: Final[dict[str, JsonObject]] = {
     "TicketIn": {
         "type": "object",
         "additionalProperties": False,
-        "description": "What the ticket is good for; each field may be left out.",
+        "description": "Rights of the ticket; each field is optional.",
         "properties": {
             "namespace": {
                 "type": "string",
                 "pattern": NAME_PATTERN,
-                "description": "The one it is good for. By default that of the key; a session of "
-                "a person has to say.",
+                "description": "Its namespace. By default that of the key; required for a user's "
+                "session.",
             },
             "scopes": {
                 "type": "array",
                 "items": {"type": "string"},
                 "maxItems": 32,
-                "description": "As those of a key, and no more than one has: all by default.",
+                "description": "Like those of a key, and at most your own: all by default.",
             },
         },
     },
     "RetryPolicy": {
-        "description": "When a message that failed comes again.",
+        "description": "When a failed message is redelivered.",
         "oneOf": _RETRY_FORMS,
     },
     "Assignment": _object(
         {
             "consumers": {
                 **_QUEUES_BY_NAME,
-                "description": "Of strategy `CONFIG`: the queues of each consumer.",
+                "description": "For strategy `CONFIG`: the queues of each consumer.",
             },
             "rooms": {
                 **_QUEUES_BY_NAME,
-                "description": "Of the machine-room strategies: the queues of each room.",
+                "description": "For the machine-room strategies: the queues of each room.",
             },
             "read": {
                 "type": ["array", "null"],
                 "items": {"type": "string"},
-                "description": "Of strategy `MACHINE_ROOM`: rooms whose queues are read.",
+                "description": "For strategy `MACHINE_ROOM`: rooms whose queues are read.",
             },
             "within_room": _choice(WithinRoom, "How queues are assigned within a room."),
         },
-        "What some strategies need to know beside the consumers.",
+        "Additional settings of some strategies.",
     ),
     "GroupIn": _object(
         {
             "start_from": _choice(
                 groups.StartFrom,
-                "Where it begins on a topic that it has never read; `earliest` unless given.",
+                "Where it starts on a topic that it has never read; `earliest` by default.",
             ),
             "start_time": {
                 "type": ["string", "null"],
                 "format": "date-time",
                 "pattern": TIME_PATTERN,
-                "description": "Where it begins with `start_from: timestamp`.",
+                "description": "Where it starts with `start_from: timestamp`.",
             },
             "lease": _duration("How long a delivery is leased."),
             "lease_ms": _integer(groups.LEASE_MS_MIN, groups.LEASE_MS_MAX),
-            "consume_timeout": _duration("The longest that one delivery can last."),
+            "consume_timeout": _duration("The maximum duration of one delivery."),
             "consume_timeout_ms": _integer(
                 groups.CONSUME_TIMEOUT_MS_MIN, groups.CONSUME_TIMEOUT_MS_MAX
             ),
             "max_attempts": _integer(
                 1,
                 groups.ATTEMPTS_MAX,
-                "Deliveries before a message is given up; null for as often as it takes.",
+                "Deliveries before a message becomes a dead letter; null for no limit.",
             ),
             "retry": {"anyOf": [ref("RetryPolicy"), _NULL]},
             "dispatch": _choice(
                 groups.Dispatch,
-                "Who reads a queue: any consumer, the assigned one, or each client all of them.",
+                "Who reads a queue: any consumer, the assigned one, or every client.",
             ),
             "strategy": _choice(groups.AssignmentStrategy, "How queues are assigned."),
             "assignment": {"anyOf": [ref("Assignment"), _NULL]},
-            "ordered": {"type": ["boolean", "null"], "description": "Whether order is kept."},
+            "ordered": {
+                "type": ["boolean", "null"],
+                "description": "Whether order is preserved.",
+            },
             "batch_per_group": _integer(
-                1, groups.BATCH_PER_GROUP_MAX, "Messages of a message group in one receive."
+                1,
+                groups.BATCH_PER_GROUP_MAX,
+                "Maximum messages of a message group per receive.",
             ),
         },
-        "Settings of a consumer group. What is left out stays as it is, or takes its default on a "
-        "new group. Some settings go only with a certain `dispatch`.",
+        "Settings of a consumer group. Omitted fields are left unchanged; in a new group they get "
+        "their defaults. Some settings require a certain `dispatch`.",
     ),
     "AlertIn": _object(
         {
-            "kind": _choice(AlertKind, "What is watched."),
+            "kind": _choice(AlertKind, "What the rule watches."),
             "group": {"type": ["string", "null"], "pattern": NAME_PATTERN},
             "topic": {
                 "type": ["string", "null"],
@@ -201,28 +206,28 @@ SCHEMAS: Final[dict[str, JsonObject]] = {
                 "description": "Only this topic; null for all.",
             },
             "threshold": _integer(1, alert_limits.THRESHOLD_MAX, "It fires at this value."),
-            "for": _duration("How long the value must stay there."),
+            "for": _duration("How long the value must last."),
             "for_ms": _integer(0, alert_limits.FOR_MS_MAX),
-            "window": _duration("How far back rates are looked at."),
+            "window": _duration("The time over which rates are measured."),
             "window_ms": _integer(alert_limits.WINDOW_MS_MIN, alert_limits.WINDOW_MS_MAX),
-            "enabled": {"type": ["boolean", "null"], "description": "False silences it."},
+            "enabled": {"type": ["boolean", "null"], "description": "False turns it off."},
             "emails": {
                 "type": ["array", "null"],
                 "items": {"type": "string", "format": "email"},
                 "maxItems": alert_limits.EMAILS_MAX,
-                "description": "Who is told.",
+                "description": "Recipients.",
             },
             "webhook": {
                 "type": ["string", "null"],
                 "maxLength": alert_limits.URL_CHARS_MAX,
-                "description": "The HTTPS URL that gets a POST; null takes it away.",
+                "description": "The HTTPS URL that gets a POST; null removes it.",
             },
             "new_secret": {
                 "type": ["boolean", "null"],
-                "description": "Make another secret for the webhook's signatures.",
+                "description": "Create another secret for the webhook's signatures.",
             },
         },
-        "Settings of an alert. What is left out stays as it is, or takes its default on a new one.",
+        "Settings of an alert. Omitted fields are left unchanged; a new one gets the defaults.",
     ),
     "ScheduleIn": _object(
         {
@@ -234,9 +239,9 @@ SCHEMAS: Final[dict[str, JsonObject]] = {
             },
             "time_zone": {
                 "type": ["string", "null"],
-                "description": "Of the IANA, such as Europe/Berlin; UTC unless it is given.",
+                "description": "An IANA name, such as Europe/Berlin; UTC by default.",
             },
-            "catch_up": _choice(CatchUp, "What of missed runs is sent late."),
+            "catch_up": _choice(CatchUp, "Which missed runs are sent late."),
             "enabled": {"type": ["boolean", "null"], "description": "False pauses it."},
             "description": {
                 "type": ["string", "null"],
@@ -248,21 +253,21 @@ SCHEMAS: Final[dict[str, JsonObject]] = {
                 f"and dedup_id; its body has {schedule_limits.BODY_BYTES_MAX:,} bytes at most.",
             },
         },
-        "Settings of a schedule. `topic`, `cron` and `message` are needed for a new one; what is "
-        "left out stays as it is.",
+        "Settings of a schedule. A new one needs `topic`, `cron` and `message`; omitted fields are "
+        "left unchanged.",
     ),
     "PreviewIn": {
         **_object(
             {
                 "cron": {"type": "string", "maxLength": schedule_limits.CRON_CHARS_MAX},
-                "time_zone": {"type": ["string", "null"], "description": "UTC if left out."},
+                "time_zone": {"type": ["string", "null"], "description": "UTC by default."},
             },
-            "An expression that is to be tried.",
+            "An expression to preview.",
         ),
         "required": ["cron"],
     },
     "SeekTo": {
-        "description": "Where the group is to go on.",
+        "description": "Where the group continues.",
         "oneOf": [
             {"enum": ["earliest", "latest"]},
             {
@@ -287,7 +292,7 @@ SCHEMAS: Final[dict[str, JsonObject]] = {
                         "type": "integer",
                         "minimum": -(1 << 63) + 1,
                         "maximum": (1 << 63) - 1,
-                        "description": "So many messages of each queue ahead, or back where it is "
+                        "description": "This many messages forward on each queue, or back if "
                         "negative, as far as there are messages.",
                     }
                 },
@@ -302,14 +307,14 @@ SCHEMAS["TopicDefinitionIn"] = {
     **_object(
         {
             "name": {"type": "string", "pattern": NAME_PATTERN},
-            "type": _choice(topics.NEW_TYPES, "Which kind of message it takes."),
-            "queues": _integer(1, QUEUE_COUNT_MAX, "It can grow, not shrink."),
-            "durability": _choice(topics.Durability, "When a produce is answered."),
-            "retention": _duration("How long messages are kept."),
+            "type": _choice(topics.NEW_TYPES, "The type of its messages."),
+            "queues": _integer(1, QUEUE_COUNT_MAX, "Can be increased, not decreased."),
+            "durability": _choice(topics.Durability, "When a produce is confirmed."),
+            "retention": _duration("How long messages are retained."),
             "retention_ms": _integer(topics.RETENTION_AGE_MS_MIN, topics.RETENTION_AGE_MS_MAX),
             "body_bytes_max": _integer(topics.BODY_BYTES_MAX_MIN, topics.BODY_BYTES_MAX_MAX),
         },
-        "A topic by its name. What is left out stays as it is, or takes its default on a new one.",
+        "A topic. Omitted fields are left unchanged; a new topic gets the defaults.",
     ),
     "required": ["name"],
 }
@@ -319,14 +324,14 @@ SCHEMAS["GroupDefinitionIn"] = {
             "name": {"type": "string", "pattern": NAME_PATTERN},
             **SCHEMAS["GroupIn"]["properties"],
         },
-        "A group by its name. What is left out stays as it is, or takes its default on a new one.",
+        "A group. Omitted fields are left unchanged; a new group gets the defaults.",
     ),
     "required": ["name"],
 }
 SCHEMAS["DefinitionsIn"] = {
     **_object(
         {
-            "version": {"const": VERSION, "description": "How the document is to be read."},
+            "version": {"const": VERSION, "description": "The version of the format."},
             "topics": {
                 "type": ["array", "null"],
                 "items": ref("TopicDefinitionIn"),
@@ -338,7 +343,7 @@ SCHEMAS["DefinitionsIn"] = {
                 "maxItems": DEFINITION_COUNT_MAX,
             },
         },
-        f"Topics and groups, {DEFINITION_COUNT_MAX:,} together at most; names differ in each list.",
+        f"Topics and groups, {DEFINITION_COUNT_MAX:,} in all; names are unique in each list.",
     ),
     "required": ["version"],
 }

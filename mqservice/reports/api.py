@@ -64,7 +64,7 @@ PAGE_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ances
 
 @router.get("/ns/{ns}/reports", response=ReportListOut, by_alias=True)
 def list_reports(request: AuthedRequest, ns: str) -> ReportListOut:
-    """Which reports there are, of which days, and what became of the last night. Three queries."""
+    """List reports with their days, and the result of the last night. Three queries."""
     namespace = get_namespace(request.auth, ns)
     found = days_of(namespace)
     night = find_last_night()
@@ -94,7 +94,7 @@ def list_reports(request: AuthedRequest, ns: str) -> ReportListOut:
 
 @router.post("/ns/{ns}/reports:run", response={202: RunOut}, by_alias=True)
 def run(request: AuthedRequest, response: HttpResponse, ns: str, order: RunIn) -> Status[RunOut]:
-    """Make the reports of a range of days, again where there are some."""
+    """Make the reports of a range of days, again if they exist."""
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE)
     made = order_run(request.auth, namespace, order.from_date, order.to_date)
@@ -106,7 +106,8 @@ def run(request: AuthedRequest, response: HttpResponse, ns: str, order: RunIn) -
 def list_runs(
     request: AuthedRequest, ns: str, before: str = "", limit: Limit = PAGE_MAX
 ) -> RunListOut:
-    """Nightly runs and those the namespace has ordered, the newest first. Two or three queries."""
+    """List nightly runs and those that the namespace has requested, the newest first. Two or three
+    queries."""
     runs = runs_of(get_namespace(request.auth, ns), before=before, limit=limit)
     return RunListOut(
         runs=[RunOut.of(each) for each in runs],
@@ -116,13 +117,13 @@ def list_runs(
 
 @router.get("/ns/{ns}/reports/runs/{run_id}", response=RunOut, by_alias=True)
 def read_run(request: AuthedRequest, ns: str, run_id: str) -> RunOut:
-    """How far a run has come. Two queries."""
+    """Read the progress of a run. Two queries."""
     return RunOut.of(get_run(get_namespace(request.auth, ns), run_id))
 
 
 @router.get("/ns/{ns}/reports/recipients", response=RecipientsOut)
 def read_recipients(request: AuthedRequest, ns: str) -> RecipientsOut:
-    """Who gets the summary of each night. Three queries."""
+    """Read the recipients of the nightly summary. Three queries."""
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE)
     return _recipients(namespace, recipients_of(namespace))
@@ -130,7 +131,7 @@ def read_recipients(request: AuthedRequest, ns: str) -> RecipientsOut:
 
 @router.put("/ns/{ns}/reports/recipients", response=RecipientsOut)
 def put_recipients(request: AuthedRequest, ns: str, wanted: RecipientsIn) -> RecipientsOut:
-    """Say who gets the summary of each night: addresses, nobody, or again the owners."""
+    """Set the recipients of the nightly summary: addresses, none, or again the owners."""
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE)
     return _recipients(namespace, set_recipients(request.auth, namespace, wanted.emails))
@@ -138,7 +139,7 @@ def put_recipients(request: AuthedRequest, ns: str, wanted: RecipientsIn) -> Rec
 
 @router.get("/ns/{ns}/reports/daily.html")
 def read_page(request: AuthedRequest, ns: str, date: OneDate = None) -> HttpResponse:
-    """A day as a page; the newest one that there is. Three queries."""
+    """Read a day's report as a page; by default the newest. Three queries."""
     namespace = get_namespace(request.auth, ns)
     day = date or last_day(namespace)
     if day is None:
@@ -157,7 +158,7 @@ def read_csv(
     from_date: FromDate = None,
     to_date: ToDate = None,
 ) -> HttpResponse:
-    """Rows of a range of days as a file; the newest day. Two or three queries."""
+    """Read rows of a range of days as CSV; by default the newest day. Two or three queries."""
     report = get_report(name)
     namespace = get_namespace(request.auth, ns)
     first, end = _range(namespace, from_date, to_date)
@@ -176,7 +177,7 @@ def read_report(
     from_date: FromDate = None,
     to_date: ToDate = None,
 ) -> ReportDaysOut:
-    """Rows of a range of days; the newest day. Two or three queries."""
+    """Read rows of a range of days; by default the newest day. Two or three queries."""
     report = get_report(name)
     namespace = get_namespace(request.auth, ns)
     first, end = _range(namespace, from_date, to_date)

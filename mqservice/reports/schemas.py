@@ -18,7 +18,7 @@ _TOLD = (Failure.NO_SPARK.value, Failure.TIME_LIMIT.value, Failure.SNAPSHOT_LOST
 
 
 class RunIn(Schema):
-    """Days to be reported."""
+    """Days to report."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -27,7 +27,7 @@ class RunIn(Schema):
 
 
 class RecipientsIn(Schema):
-    """``emails``: who gets the summary of each night; [] nobody, null the owners."""
+    """`emails`: recipients of the nightly summary; [] none, null the owners."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -37,7 +37,7 @@ class RecipientsIn(Schema):
 
 
 class RecipientsOut(Schema):
-    """``is_mail_on``: whether this service sends mails at all (``MQ_EMAIL_URL``)."""
+    """`is_mail_on`: whether this service sends email at all (`MQ_EMAIL_URL`)."""
 
     emails: list[str]
     are_owners: bool
@@ -45,7 +45,7 @@ class RecipientsOut(Schema):
 
 
 class RunOut(Schema):
-    """``done`` of ``total`` steps; ``step`` is under way. ``complete``: every day was over."""
+    """`done` of `total` steps; `step` is in progress. `complete`: every day had ended."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -97,7 +97,7 @@ class RunListOut(Schema):
 
 
 class ReportOut(Schema):
-    """``from`` and ``to`` span the days that there are; None when there are none."""
+    """`from` and `to` span the available days; None if there are none."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -110,9 +110,8 @@ class ReportOut(Schema):
 
 
 class ReportListOut(Schema):
-    """``at``: when the day before is reported; None when that is off. ``why_none``: what keeps the
-    last night from having reports.
-    """
+    """`at`: when the day before is reported; None if reports are off. `why_none`: why the last
+    night has no reports."""
 
     reports: list[ReportOut]
     at: str | None

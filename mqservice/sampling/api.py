@@ -39,7 +39,7 @@ From = Annotated[str, Query("", alias="from")]
 def lag_history(
     request: AuthedRequest, ns: str, group: str, since: From, topic: str = "", to: str = ""
 ) -> LagHistoryOut:
-    """How far a group lagged, in all or on one topic. Three queries at most."""
+    """Read the past lag of a group, in all or on one topic. Three queries at most."""
     namespace = get_namespace(request.auth, ns)
     row = get_group(namespace, group)
     if topic:
@@ -57,7 +57,7 @@ def offset_history(
     queue: Annotated[int, Field(ge=0, lt=QUEUE_COUNT_MAX)] = 0,
     limit: Annotated[int, Field(ge=1, le=STEPS_MAX)] = STEPS_MAX,
 ) -> OffsetHistoryOut:
-    """Where a group stood on a queue. Four queries."""
+    """Read the past offsets of a group on a queue. Four queries."""
     namespace = get_namespace(request.auth, ns)
     row = get_group(namespace, group)
     name = get_topic(namespace, topic).name
@@ -71,7 +71,7 @@ def offset_history(
 def rate_history(
     request: AuthedRequest, ns: str, topic: str, since: From, to: str = ""
 ) -> RateHistoryOut:
-    """How many messages a topic got. Three queries."""
+    """Read the past rate of messages into a topic. Three queries."""
     row = get_topic(get_namespace(request.auth, ns), topic)
     span = span_of(since, to, SystemClock().now_ms())
     return RateHistoryOut.of(row.name, span, topic_history(row, span))
@@ -79,9 +79,10 @@ def rate_history(
 
 @router.get("/ns/{ns}/metrics")
 def read_metrics(request: AuthedRequest, ns: str) -> HttpResponse:
-    """Lag, age, members and dead letters of all groups, and sizes of all topics, for Prometheus.
+    """Read lag, age, members and dead letters of all groups, and sizes of all topics, for
+    Prometheus.
 
-    As they were measured last, every ten seconds; what nobody knows is left out.
+    The values are the newest samples, taken every ten seconds; unknown values are omitted.
 
     Three queries.
     """

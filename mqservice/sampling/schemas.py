@@ -11,11 +11,9 @@ from mqservice.store import LagIs
 
 
 class LagPointOut(Schema):
-    """A span that begins at ``at``. ``inflight`` and ``waiting_retry`` are parts of ``lag``.
-    ``members`` and ``dead_letters`` are of the whole group, and null for a single topic;
-    ``dead_letters`` counts all there ever were. ``lag_is`` is estimated when any lag of the span
-    is.
-    """
+    """A time span that starts at `at`. `inflight` and `waiting_retry` are parts of `lag`. `members`
+    and `dead_letters` are of the whole group, and null for a single topic; `dead_letters` is the
+    all-time count. `lag_is` is estimated if any lag of the span is."""
 
     at: str
     lag: int | None
@@ -74,7 +72,7 @@ class LagHistoryOut(Schema):
 
 
 class RatePointOut(Schema):
-    """``stored``: messages ever stored, ``readable``: those that could still be read."""
+    """`stored`: all messages stored so far, `readable`: those that could still be read."""
 
     at: str
     stored: int | None
@@ -118,7 +116,7 @@ class OffsetStepOut(Schema):
 
 
 class OffsetHistoryOut(Schema):
-    """The newest first; a moment at which the group had not moved is left out."""
+    """The newest first; moments at which the offset had not changed are omitted."""
 
     group: str
     topic: str

@@ -46,7 +46,7 @@ def list_schedules(
     after: str = "",
     limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = PAGE_MAX,
 ) -> ScheduleListOut:
-    """A page of schedules by name, with how their last runs went. Three queries."""
+    """List schedules, by name, with the results of their last runs. Three queries."""
     namespace = get_namespace(request.auth, ns)
     schedules = schedules_of(namespace, after=after, limit=limit)
     gone = gone_topics(namespace, schedules)
@@ -61,7 +61,7 @@ def list_schedules(
 
 @router.post("/ns/{ns}/schedules:preview", response=PreviewOut, operation_id="previewSchedule")
 def preview(request: AuthedRequest, ns: str) -> PreviewOut:
-    """The next ten times of an expression in a time zone, without a schedule. One query."""
+    """Preview the next ten times of an expression in a time zone, without a schedule. One query."""
     get_namespace(request.auth, ns)
     wanted = read_preview(request.body)
     times = next_runs(wanted.cron, wanted.time_zone, SystemClock().now_ms(), NEXT_RUNS)
@@ -70,7 +70,7 @@ def preview(request: AuthedRequest, ns: str) -> PreviewOut:
 
 @router.post("/ns/{ns}/schedules/{name}:pause", response=ScheduleOut, operation_id="pauseSchedule")
 def pause(request: AuthedRequest, ns: str, name: str) -> ScheduleOut:
-    """Send nothing until ``:resume``. Does nothing to a schedule that is paused."""
+    """Pause a schedule until ``:resume``. Has no effect on a paused one."""
     return _switch(request, ns, name, is_enabled=False)
 
 
@@ -78,15 +78,14 @@ def pause(request: AuthedRequest, ns: str, name: str) -> ScheduleOut:
     "/ns/{ns}/schedules/{name}:resume", response=ScheduleOut, operation_id="resumeSchedule"
 )
 def resume(request: AuthedRequest, ns: str, name: str) -> ScheduleOut:
-    """Go on from now; what was missed while it was paused is not sent."""
+    """Resume a schedule from now; runs missed while it was paused are not sent."""
     return _switch(request, ns, name, is_enabled=True)
 
 
 @router.post("/ns/{ns}/schedules/{name}:send", response=SentNowOut, operation_id="sendSchedule")
 def send(request: AuthedRequest, ns: str, name: str) -> SentNowOut:
-    """Send its message once now, besides its runs, which go on as planned; of one that is paused
-    as well. Each call sends one: give an ``Idempotency-Key`` to be able to repeat it.
-    """
+    """Send its message once now, in addition to its planned runs, also while it is paused. Each
+    request sends one: use an ``Idempotency-Key`` to be able to repeat it."""
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE)
     key = request.headers.get("Idempotency-Key")  # which the middleware has checked
@@ -98,7 +97,7 @@ def send(request: AuthedRequest, ns: str, name: str) -> SentNowOut:
 def read_schedule(
     request: AuthedRequest, response: HttpResponse, ns: str, name: str
 ) -> ScheduleOut:
-    """One schedule with its next ten runs. Three queries."""
+    """Read one schedule with its next ten runs. Three queries."""
     namespace = get_namespace(request.auth, ns)
     return _shown(request, response, namespace, get_schedule(namespace, name))
 
@@ -107,8 +106,8 @@ def read_schedule(
 def write_schedule(
     request: AuthedRequest, response: HttpResponse, ns: str, name: str
 ) -> Status[ScheduleOut]:
-    """Create or change a schedule: 201 when it is new. What is left out stays; ``message`` is
-    replaced as a whole. ``If-Match`` guards against a lost update.
+    """Create or change a schedule: 201 when it is new. Omitted fields are left unchanged;
+    ``message`` is replaced as a whole. ``If-Match`` guards against a lost update.
 
     The body is read here, not by the framework, so that one answer names all its faults.
     """
@@ -124,7 +123,7 @@ def write_schedule(
 
 @router.delete("/ns/{ns}/schedules/{name}", response={204: None})
 def remove_schedule(request: AuthedRequest, ns: str, name: str) -> Status[None]:
-    """Delete a schedule; what it has sent stays."""
+    """Delete a schedule; messages already sent remain."""
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE)
     revision = revision_of(request.headers.get("If-Match"))

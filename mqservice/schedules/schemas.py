@@ -107,7 +107,7 @@ def _message(fields: Fields, body: bytes) -> tuple[Offer | None, Fault | None]:
 
 
 class ScheduleMessageOut(Schema):
-    """What is sent; one of the three bodies."""
+    """The message to send; one of the three bodies."""
 
     body: str | None
     body_json: Any  # Any: whatever JSON it is
@@ -134,7 +134,7 @@ class ScheduleMessageOut(Schema):
 
 
 class LastRunOut(Schema):
-    """``message_id``: null when it was not sent, and ``error`` says why."""
+    """`message_id`: null if it was not sent; then `error` has the reason."""
 
     planned_at: str
     message_id: str | None
@@ -142,9 +142,8 @@ class LastRunOut(Schema):
 
 
 class ScheduleOut(Schema):
-    """``message``: null for who may not produce to the topic. ``next_runs``: of one that is read
-    alone, and is not paused. ``missed_at``: the last time that ``catch_up: none`` left out.
-    """
+    """`message`: null for keys that may not produce to the topic. `next_runs`: only for a single
+    schedule that is not paused. `missed_at`: the last run that `catch_up: none` skipped."""
 
     id: str
     name: str
@@ -230,7 +229,7 @@ class PreviewOut(Schema):
 
 
 class SentNowOut(Schema):
-    """A message that was sent at once."""
+    """A message that was sent immediately."""
 
     id: str
     topic: str

@@ -48,7 +48,8 @@ Answer = Status[DryRunOut] | Status[TaskOut]
 def redrive(
     request: AuthedRequest, response: HttpResponse, ns: str, group: str, order: RedriveIn
 ) -> Answer:
-    """Send dead letters on their way again. A few queries, and one or two calls to the engine."""
+    """Redrive dead letters: send them back to their topic. A few queries, and one or two calls to
+    the engine."""
     return _order(request, response, ns, group, TaskKind.REDRIVE, order, order.target)
 
 
@@ -61,7 +62,7 @@ def redrive(
 def purge(
     request: AuthedRequest, response: HttpResponse, ns: str, group: str, order: PurgeIn
 ) -> Answer:
-    """Drop dead letters. As ``redrive``."""
+    """Purge dead letters. As ``redrive``."""
     return _order(request, response, ns, group, TaskKind.PURGE, order, None)
 
 
@@ -69,7 +70,7 @@ def purge(
 def list_tasks(
     request: AuthedRequest, ns: str, before: str = "", limit: Limit = 100
 ) -> TaskListOut:
-    """A page of tasks, the newest first. Two or three queries."""
+    """List tasks, the newest first. Two or three queries."""
     tasks = tasks_of(get_namespace(request.auth, ns), before=before, limit=limit)
     return TaskListOut(
         tasks=[TaskOut.of(task) for task in tasks],
@@ -81,7 +82,7 @@ def list_tasks(
     "/ns/{ns}/tasks/{task_id}:cancel", response=TaskOut, by_alias=True, operation_id="cancelTask"
 )
 def cancel(request: AuthedRequest, ns: str, task_id: str) -> TaskOut:
-    """End a task before it is done. What it has moved stays moved."""
+    """Cancel a task. Messages already moved stay moved."""
     namespace = get_namespace(request.auth, ns)
     task = get_task(namespace, task_id)
     request.auth.require(Scope.MANAGE, Kind.GROUP, task.group_name)
@@ -96,7 +97,7 @@ def list_failures(
     after: Annotated[int, Field(ge=0, lt=1 << 63)] = 0,
     limit: Limit = 100,
 ) -> FailureListOut:
-    """A page of the messages that were not moved, and why. Three queries."""
+    """List the messages that a task did not move, and why. Three queries."""
     task = get_task(get_namespace(request.auth, ns), task_id)
     failures = failures_of(task, after=after, limit=limit)
     return FailureListOut(
@@ -108,7 +109,7 @@ def list_failures(
 
 @router.get("/ns/{ns}/tasks/{task_id}", response=TaskOut, by_alias=True)
 def read_task(request: AuthedRequest, ns: str, task_id: str) -> TaskOut:
-    """How far a task has come. Two queries."""
+    """Read the progress of a task. Two queries."""
     return TaskOut.of(get_task(get_namespace(request.auth, ns), task_id))
 
 

@@ -28,7 +28,7 @@ MessageId = Annotated[
 
 
 class FilterIn(Schema):
-    """Conditions of which all hold; times are those at which messages were given up."""
+    """All conditions must match; times are those at which messages became dead letters."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -38,8 +38,8 @@ class FilterIn(Schema):
     to: str | None = None
     reason: str | None = Field(
         default=None,
-        description="A reason, or the cause of an issue: what was given up for the same cause "
-        f"fits. `{NO_REASON}`: what has no reason.",
+        description="A reason, or the cause of an issue: matches dead letters with the same cause. "
+        f"`{NO_REASON}`: those without a reason.",
     )
 
     def selection(self) -> Selection:
@@ -66,7 +66,7 @@ class FilterIn(Schema):
 
 
 class PurgeIn(Schema):
-    """Which dead letters, in one of three ways, and how fast."""
+    """Selects dead letters in one of three ways, and sets the rate."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -95,13 +95,13 @@ class PurgeIn(Schema):
 
 
 class RedriveIn(PurgeIn):
-    """``target``: a topic instead of the one that each message came from."""
+    """`target`: a topic instead of each message's own."""
 
     target: str | None = None
 
 
 class TopicCountOut(Schema):
-    """``topic`` is null where messages do not say; without ``exists`` they would not be moved."""
+    """`topic` is null if messages do not name one; without `exists` they would not be moved."""
 
     topic: str | None
     count: int
@@ -136,11 +136,11 @@ class FilterOut(Schema):
     tags: list[str]
     from_time: str | None = Field(serialization_alias="from")
     to: str | None
-    reason: str | None = Field(description=f"The cause that fits; `{NO_REASON}`: none was told.")
+    reason: str | None = Field(description=f"The cause to match; `{NO_REASON}`: without a reason.")
 
 
 class TaskOut(Schema):
-    """``total`` is null when it is not known; ``looked_at`` of ``to_look_at`` are behind it."""
+    """`total` is null if unknown; `looked_at` of `to_look_at` are done."""
 
     id: str
     kind: TaskKind
@@ -200,7 +200,7 @@ class TaskListOut(Schema):
 
 
 class FailureOut(Schema):
-    """``id`` is null for what cannot be read, ``offset`` where no message has the id."""
+    """`id` is null for an unreadable message, `offset` if no message has the id."""
 
     id: str | None
     offset: int | None
@@ -216,7 +216,7 @@ class FailureOut(Schema):
 
 
 class FailureListOut(Schema):
-    """A page; ``next`` is the ``after`` of the following one. ``unlisted``: counted, not kept."""
+    """A page; `next` is the `after` of the following page. `unlisted`: counted, not stored."""
 
     failures: list[FailureOut]
     next: int | None

@@ -30,9 +30,8 @@ def list_topics(
     contains: Annotated[str, Field(max_length=NAME_CHARS_MAX)] = "",
     limit: Annotated[int, Field(ge=1, le=TOPICS_PAGE_MAX)] = TOPICS_PAGE_MAX,
 ) -> TopicListOut:
-    """A page of topics by name; with ``contains`` those whose name has it, in any case. Two
-    queries.
-    """
+    """List topics, by name; with ``contains`` those whose name contains it, in any case. Two
+    queries."""
     namespace = get_namespace(request.auth, ns)
     topics = topics_of(namespace, after=after, contains=contains, limit=limit)
     return TopicListOut(
@@ -45,9 +44,9 @@ def list_topics(
     "/ns/{ns}/topics/{topic}:purge", response=PurgeOut, operation_id="purgeTopic"
 )  # fits `{topic}` as well
 def purge(request: AuthedRequest, ns: str, topic: str, order: PurgeIn | None = None) -> PurgeOut:
-    """Drop all messages that a topic has now, or say how many those are.
+    """Purge a topic: delete all its messages, or only count them.
 
-    The topic, its groups, their dead letters and what is scheduled for later stay.
+    The topic, its groups, their dead letters and messages scheduled for later remain.
 
     Three queries and an audit entry, one call to the engine.
     """
@@ -61,7 +60,7 @@ def purge(request: AuthedRequest, ns: str, topic: str, order: PurgeIn | None = N
 
 @router.get("/ns/{ns}/topics/{topic}", response=TopicOut)
 def read_topic(request: AuthedRequest, response: HttpResponse, ns: str, topic: str) -> TopicOut:
-    """One topic with the offsets of its queues. Two queries, one call to the engine."""
+    """Read one topic with the offsets of its queues. Two queries, one call to the engine."""
     row = get_topic(get_namespace(request.auth, ns), topic)
     with blocking_client() as client:
         offsets = queue_stats(client, row)
@@ -89,7 +88,7 @@ def write_topic(
 
 @router.delete("/ns/{ns}/topics/{topic}", response={204: None})
 def remove_topic(request: AuthedRequest, ns: str, topic: str) -> Status[None]:
-    """Delete a topic with its messages; dead letters stay with the groups."""
+    """Delete a topic with its messages; dead letters remain with the groups."""
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE, Kind.TOPIC, topic)
     revision = revision_of(request.headers.get("If-Match"))

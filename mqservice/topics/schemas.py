@@ -24,7 +24,8 @@ from mqservice.topics.services import TopicChange
 
 
 class TopicIn(Schema):
-    """Settings of a topic; what is left out stays as it is, or takes its default on a new topic."""
+    """Settings of a topic; omitted fields are left unchanged, in a new topic they get their
+    defaults."""
 
     model_config = ConfigDict(extra="forbid", strict=False)
 
@@ -68,7 +69,7 @@ class QueueOut(BaseModel):
 
 
 class TopicOut(BaseModel):
-    """``queue_offsets`` is null in lists, and when the engine cannot tell."""
+    """`queue_offsets` is null in lists, and if the engine cannot report them."""
 
     name: str
     namespace: str
@@ -122,7 +123,7 @@ class PurgeIn(Schema):
 
 
 class PurgedQueueOut(Schema):
-    """Messages in [from_offset, to_offset) of one queue; it begins at ``to_offset`` then."""
+    """Messages in [from_offset, to_offset) of one queue, which then starts at `to_offset`."""
 
     queue: int
     from_offset: int
@@ -130,12 +131,7 @@ class PurgedQueueOut(Schema):
 
 
 class PurgeOut(Schema):
-    """What a purge dropped, or would drop.
-
-    ``inflight``: deliveries to groups that were not settled, whose receipts end; ``retries``:
-    failed messages that were to be delivered again now. Those that wait for their retry go as well,
-    and are not counted.
-    """
+    """What a purge deleted, or would delete."""
 
     topic: str
     dry_run: bool

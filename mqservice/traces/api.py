@@ -25,7 +25,7 @@ def trace_message(
     topic: str | None = None,
     group: str | None = None,
 ) -> TraceOut:
-    """Where a message has been, and what it is to each group now. Changes nothing.
+    """Trace a message: where it has been, and its current state for each group. Changes nothing.
 
     Up to three queries, and a call to the engine for what it does in 10 ms: one, mostly.
     """

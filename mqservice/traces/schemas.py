@@ -12,11 +12,7 @@ from mqservice.traces.queries import Road, was_redriven
 
 
 class EventOut(Schema):
-    """What is null does not belong to the event, or nobody knows it.
-
-    ``delivered_at``: when the delivery began that failed. ``due_at``: when it is delivered, or was
-    to be delivered again.
-    """
+    """Null fields do not belong to the event, or are unknown."""
 
     event: EventKind
     at: str
@@ -48,12 +44,7 @@ class EventOut(Schema):
 
 
 class GroupStateOut(Schema):
-    """What the message is to a group now.
-
-    ``state``: ready, in_flight, waiting (in its place, ordered groups), moving, scheduled, settled,
-    skipped (by the group's filter), dead, redriven, purged, expired, unknown. Each ``client_id`` of
-    a broadcast group has one of its own.
-    """
+    """The current state of the message for a group."""
 
     group: str
     topic: str

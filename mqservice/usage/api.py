@@ -27,9 +27,8 @@ Name = Annotated[str | None, Field(max_length=200)]
 
 
 class UsageRowOut(Schema):
-    """``namespace`` and ``topic`` are null where the row is of more than one, and for calls that
-    were about none: those of the control plane, and those that were refused.
-    """
+    """`namespace` and `topic` are null if the row covers more than one, and for requests about
+    none: those of the control plane, and rejected ones."""
 
     at: str
     namespace: str | None
@@ -78,9 +77,8 @@ def read_usage(
     cursor: str | None = None,
     limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = PAGE_MAX,
 ) -> UsagePageOut | HttpResponse:
-    """What the tenant has used, by hour or day: the last day without `from` and `to`. With
-    `Accept: text/csv` it is a table, whose `X-Next-Cursor` leads on. One query.
-    """
+    """Read what the tenant has used, by hour or day: the last day without `from` and `to`. With
+    `Accept: text/csv` it is a table, and `X-Next-Cursor` leads to the next page. One query."""
     is_csv = _takes_csv(request)
     question = UsageQuestion(
         from_ms=None if since is None else time_ms("?from", since),

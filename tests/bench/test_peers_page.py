@@ -117,7 +117,7 @@ def test_a_peer_that_does_not_sync_is_also_held_against_ours_that_does_not() -> 
 
     made = table(_evidence(section))
 
-    assert "NATS async 4.50× (not synced; of ours, async, 0.50×)\n" in made
+    assert "NATS async 4.50× (not synced; compared with ours, async, 0.50×)\n" in made
 
 
 def test_a_busy_machine_is_told_before_anything_else() -> None:
@@ -160,7 +160,7 @@ def test_what_is_missing_has_its_reason_on_the_page() -> None:
     made = table(_evidence(_section("push-one", ActiveMQ="3 of 9 came,\nthen none")))
 
     assert "Skipped: **nats**: nats-server is not installed" in made
-    assert "No figure of **ActiveMQ**: 3 of 9 came, then none." in made
+    assert "No result for **ActiveMQ**: 3 of 9 came, then none." in made
     assert "Nowhere in this run." in made
 
 

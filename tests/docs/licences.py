@@ -108,13 +108,13 @@ def licences_page() -> str:
     parts = [
         _HEAD,
         _table(service),
-        "\n## Nightly reports\n\nInstalled by `make analytics` beside the packages above.\n",
+        "\n## Nightly reports\n\nInstalled by `make analytics` in addition to the above.\n",
         _table(analytics),
         "\n## Tracing\n\n"
         "Installed by `pip install 'mqservice[tracing]'` beside the packages of the service.\n",
         _table(tracing),
         "\n## In the console's scripts and styles\n\n"
-        "Code of these is part of `frontend/static/build`, which is committed.\n",
+        "`frontend/static/build`, which is committed, contains code of these.\n",
         _npm_table(),
     ]
     return "\n".join(parts)
@@ -171,10 +171,10 @@ _HEAD: Final = """# Licences
 
 <!-- Made by `python -m tests.docs` from the lock files. Do not edit. -->
 
-mqservice is under the [Apache License 2.0](https://www.apache.org/licenses/LICENSE-2.0), as Apache
-RocketMQ is: see `LICENSE` and `NOTICE` at the top of the source and in every package of it. An
-installation brings the packages below with it, each under its own licence. psycopg is under the
-LGPL: it is an unchanged package of its own that anybody can replace.
+mqservice is under the [Apache License 2.0](https://www.apache.org/licenses/LICENSE-2.0), like
+Apache RocketMQ: see `LICENSE` and `NOTICE` at the top of the source and in every package of it. An
+installation includes the packages below, each under its own licence. psycopg is under the LGPL: it
+is an unchanged, separate package that you can replace.
 
 ## The service
 """

@@ -31,25 +31,25 @@ _HEAD: Final = """\
 
 <!-- Made by `python -m tests.docs`. Do not edit. -->
 
-Every number here is read from the code that keeps to it when this page is made, and a test compares
-the two. What happens at a limit is told where the thing itself is: [REST](rest.md),
-[WebSocket](websocket.md), [quotas](rest.md#quotas), [refusals](errors.md).
+Every number here is read from the code that enforces it when this page is generated, and a test
+compares the two. For what happens at a limit see [REST](rest.md), [WebSocket](websocket.md),
+[quotas](rest.md#quotas) and [errors](errors.md).
 
-What is promised in words, such as durability and order, is in [concepts](concepts.md) and
+Promises such as durability and order are in [concepts](concepts.md) and
 [reliability](reliability.md).
 """
 _SETTINGS_HEAD: Final = """\
 ## Settings of the service
 
-Numbers that whoever runs the service may change by a variable of the environment. All others of the
-service are fixed. `mqservice up` sets ports and `MQ_WEB_WORKERS` itself. What the variables mean is
-in [operations](operations.md) and in `mqservice/settings.py`.
+Numbers that the operator can change with an environment variable. All others of the service are
+fixed. `mqservice up` sets ports and `MQ_WEB_WORKERS` itself. [Operations](operations.md) and
+`mqservice/settings.py` say what the variables mean.
 """
 _ENGINE_HEAD: Final = """\
 ## Settings of the engine
 
-Each is a variable of the environment, `MQ_ENGINE_` and the name in capitals. Bytes and milliseconds
-are given as plain numbers.
+Each is an environment variable, `MQ_ENGINE_` and the name in capitals. Pass bytes and milliseconds
+as plain numbers.
 """
 _UNITS: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _TIMES: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
@@ -59,7 +59,7 @@ def limits_page() -> str:
     """The whole page."""
     parts = [_HEAD]
     for title, rows in SECTIONS.items():
-        lines = [f"## {title}\n", "| what | limit | kept in |", "|---|---|---|"]
+        lines = [f"## {title}\n", "| what | limit | defined in |", "|---|---|---|"]
         for row in rows:
             numbers = [shown(place, value_of(place)) for place in row.places]
             files = dict.fromkeys(_file_of(place) for place in row.places)
@@ -127,7 +127,7 @@ def _number(node: ast.expr) -> str:
     if isinstance(node, ast.Name):
         return f"`{node.id}`"
     if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "min":
-        return " or ".join(_number(each) for each in node.args) + ", the smaller one"
+        return " or ".join(_number(each) for each in node.args) + ", whichever is smaller"
     return f"{_product(node):,}"
 
 

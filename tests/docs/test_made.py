@@ -77,7 +77,7 @@ def test_the_page_on_security_shows_the_policy_that_pages_are_sent_with() -> Non
 
 
 def test_the_page_on_upgrades_names_the_format_that_the_engine_writes() -> None:
-    assert f"says its format, {FORMAT_VERSION} today" in Page(DOCS / "upgrade.md").text
+    assert f"records its format, {FORMAT_VERSION} today" in Page(DOCS / "upgrade.md").text
 
 
 @pytest.mark.parametrize(

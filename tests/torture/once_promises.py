@@ -11,9 +11,9 @@ _REST: Final = "tests/mqservice/delivery/test_once.py"
 ONCE: Final = (
     Promise(
         "L4",
-        "A message that is sent again under the key of its request is stored once, and answered as "
-        "the first time, for ten minutes: after a kill or a power cut at any moment too, if the "
-        "first was answered; and also when several come together.",
+        "A message sent again under the same key is stored once for ten minutes, and gets the "
+        "first response: also after a kill or a power failure at any moment, if the first was "
+        "confirmed; and also when several requests arrive together.",
         (
             *CRASH,
             *_of("crash_states", "a_power_cut_inside_recovery_keeps_every_promise"),

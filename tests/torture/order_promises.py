@@ -10,7 +10,7 @@ from tests.torture.promise import engine_tests as _of
 ORDER: Final = (
     Promise(
         "O1",
-        "An offset of a `sync` topic names one message for ever, for every reader, after any "
+        "An offset of a `sync` topic always names the same message, for every reader, after any "
         "crash.",
         (
             *CRASH,
@@ -27,8 +27,8 @@ ORDER: Final = (
     ),
     Promise(
         "O2",
-        "Of two messages of one queue, the one that was acknowledged before the other was sent has "
-        "the lower offset.",
+        "If one message of a queue was acknowledged before another was sent, it has the lower "
+        "offset.",
         (
             *KILLS,
             *_of("store", "many_waiting_puts_share_a_sync_and_are_answered_in_order"),
@@ -37,16 +37,16 @@ ORDER: Final = (
     ),
     Promise(
         "O3",
-        "What one producer sends to one queue, one after the other, stays in that order.",
+        "Messages that one producer sends to one queue, one after the other, stay in that order.",
         (*KILLS, *CRASH),
         ("crash_states", "kills"),
     ),
     Promise(
         "O4",
         "An ordered group gets the messages of a queue (exclusive dispatch), or of each message "
-        "group in it (shared), in their order, over failures, leases that end, resets and restarts "
-        "too. A message that always fails becomes a dead letter, though the engine is restarted in "
-        "between.",
+        "group in it (shared), in order, also over failures, expired leases, resets and "
+        "restarts. A message that always fails becomes a dead letter, even if the engine "
+        "restarts in between.",
         (
             f"{ENGINE}/test_ordered_model.py::TestOrdered",
             f"{ENGINE}/test_ordered_model.py::TestFiltered",
@@ -60,8 +60,8 @@ ORDER: Final = (
     ),
     Promise(
         "O5",
-        "Offsets of a queue have no gaps, but for what retention removed at its beginning and "
-        "records that the disk damaged, and those are reported.",
+        "Offsets of a queue have no gaps, except where retention removed messages at its start "
+        "or the disk damaged records; damaged records are reported.",
         (
             *CRASH,
             *_of(
@@ -76,8 +76,8 @@ ORDER: Final = (
     ),
     Promise(
         "O6",
-        "The consumer offset moves only forward, over what was settled without a gap. An offset "
-        "out of range is answered with the range, never with a silent jump.",
+        "The consumer offset only moves forward, over settled messages without a gap. A request "
+        "with an offset out of range gets the range, never a silent jump.",
         (
             *MODEL,
             *_of("delivery", "the_consumer_offset_moves_only_over_the_settled_prefix"),
@@ -88,7 +88,7 @@ ORDER: Final = (
     ),
     Promise(
         "O7",
-        "Nobody reads from a `sync` topic what a power failure could still take back.",
+        "No consumer reads from a `sync` topic what a power failure could still revoke.",
         (
             *_of(
                 "store",
@@ -102,9 +102,8 @@ ORDER: Final = (
     ),
     Promise(
         "O8",
-        "A receive that is repeated gives out no message a second time to anybody else while it is "
-        "leased, and an ack of all up to a message settles what came in the same answer and "
-        "nothing else.",
+        "A repeated receive delivers no message to another consumer while it is leased, and an "
+        "ack of all up to a message settles only messages of the same response.",
         (
             *_of(
                 "receive_attempts",

@@ -1,4 +1,4 @@
-"""Makes the page of promises and measurements from the evidence that is kept.
+"""Makes the page of promises and measurements from the committed evidence.
 
 evidence/storage_engine.json, promises ──▶ [render] ──▶ docs/reliability.md
 
@@ -36,78 +36,77 @@ _HEAD: Final = """\
 <!-- Made by `python -m tests.torture page` from evidence/storage_engine.json. Do not edit. -->
 
 What the storage engine and the service promise, which tests try to break each promise, and what a
-run of all of them at the size of a release has found. A promise holds for what was *acknowledged*:
-answered with success. A put has three outcomes:
+run of all of them at release size has found. A promise applies to *acknowledged* requests: those
+that got a success response. A put has three outcomes:
 
-| outcome | the client was told | the message |
+| outcome | the client got | the message |
 |---|---|---|
-| acked | success, with an offset | is there, as promised below |
-| refused | an error that says `stored: false` | does not exist and never will |
+| acked | success, with an offset | exists, as promised below |
+| refused | an error with `stored: false` | does not exist and never will |
 | unknown | anything else: a timeout, a lost connection, another error | may exist or not |
 """
 _TOPICS: Final = """
-Every topic is `sync` (the default: the answer comes after the disk has the message) or `async` (the
-answer comes at once, the disk has the message within 200 ms).
+Every topic is `sync` (the default: the response is sent after the message is on disk) or `async`
+(the response is sent immediately, and the message is on disk within 200 ms).
 """
 _TITLES: Final = {
     "crash_states": "Crash states",
     "crash_in_recovery": "Crashes inside recovery",
     "kills": "Kills",
     "planted_bugs": "Planted bugs",
-    "injured_system_calls": "Injured system calls",
+    "injured_system_calls": "Injected system call faults",
     "power_cuts": "Power cuts",
     "full_disks": "Full disks",
     "partitions": "Partitions",
     "system_faults": "Faults of the whole service",
     "soak": "Soak",
-    "delivery_model": "Model of delivery",
-    "recovery_time": "Time of a recovery",
+    "delivery_model": "Delivery model",
+    "recovery_time": "Recovery time",
 }
 _TEXTS: Final = {
-    "crash_states": "A workload runs while all its system calls are written down. At every one of "
-    "them the power is cut on paper: each page, name and file length that was not synced may be on "
-    "the disk or not, torn at any sector. From each different state of one recording the store is "
-    "recovered and every promise checked; every second one is recovered twice. The states that a "
-    "kill leaves are tried as well.",
-    "crash_in_recovery": "The recovery from such a state is recorded in turn, and the power is cut "
-    "at every moment of it.",
+    "crash_states": "A workload runs while all its system calls are recorded. A power failure is "
+    "simulated at every one of them: each unsynced page, name and file length may be on disk or "
+    "not, torn at any sector. The store is recovered from each different state of a recording and "
+    "every promise checked; every second one is recovered twice. The states that a kill leaves are "
+    "tested as well.",
+    "crash_in_recovery": "The recovery from such a state is recorded in turn, and a power failure "
+    "is simulated at every moment of it.",
     "kills": "A real engine process under load is killed at random moments, also while it starts. "
-    "Then everything is drained and the whole history of the clients judged.",
-    "planted_bugs": "A test of the tests: one bug at a time is put in, and something must notice: "
-    "a harness of the engine, or a test that is named beside it and has to fail as tests do. A bug "
-    "that no test met, or that failed by itself, counts as an anomaly and not as caught. The same "
-    "scenarios and tests run without a bug (*controls*) and must find nothing. Those of the disk "
-    "are planted in each run of all tests, the others in release runs.",
+    "Then everything is drained, and the whole history of the clients is checked.",
+    "planted_bugs": "A test of the tests: one bug at a time is planted, and must be noticed by a "
+    "harness of the engine or by a named test that must fail. A bug that no test reached, or that "
+    "crashed by itself, counts as an anomaly and not as caught. The same scenarios and tests run "
+    "without a bug (*controls*) and must find nothing. Disk bugs are planted in each run of all "
+    "tests, the others in release runs.",
     "injured_system_calls": "An unmodified engine process whose system calls fail, wait 200 ms, or "
     "are the last thing it does (strace). *Not reached*: the run ended before that call came.",
     "power_cuts": "An ext4 file system in an image is cut off from its disk under a running "
-    "engine, mounted again, and the engine started. From async topics a cut may take the youngest "
-    "messages; any older than the window (and 300 ms of slack for the sync itself) would be an "
+    "engine, mounted again, and the engine started. A cut may lose the newest messages of async "
+    "topics; any older than the window (and 300 ms of slack for the sync itself) would be an "
     "anomaly.",
-    "full_disks": "A small disk is filled until puts are refused; reading and checkpoints must go "
-    "on, and puts must be taken within ten seconds of there being room.",
+    "full_disks": "A small disk is filled until puts are rejected; reading and checkpoints must "
+    "continue, and puts must be accepted within ten seconds after space is freed.",
     "partitions": "Clients, web process with engine, workers, PostgreSQL and Valkey run on hosts "
-    "of their own (network namespaces), and one link at a time drops what is sent over it, one way "
-    "or both, for seconds; once for so long that what look-ups have found is not fresh any more. "
-    "Messages must flow on while the databases are cut off, the control plane must answer whatever "
-    "it is asked, everything must work as before within a minute, and the history of the clients "
-    "be without loss, invention, reordering or a repetition that has no cause. A cut that dropped "
-    "no packet has not fired.",
+    "of their own (network namespaces), and one link at a time drops all packets, one way or both, "
+    "for seconds; once for so long that cached look-ups expire. Messages must continue to flow "
+    "while the databases are cut off, the control plane must respond to every request, everything "
+    "must work again within a minute, and the history of the clients must have no loss, no "
+    "invented message, no reordering and no repetition without a cause. A cut that dropped no "
+    "packet does not count.",
     "system_faults": "A whole service with two web processes, under load over REST and WebSocket. "
-    "Each of its processes is killed, or stands still for seconds, a backend of PostgreSQL is "
-    "killed, twenty clients subscribe, never read and vanish, a tenant sends far beyond its quota, "
-    "32 connections send as fast as they can. "
-    "What is not on the way of messages must not stop them; after each fault messages must flow to "
-    "every consumer, the control plane answer, workers and beat do their work and the service have "
-    "nothing to complain of within two minutes, without help; and the history of the clients be "
-    "without loss, invention, reordering or a repetition that has no cause. Counted are processes, "
-    "clients that were sent what they never read, refusals of the quota and requests of the "
-    "overload.",
-    "soak": "The same load and those of these faults that kill nothing, for minutes. Memory that "
-    "no file stands behind and open files of each process are sampled every two seconds: the last "
-    "quarter of the time must not have over a tenth and 8 MiB, or 16 files, more than the second.",
-    "delivery_model": "Random receives, settles, nacks, extensions, waits and restarts against a "
-    "model of a few dicts.",
+    "Each of its processes is killed, or stopped for seconds, a backend of PostgreSQL is killed, "
+    "twenty clients subscribe, never read and vanish, a tenant sends far beyond its quota, 32 "
+    "connections send as fast as they can. Parts that messages do not pass through must not stop "
+    "them. Within two minutes after each fault, without help, messages must reach every consumer, "
+    "the control plane must respond, workers and beat must do their work and the service must "
+    "report no problem; and the history of the clients must have no loss, no invented message, no "
+    "reordering and no repetition without a cause. The counts are processes, clients that never "
+    "read what they were sent, rejections by the quota and requests of the overload.",
+    "soak": "The same load, and those of these faults that kill nothing, for minutes. Anonymous "
+    "memory and open files of each process are sampled every two seconds: the last quarter of the "
+    "time must not have over a tenth and 8 MiB, or 16 files, more than the second quarter.",
+    "delivery_model": "Random receives, settles, nacks, extensions, waits and restarts, compared "
+    "with a simple model.",
     "recovery_time": "An engine is killed, checkpoint, consume queues and index are deleted, and "
     "the next start reads everything again.",
 }
@@ -118,12 +117,12 @@ _REPEAT: Final = """
 make torture                                      # a release run: 75 minutes on two cores
 .venv/bin/python -m tests.torture run --quick     # two minutes, keeps no evidence
 .venv/bin/python -m tests.torture run --only kills --scale 4 --seed 1000
-.venv/bin/python -m tests.torture run --only planted_bugs --keep   # again, beside what is kept
+.venv/bin/python -m tests.torture run --only planted_bugs --keep   # again, into the evidence
 ```
 
-A run ends with exit code 1 when it finds an anomaly. What a machine does not allow (tracing,
-mounting, network namespaces: they need Linux, and mostly root) is named in the evidence and left
-out. `make test` runs all the tests above at smaller sizes.
+A run ends with exit code 1 when it finds an anomaly. Steps that a machine does not allow (tracing,
+mounting, network namespaces: they need Linux, and mostly root) are named in the evidence and
+skipped. `make test` runs all the tests above at smaller sizes.
 """
 
 
@@ -137,7 +136,7 @@ def render(evidence: Evidence) -> str:
             _promises("Order and offsets", ORDER),
             _promises("Store and recovery", STORE),
             _promises("Scheduled messages", SCHEDULE),
-            _promises("Requests that come again", ONCE),
+            _promises("Repeated requests", ONCE),
             _promises("Limits and liveness", SERVICE),
             "\n## Not promised, or not tested\n\n",
             *(f"* {text}\n" for text in NOT_PROMISED),
@@ -178,10 +177,10 @@ def _measured(evidence: Evidence) -> str:
         "\n## What the last release run found\n\n",
         f"{evidence.date}, commit `{evidence.commit}`. {machine.cpu}, {machine.cores} cores, "
         f"{machine.memory_gib} GiB, Linux {machine.kernel}, {machine.disk}, "
-        f"Python {machine.python}. Crash states and the model lie in memory.\n\n",
+        f"Python {machine.python}. Crash states and the model are in memory.\n\n",
         f"**{states:,} crash states recovered, {fired:,} faults in real engine processes and "
         f"networks, {_total(whole, 'faults'):,} of a whole service, "
-        f"{acked:,} acknowledged messages at stake: "
+        f"{acked:,} acknowledged messages checked: "
         f"{_plural(evidence.violation_count, 'anomaly', 'anomalies')}",
         *(
             f"; {step.caught_count} of {len(step.planted)} planted bugs caught"
@@ -206,7 +205,7 @@ def _step(step: Step) -> str:
     rows = [f"\n### {_TITLES[step.name]}\n\n{_TEXTS[step.name]}\n\n"]
     if step.impossible:
         return "".join([*rows, f"Not possible on that machine: {step.impossible}.\n"])
-    rows.append("| counted | |\n|---|---|\n")
+    rows.append("| count | |\n|---|---|\n")
     rows += [f"| {name.replace('_', ' ')} | {count:,} |\n" for name, count in step.counts.items()]
     rows += _planted(step)
     if step.details:
@@ -216,14 +215,14 @@ def _step(step: Step) -> str:
 
 
 def _planted(step: Step) -> list[str]:
-    """A table for each theme, and which bugs there were not yet, or are no more."""
+    """A table for each theme, with the bugs that are new or removed since."""
     rows = _untried(step) if step.name == "planted_bugs" else []
     for theme in sorted({bug.theme for bug in step.planted}):
         bugs = [bug for bug in step.planted if bug.theme == theme]
         if theme:
             caught_count = sum(bool(bug.caught_as) for bug in bugs)
             rows.append(f"\n**{theme}**: {caught_count} of {len(bugs)} caught\n")
-        rows.append("\n| planted bug | tried by | caught as |\n|---|---|---|\n")
+        rows.append("\n| planted bug | tested by | caught as |\n|---|---|---|\n")
         rows += [
             f"| {bug.name.replace('_', ' ')} | {_catchers(bug.caught_by)} "
             f"| {bug.caught_as or '**not caught**'} |\n"
@@ -240,7 +239,7 @@ def _untried(step: Step) -> list[str]:
     if fresh := sorted(now - then):
         rows.append(f". Not yet in this run: {', '.join(fresh).replace('_', ' ')}")
     if gone := sorted(then - now):
-        rows.append(f". Not in them any more: {', '.join(gone).replace('_', ' ')}")
+        rows.append(f". No longer in them: {', '.join(gone).replace('_', ' ')}")
     return ["".join(rows) + ".\n"]
 
 
@@ -248,15 +247,20 @@ def _catchers(caught_by: str) -> str:
     """A harness in words; tests by their names."""
     if "::" not in caught_by and "/" not in caught_by:
         return caught_by.replace("_", " ")
-    tests = caught_by.split(", ")
-    return "<br>".join(f"`{test}`" for test in tests)
+    return "<br>".join(_catcher(test) for test in caught_by.split(", "))
+
+
+def _catcher(test: str) -> str:
+    """A test that was removed since the run is not shown as code, which names what exists."""
+    exists = (ROOT / test.partition("::")[0]).exists()
+    return f"`{test}`" if exists else f"{test} (removed since)"
 
 
 def _coverage(evidence: Evidence) -> str:
     """Every kind of fault that a run must fire, and how often this one did."""
     rows = [
-        "\n### Faults that fired\n\nEvery kind that a release run must have fired; one that never "
-        "did is an anomaly.\n\n| fault | in | times |\n|---|---|---|\n"
+        "\n### Faults that fired\n\nThe kinds of faults that a release run must fire; one that "
+        "never fired is an anomaly.\n\n| fault | in | times |\n|---|---|---|\n"
     ]
     for step in evidence.steps:
         rows += [

@@ -22,7 +22,7 @@ _PLANTED: Final = _of("planted_bugs", "a_planted_bug_is_caught")
 DURABILITY: Final = (
     Promise(
         "D1",
-        "No acknowledged message is lost by `kill -9` of the engine, at any instant, and in topics "
+        "No acknowledged message is lost by `kill -9` of the engine, at any instant, in topics "
         "of both kinds.",
         (
             *KILLS,
@@ -37,15 +37,15 @@ DURABILITY: Final = (
     ),
     Promise(
         "D2",
-        "No acknowledged message of a `sync` topic is lost when the power fails, whichever part of "
-        "what was not synced reached the disk, in whichever order, torn at any sector.",
+        "No acknowledged message of a `sync` topic is lost when the power fails, whichever part "
+        "of the unsynced data reached the disk, in whichever order, torn at any sector.",
         (*CRASH, *_of("real_faults", "no_power_cut_takes_a_sync_message")),
         ("crash_states", "power_cuts"),
     ),
     Promise(
         "D3",
-        "A power failure takes from an `async` topic only the end of each queue, messages that "
-        "were acknowledged in the last 200 ms (and while the sync after them ran).",
+        "A power failure takes from an `async` topic only the end of each queue: messages "
+        "acknowledged in the last 200 ms (and while the sync after them ran).",
         (
             *CRASH,
             *_of(
@@ -59,8 +59,8 @@ DURABILITY: Final = (
     ),
     Promise(
         "D4",
-        "An answer says what was reached, `synced` or `buffered`. A slow disk makes answers slow "
-        "and never weaker.",
+        "A response says what was reached, `synced` or `buffered`. A slow disk makes responses "
+        "slow, never weaker.",
         (
             "tests/mqservice/delivery/test_produce.py::test_an_async_topic_answers_buffered",
             *_of(
@@ -74,8 +74,8 @@ DURABILITY: Final = (
     ),
     Promise(
         "D5",
-        "A file whose sync has failed once is never relied on again: what it held is written anew "
-        "to another file before anything else is acknowledged, also after a restart.",
+        "A file whose sync has failed once is never relied on again: its contents are written "
+        "again to another file before anything else is acknowledged, also after a restart.",
         (
             *_of(
                 "store",
@@ -97,8 +97,8 @@ DURABILITY: Final = (
     ),
     Promise(
         "D6",
-        "A message that was refused with `stored: false` is never delivered to anybody, not after "
-        "a crash either.",
+        "A message rejected with `stored: false` is never delivered to any consumer, not even "
+        "after a crash.",
         (
             *_of("recovery", "a_put_refused_for_a_full_disk_is_not_there_after_a_crash"),
             *_of(
@@ -113,7 +113,7 @@ DURABILITY: Final = (
     ),
     Promise(
         "D7",
-        "One sync answers many, but only those whose bytes were there when it began.",
+        "One sync confirms many puts, but only those whose bytes were written when it started.",
         _of(
             "store",
             "a_sync_answers_nobody_whose_bytes_came_after_it_began",
@@ -123,8 +123,8 @@ DURABILITY: Final = (
     ),
     Promise(
         "D8",
-        "A new file and its name are on the disk before anything in it is relied on. What is made "
-        "without a sync can be made again from the log.",
+        "A new file and its name are on disk before anything in it is relied on. Files written "
+        "without a sync can be rebuilt from the log.",
         (
             *_of("queue_durability", "a_checkpoint_makes_new_queue_files_and_their_names_durable"),
             *_of("store", "a_segment_whose_directory_could_not_be_synced_is_made_again"),
@@ -136,8 +136,8 @@ DURABILITY: Final = (
     ),
     Promise(
         "D9",
-        "A settle that was answered survives `kill -9`. A power failure may take the settles of "
-        "the last 200 ms; their messages come again, and none is ever skipped.",
+        "A confirmed settle survives `kill -9`. A power failure may lose the settles of the "
+        "last 200 ms; their messages are redelivered, and none is ever skipped.",
         (
             *_of("engine_process", "kill_9_keeps_settles_and_forgets_only_leases"),
             *_of("recovery_offsets", "a_power_cut_of_an_async_topic_never_skips_what_comes_next"),
@@ -152,7 +152,7 @@ DURABILITY: Final = (
     ),
     Promise(
         "D10",
-        "Each client of a broadcast group has progress as durable as D9 says, and gets every "
+        "Each client of a broadcast group has progress as durable as in D9, and gets every "
         "message once as long as nothing fails.",
         (
             *_of("broadcast", "progress_survives_a_restart"),
@@ -165,8 +165,8 @@ DURABILITY: Final = (
 STORE: Final = (
     Promise(
         "S1",
-        "No torn, mixed or altered record is ever served. Checksums cover the whole record and are "
-        "verified at each read.",
+        "No torn, mixed or altered record is ever served. Checksums cover the whole record and "
+        "are verified at each read.",
         (
             *_of(
                 "damaged_reads",
@@ -183,8 +183,8 @@ STORE: Final = (
     ),
     Promise(
         "S2",
-        "Consume queues and the key index are what the log makes of them, and can be made again "
-        "from it with the same bytes.",
+        "Consume queues and the key index are derived from the log, and can be rebuilt from it "
+        "with the same bytes.",
         (
             *_of("recovery", "deleted_consume_queues_come_back_with_the_same_bytes"),
             *_of("index_recovery", "index_that_was_deleted_comes_back_with_the_same_bytes"),
@@ -201,8 +201,8 @@ STORE: Final = (
     ),
     Promise(
         "S3",
-        "No entry of a consume queue or of the index leads out of the log, into the middle of a "
-        "record, or to another queue's message.",
+        "No entry of a consume queue or of the index points outside the log, into the middle of "
+        "a record, or to another queue's message.",
         (
             *_of(
                 "index_recovery",
@@ -216,8 +216,9 @@ STORE: Final = (
     ),
     Promise(
         "S4",
-        "Damage in the middle of the log costs the damaged records only. All behind them are "
-        "served, it is reported until somebody acts, and nothing is deleted because of it.",
+        "Damage in the middle of the log costs only the damaged records. All records behind "
+        "them are served, the damage is reported until an operator acts, and nothing is deleted "
+        "because of it.",
         (
             *_of(
                 "recovery",
@@ -232,8 +233,8 @@ STORE: Final = (
     ),
     Promise(
         "S5",
-        "Recovering twice is recovering once, and a crash at any point of a recovery can be "
-        "recovered from.",
+        "Recovering twice gives the same result as recovering once, and a crash at any point of "
+        "a recovery can be recovered from.",
         (
             *_CRASH_IN_RECOVERY,
             *_of("recovery", "recovering_twice_is_recovering_once"),
@@ -247,8 +248,8 @@ STORE: Final = (
     ),
     Promise(
         "S6",
-        "Recovery needs no network, PostgreSQL or Valkey, and deletes nothing because metadata is "
-        "missing or odd: it reads everything again, or refuses and leaves it as it is.",
+        "Recovery needs no network, PostgreSQL or Valkey, and deletes nothing because metadata "
+        "is missing or odd: it reads everything again, or fails and leaves the store unchanged.",
         (
             *_of("engine_hostile", "the_engine_needs_nothing_of_the_web"),
             *_of(
@@ -263,16 +264,16 @@ STORE: Final = (
     ),
     Promise(
         "S7",
-        "Reading a million records of 1 KiB again, with nothing behind a checkpoint, takes a start"
-        " at most 10 seconds of processor time.",
+        "Reading a million records of 1 KiB again, with nothing behind a checkpoint, takes a "
+        "start at most 10 seconds of processor time.",
         (),
         ("recovery_time",),
     ),
     Promise(
         "S8",
-        "A store has one writer. A second engine on the directory is refused and changes nothing, "
-        "also while the first is paused; RocketMQ and this engine refuse a store that the other "
-        "has open.",
+        "A store has one writer. A second engine on the directory does not start and changes "
+        "nothing, also while the first is paused; RocketMQ and this engine reject a store that "
+        "the other has open.",
         (
             *_of("engine_hostile", "a_directory_in_use_is_refused_with_3_and_one_line"),
             *_of("store", "a_second_engine_on_the_directory_is_refused_and_changes_nothing"),
@@ -287,8 +288,8 @@ STORE: Final = (
     ),
     Promise(
         "S9",
-        "The format has a version. A store of an older one is read, one of a newer is refused and "
-        "left as it is.",
+        "The format has a version. A store of an older version can be read; one of a newer "
+        "version is rejected and left unchanged.",
         (
             *_of("recovery", "a_checkpoint_of_a_newer_format_is_refused_untouched"),
             *_of("checkpoint", "a_checkpoint_of_version_1_has_no_index"),
@@ -298,8 +299,8 @@ STORE: Final = (
     ),
     Promise(
         "S10",
-        "Retention makes room on a disk that is full to the last byte, also when the reserve for "
-        "settles and checkpoints is gone, and a kill after it reuses no offset.",
+        "Retention frees space on a disk that is full to the last byte, also when the reserve "
+        "for settles and checkpoints is used up, and a kill after that reuses no offset.",
         (
             *_of(
                 "retention_full_disk",
@@ -310,8 +311,9 @@ STORE: Final = (
     ),
     Promise(
         "S11",
-        "A topic is purged whole or not at all, whatever is killed: what it held is never read, "
-        "delivered or retried again, what comes then is, and no other topic loses anything.",
+        "A topic is purged completely or not at all, whatever is killed: purged messages are "
+        "never read, delivered or retried again, later messages are not affected, and no other "
+        "topic loses anything.",
         (
             *_of(
                 "topic_purge",
@@ -327,10 +329,10 @@ STORE: Final = (
     ),
     Promise(
         "S12",
-        "Nothing is cut from a store that this engine did not write, and of its own never more "
-        "than the newest segment's tail or what had no sync yet, unless an operator asks; what is "
-        "cut then is kept. A store that is not understood, or of which files are missing, is "
-        "refused with every byte as it was.",
+        "Nothing is cut from a store that this engine did not write, and from its own never "
+        "more than the newest segment's tail or what was not synced yet, unless an operator "
+        "requests it; cut bytes are saved. A store that is not understood, or has missing "
+        "files, is rejected with every byte unchanged.",
         (
             *_of(
                 "rocketmq_stores",
@@ -356,8 +358,8 @@ STORE: Final = (
     ),
     Promise(
         "T6",
-        "Retention takes nothing whose time is not over and nothing that is leased. A wall clock "
-        "that is wrong, also at a start, lets no message expire at once.",
+        "Retention deletes nothing before its time and nothing that is leased. A wrong wall "
+        "clock, also at a start, does not make messages expire immediately.",
         (
             *_of("retention", "a_message_is_readable_for_its_retention_and_its_segment_goes_after"),
             *_of("retention", "a_leased_message_stays_until_it_is_settled"),
@@ -368,29 +370,30 @@ STORE: Final = (
     ),
     Promise(
         "T7",
-        "Files of the log that a snapshot holds stay until it is released, its lease ends or the "
-        "disk needs them; the release says whether they stayed.",
+        "Files of the log that a snapshot holds stay until it is released, its lease ends or "
+        "the disk needs them; the release reports whether they stayed.",
         _of("snapshots", "held_segments_stay_though_expired_and_go_after_the_release"),
     ),
 )
 PROMISES: Final = (*DURABILITY, *ORDER, *STORE, *SCHEDULE, *ONCE, *SERVICE)
 
-# What somebody who knows such lists would look for, and does not find above.
+# Promises that readers of such lists may look for, and that are not made above.
 NOT_PROMISED: Final = (
     "In an `async` topic an offset may name another message after a power failure: consumers see "
-    "`async` messages before the disk has them.",
-    "Settles that survive a power failure in any case: the last 200 ms of them may be taken (D9).",
-    "A count of what a power failure took from an `async` topic: a start cannot know it.",
-    "S7 is measured by release runs and by `make bench`, not by a test. By the clock it takes "
-    "longer where other processes want the processors too: compare `start ms` with `start cpu ms` "
-    "below.",
-    "S9: the checkpoint carries the version of a store. A store whose checkpoint is missing is "
-    "read as one of the current version; entries of the offset journal that only a newer engine "
-    "knows are refused all the same.",
-    "A medium that cannot read a page of a mapped file ends the engine (SIGBUS) whenever somebody "
-    "reads there: [operations](operations.md#when-the-disk-cannot-read) says how to replace the "
-    "file. Reads that go around maps would cost every message a system call. A medium that reads "
-    "wrong bytes is noticed (S4).",
-    "A scheduled message that is still to come holds its segment on a disk without a byte left, "
-    "where the log has no room for its copy.",
+    "`async` messages before they are on disk.",
+    "Settles do not always survive a power failure: the last 200 ms of them may be lost (D9).",
+    "There is no count of messages that a power failure took from an `async` topic: a start cannot "
+    "know it.",
+    "S7 is measured by release runs and by `make bench`, not by a test. It takes "
+    "longer by the clock when other processes use the processors too: compare `start ms` with "
+    "`start cpu ms` below.",
+    "S9: the checkpoint contains the version of a store. A store without a checkpoint is read as "
+    "one of the current version; entries of the offset journal that only a newer engine knows are "
+    "rejected in any case.",
+    "If the medium cannot read a page of a mapped file, the engine ends (SIGBUS) whenever the page "
+    "is read: [operations](operations.md#when-the-disk-cannot-read) says how to replace the "
+    "file. Reading without maps would cost a system call per message. Wrong bytes are noticed "
+    "(S4).",
+    "On a disk without a byte left, a pending scheduled message keeps its segment from being "
+    "deleted, because the log has no space for a copy.",
 )

@@ -15,8 +15,8 @@ SCHEDULE: Final = (
     Promise(
         "T1",
         "A scheduled message is never early: a delay is measured on a clock that no jump of the "
-        "wall clock moves, also over a restart while the machine runs. A `deliver_at` follows the "
-        "wall clock in steps of up to a minute, and a greater jump from the next start on.",
+        "wall clock moves, also over a restart while the machine runs. A `deliver_at` follows "
+        "the wall clock in steps of up to a minute; a larger jump applies from the next start.",
         (
             *_SCHEDULE,
             *_of(
@@ -30,7 +30,8 @@ SCHEDULE: Final = (
     ),
     Promise(
         "T3",
-        "What is no delay and no time, or too far ahead, is refused and never taken for at once.",
+        "A delay or time that is invalid or too far in the future is rejected, never treated as "
+        '"now".',
         (
             *_of("schedule", "a_record_that_cannot_be_scheduled_is_refused_and_never_immediate"),
             f"{_REST_DELAYS}::test_what_is_no_time_is_refused_and_never_taken_for_at_once",
@@ -53,8 +54,8 @@ SCHEDULE: Final = (
     ),
     Promise(
         "T5",
-        "A cancel says whether it won, and when it did the message is never delivered, also after "
-        "a crash.",
+        "A cancel reports whether it succeeded; if it did, the message is never delivered, also "
+        "after a crash.",
         (
             *_of(
                 "scheduled_messages",

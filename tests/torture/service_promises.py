@@ -12,29 +12,29 @@ _MISBEHAVED: Final = f"{_NEMESIS}::test_clients_that_misbehave_harm_nobody_else"
 SERVICE: Final = (
     Promise(
         "I2",
-        "A tenant beyond its quota is refused and does not stop the others.",
+        "A tenant beyond its quota gets errors and does not stop the others.",
         (_MISBEHAVED,),
         ("system_faults", "soak"),
     ),
     Promise(
         "B1",
-        "No process grows with clients that never read, vanish or send too much.",
+        "No process grows because of clients that never read, vanish or send too much.",
         (_MISBEHAVED, "tests/acceptance/nemesis/test_growth.py"),
         ("soak",),
     ),
     Promise(
         "B2",
-        "More than the service takes is answered all the same: stored, or refused with the time "
-        "after which to come again.",
+        "Under overload every request gets a response: its messages are stored, or rejected "
+        "with the time after which to retry.",
         (_MISBEHAVED,),
         ("system_faults", "soak"),
     ),
     Promise(
         "B3",
-        "What a process, a database, a network or a client suffers is over when it is over: "
-        "without help, messages are taken and delivered again, none that was acknowledged is lost, "
-        "and none comes twice without a cause. What is not on the way of messages does not stop "
-        "them.",
+        "When a fault of a process, a database, a network or a client is over, the service "
+        "recovers without help: messages are accepted and delivered again, no acknowledged "
+        "message is lost, and none is delivered twice without a cause. Faults of parts that "
+        "messages do not pass through do not stop messages.",
         (
             f"{_NEMESIS}::test_kills_on_the_way_of_messages_break_no_promise",
             f"{_NEMESIS}::test_messages_flow_while_other_processes_are_killed",

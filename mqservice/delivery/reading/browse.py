@@ -48,8 +48,7 @@ _NAMES: Final = (
 
 class BrowseAnswer(msgspec.Struct, frozen=True):
     """``is_complete`` is false while the key index lacks the newest messages. ``scanned``: with
-    ``filter`` or ``contains``, how many messages were looked at for this page.
-    """
+    ``filter`` or ``contains``, how many messages were checked for this page."""
 
     messages: list[StoredMessage]
     next_cursor: str | None

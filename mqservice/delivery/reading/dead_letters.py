@@ -47,7 +47,7 @@ _encode_cause_question: Final = msgspec.msgpack.Encoder().encode
 
 
 class DeadLetterMessage(StoredMessage, frozen=True, gc=False, kw_only=True):
-    """``topic``: where it was produced to. ``attempts``: its deliveries, all of which failed."""
+    """``topic``: its original topic. ``attempts``: its deliveries, all of which failed."""
 
     topic: str
     reason: str
@@ -58,8 +58,7 @@ class DeadLetterMessage(StoredMessage, frozen=True, gc=False, kw_only=True):
 
 class DeadLettersAnswer(msgspec.Struct, frozen=True):
     """``is_complete`` is false while the key index lacks the newest messages. ``scanned``: with
-    ``reason``, how many dead letters were looked at for this page.
-    """
+    ``reason``, how many dead letters were checked for this page."""
 
     messages: list[DeadLetterMessage]
     next_cursor: str | None

@@ -37,7 +37,7 @@ _QUEUE_DIGITS_MAX: Final = 9
 
 
 class PullAnswer(msgspec.Struct, frozen=True):
-    """``status`` is RocketMQ's word."""
+    """``status`` is one of RocketMQ's pull statuses."""
 
     status: str
     min_offset: int
@@ -47,7 +47,7 @@ class PullAnswer(msgspec.Struct, frozen=True):
 
 
 class OffsetAnswer(msgspec.Struct, frozen=True):
-    """``offset`` is ``max_offset`` when no message was stored so late."""
+    """``offset`` is ``max_offset`` if no message was stored at or after the time."""
 
     offset: int
     min_offset: int

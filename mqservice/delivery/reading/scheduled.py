@@ -54,7 +54,7 @@ _ASKED_MAX: Final = 8  # times that the engine is asked for one page, some 4,000
 
 
 class ScheduledMessage(StoredMessage, frozen=True, gc=False, kw_only=True):
-    """``queue`` is the one it goes to; ``offset`` is its place in the schedule until then."""
+    """``queue`` is its destination; ``offset`` is its position in the schedule until then."""
 
     deliver_at: str
     recall_handle: str
@@ -66,7 +66,7 @@ class ScheduledAnswer(msgspec.Struct, frozen=True):
 
 
 class NamespaceScheduled(ScheduledMessage, frozen=True, gc=False, kw_only=True):
-    """One of a list over several topics."""
+    """A scheduled message in a list over several topics."""
 
     topic: str
 
@@ -77,7 +77,7 @@ class NamespaceScheduledAnswer(msgspec.Struct, frozen=True):
 
 
 class NewTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When it is to come instead; one of the three."""
+    """The new time; exactly one of the three."""
 
     delay: str | None = None
     delay_ms: int | None = None
@@ -85,7 +85,7 @@ class NewTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Rescheduled(msgspec.Struct, frozen=True):
-    """``recall_handle``: of where it waits now; the one of before is good as well."""
+    """``recall_handle``: the new one; the former one remains valid."""
 
     id: str
     topic: str

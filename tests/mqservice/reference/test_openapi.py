@@ -28,6 +28,7 @@ from mqservice.lib.json_fields import Fields
 from mqservice.lib.problem import CODES, Problem
 from mqservice.reference import settings_bodies
 from mqservice.reference.examples import REQUESTS
+from mqservice.reference.fields import SPECIAL_TEXTS
 from mqservice.reference.openapi import OPERATIONS, openapi_document, openapi_json
 from mqservice.reference.parts import JsonObject
 from mqservice.schedules.schemas import read_change as read_schedule_change
@@ -65,6 +66,17 @@ def django_paths(patterns: list[Any] | None = None, prefix: str = "/") -> Iterat
             yield from django_paths(pattern.url_patterns, route)
         elif isinstance(pattern, URLPattern):
             yield route
+
+
+def test_special_texts_are_those_of_fields_that_exist() -> None:
+    schemas = openapi_document()["components"]["schemas"]
+
+    shown = {
+        (name, field): schemas[name]["properties"][field].get("description")
+        for name, field in SPECIAL_TEXTS
+    }
+
+    assert shown == SPECIAL_TEXTS
 
 
 def test_every_route_of_django_is_documented() -> None:
