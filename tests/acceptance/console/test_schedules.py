@@ -30,7 +30,7 @@ def test_next_runs_are_seen_as_they_are_typed_and_the_schedule_is_sent(
     page.get_by_label("Name", exact=True).fill(name)
     cron = page.get_by_label("Cron expression")
     cron.press_sequentially("61 * * * *")
-    expect(page.locator("#runs")).to_contain_text("is wrong in the minute")
+    expect(page.locator("#runs")).to_contain_text("is invalid in the minute")
     cron.fill("30 9 1 * *")
     expect(page.locator("#runs")).to_contain_text("on day 1 of the month at 09:30")
     expect(page.locator("#runs tbody tr")).to_have_count(10)

@@ -76,4 +76,4 @@ async def test_status_says_the_same_as_table_and_as_json(tmp_path: Path) -> None
     found = msgspec.json.decode(document.out)
     assert [each["is_up"] for each in found["processes"]] == [True, False]
     assert not found["is_ready"]
-    assert "no answer" in found["readiness"]
+    assert "no response" in found["readiness"]

@@ -151,7 +151,7 @@ def test_a_full_disk_leaves_what_was_saved_before(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", refuse)
-    with pytest.raises(UsageRefused, match=r"profiles\.json cannot be written: no space left"):
+    with pytest.raises(UsageRefused, match=r"cannot write .*profiles\.json: no space left"):
         save_profiles(two_servers("prod"))
     assert load_profiles() == two_servers("dev")
     assert [each.name for each in (config / "mqservice").iterdir()] == ["profiles.json"]

@@ -74,8 +74,15 @@ async def test_a_failure_is_told_with_its_last_lines(program: Program) -> None:
 
 
 async def test_a_database_that_is_gone_is_named(program: Program) -> None:
-    """The real command."""
-    env = {**os.environ, "DATABASE_URL": GONE, "MQ_DATA_DIR": str(program.data_dir.path)}
+    """The real command, with the name under which ``mqservice up`` starts it: web processes say of
+    a database only that they got no connection.
+    """
+    env = {
+        **os.environ,
+        "MQ_PROCESS": "manage",
+        "DATABASE_URL": GONE,
+        "MQ_DATA_DIR": str(program.data_dir.path),
+    }
     preparation = await program.start(env)
     with pytest.raises(StartFailed, match="prepare ended with exit code 1") as failure:
         await preparation.tables()

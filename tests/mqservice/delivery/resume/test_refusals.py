@@ -74,4 +74,4 @@ def test_have_has_bounds(server: Server, key: str) -> None:
             assert (err["code"], err["msg"].endswith(f"at {pointer}")) == ("BAD_REQUEST", True)
     with Peer(server, key=key, hello=False) as peer:
         err = peer.ask("hello", resume_ttl_ms=300_001)
-        assert (err["code"], "0 to 300000 ms" in err["msg"]) == ("BAD_REQUEST", True)
+        assert (err["code"], "0 to 300000" in err["msg"]) == ("BAD_REQUEST", True)
