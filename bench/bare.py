@@ -11,6 +11,7 @@ import os
 from typing import Any, Final, cast
 
 import uvicorn
+from django.conf import settings
 
 from mqservice.web import address_from, bind_socket, server_config
 
@@ -44,6 +45,7 @@ async def bare(scope: Any, receive: Any, send: Any) -> None:  # reason: ASGI's o
 
 def main() -> None:
     host, port, is_shared = address_from(dict(os.environ))
+    settings.configure(ALLOWED_HOSTS=[host])  # every request's Host is checked, as the service's is
     listener = bind_socket(host, port, is_shared=is_shared)
     gc.collect()
     gc.freeze()
