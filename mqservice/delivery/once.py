@@ -46,11 +46,6 @@ def request_key(request: Request) -> str | None:
     return text
 
 
-def has_keys(key: str | None, offers: Sequence[Offer]) -> bool:
-    """Whether anything of a request is to be stored once."""
-    return key is not None or any(offer.dedup_id is not None for offer in offers)
-
-
 def marks_of(key: str | None, offers: Sequence[Offer], *, is_batch: bool) -> list[dict[str, str]]:
     """For each message the property that makes the engine store it once; none without a key.
 

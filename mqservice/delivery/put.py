@@ -11,14 +11,14 @@ the store compares with what it has; everything else is the same for all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, problem_of
 from mqservice.delivery.messages import Offer, encode_offer
-from mqservice.delivery.once import has_keys, marks_of, result_of
+from mqservice.delivery.once import marks_of, result_of
 from mqservice.delivery.produce_answers import (
     RefusedResult,
     StoredAnswer,
@@ -31,7 +31,7 @@ from mqservice.delivery.spans import OperationSpan
 from mqservice.delivery.waits import is_to_come
 from mqservice.lib.timestamps import rfc3339
 from mqservice.quotas.meter import TenantMeter
-from mqservice.store import OutcomeUnknown, PutResult, StoreError
+from mqservice.store import OutcomeUnknown, PutResult, StoreError, Wait
 from mqservice.topics.routes import TopicRoute
 from mqservice.usage.counts import usage_counts
 
@@ -81,21 +81,24 @@ class Put:
         self._context, self._meter, self._route = context, meter, route
         self._client, self._is_batch = client, is_batch
         self._offers = offers
-        self._waits = {
-            index: offer.wait
-            for index, offer in enumerate(offers)
-            if offer.wait is not None and is_to_come(offer.wait, born_ms)
-        }
-        self._queue_ids = context.queues.choose_all(
-            route, [(offer.message_group, offer.queue) for offer in offers]
-        )
-        is_once = has_keys(key, offers)
+        self._waits: dict[int, Wait] = {}
+        is_once = key is not None
+        for index, offer in enumerate(offers):
+            if offer.wait is not None and is_to_come(offer.wait, born_ms):
+                self._waits[index] = offer.wait
+            is_once = is_once or offer.dedup_id is not None
         self._marks = marks_of(key, offers, is_batch=is_batch) if is_once else None
+        if len(offers) == 1:
+            offer = offers[0]
+            self._queue_ids = [context.queues.choose(route, offer.message_group, offer.queue)]
+        else:
+            wishes = [(offer.message_group, offer.queue) for offer in offers]
+            self._queue_ids = context.queues.choose_all(route, wishes)
         self._message_ids: list[str] = []
         self._records: list[bytes] = []
-        self._sizes: list[int] = []
+        self._sizes: list[int]
         self._duplicates: set[int] = set()
-        self._outcomes: list[PutResult] = []
+        self._outcomes: Sequence[PutResult] = ()
         self._error: BaseException | None = None
         self._done: Callable[[], None]
         self._task: asyncio.Task[list[PutResult]]  # the loop holds tasks only weakly
@@ -133,8 +136,8 @@ class Put:
             StoreError: nothing was stored.
         """
         records, self._records = self._records, []
-        self._sizes = [len(record) for record in records]
-        self._meter.charge_in(len(records), sum(self._sizes), self._context.clock.monotonic_ms())
+        sizes = self._sizes = [len(record) for record in records]
+        self._meter.charge_in(len(sizes), sum(sizes), self._context.clock.monotonic_ms())
         self._done = done
         if self._marks is None:
             self._context.store.put_for(self, records)
@@ -166,7 +169,9 @@ class Put:
             self._span.put_ended(
                 self._message_ids, self._outcomes, self._error, is_batch=self._is_batch
             )
-        self._done()
+        done = self._done
+        del self._done  # which knows this in turn: freed at once, without the garbage collector
+        done()
 
     async def _put_once(self, records: list[bytes]) -> list[PutResult]:
         """A message that was stored before is reported as it was then."""

@@ -361,7 +361,8 @@ class SettleCall:
         """Send it. Nobody is called where ``is_settled`` says at once that there was nothing to
         send. Raises StoreError when nothing, or not all of it, was sent.
         """
-        self._waiter = waiter
+        if self._requests:
+            self._waiter = waiter
         for request in self._requests:
             store.settle_for(self, request)
 
@@ -373,13 +374,18 @@ class SettleCall:
     def settled(self, reply: SettleReply) -> None:
         self._meter.release(reply.acked_count + reply.nacked_count + reply.dead_lettered_count)
         self._replies.append(reply)
-        if self.is_settled:
-            self._waiter.settled()
+        if self.is_settled and not self._has_failed:
+            self._take_waiter().settled()
 
     def settle_failed(self, error: StoreError) -> None:
         if not self._has_failed:  # of several requests to the engine more than one may fail
             self._has_failed = True
-            self._waiter.settle_failed(error)
+            self._take_waiter().settle_failed(error)
+
+    def _take_waiter(self) -> SettleWaiter:
+        waiter = self._waiter
+        del self._waiter  # which knows this in turn: freed without the garbage collector
+        return waiter
 
     def answer(self) -> SettleAnswer:
         """What became of it, once it ``is_settled``: the engine replies in order."""
