@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import json
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -13,7 +15,10 @@ import pytest
 
 from mqservice.accounts.scopes import Scope
 from mqservice.delivery import plane
+from mqservice.delivery.http import Request
 from mqservice.delivery.plane import DataPlane
+from mqservice.delivery.put import Put
+from mqservice.delivery.settlement import SettleCall
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.store import OutcomeUnknown, PutCall, StoreBusy
 from mqservice.usage.counts import usage_counts
@@ -355,3 +360,32 @@ def test_a_proxy_that_is_trusted_speaks_for_its_client(
         assert b" 201 " in answer_of(peer)
     assert taken[-1]
     assert [str(ip_address(record[48:52])) for record in records] == ["127.0.0.1", known]
+
+
+def test_served_requests_leave_nothing_to_the_garbage_collector(taken: list[bool]) -> None:
+    receive = "/v1/ns/acme/topics/orders/groups/billing:receive"
+    settle = "/v1/ns/acme/groups/billing:settle"
+
+    def alive_count() -> int:
+        served = Request, Put, SettleCall
+        return sum(isinstance(each, served) for each in gc.get_objects())
+
+    with warm() as (server, key, peer):
+        server.group("billing")
+        peer.sendall(post(key, '{"max": 1, "wait": "0s"}', path=receive).encode())
+        [receipt] = re.findall(rb'"receipt":"([^"]+)', answer_of(peer))
+        # What is not known yet is loaded in a task.
+        peer.sendall(post(key, '{"ack": []}', path=settle).encode())
+        assert b'"acked":0' in answer_of(peer)
+        gc.collect()
+        gc.disable()
+        before_count = alive_count()
+        try:
+            peer.sendall(post(key, "a message", TEXT).encode())
+            assert b" 201 " in answer_of(peer)
+            peer.sendall(post(key, json.dumps({"ack": [receipt.decode()]}), path=settle).encode())
+            assert b'"acked":1' in answer_of(peer)
+            assert taken[-2:] == [True, True]
+            wait_until(lambda: alive_count() <= before_count, seconds=10)
+        finally:
+            gc.enable()
