@@ -1,1 +1,1 @@
-"""Alert rules of namespaces: what they watch, when they fire, and who is notified."""
+"""The alert rules of a namespace: what they watch, when they fire, and whom they notify."""

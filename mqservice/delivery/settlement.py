@@ -359,12 +359,17 @@ class SettleCall:
 
     def begin(self, store: Store, waiter: SettleWaiter) -> None:
         """Send it. Nobody is called where ``is_settled`` says at once that there was nothing to
-        send. Raises StoreError when nothing, or not all of it, was sent.
+        send, or after an error. Raises StoreError when nothing, or not all of it, was sent.
         """
         if self._requests:
             self._waiter = waiter
-        for request in self._requests:
-            store.settle_for(self, request)
+        try:
+            for request in self._requests:
+                store.settle_for(self, request)
+        except BaseException:
+            self._has_failed = True  # the caller knows; what was sent is still counted
+            del self._waiter
+            raise
 
     @property
     def is_settled(self) -> bool:

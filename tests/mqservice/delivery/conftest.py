@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
 
 from mqservice.delivery.context import SessionTimes
+from mqservice.delivery.plane import DataPlane
 from mqservice.lib.clock import Clock, SystemClock
 from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.serving import PATIENT, Server, serving
@@ -60,3 +62,17 @@ def api(server: Server) -> Iterator[httpx.Client]:
 def peer(server: Server, request: pytest.FixtureRequest) -> Iterator[Peer]:
     with Peer(server, request.param) as connected:
         yield connected
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each request was served without a task, in order."""
+    found: list[bool] = []
+    take = DataPlane.take
+
+    def observed(served: DataPlane, *given: Any) -> bool:  # Any: as the real
+        found.append(take(served, *given))
+        return found[-1]
+
+    monkeypatch.setattr(DataPlane, "take", observed)
+    return found

@@ -89,20 +89,6 @@ EXCHANGES: dict[str, tuple[Callable[[str], str], bool]] = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each request was served without a task, in order."""
-    found: list[bool] = []
-    take = DataPlane.take
-
-    def observed(served: DataPlane, *given: Any) -> bool:  # Any: as the real
-        found.append(take(served, *given))
-        return found[-1]
-
-    monkeypatch.setattr(DataPlane, "take", observed)
-    return found
-
-
 @contextlib.contextmanager
 def warm(
     store: StoreDouble | None = None, quotas: QuotaLimits = DEFAULTS
