@@ -121,7 +121,7 @@ console:
 	@command -v node >/dev/null 2>&1 && command -v npm >/dev/null 2>&1 || { \
 		echo "Node 20 or newer with npm is needed to build the console; to run it is not" >&2; exit 1; }
 	cd frontend && npm ci --ignore-scripts --no-audit --no-fund && node build.mjs
-	@if command -v msgfmt >/dev/null 2>&1; then $(BIN)/python -m mqservice.console.texts; \
+	@if command -v msgfmt >/dev/null 2>&1; then $(BIN)/python -m mqservice.console.translations; \
 	else echo "msgfmt (Debian: gettext) is needed to compile changed translations" >&2; fi
 
 clean: stop

@@ -39,7 +39,7 @@ def _run(options: argparse.Namespace) -> int:
 
     from analytics.days import Scope
     from analytics.ingest import IngestOptions
-    from analytics.nightly import JOBS, Run, run
+    from analytics.report_run import JOBS, Run, run
     from analytics.source import StoreError
 
     jobs = tuple(filter(None, options.jobs.split(",")))

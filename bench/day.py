@@ -228,7 +228,7 @@ class Observer:
 
     def look(self, load: Load, minutes: int) -> None:
         from mqservice.groups.lag import lag_of
-        from mqservice.sampling.marks import Standing, places_of
+        from mqservice.sampling.progress_marks import Standing, places_of
 
         now_ms = load.clock.wall_ms
         for group in GROUPS:
@@ -243,17 +243,17 @@ class Observer:
                 self.marks.append((tenant, name, topic, now_ms - minutes * MINUTE_MS, now_ms, blob))
 
     def write(self, directory: Path, from_ms: int) -> None:
-        from mqservice.reports import exports, settles
+        from mqservice.reports import lag_export, settle_export
 
-        _write(directory / "lag.csv", exports.COLUMNS, iter(self.lags))
+        _write(directory / "lag.csv", lag_export.COLUMNS, iter(self.lags))
         rows = (
             (tenant, group, f"{topic}{group}" if topic == "%RETRY%" else topic, *row)
             for (tenant, group, topic), marks in groupby(
                 sorted(self.marks, key=lambda mark: mark[:3]), key=lambda mark: mark[:3]
             )
-            for row in settles.ranges_of(marks, from_ms)
+            for row in settle_export.ranges_of(marks, from_ms)
         )
-        _write(directory / "settles.csv", settles.COLUMNS, rows)
+        _write(directory / "settles.csv", settle_export.COLUMNS, rows)
 
 
 def main(directory: Path, last: str = "2026-01-14") -> None:

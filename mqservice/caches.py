@@ -42,7 +42,7 @@ from mqservice.lib.clock import Clock
 from mqservice.lib.lookup_cache import CacheLimits, LookupCache, LookupUnavailable
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
-from mqservice.lib.vanished import LIBPQ_OPTIONS
+from mqservice.lib.tcp_timeouts import LIBPQ_OPTIONS
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.quotas.queries import limits_of
 from mqservice.topics.routes import TopicRoute, find_topic_route

@@ -22,8 +22,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mqservice.settings")
 from django.conf import settings
 from django.db import connections
 
+from mqservice.lib.tcp_timeouts import SOCKET_OPTIONS
 from mqservice.lib.valkey_transport import use_shared_clients
-from mqservice.lib.vanished import SOCKET_OPTIONS
 
 QUEUES: Final = ("control", "delay", "persist", "sampling", "tasks", "alerts", "analytics")
 # What beat sends, to which queue, every so many seconds. It expires when the next one comes: ticks

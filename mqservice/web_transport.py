@@ -45,8 +45,8 @@ from mqservice.lib.corked_transport import CorkedTransport
 from mqservice.lib.problem import CONTENT_TYPE, Problem, problem_bytes
 from mqservice.lib.request_ids import accepted_request_id, new_request_id
 from mqservice.lib.request_target import VERSIONS, RequestTargets, TargetRefused
-from mqservice.lib.strangers import Strangers
 from mqservice.lib.throttle import network_of
+from mqservice.lib.unauthenticated import Strangers
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application

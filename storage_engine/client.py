@@ -103,7 +103,7 @@ from storage_engine.wire.groups import (
 )
 from storage_engine.wire.members import GroupMembers, Member, TopicMembers
 from storage_engine.wire.notices import Notice, NoticeKind
-from storage_engine.wire.observing import (
+from storage_engine.wire.observers import (
     ChangedOffset,
     ObserveReply,
     OffsetsChangedReply,
@@ -117,9 +117,9 @@ from storage_engine.wire.offsets import (
     QueueReset,
     ResetTo,
 )
-from storage_engine.wire.once import PutOncePlace
 from storage_engine.wire.protocol import CheckpointReply, StatsReply
 from storage_engine.wire.put_coalescer import PutCall
+from storage_engine.wire.put_once import PutOncePlace
 from storage_engine.wire.reads import (
     LookUpHead,
     LookUpRequest,
@@ -129,6 +129,7 @@ from storage_engine.wire.reads import (
     PullRequest,
     PullStatus,
 )
+from storage_engine.wire.reply_handlers import ReceiveHold, ReceiveTold, SettleTold
 from storage_engine.wire.scheduled import (
     ScheduledCancelRequest,
     ScheduledListHead,
@@ -153,7 +154,6 @@ from storage_engine.wire.snapshots import (
     SnapshotRequest,
 )
 from storage_engine.wire.sync_client import StoreClient
-from storage_engine.wire.told_calls import ReceiveHold, ReceiveTold, SettleTold
 from storage_engine.wire.topics import (
     Durability,
     QueuePurge,
@@ -172,7 +172,7 @@ from storage_engine.wire.traces import (
     TraceRequest,
     TraceState,
 )
-from storage_engine.wire.uses import NamespaceUse, UseReply, UseRequest
+from storage_engine.wire.usage import NamespaceUse, UseReply, UseRequest
 
 __all__ = [
     "ASSIGNMENT_NAMES_MAX",

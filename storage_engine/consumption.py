@@ -15,7 +15,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from storage_engine.broadcasting import Broadcasting
+from storage_engine.broadcast_groups import Broadcasting
 from storage_engine.catalog import Catalog
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
@@ -26,15 +26,14 @@ from storage_engine.delivery.broadcast_clients import BroadcastClients
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.failure import Failure
-from storage_engine.delivery.looking import ReadChecked
+from storage_engine.delivery.filter_scan import ReadChecked
 from storage_engine.delivery.progress import Progress
-from storage_engine.delivery.receiving import Receiving
+from storage_engine.delivery.receive import Receiving
 from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.due_moves import DueMoves
 from storage_engine.engine_puts import EnginePuts
 from storage_engine.errors import GroupNotFound
 from storage_engine.groups.clients import reader_name, split_reader
-from storage_engine.kept_sessions import KeptSessions
 from storage_engine.lag.group_progress import GroupProgress
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves import Mover
@@ -46,6 +45,7 @@ from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.record_parts import HEAD_BYTES_MAX, reconsume_times_of
 from storage_engine.retries import Retries
+from storage_engine.saved_sessions import KeptSessions
 from storage_engine.schedule.level_offsets import LevelOffsets
 from storage_engine.schedule.schedule import Schedule
 from storage_engine.schedule.scheduled_retries import ScheduledRetries

@@ -16,7 +16,7 @@ from storage_engine.catalog import Catalog
 from storage_engine.delivery.progress import Progress
 from storage_engine.engine_puts import PutBatch
 from storage_engine.errors import StoreCorrupt, StoreError, TopicNotFound
-from storage_engine.groups.quick_due import HEAD, NEW_HEAD, QuickWay
+from storage_engine.groups.due_fast_path import HEAD, NEW_HEAD, QuickWay
 from storage_engine.groups.retry_record import due_record
 from storage_engine.moves import Move, settling
 from storage_engine.queues.consume_queue import ConsumeQueue

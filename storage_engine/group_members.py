@@ -14,7 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from storage_engine.consumption import Consumption
-from storage_engine.delivery.holdups import Holdups
+from storage_engine.delivery.delivery_blockers import Holdups
 from storage_engine.delivery.lease import ON_ITS_WAY
 from storage_engine.delivery.subscription import Subscription
 from storage_engine.groups.clients import split_reader

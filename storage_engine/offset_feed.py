@@ -19,7 +19,7 @@ from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.progress import Progress
 from storage_engine.errors import BadRequest
 from storage_engine.wire.groups import Dispatch
-from storage_engine.wire.observing import (
+from storage_engine.wire.observers import (
     ChangedOffset,
     OffsetsChangedReply,
     OffsetsChangedRequest,

@@ -18,7 +18,7 @@ from typing import Final
 
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
-from storage_engine.delivery.looking import LOOK_MS_MAX, Look
+from storage_engine.delivery.filter_scan import LOOK_MS_MAX, Look
 from storage_engine.errors import BadRequest
 from storage_engine.filters.message_filter import Filter, FilterKind, known_filter
 from storage_engine.log.commit_log import CommitLog

@@ -18,15 +18,15 @@ from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
-from storage_engine.calls import calls_of
 from storage_engine.consumption import Membership, membership_of
 from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
-from storage_engine.listening import Listening
-from storage_engine.observers import observers
+from storage_engine.notice_listener import Listening
 from storage_engine.put_path import holds_one_record
 from storage_engine.put_replies import PutReplies
+from storage_engine.status_calls import observers
 from storage_engine.store import Store
+from storage_engine.store_calls import calls_of
 from storage_engine.wire.dead_letters import RedriveRequest
 from storage_engine.wire.deliveries import (
     LeaveRequest,
@@ -45,8 +45,8 @@ from storage_engine.wire.frames import (
     encode_struct,
 )
 from storage_engine.wire.groups import GroupConfig
-from storage_engine.wire.once import PutOnceReply, PutOnceRequest
 from storage_engine.wire.protocol import CancelRequest, Empty, HelloRequest, Op
+from storage_engine.wire.put_once import PutOnceReply, PutOnceRequest
 from storage_engine.wire.reads import LookUpRequest, PullRequest
 from storage_engine.wire.scheduled import (
     ScheduledListRequest,

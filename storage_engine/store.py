@@ -24,7 +24,7 @@ from storage_engine.config import StoreConfig
 from storage_engine.consumption import Consumption
 from storage_engine.dedup import Dedup
 from storage_engine.delay_clock import DelayClock
-from storage_engine.delivery.clamping import clamp_offsets
+from storage_engine.delivery.clamp_offsets import clamp_offsets
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.disk.disk_space import DiskSpace
 from storage_engine.disk.files import Files
@@ -36,13 +36,13 @@ from storage_engine.engine_puts import EnginePuts
 from storage_engine.engine_stats import Watched, stats_of
 from storage_engine.errors import ShuttingDown, StoreBusy, StoreError
 from storage_engine.forwarder import Forwarder
+from storage_engine.idempotent_puts import OncePuts
 from storage_engine.index.indexer import Indexer
 from storage_engine.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, CONFIG_DIR, INDEX_DIR
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.durability import Durability
 from storage_engine.log.prefaulter import Prefaulter
 from storage_engine.log.quarantine import Quarantine
-from storage_engine.once_puts import OncePuts
 from storage_engine.put_path import Appended, PutPath
 from storage_engine.queries import Queries
 from storage_engine.queues.consume_queues import ConsumeQueues
@@ -53,8 +53,8 @@ from storage_engine.recovery.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
+from storage_engine.recovery.open_checks import refuse_gaps, refuse_strangers
 from storage_engine.recovery.recovery import LogFound, Recovered, read_log, recover
-from storage_engine.recovery.refusals import refuse_gaps, refuse_strangers
 from storage_engine.retention import Retention
 from storage_engine.retention_clock import RetentionClock
 from storage_engine.schedule.level_offsets import LevelOffsets

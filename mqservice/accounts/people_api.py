@@ -15,7 +15,7 @@ from ninja import Router, Status
 from pydantic import Field
 
 from mqservice.accounts.invitation_services import invite, not_found, revoke_invitation
-from mqservice.accounts.joining import join
+from mqservice.accounts.join_tenant import join
 from mqservice.accounts.limits import PAGE_MAX
 from mqservice.accounts.member_services import change_member, remove_member
 from mqservice.accounts.models import Role

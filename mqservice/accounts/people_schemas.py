@@ -12,7 +12,7 @@ from django.utils import timezone
 from ninja import Schema
 from pydantic import ConfigDict
 
-from mqservice.accounts.joining import Joining
+from mqservice.accounts.join_tenant import Joining
 from mqservice.accounts.limits import INVITATION_LIFE_DEFAULT, INVITATION_LIFE_MAX
 from mqservice.accounts.models import Invitation, Member, Namespace, Role
 from mqservice.lib.json_fields import Fields, read_object, shown

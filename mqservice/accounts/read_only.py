@@ -2,7 +2,7 @@
 
     admin ── PATCH /v1/namespaces/{name}, console ──▶ [set_read_only] ──▶ row, audit
     request of the control plane that changes something ──▶ [refuse_change] ──▶ 409
-    person ──▶ people_access.person_of ──▶ a Principal that only looks
+    person ──▶ session_access.person_of ──▶ a Principal that only looks
 
 Programs go on to produce, receive, settle and commit offsets; what is the tenant's and not the
 namespace's, such as keys and members, can be changed; tasks that run go on. It keeps slips of the

@@ -3,7 +3,7 @@
     rules (locked) ── values ──▶ next_standing ──▶ rule, event, notifications: one transaction
 
 Of a rule that is muted nobody is told; once it is not, whoever was told another state last. Rules
-for issues have a look of their own (``issue_looks``).
+for issues have a look of their own (``issue_rules``).
 
 Another worker at the same time passes over locked rules, and after it finds the new state: a change
 is written once.
@@ -18,10 +18,10 @@ from django.db import transaction
 from django.db.models import Q
 
 from mqservice.alerts.events import next_event, notifications_of
-from mqservice.alerts.issue_looks import look_at_issues
+from mqservice.alerts.issue_rules import look_at_issues
 from mqservice.alerts.limits import EVALUATED_MAX, MUTE_MS_MAX
 from mqservice.alerts.models import AlertEvent, AlertKind, AlertRule, AlertState, Notification
-from mqservice.alerts.states import Standing, next_standing
+from mqservice.alerts.rule_status import Standing, next_standing
 from mqservice.alerts.values import read_values
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from mqservice.backups.manifest import (
     read_manifest,
     write_manifest,
 )
-from mqservice.backups.place import new_directory
+from mqservice.backups.new_directory import new_directory
 from mqservice.supervisor.binaries import find_postgres_clients
 
 

@@ -3,8 +3,8 @@
     [EngineCopy] ◀── ready ──   take ──▶ TARGET
          └────────── go ─────▶
 
-Its lines are those of ``storage_engine/backup/lines.py``, of which these structs are the reading
-end: the service knows the engine as a program.
+Its lines are those of ``storage_engine/backup/protocol_lines.py``, of which these structs are the
+reading end: the service knows the engine as a program.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from mqservice.backups import database
 from mqservice.backups.engine_copy import adopt
 from mqservice.backups.errors import BackupDamaged, BackupError, BackupRefused
 from mqservice.backups.files import check_file, copy_checked
-from mqservice.backups.fresh_place import embedded_database, held_place
 from mqservice.backups.installation import find_database_url, store_dir
 from mqservice.backups.manifest import (
     DUMP,
@@ -30,6 +29,7 @@ from mqservice.backups.manifest import (
     stamp_of,
     sync_directory,
 )
+from mqservice.backups.new_data_dir import embedded_database, held_place
 from mqservice.supervisor.binaries import PostgresClients, find_postgres_clients
 from mqservice.supervisor.data_dir import DataDir
 

@@ -104,7 +104,7 @@ def _run(data_dir: Path | None, arguments: list[str], **more: str) -> str:
     # Here, for it costs every other command a part of its start.
     from mqservice.supervisor.config import data_dir_from_env
     from mqservice.supervisor.errors import SupervisorError
-    from mqservice.supervisor.operating import run_command
+    from mqservice.supervisor.operator_commands import run_command
 
     place = data_dir_from_env(os.environ) if data_dir is None else data_dir.absolute()
     try:

@@ -46,7 +46,7 @@ def create(
     from mqservice.backups.creating import create as make
     from mqservice.backups.errors import BackupError
     from mqservice.backups.installation import installation_of
-    from mqservice.supervisor.operating import service_environment
+    from mqservice.supervisor.operator_commands import service_environment
 
     with explained(BackupError), progress_bar("log") as told:
         place = _place(data_dir)

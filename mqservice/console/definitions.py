@@ -24,10 +24,10 @@ from django.utils.translation import gettext_lazy
 
 from mqservice.accounts.models import Namespace, User
 from mqservice.console.forms import RefusableForm
+from mqservice.definitions.document_format import Form, form_of_file, json_of
 from mqservice.definitions.documents import refuse_repeated
 from mqservice.definitions.importing import Plan
 from mqservice.definitions.schemas import Action, ImportedOut
-from mqservice.definitions.written import Form, form_of_file, json_of
 from mqservice.lib.problem import Problem, ProblemItem
 
 PREVIEW_SECONDS_MAX: Final = 600

@@ -19,8 +19,8 @@ from typing import Final
 from django.http import HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
-from mqservice.console.asking import Answer, ask, ask_next
 from mqservice.console.bodies import Stored, body_of, is_hidden, text_of
+from mqservice.console.data_plane import Answer, ask, ask_next
 from mqservice.console.frame import Frame
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.csv_cells import csv_cell

@@ -12,8 +12,8 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from mqservice.console.moments import field_time, utc_of
-from mqservice.console.zones import lazy_zone_name, zone_given
+from mqservice.console.form_times import field_time, utc_of
+from mqservice.console.time_zones import lazy_zone_name, zone_given
 from mqservice.lib.durations import format_duration_ms, parse_duration_ms
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
@@ -62,7 +62,7 @@ class DurationField(forms.Field):
 
 
 class _MomentInput(forms.DateTimeInput):
-    """Reads the field in the zone that its form names, see ``zones``."""
+    """Reads the field in the zone that its form names, see ``time_zones``."""
 
     def value_from_datadict(
         self, data: Mapping[str, Any], files: object, name: str

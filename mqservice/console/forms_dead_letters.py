@@ -19,9 +19,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from pydantic import ValidationError
 
+from mqservice.console.form_times import utc_of
 from mqservice.console.forms import RefusableForm
-from mqservice.console.moments import utc_of
-from mqservice.console.zones import zone_given
+from mqservice.console.time_zones import zone_given
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem

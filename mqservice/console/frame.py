@@ -24,9 +24,9 @@ from django.urls import reverse
 
 from mqservice.accounts.access import Principal
 from mqservice.accounts.models import Namespace, User
-from mqservice.accounts.people_access import find_person
 from mqservice.accounts.queries import namespaces_of
 from mqservice.accounts.roles import CHANGING, Permission
+from mqservice.accounts.session_access import find_person
 from mqservice.console.navigation import Section, Text, sections_for
 
 P = ParamSpec("P")

@@ -7,7 +7,7 @@ from django.http.response import HttpResponseBase
 from django.middleware.locale import LocaleMiddleware
 from django.utils import timezone
 
-from mqservice.console.zones import zone_of
+from mqservice.console.time_zones import zone_of
 from mqservice.lib.middleware import API_PREFIX
 
 

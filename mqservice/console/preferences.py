@@ -15,7 +15,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
 from mqservice.console.assets import version
-from mqservice.console.zones import ZONE_COOKIE, chosen_zone, find_zone, zone_name
+from mqservice.console.time_zones import ZONE_COOKIE, chosen_zone, find_zone, zone_name
 
 THEME_COOKIE: Final = "mq_theme"
 BROWSER_ZONE: Final = "browser"

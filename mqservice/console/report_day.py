@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from mqservice.console.templatetags.units import count, size
 from mqservice.reports.charts import LEVELS, UNKNOWN, bar, columns, level_of, strip
 from mqservice.reports.day import Behind, Compared, Day, GroupHours
-from mqservice.reports.words import duration_text, percent_text
+from mqservice.reports.formatting import duration_text, percent_text
 
 _THRESHOLD: Final = 1_000  # of the job: lag from which on time is counted
 

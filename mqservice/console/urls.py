@@ -36,7 +36,7 @@ from mqservice.console import (
 )
 from mqservice.console.columns import choose_columns
 from mqservice.console.preferences import set_preferences
-from mqservice.console.zones import choose_zone
+from mqservice.console.time_zones import choose_zone
 
 app_name = "console"
 

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 
 from mqservice.accounts.models import Namespace
 from mqservice.accounts.queries import namespaces_of
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
 from mqservice.console.frame import Crumb, Frame, page, signed_in
 from mqservice.console.overview import overview_page
 from mqservice.console.series import Span

@@ -21,7 +21,7 @@ from mqservice.alerts.mutes import mute_rule, unmute_rule
 from mqservice.alerts.prometheus import RULES_TYPE, rules_file
 from mqservice.alerts.queries import events_of, get_rule, rules_of
 from mqservice.alerts.services import RuleChange, delete_rule, put_rule
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
 from mqservice.console.form_views import FORM_METHODS, delete_by_name, form_status, number_of
 from mqservice.console.forms_alerts import KIND_TEXTS, AlertForm, MuteForm
 from mqservice.console.frame import Crumb, Frame, page

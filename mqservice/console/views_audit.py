@@ -24,10 +24,10 @@ from mqservice.accounts.audit_search import (
 )
 from mqservice.accounts.models import AuditEntry
 from mqservice.accounts.roles import Permission
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
+from mqservice.console.form_times import utc_of
 from mqservice.console.frame import Crumb, Frame, page
-from mqservice.console.moments import utc_of
-from mqservice.console.zones import zone_given
+from mqservice.console.time_zones import zone_given
 from mqservice.lib.csv_cells import csv_cell
 from mqservice.lib.problem import Problem
 from mqservice.lib.wire import moment, time_ms

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from mqservice.accounts.roles import Permission
 from mqservice.console.clients import clients_page
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.masking import masks_for, shown_filter
 from mqservice.delivery.connections import Connection

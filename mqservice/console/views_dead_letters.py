@@ -14,17 +14,17 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.asking import ask
 from mqservice.console.bodies import Stored, preview, shown_body
 from mqservice.console.columns import columns_of
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
+from mqservice.console.data_plane import ask
 from mqservice.console.dead_letters import DeadLettersPage, dead_letters_page, letters_of
 from mqservice.console.exports import EXPORTED_MAX, Export, export_response
+from mqservice.console.form_times import ago, utc_of
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.listing import PAGE_ROWS
-from mqservice.console.moments import ago, utc_of
+from mqservice.console.time_zones import zone_given
 from mqservice.console.views_messages import body_response
-from mqservice.console.zones import zone_given
 from mqservice.delivery.reading.same_cause import NO_REASON
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.queries import get_group

@@ -12,7 +12,7 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
 from mqservice.console.definitions import (
     ImportForm,
     Preview,
@@ -22,9 +22,9 @@ from mqservice.console.definitions import (
 )
 from mqservice.console.form_views import FORM_METHODS
 from mqservice.console.frame import Crumb, Frame, page
+from mqservice.definitions.document_format import Form, told_by_line, written
 from mqservice.definitions.documents import export, read_document
 from mqservice.definitions.importing import Plan, import_definitions, preview_import
-from mqservice.definitions.written import Form, told_by_line, written
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
 

@@ -19,7 +19,7 @@ from django.utils.translation import gettext as _
 from mqservice.accounts.roles import Permission
 from mqservice.console.clients import group_with_sockets
 from mqservice.console.columns import columns_of
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
 from mqservice.console.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
 from mqservice.console.forms_groups import GroupForm
 from mqservice.console.frame import Crumb, Frame, page

@@ -20,7 +20,7 @@ from mqservice.accounts.limits import KEY_NAME_CHARS_MAX
 from mqservice.accounts.models import ApiKey
 from mqservice.accounts.queries import get_key
 from mqservice.accounts.roles import Permission
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
 from mqservice.console.form_views import FORM_METHODS, ConfirmForm, form_status
 from mqservice.console.forms_keys import KeyForm, RotateForm
 from mqservice.console.frame import Crumb, Frame, page

@@ -13,7 +13,7 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
 from mqservice.console.form_views import FORM_METHODS, delete_by_name, form_status, number_of
 from mqservice.console.forms_masking import CLEAR_TEXTS, PART_TEXTS, BodiesForm, MaskForm
 from mqservice.console.frame import Crumb, Frame, page

@@ -21,7 +21,7 @@ from mqservice.accounts.member_services import change_member, remove_member
 from mqservice.accounts.models import Member, Role
 from mqservice.accounts.queries import get_member, members_after, waiting_invitations
 from mqservice.accounts.roles import Permission, is_at_most
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
 from mqservice.console.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
 from mqservice.console.forms_keys import InvitationForm
 from mqservice.console.frame import Crumb, Frame, page

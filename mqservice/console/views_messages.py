@@ -18,16 +18,16 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.asking import ask
 from mqservice.console.bodies import Stored, body_of, is_hidden, preview, shown_body
 from mqservice.console.columns import columns_of
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
+from mqservice.console.data_plane import ask
+from mqservice.console.form_times import ago, utc_of
 from mqservice.console.form_views import number_of
 from mqservice.console.frame import Frame, page
-from mqservice.console.moments import ago, utc_of
 from mqservice.console.saved_filters import NotSaved, delete_filter, filters_of, save_filter
+from mqservice.console.time_zones import zone_given
 from mqservice.console.views_topics import found_topic, topic_crumbs
-from mqservice.console.zones import zone_given
 from mqservice.lib.durations import HOUR_MS, MINUTE_MS
 
 PAGE_ROWS: Final = 50

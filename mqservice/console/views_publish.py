@@ -18,9 +18,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.asking import ask
 from mqservice.console.bodies import body_of, text_of
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
+from mqservice.console.data_plane import ask
 from mqservice.console.forms import PublishForm
 from mqservice.console.frame import Frame, page
 from mqservice.console.views_dead_letters import found_group, stored_letter

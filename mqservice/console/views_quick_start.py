@@ -21,8 +21,8 @@ from mqservice.accounts.key_services import KeyOrder, make_key
 from mqservice.accounts.models import Role
 from mqservice.accounts.roles import Permission
 from mqservice.accounts.scopes import Grant, Scope
-from mqservice.console.asking import ask
 from mqservice.console.bodies import preview
+from mqservice.console.data_plane import ask
 from mqservice.console.form_views import FORM_METHODS
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.groups.services import GroupChange, put_group

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy
 from mqservice.accounts.models import REASON_CHARS_MAX
 from mqservice.accounts.read_only import set_read_only
 from mqservice.accounts.roles import Permission
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.lib.problem import Problem
 

@@ -19,7 +19,7 @@ from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
 from mqservice.accounts.scopes import Kind, Scope
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
 from mqservice.console.form_views import FORM_METHODS, ConfirmForm
 from mqservice.console.forms_dead_letters import (
     ChosenLetters,

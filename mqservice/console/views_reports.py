@@ -16,7 +16,7 @@ from django.utils import translation
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
 from mqservice.console.forms_reports import RangeForm
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.report_day import day_view

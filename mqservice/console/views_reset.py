@@ -15,7 +15,7 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
 from mqservice.console.frame import Frame, page
 from mqservice.console.offset_reset import (
     Projection,

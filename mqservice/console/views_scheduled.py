@@ -24,17 +24,17 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.asking import ask
 from mqservice.console.bodies import Stored, preview
 from mqservice.console.columns import columns_of
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
+from mqservice.console.data_plane import ask
+from mqservice.console.form_times import utc_of
 from mqservice.console.form_views import FORM_METHODS
 from mqservice.console.frame import Crumb, Frame, page
-from mqservice.console.moments import utc_of
+from mqservice.console.time_zones import zone_given
 from mqservice.console.views_topics import found_topic
-from mqservice.console.zones import zone_given
+from mqservice.delivery.delivery_time import CODE as TIME_CODE
 from mqservice.delivery.limits import BROWSE_COUNT_MAX
-from mqservice.delivery.waits import CODE as TIME_CODE
 from mqservice.lib.durations import parse_duration_ms
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem

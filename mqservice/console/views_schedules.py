@@ -22,13 +22,13 @@ from django.utils.translation import gettext as _
 from mqservice.accounts.roles import Permission
 from mqservice.console.bodies import Stored, shown_body
 from mqservice.console.cron_words import words_of
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
 from mqservice.console.form_views import FORM_METHODS, delete_by_name, form_status, number_of
 from mqservice.console.forms_schedules import ScheduleForm
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.masking import masked_answer, masks_for, note_clear
+from mqservice.console.time_zones import zone_name, zone_names, zone_of
 from mqservice.console.views_publish import BadForm
-from mqservice.console.zones import zone_name, zone_names, zone_of
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem

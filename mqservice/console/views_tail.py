@@ -8,7 +8,7 @@ from django.http import HttpResponse
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.tail.reading import SHOWN_PER_S_MAX
 from mqservice.console.views_topics import found_topic, topic_crumbs

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
 from mqservice.console.form_views import FORM_METHODS, ConfirmForm, form_status
 from mqservice.console.frame import Frame, page
 from mqservice.console.templatetags.units import count

@@ -16,9 +16,9 @@ from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
 from mqservice.accounts.scopes import Kind, Scope
-from mqservice.console.asking import ask
 from mqservice.console.bodies import Stored, preview
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
+from mqservice.console.data_plane import ask
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.names import NAME_CHARS_MAX

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.http import Http404, HttpResponse, JsonResponse
 from django.utils.translation import gettext as _
 
-from mqservice.console.curls import curl_of
+from mqservice.console.curl_commands import curl_of
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.usage import CHARTS, Back, history, limits_page
 from mqservice.lib.clock import SystemClock

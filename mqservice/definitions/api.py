@@ -10,10 +10,7 @@ from ninja import Router
 from mqservice.accounts.queries import get_namespace
 from mqservice.accounts.rest import AuthedRequest
 from mqservice.accounts.scopes import Scope
-from mqservice.definitions.documents import export, read_document
-from mqservice.definitions.importing import import_definitions, preview_import
-from mqservice.definitions.schemas import DefinitionsOut, ImportOut
-from mqservice.definitions.written import (
+from mqservice.definitions.document_format import (
     YAML_TYPES,
     Form,
     form_of_type,
@@ -21,6 +18,9 @@ from mqservice.definitions.written import (
     told_by_line,
     written,
 )
+from mqservice.definitions.documents import export, read_document
+from mqservice.definitions.importing import import_definitions, preview_import
+from mqservice.definitions.schemas import DefinitionsOut, ImportOut
 from mqservice.lib.wire import refused
 
 router = Router(tags=["definitions"])

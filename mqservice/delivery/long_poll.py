@@ -22,8 +22,8 @@ from mqservice.accounts.access import Principal, unauthenticated
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.http import ClientGone, Request
-from mqservice.delivery.settlement import SettleCall
-from mqservice.lib.client_gone import when_gone
+from mqservice.delivery.settle_plan import SettleCall
+from mqservice.lib.client_disconnect import when_gone
 from mqservice.lib.problem import Problem
 from mqservice.store import Received, ReceiveHead, ReceiveHold, ReceiveRequest, StoreError
 

@@ -19,6 +19,7 @@ import msgspec
 
 from mqservice.delivery.bodies import JSON_PROPERTY, JSON_VALUE
 from mqservice.delivery.decoding import Fault
+from mqservice.delivery.delivery_time import check_far, is_to_come, wait_of
 from mqservice.delivery.limits import (
     KEY_BYTES_MAX,
     KEY_COUNT_MAX,
@@ -28,7 +29,6 @@ from mqservice.delivery.limits import (
     TAG_BYTES_MAX,
 )
 from mqservice.delivery.request_keys import check_key
-from mqservice.delivery.waits import check_far, is_to_come, wait_of
 from mqservice.lib.queue_numbers import QUEUE_NOT_FOUND, queue_fault
 from mqservice.store import (
     SYSTEM_PROPERTIES,

@@ -60,7 +60,7 @@ from mqservice.errors import problem_from_store
 from mqservice.lib.bounded_cache import BoundedCache
 from mqservice.lib.corked_transport import recognised
 from mqservice.lib.problem import Problem
-from mqservice.quotas.refusals import body_bytes_of
+from mqservice.quotas.rejection_pacing import body_bytes_of
 from mqservice.store import StoreError
 from mqservice.usage.counts import usage_counts
 

@@ -18,7 +18,9 @@ import msgspec
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode, problem_of
+from mqservice.delivery.delivery_time import level_of_header, told_as_time, wait_of
 from mqservice.delivery.http import JSON_TYPE, NDJSON_TYPE, Request
+from mqservice.delivery.idempotency import request_key
 from mqservice.delivery.limits import (
     BATCH_BYTES_MAX,
     BATCH_COUNT_MAX,
@@ -33,11 +35,9 @@ from mqservice.delivery.messages import (
     ProduceMessage,
     check_offer,
 )
-from mqservice.delivery.once import request_key
 from mqservice.delivery.path_routes import known_topic
-from mqservice.delivery.produce_answers import BatchAnswer
+from mqservice.delivery.produce_responses import BatchAnswer
 from mqservice.delivery.put import Put
-from mqservice.delivery.waits import level_of_header, told_as_time, wait_of
 from mqservice.lib.problem import Problem
 from mqservice.lib.trace_context import TRACEPARENT_HEADER, carry, context_of
 from mqservice.topics.routes import TopicRoute

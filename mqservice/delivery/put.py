@@ -17,9 +17,10 @@ import msgspec
 
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, problem_of
+from mqservice.delivery.delivery_time import is_to_come
+from mqservice.delivery.idempotency import marks_of, result_of
 from mqservice.delivery.messages import Offer, encode_offer
-from mqservice.delivery.once import marks_of, result_of
-from mqservice.delivery.produce_answers import (
+from mqservice.delivery.produce_responses import (
     RefusedResult,
     StoredAnswer,
     StoredResult,
@@ -28,7 +29,6 @@ from mqservice.delivery.produce_answers import (
     waiting,
 )
 from mqservice.delivery.spans import OperationSpan
-from mqservice.delivery.waits import is_to_come
 from mqservice.lib.timestamps import rfc3339
 from mqservice.quotas.meter import TenantMeter
 from mqservice.store import OutcomeUnknown, PutResult, StoreError, Wait

@@ -43,8 +43,8 @@ from mqservice.delivery.limits import (
 from mqservice.delivery.long_poll import Poll, require_consume
 from mqservice.delivery.path_routes import known_group, known_topic
 from mqservice.delivery.received_messages import ReceivedMessage, messages_of
-from mqservice.delivery.replies import encoded, takes_msgpack
-from mqservice.delivery.settlement import Plan, SettleAnswer, SettleCall, Settlement
+from mqservice.delivery.response_format import encoded, takes_msgpack
+from mqservice.delivery.settle_plan import Plan, SettleAnswer, SettleCall, Settlement
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.durations import pick_duration_ms
 from mqservice.quotas.meter import TenantMeter

@@ -1,7 +1,7 @@
 """Settle over REST: acks, nacks, extends and dead letters of one group, by receipt, in one call.
 
 The answer is 200 whatever happened to single receipts; each one that had no effect is in
-``failed``. What one call means is in ``settlement``, which a receive may bring along too.
+``failed``. What one call means is in ``settle_plan``, which a receive may bring along too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mqservice.delivery.decoding import decode
 from mqservice.delivery.http import Request
 from mqservice.delivery.limits import SMALL_REQUEST_BYTES_MAX
 from mqservice.delivery.path_routes import known_group
-from mqservice.delivery.settlement import Plan, SettleCall, Settlement
+from mqservice.delivery.settle_plan import Plan, SettleCall, Settlement
 from mqservice.groups.routes import GroupRoute
 from mqservice.store import StoreError
 

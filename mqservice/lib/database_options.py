@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from mqservice.lib.vanished import LIBPQ_OPTIONS
+from mqservice.lib.tcp_timeouts import LIBPQ_OPTIONS
 
 _CONNECT_SECONDS_MAX: Final = 3
 

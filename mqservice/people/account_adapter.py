@@ -18,7 +18,7 @@ from django.urls import reverse
 
 from mqservice.accounts.models import User
 from mqservice.people import invitation_links
-from mqservice.people.founding import may_found
+from mqservice.people.own_tenant import may_found
 
 log = logging.getLogger(__name__)
 

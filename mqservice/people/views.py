@@ -14,14 +14,14 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from mqservice.accounts.invitation_services import accept_invitation, spend_attempt
-from mqservice.accounts.joining import ACCEPTS
+from mqservice.accounts.join_tenant import ACCEPTS
 from mqservice.accounts.models import Member, User
 from mqservice.lib.json_logs import client_address_var
 from mqservice.lib.problem import Problem
 from mqservice.lib.throttle import network_of
 from mqservice.people import invitation_links
 from mqservice.people.forms import FoundingForm
-from mqservice.people.founding import found_own, may_found
+from mqservice.people.own_tenant import found_own, may_found
 
 TOO_MANY_STATUS: Final = 429
 

@@ -7,7 +7,7 @@
     receive, push ─▶ require_lease_room, lease; settle ─▶ release
 
 All of it is arithmetic on this process's own numbers; ``meters.py`` tells it what others use, and
-``holdings.py`` what the engine holds. Used on one event loop.
+``engine_usage.py`` what the engine holds. Used on one event loop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mqservice.lib.problem import Problem
 from mqservice.lib.safe_headers import Headers, header_lines
 from mqservice.quotas.bucket import TokenBucket
 from mqservice.quotas.limits import QuotaLimits
-from mqservice.quotas.refusals import Refusals
+from mqservice.quotas.rejection_pacing import Refusals
 
 BURST_SECONDS: Final = 1  # a bucket holds what its tenant may use in so long
 _POLL_RETRY_MS: Final = 1_000

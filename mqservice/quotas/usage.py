@@ -7,7 +7,7 @@ from __future__ import annotations
 from django.db.models import Count
 
 from mqservice.accounts.models import Namespace
-from mqservice.quotas.holdings import REQUEST_NAMES_MAX
+from mqservice.quotas.engine_usage import REQUEST_NAMES_MAX
 from mqservice.quotas.process import process_meters
 from mqservice.quotas.schemas import UsageOut
 from mqservice.store import StoreError, UseRequest, blocking_client

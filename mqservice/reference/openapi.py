@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from django.conf import settings
 
-from mqservice.delivery import messages, produce_answers, receive, settle, settlement
+from mqservice.delivery import messages, produce_responses, receive, settle, settle_plan
 from mqservice.delivery.reading import browse, dead_letters, pull, scheduled
 from mqservice.lib.problem import CODES, CONTENT_TYPE, ProblemItem
 from mqservice.reference import delivery_paths, fields, reading_paths, service_paths
@@ -29,12 +29,12 @@ OPERATIONS: Final = [*delivery_paths.OPERATIONS, *reading_paths.OPERATIONS]
 
 _STRUCTS: Final = (
     messages.ProduceMessage,
-    produce_answers.StoredAnswer,
-    produce_answers.BatchAnswer,
+    produce_responses.StoredAnswer,
+    produce_responses.BatchAnswer,
     receive.ReceiveOptions,
     receive.ReceiveAnswer,
     settle.SettleOptions,
-    settlement.SettleAnswer,
+    settle_plan.SettleAnswer,
     browse.BrowseAnswer,
     dead_letters.DeadLettersAnswer,
     pull.PullAnswer,

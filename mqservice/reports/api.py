@@ -24,8 +24,8 @@ from mqservice.accounts.rest import AuthedRequest
 from mqservice.accounts.scopes import Scope
 from mqservice.lib.problem import Problem
 from mqservice.reports.catalogue import REPORTS
+from mqservice.reports.emails import recipients_of
 from mqservice.reports.limits import DATE_MAX, DATE_MIN, PAGE_MAX
-from mqservice.reports.mails import recipients_of
 from mqservice.reports.models import ReportRecipients, RunState
 from mqservice.reports.page import daily_page
 from mqservice.reports.queries import (

@@ -15,8 +15,8 @@ from zoneinfo import ZoneInfo
 
 from mqservice.accounts.models import Namespace
 from mqservice.lib.durations import HOUR_MS
+from mqservice.reports.due_days import Plan
 from mqservice.reports.models import ReportPart
-from mqservice.reports.nights import Plan
 from mqservice.reports.queries import parts_of, totals_of
 
 GROUPS_MAX: Final = 15

@@ -16,7 +16,7 @@ from mqservice.accounts.models import Namespace
 from mqservice.lib.timestamps import rfc3339
 from mqservice.reports.charts import LEVELS, UNKNOWN, bar, columns, strip
 from mqservice.reports.day import Behind, Compared, Day, GroupHours, read_day
-from mqservice.reports.words import (
+from mqservice.reports.formatting import (
     bytes_text,
     change_text,
     count_text,

@@ -19,9 +19,9 @@ from django.db import transaction
 
 from mqservice.accounts.models import Namespace
 from mqservice.lib.timestamps import datetime_ms
+from mqservice.reports.due_days import Plan
 from mqservice.reports.limits import INSERTED_PARTS, KEPT_MS
 from mqservice.reports.models import ReportPart, ReportRun
-from mqservice.reports.nights import Plan
 from mqservice.reports.spark import Outcome
 
 _DAY = dt.timedelta(days=1)

@@ -17,6 +17,7 @@ from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
 from mqservice.accounts.models import Tenant
+from mqservice.reports.due_days import Plan, missed_nights
 from mqservice.reports.limits import (
     ATTEMPTS_MAX,
     CLAIM_MS,
@@ -26,7 +27,6 @@ from mqservice.reports.limits import (
     RETRY_MS,
 )
 from mqservice.reports.models import ACTIVE_STATES, ERROR_CHARS_MAX, ReportRun, RunState, Trigger
-from mqservice.reports.nights import Plan, missed_nights
 from mqservice.reports.spark import Failure, Outcome, Progress
 
 log = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from mqservice.lib.durations import DAY_MS
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import datetime_ms
 from mqservice.lib.wire import refused
+from mqservice.reports.emails import recipients_of
 from mqservice.reports.limits import ORDERED_DAYS_MAX, RANGE_DAYS_MAX, WAITING_RUNS_MAX
-from mqservice.reports.mails import recipients_of
 from mqservice.reports.models import ACTIVE_STATES, ReportRecipients, ReportRun, Trigger
 
 

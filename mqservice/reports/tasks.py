@@ -11,10 +11,10 @@ from django.conf import settings
 from mqservice.celery import app
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import SECOND_MS
+from mqservice.reports.emails import claim_mails, drop_old_mails, send_mail
 from mqservice.reports.limits import MAIL_CLAIM_MS, MAIL_LIMIT_S, QUEUED_MS
-from mqservice.reports.mails import claim_mails, drop_old_mails, send_mail
+from mqservice.reports.make_reports import take_run
 from mqservice.reports.results import drop_old
-from mqservice.reports.running import take_run
 from mqservice.reports.runs import drop_old_runs, find_due, make_nights, plan_of_settings
 
 _MARGIN_S = 10 * 60  # to export and to load, beside Spark's own limit

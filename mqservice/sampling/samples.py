@@ -16,8 +16,8 @@ from typing import Final
 from mqservice.groups.lag import lag_of
 from mqservice.groups.models import ConsumerGroup
 from mqservice.sampling.limits import SAMPLE_MS, SAMPLED_GROUPS_MAX, SAMPLED_TOPICS_MAX
-from mqservice.sampling.marks import Standing, keep_marks
 from mqservice.sampling.models import GroupSample, StoreSample, TopicSample
+from mqservice.sampling.progress_marks import Standing, keep_marks
 from mqservice.store import (
     Dispatch,
     GroupNotFound,

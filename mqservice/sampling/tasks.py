@@ -6,8 +6,8 @@ import logging
 
 from mqservice.celery import app
 from mqservice.lib.clock import SystemClock
-from mqservice.sampling.marks import clean_marks
 from mqservice.sampling.offsets import clean_offsets, keep_step, persist_offsets
+from mqservice.sampling.progress_marks import clean_marks
 from mqservice.sampling.rollup import clean_samples, roll_up
 from mqservice.sampling.samples import take_samples
 from mqservice.store import StoreError, blocking_client

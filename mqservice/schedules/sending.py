@@ -19,14 +19,13 @@ from typing import Final, NamedTuple
 from django.db import transaction
 
 from mqservice.delivery.decoding import Fault, problem_of
+from mqservice.delivery.idempotency import result_of
 from mqservice.delivery.messages import check_offer, encode_offer
-from mqservice.delivery.once import result_of
 from mqservice.delivery.queues import QueueChooser
 from mqservice.errors import problem_from_store
 from mqservice.lib.clock import Clock
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339
-from mqservice.schedules.charging import Charges, charges
 from mqservice.schedules.limits import (
     BODY_BYTES_MAX,
     CHUNK_RUNS,
@@ -36,6 +35,7 @@ from mqservice.schedules.limits import (
 )
 from mqservice.schedules.message import offer_of
 from mqservice.schedules.models import Schedule
+from mqservice.schedules.quota_charges import Charges, charges
 from mqservice.schedules.runs import RUN_FIELDS, Run, due_run, mark_of, refuse, sent
 from mqservice.store import (
     LookUpRequest,

@@ -13,19 +13,19 @@ from mqservice.accounts.locks import lock_namespace
 from mqservice.accounts.models import Namespace
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.decoding import Fault, problem_of
+from mqservice.delivery.idempotency import result_of
 from mqservice.delivery.messages import Offer
-from mqservice.delivery.once import result_of
 from mqservice.errors import problem_from_store
 from mqservice.lib.clock import Clock
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.wire import refused
-from mqservice.schedules.charging import charges
 from mqservice.schedules.cron import Cron, CronFault, find_zone, parse_cron
 from mqservice.schedules.limits import SCHEDULES_MAX
 from mqservice.schedules.message import check_message, keep, offer_of
 from mqservice.schedules.models import CatchUp, Schedule
 from mqservice.schedules.queries import get_schedule
+from mqservice.schedules.quota_charges import charges
 from mqservice.schedules.runs import plan
 from mqservice.schedules.sending import count_stored, find_route, prepare
 from mqservice.store import StoreError, blocking_client

@@ -29,8 +29,8 @@ from mqservice.supervisor.binaries import Account, PostgresPrograms
 from mqservice.supervisor.child import ChildSpec
 from mqservice.supervisor.data_dir import close_to_others
 from mqservice.supervisor.errors import ConfigInvalid, StartFailed
-from mqservice.supervisor.gates import is_postgres_ready
 from mqservice.supervisor.ports import LOOPBACK
+from mqservice.supervisor.readiness import is_postgres_ready
 
 OWN_DIRECTORY: Final = "/proc/self/cwd"
 SUPERUSER: Final = "postgres"

@@ -13,7 +13,7 @@ from mqservice.supervisor.child import ChildSpec
 from mqservice.supervisor.config import PORT_MAX, SupervisorConfig
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.errors import ConfigInvalid
-from mqservice.supervisor.gates import has_not_ended, is_listening, is_unix_socket_open
+from mqservice.supervisor.readiness import has_not_ended, is_listening, is_unix_socket_open
 from mqservice.supervisor.secrets_file import Secrets
 
 METRICS_PORT_VARIABLE: Final = "MQ_ENGINE_METRICS_PORT"

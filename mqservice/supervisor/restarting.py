@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.errors import ConfigInvalid, StartFailed
-from mqservice.supervisor.gates import is_listening, is_unix_socket_open, is_url_ok
 from mqservice.supervisor.processes import (
     ANALYTICS_STOP_MS,
     ENGINE_STOP_MS,
@@ -27,6 +26,7 @@ from mqservice.supervisor.processes import (
     WORKER_STOP_MS,
 )
 from mqservice.supervisor.quickstart import Quickstart, find_quickstart
+from mqservice.supervisor.readiness import is_listening, is_unix_socket_open, is_url_ok
 
 # The engine last: what depends on it has then been replaced while it answered.
 KINDS: Final = ("web", "clock", "worker", "analytics", "beat", "engine")

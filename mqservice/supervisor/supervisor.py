@@ -25,12 +25,12 @@ from mqservice.supervisor.child import Child, ChildSpec
 from mqservice.supervisor.config import SupervisorConfig
 from mqservice.supervisor.data_dir import DataDir, DataDirLock
 from mqservice.supervisor.errors import StartFailed
-from mqservice.supervisor.gates import is_url_ok
 from mqservice.supervisor.output import Output
 from mqservice.supervisor.panel import print_panel
 from mqservice.supervisor.ports import choose_ports, reserve_port
 from mqservice.supervisor.postgres import PostgresServer, wait_for_external
 from mqservice.supervisor.quickstart import Quickstart, quickstart_of, write_quickstart
+from mqservice.supervisor.readiness import is_url_ok
 from mqservice.supervisor.secrets_file import Secrets, load_or_create_secrets
 from mqservice.supervisor.valkey import ValkeyServer
 

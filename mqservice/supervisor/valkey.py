@@ -14,8 +14,8 @@ from pathlib import Path
 from mqservice.supervisor.binaries import Account
 from mqservice.supervisor.child import ChildSpec
 from mqservice.supervisor.data_dir import close_to_others
-from mqservice.supervisor.gates import is_valkey_ready
 from mqservice.supervisor.ports import LOOPBACK
+from mqservice.supervisor.readiness import is_valkey_ready
 
 
 def service_url(password: str, port: int) -> str:

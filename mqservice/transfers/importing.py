@@ -20,12 +20,12 @@ from typing import Final
 import msgspec
 
 from mqservice.backups.errors import BackupRefused
-from mqservice.backups.fresh_place import embedded_database, held_place
 from mqservice.backups.installation import find_database_url, store_dir
 from mqservice.backups.manifest import sync_directory
+from mqservice.backups.new_data_dir import embedded_database, held_place
 from mqservice.lib.names import NAME_CHARS_MAX, name_fault
 from mqservice.supervisor.data_dir import DataDir
-from mqservice.supervisor.operating import run_command
+from mqservice.supervisor.operator_commands import run_command
 from mqservice.supervisor.secrets_file import load_or_create_secrets
 from mqservice.transfers.engine_program import Progress, run_program
 from mqservice.transfers.errors import TransferError, TransferRefused

@@ -4,5 +4,5 @@
     copied store ──▶ [adopting] ──▶ a store that an engine may open
 
 Run as a process of its own, ``python -m storage_engine.backup``, which talks in lines of JSON
-(``lines.py``). Consume queues and index are not copied: the log makes them again.
+(``protocol_lines.py``). Consume queues and index are not copied: the log makes them again.
 """

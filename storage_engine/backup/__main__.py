@@ -12,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from storage_engine.backup.adopting import adopt
-from storage_engine.backup.copying import Pace
-from storage_engine.backup.lines import Go, Line, encode_line
-from storage_engine.backup.taking import TakingFailed, take
+from storage_engine.backup.adopt import adopt
+from storage_engine.backup.file_copy import Pace
+from storage_engine.backup.protocol_lines import Go, Line, encode_line
+from storage_engine.backup.take_backup import TakingFailed, take
 from storage_engine.errors import StoreError
 from storage_engine.wire.sync_client import StoreClient
 

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from storage_engine.backup.copying import copy_file, write_file
-from storage_engine.backup.lines import CopiedFile
+from storage_engine.backup.file_copy import copy_file, write_file
+from storage_engine.backup.protocol_lines import CopiedFile
 from storage_engine.delivery.offset_journal import read_entries
 from storage_engine.layout import (
     CHECKPOINT_FILE,

@@ -25,16 +25,16 @@ from msgspec.structs import replace
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.delivery_blockers import Holdups
 from storage_engine.delivery.due_heap import DueHeap
 from storage_engine.delivery.failure import Failure
-from storage_engine.delivery.holdups import Holdups
+from storage_engine.delivery.filter_scan import Looking, ReadChecked
 from storage_engine.delivery.lease import Lease
-from storage_engine.delivery.leasing import Leasing
-from storage_engine.delivery.looking import Looking, ReadChecked
+from storage_engine.delivery.lease_messages import Leasing
 from storage_engine.delivery.memberships import Memberships
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.receive_limits import check_limits
-from storage_engine.delivery.settling import Settling
+from storage_engine.delivery.settle import Settling
 from storage_engine.delivery.start_positions import (
     OffsetAtTime,
     StartOf,
@@ -43,7 +43,7 @@ from storage_engine.delivery.start_positions import (
     start_of,
 )
 from storage_engine.delivery.subscription import Delivered, Parked, Subscription
-from storage_engine.delivery.waiting import Waiting
+from storage_engine.delivery.waiting_receives import Waiting
 from storage_engine.errors import FilterInvalid, StoreError
 from storage_engine.filters.message_filter import EVERYTHING, known_filter
 from storage_engine.groups.clients import split_reader

@@ -10,7 +10,7 @@ Invariants: consumer_offset <= position <= max_offset of the queue, and position
 ``span_max`` of the consumer offset; every offset in ``[consumer_offset, position)`` is in exactly
 one of in flight, again, settled, skipped by a filter, passed over while its message group is busy;
 only the span leaves the skipped ones out. A message has at most one lease. ``take`` waits for no
-message that is in flight; what does is in ``taking_in_order.py``. Loop thread only.
+message that is in flight; what does is in ``ordered_take.py``. Loop thread only.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from storage_engine.delivery.progress import Progress
 from storage_engine.queues.consume_queue import ConsumeQueue
 
 if TYPE_CHECKING:
-    from storage_engine.delivery.looking import SettlingLook
+    from storage_engine.delivery.filter_scan import SettlingLook
     from storage_engine.delivery.message_groups import MessageGroups
+    from storage_engine.delivery.ordered_take import ByMessageGroup
     from storage_engine.delivery.subscription import Subscription
-    from storage_engine.delivery.taking_in_order import ByMessageGroup
 
 Taken = tuple[int, int, int, int]  # queue offset, physical offset, bytes of the record, attempt
 

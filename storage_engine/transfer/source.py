@@ -40,7 +40,7 @@ from storage_engine.queues.consume_queue import PRE_BLANK_BYTES, UNIT, UNIT_BYTE
 from storage_engine.records.record import RecordHead, parse_head
 from storage_engine.records.record_check import is_blank, whole_record
 from storage_engine.recovery.checkpoint import read_checkpoint
-from storage_engine.recovery.refusals import refuse_gaps
+from storage_engine.recovery.open_checks import refuse_gaps
 from storage_engine.verify.salvage import first_nonzero, mapped, next_whole
 
 TIMER_CHECKPOINT_FILE: Final = "timercheck"

@@ -50,8 +50,8 @@ from storage_engine.wire.offsets import (
     OffsetResetReply,
     OffsetResetRequest,
 )
-from storage_engine.wire.once import PutOncePlace, PutOnceReply, PutOnceRequest
 from storage_engine.wire.protocol import CheckpointReply, Empty, Op, StatsReply
+from storage_engine.wire.put_once import PutOncePlace, PutOnceReply, PutOnceRequest
 from storage_engine.wire.reads import (
     LookUpHead,
     LookUpRequest,
@@ -60,6 +60,7 @@ from storage_engine.wire.reads import (
     PullHead,
     PullRequest,
 )
+from storage_engine.wire.reply_handlers import decode_received
 from storage_engine.wire.scheduled import (
     DeliverDueRequest,
     ScheduledCancelRequest,
@@ -82,7 +83,6 @@ from storage_engine.wire.snapshots import (
     SnapshotRequest,
 )
 from storage_engine.wire.struct import Wire
-from storage_engine.wire.told_calls import decode_received
 from storage_engine.wire.topics import (
     TopicConfig,
     TopicList,
@@ -92,7 +92,7 @@ from storage_engine.wire.topics import (
     TopicStats,
 )
 from storage_engine.wire.traces import TraceReply, TraceRequest
-from storage_engine.wire.uses import UseReply, UseRequest
+from storage_engine.wire.usage import UseReply, UseRequest
 
 ReplyT = TypeVar("ReplyT", bound=Wire)
 

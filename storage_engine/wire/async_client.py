@@ -49,15 +49,15 @@ from storage_engine.wire.inflight import Call, InFlight, fail_entry, no_reply
 from storage_engine.wire.notices import Notice
 from storage_engine.wire.protocol import CancelRequest, Empty, HelloReply, HelloRequest, Op
 from storage_engine.wire.put_coalescer import PutCall, PutCoalescer, answer_puts, fail_puts
-from storage_engine.wire.silence import SilenceWatch
-from storage_engine.wire.struct import Wire
-from storage_engine.wire.told_calls import (
+from storage_engine.wire.reply_handlers import (
     ReceiveCall,
     ReceiveTold,
     SettleCall,
     SettleTold,
     release_of,
 )
+from storage_engine.wire.silence import SilenceWatch
+from storage_engine.wire.struct import Wire
 
 log = logging.getLogger(__name__)
 

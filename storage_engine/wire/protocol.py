@@ -67,7 +67,7 @@ from storage_engine.wire.groups import (
 )
 from storage_engine.wire.members import GroupMembers
 from storage_engine.wire.notices import Notice
-from storage_engine.wire.observing import (
+from storage_engine.wire.observers import (
     ObserveReply,
     OffsetsChangedReply,
     OffsetsChangedRequest,
@@ -78,7 +78,7 @@ from storage_engine.wire.offsets import (
     OffsetResetReply,
     OffsetResetRequest,
 )
-from storage_engine.wire.once import PutOnceReply, PutOnceRequest
+from storage_engine.wire.put_once import PutOnceReply, PutOnceRequest
 from storage_engine.wire.reads import (
     LookUpRequest,
     OffsetAtTimeReply,
@@ -115,7 +115,7 @@ from storage_engine.wire.topics import (
     TopicStats,
 )
 from storage_engine.wire.traces import TraceReply, TraceRequest
-from storage_engine.wire.uses import UseReply, UseRequest
+from storage_engine.wire.usage import UseReply, UseRequest
 
 PROTOCOL_VERSION: Final = 1
 FRAME_HEAD = struct.Struct(">IBBHII")

@@ -38,7 +38,7 @@ from storage_engine.wire.groups import (
     GroupStats,
 )
 from storage_engine.wire.members import GroupMembers
-from storage_engine.wire.observing import (
+from storage_engine.wire.observers import (
     ObserveReply,
     OffsetsChangedReply,
     OffsetsChangedRequest,
@@ -49,13 +49,13 @@ from storage_engine.wire.offsets import (
     OffsetResetReply,
     OffsetResetRequest,
 )
-from storage_engine.wire.once import PutOncePlace, PutOnceReply, PutOnceRequest
 from storage_engine.wire.protocol import (
     CheckpointReply,
     Empty,
     Op,
     StatsReply,
 )
+from storage_engine.wire.put_once import PutOncePlace, PutOnceReply, PutOnceRequest
 from storage_engine.wire.reads import (
     LookUpHead,
     LookUpRequest,
@@ -89,7 +89,7 @@ from storage_engine.wire.topics import (
     TopicStats,
 )
 from storage_engine.wire.traces import TraceReply, TraceRequest
-from storage_engine.wire.uses import UseReply, UseRequest
+from storage_engine.wire.usage import UseReply, UseRequest
 
 ReplyT = TypeVar("ReplyT", bound=Wire)
 

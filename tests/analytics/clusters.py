@@ -16,7 +16,7 @@ from typing import Final
 
 import pyspark
 
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 WORKERS: Final = 2
 _START_WAIT_S: Final = 120

@@ -11,7 +11,7 @@ def main() -> None:
     """Write them and print their paths."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
     django.setup()
-    from tests.docs.made import MADE  # models can be imported only now
+    from tests.docs.generated import MADE  # models can be imported only now
 
     for path, render in MADE.items():
         path.write_text(render())

@@ -187,8 +187,8 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
         _row("In flight", "{} messages", _Q + "inflight_count_max"),
         _row("Control-plane requests per second", "{}", _Q + "control_requests_per_second"),
         _row("Rejections per second and web process", "{}; more wait, in up to {} of memory",
-             "mqservice.quotas.refusals:REFUSALS_PER_SECOND",
-             "mqservice.quotas.refusals:WAITING_BYTES_MAX"),
+             "mqservice.quotas.rejection_pacing:REFUSALS_PER_SECOND",
+             "mqservice.quotas.rejection_pacing:WAITING_BYTES_MAX"),
     ),
     "Access": (
         _row("Keys of a tenant", "{} not revoked", _A + "KEYS_MAX"),

@@ -11,7 +11,7 @@ from django.test import Client
 from psycopg.conninfo import make_conninfo
 from pytest_django import Settings
 
-from mqservice.accounts import joining
+from mqservice.accounts import join_tenant
 from mqservice.store import GroupRef, StoreClient, TopicRef, blocking_client
 from storage_engine.topic_names import is_of_group
 from tests.clock import ManualClock
@@ -25,7 +25,7 @@ def no_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     attempts are counted ends in the middle of a test.
     """
     cache.clear()
-    for throttle in (joining.ACCEPTS, joining.PASSWORDS):
+    for throttle in (join_tenant.ACCEPTS, join_tenant.PASSWORDS):
         monkeypatch.setattr(throttle, "_clock", ManualClock())
 
 

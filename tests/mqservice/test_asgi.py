@@ -16,7 +16,7 @@ from mqservice.delivery.http import Match
 from mqservice.delivery.plane import find_match
 from mqservice.lib.connection_limits import ConnectionLimits
 from mqservice.lib.corked_transport import CORK_BYTES_MAX
-from mqservice.quotas.refusals import (
+from mqservice.quotas.rejection_pacing import (
     CONNECTION_BYTES,
     REFUSALS_AT_ONCE,
     WAITING_BYTES_MAX,
@@ -26,7 +26,7 @@ from mqservice.web import AddressRefused, ConfigRefused, address_from, bind_sock
 from mqservice.web_transport import HEAD_BYTES_MAX, CorkedHttpProtocol
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
-from tests.mqservice.quotas.manual import ManualClock
+from tests.mqservice.quotas.doubles import ManualClock
 
 
 @pytest.fixture(scope="module")

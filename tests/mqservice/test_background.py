@@ -20,7 +20,7 @@ from mqservice.scheduler import BACKLOG_MAX
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.processes import separate_worker_specs
 from tests.engine import running_engine
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 from tests.servers import TestServers
 
 WAIT_S = 120

@@ -30,7 +30,7 @@ from mqservice.scheduler import (
 )
 from mqservice.schedules.models import Schedule
 from tests.clock import ManualClock
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 from tests.people import People
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -18,7 +18,7 @@ import pytest
 
 from mqservice.leader_lock import APPLICATION_NAME, IDLE_MS_MAX
 from mqservice.scheduler import STANDBY_SECONDS
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 # A beat asks for the lock each half second, and leads within two: counted, and not measured, for a
 # machine that stands still asks no questions.
@@ -34,7 +34,7 @@ class Beat:
         self._path = path
         path.touch()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.mqservice.beating", str(path), str(idle_ms)],
+            [sys.executable, "-m", "tests.mqservice.beat_process", str(path), str(idle_ms)],
             env={**os.environ, "DATABASE_URL": dsn},
             stderr=subprocess.DEVNULL,
         )

@@ -61,7 +61,7 @@ def lease_that_never_ends(real: Real, lease: Thing, now_ms: Thing) -> Thing:
 
 
 @planted(
-    "storage_engine.delivery.leasing:take_in_order",
+    "storage_engine.delivery.lease_messages:take_in_order",
     f"{_TESTS}/test_ordered.py::test_a_later_message_never_overtakes_one_that_was_given_back",
 )
 def redelivery_overtaken_in_an_ordered_queue(
@@ -73,7 +73,7 @@ def redelivery_overtaken_in_an_ordered_queue(
 
 
 @planted(
-    "storage_engine.delivery.taking_in_order:ByMessageGroup.passes_over",
+    "storage_engine.delivery.ordered_take:ByMessageGroup.passes_over",
     f"{_TESTS}/test_message_groups.py::test_a_message_group_waits_for_the_one_in_flight_and_others_go_on",
 )
 def message_group_does_not_wait(
@@ -158,7 +158,7 @@ def reset_undone_by_an_older_move(
 
 
 @planted(
-    "storage_engine.broadcasting:Broadcasting._reader",
+    "storage_engine.broadcast_groups:Broadcasting._reader",
     f"{_TESTS}/test_broadcast.py::test_each_client_gets_every_message",
 )
 def broadcast_progress_shared_by_clients(
@@ -181,8 +181,8 @@ def redriven_dead_letter_still_there(
 
 
 @planted(
-    "storage_engine.kept_sessions:KeptSessions._release",
-    f"{_TESTS}/test_kept_sessions.py::test_what_a_member_held_that_left_in_order_keeps_its_attempt",
+    "storage_engine.saved_sessions:KeptSessions._release",
+    f"{_TESTS}/test_saved_sessions.py::test_what_a_member_held_that_left_in_order_keeps_its_attempt",
 )
 def attempt_counted_though_the_member_left_in_order(
     real: Real, sessions: Thing, request: Thing
@@ -192,7 +192,7 @@ def attempt_counted_though_the_member_left_in_order(
 
 @planted(
     "storage_engine.retries:Retries.fail",
-    f"{_TESTS}/test_kept_sessions.py"
+    f"{_TESTS}/test_saved_sessions.py"
     "::test_a_member_that_vanishes_again_and_again_waits_by_the_groups_policy",
 )
 def crash_loop_without_delay(real: Real, retries: Thing, failure: Thing) -> None:

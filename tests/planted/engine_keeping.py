@@ -36,7 +36,7 @@ class _Unsynced:
 
 @planted(
     "storage_engine.dedup_files:DedupFiles.add",
-    f"{_TESTS}/test_once_puts.py::test_a_key_is_known_after_a_stop_and_after_a_kill",
+    f"{_TESTS}/test_idempotent_puts.py::test_a_key_is_known_after_a_stop_and_after_a_kill",
 )
 def request_keys_not_written_down(real: Real, files: Thing, key_hash: Thing, stored: Thing) -> None:
     return
@@ -44,7 +44,7 @@ def request_keys_not_written_down(real: Real, files: Thing, key_hash: Thing, sto
 
 @planted(
     "storage_engine.dedup:Dedup.found",
-    f"{_TESTS}/test_once_puts.py::test_a_key_is_known_after_a_stop_and_after_a_kill",
+    f"{_TESTS}/test_idempotent_puts.py::test_a_key_is_known_after_a_stop_and_after_a_kill",
 )
 def request_keys_not_recovered_from_the_log(
     real: Real, dedup: Thing, physical_offset: Thing, parts: Thing
@@ -53,8 +53,8 @@ def request_keys_not_recovered_from_the_log(
 
 
 @planted(
-    "storage_engine.once_puts:key_hash_of",
-    f"{_TESTS}/test_once_puts.py::test_keys_of_other_topics_are_others",
+    "storage_engine.idempotent_puts:key_hash_of",
+    f"{_TESTS}/test_idempotent_puts.py::test_keys_of_other_topics_are_others",
 )
 def request_key_without_its_topic(real: Real, topic: Thing, key: Thing) -> Thing:
     return real(b"", key)
@@ -62,8 +62,8 @@ def request_key_without_its_topic(real: Real, topic: Thing, key: Thing) -> Thing
 
 @planted(
     "storage_engine.dedup_index:DedupIndex.find",
-    f"{_TESTS}/test_once_puts.py::test_two_that_come_together_are_one",
-    f"{_TESTS}/test_once_puts.py::test_the_same_request_gets_the_first_answer_and_stores_nothing",
+    f"{_TESTS}/test_idempotent_puts.py::test_two_that_come_together_are_one",
+    f"{_TESTS}/test_idempotent_puts.py::test_the_same_request_gets_the_first_answer_and_stores_nothing",
 )
 def repeated_request_stored_again(real: Real, index: Thing, key_hash: Thing) -> Thing:
     return None

@@ -11,7 +11,7 @@ PLANTS: Final[list[Plant]] = []
 planted: Final = planting("Stores of others", PLANTS)
 
 _ROCKETMQ: Final = "tests/storage_engine/test_rocketmq_stores.py"
-_REFUSED: Final = "tests/storage_engine/test_refused_stores.py"
+_REFUSED: Final = "tests/storage_engine/test_rejected_stores.py"
 _REPAIR: Final = "tests/storage_engine/test_repair.py"
 _IMPORT: Final = "tests/storage_engine/test_store_import.py"
 _EXPORT: Final = "tests/storage_engine/test_store_export.py"

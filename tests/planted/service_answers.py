@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mqservice.delivery.produce_answers import RefusedResult, StoredResult
+from mqservice.delivery.produce_responses import RefusedResult, StoredResult
 from mqservice.lib.problem import Problem
 from mqservice.store import OutcomeUnknown, SettleReply
 from tests.planted.plant import Plant, Real, Thing, planting
@@ -31,7 +31,7 @@ def batch_reported_as_stored_whole(real: Real, put: Thing) -> Thing:
 
 @planted(
     "mqservice.delivery.plane:problem_from_store",
-    f"{_TESTS}/delivery/test_produce_refusals.py::test_what_the_engine_says_becomes_a_retryable_problem",
+    f"{_TESTS}/delivery/test_produce_errors.py::test_what_the_engine_says_becomes_a_retryable_problem",
 )
 def unknown_outcome_reported_as_failure(real: Real, exc: Thing) -> Thing:
     if isinstance(exc, OutcomeUnknown):
@@ -48,7 +48,7 @@ def buffered_message_called_synced(real: Real, route: Thing) -> str:
 
 
 @planted(
-    "mqservice.delivery.settlement:SettleCall.answer",
+    "mqservice.delivery.settle_plan:SettleCall.answer",
     f"{_TESTS}/delivery/test_receive_settle.py::test_a_stale_receipt_fails_alone",
 )
 def failed_receipts_left_out_of_the_answer(real: Real, call: Thing) -> Thing:
@@ -58,7 +58,7 @@ def failed_receipts_left_out_of_the_answer(real: Real, call: Thing) -> Thing:
 
 
 @planted(
-    "mqservice.delivery.settlement:SettleCall.begin",
+    "mqservice.delivery.settle_plan:SettleCall.begin",
     f"{_TESTS}/delivery/test_settle_and_receive.py::test_what_a_waiting_receive_settles_is_settled_at_once",
 )
 def receipts_of_a_receive_left_alone(real: Real, call: Thing, store: Thing, waiter: Thing) -> None:
@@ -69,7 +69,7 @@ def receipts_of_a_receive_left_alone(real: Real, call: Thing, store: Thing, wait
 
 
 @planted(
-    "mqservice.delivery.settlement:SettleCall.settled",
+    "mqservice.delivery.settle_plan:SettleCall.settled",
     f"{_TESTS}/delivery/test_settle_and_receive.py::test_the_quota_has_what_is_leased_and_not_what_is_settled",
 )
 def room_of_what_is_settled_on_the_way_not_given_back(
@@ -81,7 +81,7 @@ def room_of_what_is_settled_on_the_way_not_given_back(
 
 
 @planted(
-    "storage_engine.wire.told_calls:ReceiveCall.cancel",
+    "storage_engine.wire.reply_handlers:ReceiveCall.cancel",
     f"{_TESTS}/delivery/test_settle_and_receive.py::test_a_settlement_that_fails_ends_a_receive_that_would_wait",
 )
 def leases_kept_when_the_settlement_beside_them_fails(real: Real, call: Thing) -> None:
@@ -90,7 +90,7 @@ def leases_kept_when_the_settlement_beside_them_fails(real: Real, call: Thing) -
 
 @planted(
     "mqservice.delivery.receive:_makes_room",
-    f"{_TESTS}/quotas/test_holdings.py::test_a_receive_that_settles_makes_its_own_room",
+    f"{_TESTS}/quotas/test_engine_usage.py::test_a_receive_that_settles_makes_its_own_room",
 )
 def room_of_what_a_receive_settles_not_given_back(real: Real, meter: Thing, order: Thing) -> Thing:
     return False
@@ -107,8 +107,8 @@ def other_content_under_a_key_answered_as_the_first(
 
 
 @planted(
-    "mqservice.delivery.once:_fingerprint",
-    f"{_TESTS}/delivery/test_once.py::test_another_content_under_the_key_is_409",
+    "mqservice.delivery.idempotency:_fingerprint",
+    f"{_TESTS}/delivery/test_idempotency.py::test_another_content_under_the_key_is_409",
 )
 def content_of_a_message_not_compared(real: Real, offer: Thing, message_count: Thing) -> bytes:
     return bytes(16)
@@ -181,8 +181,8 @@ def batches_all_to_one_queue(real: Real, chooser: Thing, route: Thing, wishes: T
 
 
 @planted(
-    "mqservice.delivery.socket.confirming:Confirming._drop",
-    f"{_TESTS}/delivery/test_confirming.py::test_an_end_leaves_nobody_waiting_and_counts_what_was_stored",
+    "mqservice.delivery.socket.publish_confirms:Confirming._drop",
+    f"{_TESTS}/delivery/test_publish_confirms.py::test_an_end_leaves_nobody_waiting_and_counts_what_was_stored",
 )
 def stored_messages_of_a_lost_client_not_counted(
     real: Real, confirming: Thing, put: Thing, message_count: Thing

@@ -27,7 +27,7 @@ def origin_by_substring(real: Real, origins: Thing, headers: Thing) -> None:
 
 @planted(
     "mqservice.delivery.http:check_body_head",
-    f"{_TESTS}/delivery/test_produce_refusals.py::test_content_encoding_is_415",
+    f"{_TESTS}/delivery/test_produce_errors.py::test_content_encoding_is_415",
 )
 def encoded_body_taken(real: Real, request: Thing, bytes_max: Thing) -> None:
     request.headers.pop(b"content-encoding", None)
@@ -36,7 +36,7 @@ def encoded_body_taken(real: Real, request: Thing, bytes_max: Thing) -> None:
 
 @planted(
     "mqservice.delivery.http:_read_parts",
-    f"{_TESTS}/delivery/test_produce_refusals.py::test_a_stream_without_a_length_is_refused_while_it_comes",
+    f"{_TESTS}/delivery/test_produce_errors.py::test_a_stream_without_a_length_is_refused_while_it_comes",
 )
 async def only_a_declared_length_is_limited(
     real: Real, request: Thing, first: Thing, bytes_max: Thing

@@ -49,7 +49,7 @@ def words_of_failures_for_everybody(real: Real, principal: Thing, issue: Thing) 
 
 
 @planted(
-    "mqservice.alerts.issue_looks:openings_after",
+    "mqservice.alerts.issue_rules:openings_after",
     f"{_RULES}::test_an_issue_that_opens_is_told_once_and_its_further_letters_are_not",
 )
 def what_was_told_is_told_again(

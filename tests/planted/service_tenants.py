@@ -104,7 +104,7 @@ async def ticket_opens_two_sockets(real: Real, tickets: Thing, name: Thing) -> T
 
 @planted(
     "mqservice.delivery.cursors:_bound",
-    f"{_TESTS}/delivery/test_browse_refusals.py::test_cursors_fit_only_the_query_they_come_from",
+    f"{_TESTS}/delivery/test_browse_errors.py::test_cursors_fit_only_the_query_they_come_from",
 )
 def cursor_of_another_question_taken(real: Real, topic: Thing, question: Thing) -> Thing:
     return real(topic, b"")
@@ -184,7 +184,7 @@ def preview_of_another_person_applied(
 
 @planted(
     "mqservice.delivery.resume_tokens:_claim",
-    f"{_TESTS}/delivery/resume/test_refusals.py::test_a_token_of_somebody_else_gives_a_new_session",
+    f"{_TESTS}/delivery/resume/test_resume_errors.py::test_a_token_of_somebody_else_gives_a_new_session",
 )
 def session_resumed_by_another_key(
     real: Real, session_id: Thing, principal: Thing, namespace: Thing
@@ -221,7 +221,7 @@ def stale_answers_used_for_ever(real: Real, cache: Thing, key: Thing) -> Thing:
 
 
 @planted(
-    "mqservice.accounts.people_access:person_of",
+    "mqservice.accounts.session_access:person_of",
     f"{_TESTS}/console/test_keys_pages.py::test_viewer_and_developer_see_no_action_and_are_refused_each",
 )
 def every_member_is_an_owner(real: Real, member: Thing, user: Thing, namespace: Thing) -> Thing:

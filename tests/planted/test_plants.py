@@ -14,7 +14,7 @@ import pytest
 from tests.planted.catalogue import all_plants, get_plant
 from tests.planted.plant import DoesNotFit, Plant, Thing
 from tests.planted.plugin import Failure, Outcome, kind_of
-from tests.planted.trying import ROOT, Verdict, try_plant, verdict
+from tests.planted.run_plant import ROOT, Verdict, try_plant, verdict
 from tests.storage_engine.planted.bugs import BUGS
 from tests.torture import named_bugs
 

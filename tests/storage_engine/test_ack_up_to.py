@@ -10,8 +10,8 @@ from storage_engine.delivery import batches
 from storage_engine.errors import BatchUnknown, LeaseExpired, QueueNotFound
 from storage_engine.wire.deliveries import AckUpTo, Extend, SettleRequest
 from storage_engine.wire.offsets import OffsetResetRequest, ResetTo
-from tests.storage_engine.asking import Asked, filled, unsettled
 from tests.storage_engine.doubles import OpenStore
+from tests.storage_engine.requests import Asked, filled, unsettled
 
 
 async def test_everything_before_it_in_the_answer_is_settled_and_nothing_behind_it(

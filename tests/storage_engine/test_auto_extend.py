@@ -10,8 +10,8 @@ from storage_engine.config import HOUR_MS
 from storage_engine.delivery import auto_extend
 from storage_engine.errors import BadRequest
 from storage_engine.wire.deliveries import SettleRequest
-from tests.storage_engine.asking import Asked, filled
 from tests.storage_engine.doubles import OpenStore
+from tests.storage_engine.requests import Asked, filled
 
 
 def heartbeat(store: OpenStore, member_id: str = "m", group: str = "g") -> None:

@@ -11,12 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from storage_engine.backup import copying, small_files
-from storage_engine.backup.adopting import adopt
-from storage_engine.backup.copying import Pace, copy_file
-from storage_engine.backup.lines import CopiedFile, Go, Known, Line, Taken
+from storage_engine.backup import file_copy, small_files
+from storage_engine.backup.adopt import adopt
+from storage_engine.backup.file_copy import Pace, copy_file
+from storage_engine.backup.protocol_lines import CopiedFile, Go, Known, Line, Taken
 from storage_engine.backup.small_files import NeverStill, copy_small_files
-from storage_engine.backup.taking import TakingFailed, take
+from storage_engine.backup.take_backup import TakingFailed, take
 from storage_engine.client import (
     AsyncStoreClient,
     GroupConfig,
@@ -35,7 +35,7 @@ from storage_engine.verify.verification import Verification
 from storage_engine.wire.protocol import CheckpointReply
 from tests.storage_engine.doubles import message
 from tests.storage_engine.engines import Engine, engine_with_topic, pull_all
-from tests.storage_engine.test_once_puts import marked
+from tests.storage_engine.test_idempotent_puts import marked
 
 GROUP = "g"
 
@@ -382,7 +382,7 @@ def test_topics_and_groups_come_back_as_they_were(tmp_path: Path) -> None:
 def test_a_slow_pace_is_kept_in_pieces_of_a_second_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "measured_ns", lambda: 0)
+    monkeypatch.setattr(file_copy, "measured_ns", lambda: 0)
     (tmp_path / "source").write_bytes(bytes(60_000))
     waits: list[float] = []
     pace = Pace(40_000, wait=waits.append)
@@ -390,4 +390,4 @@ def test_a_slow_pace_is_kept_in_pieces_of_a_second_at_most(
     copy_file(tmp_path / "source", tmp_path / "copy", name="n", pace=pace, passed=sizes.append)
     assert sizes == [40_000, 20_000]
     assert waits == [1.0, 1.5]  # of a clock that stands still
-    assert Pace().piece_bytes == copying.PIECE_BYTES
+    assert Pace().piece_bytes == file_copy.PIECE_BYTES

@@ -7,13 +7,13 @@ from pathlib import Path
 from storage_engine.config import HOUR_MS, SECOND_MS
 from storage_engine.group_members import members_of
 from storage_engine.groups.retry_record import find_dead_letter
-from storage_engine.inspections import inspections
+from storage_engine.inspection_calls import inspections
 from storage_engine.offset_feed import OffsetFeed
 from storage_engine.records.record_run import decode_records
 from storage_engine.wire.deliveries import LeaseRef, SettleRequest
 from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.notices import Notice, NoticeKind
-from storage_engine.wire.observing import OffsetsChangedRequest
+from storage_engine.wire.observers import OffsetsChangedRequest
 from storage_engine.wire.offsets import OffsetResetRequest, ResetTo
 from storage_engine.wire.protocol import Op
 from storage_engine.wire.reads import PullRequest
@@ -26,10 +26,10 @@ from storage_engine.wire.sessions import (
 )
 from storage_engine.wire.topics import TopicConfig
 from storage_engine.wire.traces import TraceReply, TraceRequest, TraceState
-from tests.storage_engine.asking import Asked
-from tests.storage_engine.asking import filled as filled_shared
 from tests.storage_engine.doubles import OpenStore, message
 from tests.storage_engine.listeners import Listener, broadcast, clients, filled
+from tests.storage_engine.requests import Asked
+from tests.storage_engine.requests import filled as filled_shared
 
 
 class Ear:

@@ -23,7 +23,7 @@ from storage_engine.records.record_parts import parts_of
 from storage_engine.records.schedule_topic import unit_tag_of
 from storage_engine.records.scheduled_message import Wait, scheduled
 from tests.storage_engine.independent_reader import read_record
-from tests.storage_engine.retrying import message, retried, stored
+from tests.storage_engine.retry_records import message, retried, stored
 
 QUEUES = {"t": 3, "longer": 2}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from storage_engine.delivery.leasing import Leasing
+from storage_engine.delivery.lease_messages import Leasing
 from storage_engine.delivery.members import SILENCE_MS_MAX, Members
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import BadRequest, StoreBusy

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.namespace_uses import NamespaceUses, namespace_of
-from storage_engine.observers import observers
+from storage_engine.namespace_usage import NamespaceUses, namespace_of
 from storage_engine.schedule import pending_bytes
 from storage_engine.schedule.pending_bytes import PendingBytes
 from storage_engine.schedule.real_topics import real_topic
+from storage_engine.status_calls import observers
 from storage_engine.wire.protocol import Op
 from storage_engine.wire.scheduled import ScheduledCancelRequest, ScheduledOutcome
-from storage_engine.wire.uses import UseReply, UseRequest
+from storage_engine.wire.usage import UseReply, UseRequest
 from tests.storage_engine.delaying import delayed, numbered
 from tests.storage_engine.doubles import OpenStore
 

@@ -9,8 +9,8 @@ import pytest
 from storage_engine.delivery import attempts
 from storage_engine.delivery.attempts import KEPT_MS
 from storage_engine.errors import BadRequest
-from tests.storage_engine.asking import Asked, filled
 from tests.storage_engine.doubles import OpenStore
+from tests.storage_engine.requests import Asked, filled
 
 
 async def test_a_repeat_gets_the_same_messages_and_a_lease_that_begins_anew(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from storage_engine.records.record import (
 )
 from storage_engine.records.record_draft import read_draft
 from tests.storage_engine.independent_reader import read_record
-from tests.storage_engine.retrying import ID, message, stored
+from tests.storage_engine.retry_records import ID, message, stored
 
 
 def with_properties(properties: bytes) -> bytes:

@@ -23,7 +23,7 @@ from storage_engine.records.schedule_topic import SCHEDULE_TOPIC, unit_tag_of
 from storage_engine.topic_names import dlq_topic_of, retry_topic_of
 from tests.storage_engine.doubles import WAIT_S, OpenStore
 from tests.storage_engine.independent_reader import read_log, read_record
-from tests.storage_engine.retrying import (
+from tests.storage_engine.retry_records import (
     DUE_MS,
     FIRST_MS,
     GROUP,

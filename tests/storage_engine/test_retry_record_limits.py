@@ -30,7 +30,7 @@ from storage_engine.system_properties import SYSTEM_PROPERTIES
 from storage_engine.topic_names import retry_topic_of
 from tests.storage_engine.any_message import WORD, any_message
 from tests.storage_engine.independent_reader import read_record
-from tests.storage_engine.retrying import (
+from tests.storage_engine.retry_records import (
     LAST_MS,
     given_up,
     message,

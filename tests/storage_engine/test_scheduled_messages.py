@@ -16,6 +16,7 @@ from storage_engine.errors import (
     TopicNotFound,
 )
 from storage_engine.log.commit_log import CommitLog
+from storage_engine.message_trace import Tracing
 from storage_engine.put_path import Appended
 from storage_engine.records.record import encode_record
 from storage_engine.records.record_run import decode_records
@@ -23,7 +24,6 @@ from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.schedule import scheduled_messages
 from storage_engine.schedule.real_topics import real_topics
 from storage_engine.schedule.topic_blocks import TopicBlocks
-from storage_engine.tracing import Tracing
 from storage_engine.wire.scheduled import (
     ScheduledCancelRequest,
     ScheduledListRequest,

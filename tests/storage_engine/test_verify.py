@@ -37,7 +37,7 @@ from tests.storage_engine.doubles import (
 from tests.storage_engine.engines import ROOT
 from tests.storage_engine.grouped import nack, opened
 from tests.storage_engine.recovering import filled, log_path
-from tests.storage_engine.test_once_puts import marked, put_once
+from tests.storage_engine.test_idempotent_puts import marked, put_once
 
 
 def check(store_dir: Path) -> Report:

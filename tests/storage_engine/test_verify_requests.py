@@ -12,7 +12,7 @@ from storage_engine.verify.report import Kind
 from tests.storage_engine.damages import flip, records
 from tests.storage_engine.doubles import OpenStore
 from tests.storage_engine.stopping import kill
-from tests.storage_engine.test_once_puts import marked, put_once
+from tests.storage_engine.test_idempotent_puts import marked, put_once
 from tests.storage_engine.test_verify import check, found
 
 KEYS = 6

@@ -1,12 +1,12 @@
 """Jobs that plant bugs which named tests must catch; each runs pytest in a process of its own.
 
-steps ── name of a bug, or of a theme ──▶ [named_bugs] ──▶ tests.planted.trying ── Part ──▶ steps
+steps ── name of a bug, or of a theme ──▶ [named_bugs] ──▶ tests.planted.run_plant ── Part ──▶ steps
 """
 
 from __future__ import annotations
 
 from tests.planted.catalogue import all_plants, get_plant
-from tests.planted.trying import try_plant, try_unplanted
+from tests.planted.run_plant import try_plant, try_unplanted
 from tests.torture.evidence import Anomaly, Part, Planted
 
 

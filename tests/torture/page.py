@@ -15,7 +15,7 @@ from tests.planted.catalogue import all_plants
 from tests.storage_engine.planted.bugs import BUGS
 from tests.torture.coverage import FAULTS
 from tests.torture.evidence import Evidence, Step
-from tests.torture.once_promises import ONCE
+from tests.torture.idempotency_promises import ONCE
 from tests.torture.order_promises import ORDER
 from tests.torture.promise import Promise
 from tests.torture.promises import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.torture.once_promises import ONCE
+from tests.torture.idempotency_promises import ONCE
 from tests.torture.order_promises import ORDER
 from tests.torture.promise import CRASH, KILLS, Promise
 from tests.torture.promise import engine_tests as _of
@@ -279,7 +279,7 @@ STORE: Final = (
             *_of("store", "a_second_engine_on_the_directory_is_refused_and_changes_nothing"),
             *_of("real_faults", "a_second_engine_is_refused_while_the_first_is_paused"),
             *_of(
-                "refused_stores",
+                "rejected_stores",
                 "a_store_that_rocketmq_has_open_is_refused_with_its_process",
                 "rocketmq_cannot_open_a_store_that_we_have_open",
             ),
@@ -341,7 +341,7 @@ STORE: Final = (
                 "an_inner_batch_is_refused_and_kept",
             ),
             *_of(
-                "refused_stores",
+                "rejected_stores",
                 "nothing_is_cut_from_a_store_that_we_did_not_write",
                 "of_ours_no_more_is_cut_than_a_power_cut_can_leave",
                 "a_damaged_store_of_ours_is_refused_untouched",

@@ -22,8 +22,8 @@ from channels.exceptions import StopConsumer
 from django.contrib.sessions.backends.db import SessionStore
 
 from mqservice.accounts.models import Namespace, User
-from mqservice.accounts.people_access import find_person
 from mqservice.accounts.roles import Permission
+from mqservice.accounts.session_access import find_person
 from mqservice.delivery.context import DeliveryContext
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import SECOND_MS

@@ -25,8 +25,8 @@ from channels.sessions import SessionMiddlewareStack
 from django.conf import settings
 
 from mqservice.accounts.models import Namespace, User
-from mqservice.accounts.people_access import find_person
 from mqservice.accounts.roles import Permission
+from mqservice.accounts.session_access import find_person
 from mqservice.console.live.page_socket import Closed, PageSocket
 from mqservice.console.masking import note_seen
 from mqservice.console.tail.reading import Tail

@@ -37,7 +37,7 @@ from mqservice.delivery.reading.stored_messages import (
     stored_messages,
 )
 from mqservice.delivery.reading.walk import Page, Question
-from mqservice.delivery.replies import reply_struct, takes_msgpack
+from mqservice.delivery.response_format import reply_struct, takes_msgpack
 from mqservice.store import FilterKind, Store
 from mqservice.topics.routes import TopicRoute
 

@@ -34,7 +34,7 @@ from mqservice.delivery.reading.query import Query
 from mqservice.delivery.reading.same_cause import cause_asked, reason_fault
 from mqservice.delivery.reading.stored_messages import StoredMessage, stored_message
 from mqservice.delivery.reading.walk import Page, Question
-from mqservice.delivery.replies import reply_struct, takes_msgpack
+from mqservice.delivery.response_format import reply_struct, takes_msgpack
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.lib.problem import Problem

@@ -27,7 +27,7 @@ from mqservice.delivery.limits import BROWSE_BYTES_MAX, BROWSE_COUNT_DEFAULT, BR
 from mqservice.delivery.path_routes import topic_route
 from mqservice.delivery.reading.query import OFFSET_MAX, Query, missing
 from mqservice.delivery.reading.stored_messages import StoredMessage, stored_messages
-from mqservice.delivery.replies import reply_struct, takes_msgpack
+from mqservice.delivery.response_format import reply_struct, takes_msgpack
 from mqservice.lib.problem import Problem
 from mqservice.lib.queue_numbers import QUEUE_NOT_FOUND
 from mqservice.store import OffsetAtTimeRequest, PullRequest

@@ -21,6 +21,7 @@ import msgspec
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode
+from mqservice.delivery.delivery_time import CODE, check_far, told_as_time, wait_of
 from mqservice.delivery.http import Request, read_body
 from mqservice.delivery.limits import (
     BROWSE_BYTES_MAX,
@@ -31,8 +32,7 @@ from mqservice.delivery.path_routes import topic_route
 from mqservice.delivery.reading.query import Query
 from mqservice.delivery.reading.stored_messages import StoredMessage, stored_message
 from mqservice.delivery.recall_handles import RecallHandle
-from mqservice.delivery.replies import reply_struct, takes_msgpack
-from mqservice.delivery.waits import CODE, check_far, told_as_time, wait_of
+from mqservice.delivery.response_format import reply_struct, takes_msgpack
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339

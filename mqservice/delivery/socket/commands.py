@@ -37,7 +37,7 @@ from mqservice.delivery.produce import BatchCheck
 from mqservice.delivery.put import Put
 from mqservice.delivery.request_keys import check_key
 from mqservice.delivery.socket import frames, pushes
-from mqservice.delivery.socket.confirming import Confirming
+from mqservice.delivery.socket.publish_confirms import Confirming
 from mqservice.delivery.socket.resumption import Resumption
 from mqservice.delivery.socket.subscription import Subscription
 from mqservice.delivery.spans import OperationSpan

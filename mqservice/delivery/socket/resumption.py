@@ -22,8 +22,9 @@ from mqservice.delivery.limits import (
     TAKE_OVER_MS_MAX,
 )
 from mqservice.delivery.socket import frames
-from mqservice.delivery.socket.held_batch import Delivery
-from mqservice.delivery.socket.kept import (
+from mqservice.delivery.socket.leased_batch import Delivery
+from mqservice.delivery.socket.pusher import send_messages
+from mqservice.delivery.socket.saved_session import (
     KeptSession,
     KeptSubscription,
     decode,
@@ -31,7 +32,6 @@ from mqservice.delivery.socket.kept import (
     nacks_of,
     restore_held,
 )
-from mqservice.delivery.socket.pusher import send_messages
 from mqservice.delivery.socket.subscription import Subscription
 from mqservice.lib.names import engine_name
 from mqservice.lib.problem import Problem

@@ -37,9 +37,9 @@ from mqservice.delivery.socket.codec import (
     encode_problem,
 )
 from mqservice.delivery.socket.commands import Commands
-from mqservice.delivery.socket.description import connection_of
-from mqservice.delivery.socket.kept import held_leases, kept_session
+from mqservice.delivery.socket.saved_session import held_leases, kept_session
 from mqservice.delivery.socket.sender import FrameSender
+from mqservice.delivery.socket.session_description import connection_of
 from mqservice.delivery.socket.subscription import Subscription, close_all
 from mqservice.errors import problem_from_store
 from mqservice.lib.loop_turns import turns_of

@@ -20,12 +20,12 @@ from mqservice.delivery.filters import WantedFilter
 from mqservice.delivery.limits import ANNOUNCE_MS, HELD_UP_MS
 from mqservice.delivery.socket import frames, pushes
 from mqservice.delivery.socket.credit import Credits
-from mqservice.delivery.socket.held import Held, nack_of
-from mqservice.delivery.socket.held_batch import Delivery
+from mqservice.delivery.socket.leased_batch import Delivery
+from mqservice.delivery.socket.leased_messages import Held, nack_of
 from mqservice.delivery.socket.membership import Membership
 from mqservice.delivery.socket.owner import Session
 from mqservice.delivery.socket.pusher import Pusher
-from mqservice.delivery.socket.settlement import Command, Settlement
+from mqservice.delivery.socket.settle_batches import Command, Settlement
 from mqservice.errors import problem_from_store
 from mqservice.groups.routes import GroupRoute
 from mqservice.store import (

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.acceptance.console.accessibility import serious_faults
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 from tests.services import Service
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]

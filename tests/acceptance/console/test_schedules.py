@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from mqservice.lib.clock import SystemClock
-from mqservice.supervisor import operating
+from mqservice.supervisor import operator_commands
 from tests.acceptance.console.messages import schedule
 from tests.services import Service
 
@@ -78,7 +78,7 @@ def test_beat_sends_it_when_it_is_due_and_the_page_leads_to_the_message(
 
 def let_come(service: Service, name: str) -> None:
     """The planned time of a schedule, so that nobody waits for it."""
-    url = operating.service_environment({}, service.data_dir)["DATABASE_URL"]
+    url = operator_commands.service_environment({}, service.data_dir)["DATABASE_URL"]
     now_ms = SystemClock().now_ms()
     with psycopg.connect(url) as connection:
         done = connection.execute(

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 
 from mqservice.accounts.models import AuditEntry, Member, Namespace, User
 from mqservice.supervisor.errors import ConfigInvalid
-from mqservice.supervisor.operating import run_command
+from mqservice.supervisor.operator_commands import run_command
 from tests.people import People
 
 PASSWORD = "a long and winding phrase"

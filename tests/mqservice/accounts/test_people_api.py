@@ -209,7 +209,7 @@ def test_no_hash_is_made_for_a_token_that_is_none(
 ) -> None:
     made = invited(admin)
     forged = made["token"][:-1] + ("A" if made["token"][-1] != "A" else "B")
-    monkeypatch.setattr("mqservice.accounts.joining.authenticate", None)
+    monkeypatch.setattr("mqservice.accounts.join_tenant.authenticate", None)
     for token in (forged, "x", "mqi_" + "A" * 44, made["token"] + "A", "ä"):
         assert code_of(accept(token, "alice")) == (404, "INVITATION_NOT_FOUND")
     assert Invitation.objects.get().attempt_count == 0

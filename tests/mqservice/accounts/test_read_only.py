@@ -9,9 +9,9 @@ import pytest
 from django.test import Client
 
 from mqservice.accounts.models import AuditEntry, Namespace
-from mqservice.accounts.people_access import find_person
 from mqservice.accounts.read_only import set_read_only
 from mqservice.accounts.roles import CHANGING, Permission
+from mqservice.accounts.session_access import find_person
 from mqservice.topics.models import Topic
 from tests.mqservice.access.rows import CONTROL_ROWS
 from tests.people import People

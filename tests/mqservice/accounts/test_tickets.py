@@ -30,8 +30,8 @@ from mqservice.lib.problem import Problem
 from mqservice.lib.throttle import Throttle
 from mqservice.store import close_store
 from tests.clock import ManualClock
-from tests.mqservice.delivery.waiting import wait_until
-from tests.mqservice.people.visiting import sign_in
+from tests.mqservice.delivery.wait_until import wait_until
+from tests.mqservice.people.visitors import sign_in
 from tests.people import People
 
 PATH = "/v1/ws-tickets"

@@ -23,7 +23,7 @@ from mqservice.backups.checking import check
 from mqservice.backups.errors import BackupDamaged, BackupError, BackupRefused
 from mqservice.backups.files import entry_of
 from mqservice.backups.manifest import MANIFEST, MANIFEST_SUM, read_manifest, write_manifest
-from mqservice.backups.place import new_directory
+from mqservice.backups.new_directory import new_directory
 from mqservice.backups.restoring import restore
 from mqservice.supervisor.binaries import PostgresClients, find_postgres_clients
 from mqservice.supervisor.data_dir import DataDir

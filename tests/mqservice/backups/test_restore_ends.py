@@ -13,7 +13,7 @@ from mqservice.backups import database, restoring
 from mqservice.backups.errors import BackupRefused
 from mqservice.backups.files import entry_of
 from mqservice.backups.manifest import Manifest, write_manifest
-from mqservice.backups.place import new_directory
+from mqservice.backups.new_directory import new_directory
 from mqservice.backups.restoring import restore
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.errors import ConfigInvalid

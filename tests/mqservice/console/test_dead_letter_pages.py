@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 
 from mqservice.accounts.models import AuditEntry
-from mqservice.console import asking
-from mqservice.console.asking import Answer
+from mqservice.console import data_plane
+from mqservice.console.data_plane import Answer
 from mqservice.groups.models import ConsumerGroup
 from mqservice.store import PurgeRequest, blocking_client
 from mqservice.tasks.models import Task, TaskState
@@ -164,8 +164,8 @@ def test_page_of_a_reason_says_how_far_it_looked_and_hands_the_reason_on(
         asked.append(given[5])  # type: ignore[arg-type]  # the query
         return Answer(status=200, data=data)
 
-    monkeypatch.setattr(asking, "_ask", answered)
-    monkeypatch.setattr(asking, "_plane_of", lambda _request: None)
+    monkeypatch.setattr(data_plane, "_ask", answered)
+    monkeypatch.setattr(data_plane, "_plane_of", lambda _request: None)
     path = f"{LETTERS}/{desk.group.name}"
     text = text_of(alice, f"{path}?reason=order+7+late")
     assert asked[0]["reason"] == "order 7 late"

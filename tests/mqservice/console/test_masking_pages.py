@@ -13,10 +13,10 @@ from django.http import HttpRequest
 from django.test import Client
 
 from mqservice.accounts.models import AuditEntry, Member, Role
-from mqservice.accounts.people_access import find_person
-from mqservice.console import asking
-from mqservice.console.asking import Answer, ask, ask_next
+from mqservice.accounts.session_access import find_person
+from mqservice.console import data_plane
 from mqservice.console.bodies import preview, shown_body
+from mqservice.console.data_plane import Answer, ask, ask_next
 from mqservice.console.exports import csv_of, json_of
 from mqservice.console.tail.rows import row_of
 from mqservice.groups.models import ConsumerGroup
@@ -58,8 +58,8 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:  # Any: JSON
     async def answered(*_arguments: object) -> Answer:
         return Answer(status=200, data=data)
 
-    monkeypatch.setattr(asking, "_ask", answered)
-    monkeypatch.setattr(asking, "_plane_of", lambda _request: None)
+    monkeypatch.setattr(data_plane, "_ask", answered)
+    monkeypatch.setattr(data_plane, "_plane_of", lambda _request: None)
     return data
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from mqservice.console.texts import LANGUAGES, compiled, entries
+from mqservice.console.translations import LANGUAGES, compiled, entries
 from tests.people import People
 
 PREFERENCES = "/console/preferences"
@@ -63,5 +63,5 @@ def test_compiled_texts_are_those_of_the_source_and_none_is_missing(language: st
         for text, said in source.items()
         if said[0] not in (catalogue.gettext(text), catalogue.ngettext(text, text, 2))
     ]
-    assert stale == [], "run `python -m mqservice.console.texts`"
+    assert stale == [], "run `python -m mqservice.console.translations`"
     assert [text for text, said in source.items() if not all(said)] == []

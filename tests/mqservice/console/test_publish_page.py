@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from mqservice.console import views_publish
-from mqservice.console.asking import Answer
+from mqservice.console.data_plane import Answer
 from mqservice.topics.models import Topic
 from tests.people import People
 

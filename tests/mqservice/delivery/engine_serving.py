@@ -10,7 +10,7 @@ from mqservice.delivery.spans import DeliverySpans
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.store import AsyncStoreClient, Durability, GroupConfig, StoreClient, TopicConfig
 from tests.mqservice.delivery.serving import Server, serving
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 _numbers = itertools.count()
 

@@ -13,7 +13,7 @@ from mqservice.delivery.context import SessionTimes
 from tests.clock import ManualClock
 from tests.mqservice.delivery.peers import Peer
 from tests.mqservice.delivery.serving import Json
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 TIMES: Final = SessionTimes(
     ping_ms=400, pong_ms=40_000, hello_ms=400, stall_ms=600, grace_ms=600, tick_ms=50

@@ -61,7 +61,7 @@ from mqservice.store import (
     UseRequest,
 )
 from storage_engine.records.record import decode_record
-from tests.mqservice.delivery.told_double import HoldDouble, tell_settled
+from tests.mqservice.delivery.reply_handler_double import HoldDouble, tell_settled
 
 POLL_SECONDS = 0.02
 T = TypeVar("T")

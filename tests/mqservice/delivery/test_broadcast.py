@@ -20,7 +20,7 @@ from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
 from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.resume.resuming import TTL_MS, resume_of, sever, subscribed
 from tests.mqservice.delivery.serving import Json, Server
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 LEASE = "5s"  # nobody who keeps it alive is as slow as that
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from mqservice.delivery.waits import LEVEL_MAX
+from mqservice.delivery.delivery_time import LEVEL_MAX
 from mqservice.lib.timestamps import parse_rfc3339, rfc3339
 from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
 from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.serving import Json, Server
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 from tests.storage_engine.engines import Engine
 
 DAY_MS = 86_400_000

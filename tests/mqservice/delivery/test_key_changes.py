@@ -13,7 +13,7 @@ from mqservice.accounts.scopes import parse_grants
 from tests.mqservice.delivery.peers import Peer
 from tests.mqservice.delivery.serving import Server
 from tests.mqservice.delivery.store_double import StoreDouble
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 SECONDS_MAX = 20.0  # less than a poll may wait
 

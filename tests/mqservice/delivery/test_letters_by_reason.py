@@ -12,7 +12,7 @@ from mqservice.store import GroupConfig, StoreClient
 from tests.mqservice.delivery.browsing import put
 from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
 from tests.mqservice.delivery.serving import Json, Server
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 
 @pytest.fixture(scope="module")

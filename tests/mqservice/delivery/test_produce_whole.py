@@ -18,14 +18,14 @@ from mqservice.delivery import plane
 from mqservice.delivery.http import Request
 from mqservice.delivery.plane import DataPlane
 from mqservice.delivery.put import Put
-from mqservice.delivery.settlement import SettleCall
+from mqservice.delivery.settle_plan import SettleCall
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.store import OutcomeUnknown, PutCall, StoreBusy
 from mqservice.usage.counts import usage_counts
 from mqservice.web_transport import HELD_BODY_BYTES_MAX
 from tests.mqservice.delivery.serving import HOUR_MS, Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 PATH = "/v1/ns/acme/topics/orders/messages"
 OTHER = "/v1/ns/acme/topics/other/messages"

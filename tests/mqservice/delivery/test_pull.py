@@ -13,7 +13,7 @@ from tests.engine import running_engine
 from tests.mqservice.delivery.browsing import bodies, browse, put, walk
 from tests.mqservice.delivery.engine_serving import grow_topic, real_topic, serving_engine
 from tests.mqservice.delivery.serving import Json, Server
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 QUICK_RETENTION = {"MQ_ENGINE_RETENTION_INTERVAL_MS": "20"}
 

@@ -13,7 +13,7 @@ import pytest
 from mqservice.delivery.drain import Drain
 from tests.mqservice.delivery.serving import Json, Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 
 def put(api: httpx.Client, topic: str, *messages: Json) -> None:

@@ -19,7 +19,7 @@ from mqservice.web_transport import PIPELINE_BODY_BYTES_MAX, PIPELINE_COUNT_MAX
 from tests.mqservice.delivery.serving import HOUR_MS, Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
 from tests.mqservice.delivery.test_produce_whole import answer_of, count_of, rest_of
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 PATH = "/v1/ns/acme/topics/orders/groups/billing:receive"
 OTHER = "/v1/ns/acme/topics/orders/groups/other:receive"

@@ -13,7 +13,7 @@ from mqservice.store import StoreClient, TopicConfig
 from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
 from tests.mqservice.delivery.serving import Json, Server
 from tests.mqservice.delivery.test_delays import DAY_MS, browsed, produced, scheduled
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ from mqservice.store import (
 from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
 from tests.mqservice.delivery.serving import HOUR_MS, Json, Server
 from tests.mqservice.delivery.test_receive_settle import put, receive
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 from tests.mqservice.delivery.whole_requests import begun, whole_client
 
 SECONDS_MAX = 60.0

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from mqservice.delivery.settlement import Plan, SettleCall
+from mqservice.delivery.settle_plan import Plan, SettleCall
 from mqservice.quotas.meter import TenantMeter
 from mqservice.store import (
     OutcomeUnknown,

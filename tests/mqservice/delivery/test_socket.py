@@ -13,7 +13,7 @@ from mqservice.delivery.context import SessionTimes
 from tests.mqservice.delivery.peers import JSON, Peer, subscribe
 from tests.mqservice.delivery.serving import PATIENT, Server
 from tests.mqservice.delivery.store_double import StoreDouble
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 
 def test_hello_tells_the_limits(peer: Peer) -> None:

@@ -14,7 +14,7 @@ from mqservice.delivery.socket.consumer import is_failure
 from tests.mqservice.delivery.peers import Peer
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 LIMITS = SocketLimits(sockets_max=3, tenant_sockets_max=2)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from mqservice.delivery.bodies import JSON_PROPERTY
 from mqservice.delivery.socket.codec import CODECS
-from mqservice.delivery.socket.held_batch import HeldBatch
+from mqservice.delivery.socket.leased_batch import HeldBatch
 from mqservice.store import (
     Received,
     ReceiveHead,

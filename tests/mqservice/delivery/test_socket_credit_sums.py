@@ -10,7 +10,7 @@ from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
 from tests.mqservice.delivery.flowing import subscribe
 from tests.mqservice.delivery.peers import JSON, Peer
 from tests.mqservice.delivery.serving import Server
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 KIB = 1024
 MSGPACK = "mq.v1.msgpack"

@@ -24,7 +24,7 @@ from tests.mqservice.delivery.flowing import (
 from tests.mqservice.delivery.peers import TIMEOUT_SECONDS, Peer, closed
 from tests.mqservice.delivery.serving import Json, Server
 from tests.mqservice.delivery.store_double import StoreDouble
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 KIB = 1024
 # The library reads ahead a few frames and stops; the kernel holds some more, but never 8 MB.

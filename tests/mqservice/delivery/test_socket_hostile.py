@@ -22,7 +22,7 @@ from tests.mqservice.delivery.browsing import put
 from tests.mqservice.delivery.engine_serving import real_topic
 from tests.mqservice.delivery.peers import Peer
 from tests.mqservice.delivery.serving import PATIENT, Json, Server, serving
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 TIMES = replace(PATIENT, stall_ms=600, tick_ms=50)
 SOCKETS = 500

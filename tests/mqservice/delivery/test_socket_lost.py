@@ -22,7 +22,7 @@ from tests.mqservice.delivery.browsing import put
 from tests.mqservice.delivery.engine_serving import real_topic
 from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.serving import HOUR_MS, PATIENT, Json, Server, serving
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 # The clock of the sessions hardly ticks: what is told is told by the engine.
 TIMES = replace(PATIENT, tick_ms=HOUR_MS)

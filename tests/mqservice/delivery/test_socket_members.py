@@ -11,7 +11,7 @@ from mqservice.store import SubscribeReply, SubscribeRequest
 from tests.mqservice.delivery.peers import Peer, subscribe
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 
 class Noting(StoreDouble):

@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace.sampling import Sampler
 
 from mqservice.delivery.spans import DeliverySpans
 from mqservice.tracing import Tracing
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 
 class TracingDouble:

@@ -14,7 +14,7 @@ from django.test import Client
 from mqservice.accounts import audit
 from mqservice.accounts.access import Principal
 from mqservice.accounts.models import ApiKey, AuditEntry
-from mqservice.accounts.people_access import find_person
+from mqservice.accounts.session_access import find_person
 from mqservice.groups import offsets
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.problem import Problem

@@ -18,7 +18,7 @@ from mqservice.store import (
     encode_record,
     new_message_id,
 )
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 from tests.mqservice.tasks.desk import BYTES_MAX, Desk
 
 

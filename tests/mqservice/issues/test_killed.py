@@ -13,7 +13,7 @@ import pytest
 from django.db import connection, connections, transaction
 
 from mqservice.issues.models import Issue, IssueBook, ScanPlace
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 from tests.mqservice.issues.failing import counts, fail, tick, tick_group
 from tests.mqservice.tasks.desk import Desk, open_desk
 from tests.people import People, create_people
@@ -39,7 +39,7 @@ def run_dying_scanner(desk: Desk, moment: str, engine_socket: str) -> None:
     name = str(connection.settings_dict["NAME"])
     arguments = (str(desk.group.pk), moment, str(desk.clock.now_ms()), engine_socket)
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.mqservice.issues.dying_scanner", *arguments],
+        [sys.executable, "-m", "tests.mqservice.issues.killed_scanner", *arguments],
         env={**os.environ, "DATABASE_URL": url._replace(path=f"/{name}").geturl()},
         capture_output=True,
         text=True,

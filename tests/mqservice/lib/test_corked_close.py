@@ -9,7 +9,7 @@ import pytest
 
 from mqservice.lib.connection_limits import ConnectionLimits
 from mqservice.lib.corked_transport import CorkedTransport
-from mqservice.lib.strangers import Strangers
+from mqservice.lib.unauthenticated import Strangers
 
 LIMITS = ConnectionLimits(
     unwanted_silence_ms_max=5_000, unwanted_ms_max=30_000, unwanted_bytes_max=100,

@@ -26,7 +26,7 @@ from mqservice.monitoring.sampling import engine_stats
 from mqservice.monitoring.ticks import LATE_MS
 from mqservice.monitoring.views import degraded_watch
 from mqservice.store import StatsReply, blocking_client
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 AHEAD_MS = 60_000  # a tick that stays young, however long this machine takes to ask for it
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from mqservice.accounts.models import User
 from mqservice.people.tasks import UNVERIFIED_DAYS, clean_up
-from tests.mqservice.people.visiting import sign_in, sign_up
+from tests.mqservice.people.visitors import sign_in, sign_up
 from tests.people import People
 
 

@@ -10,12 +10,12 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from mqservice.accounts.joining import Joining, join
+from mqservice.accounts.join_tenant import Joining, join
 from mqservice.accounts.models import AuditEntry, Member
 from mqservice.lib.problem import Problem
 from mqservice.people import auditing
 from tests.mqservice.people.test_sign_up import token_of
-from tests.mqservice.people.visiting import (
+from tests.mqservice.people.visitors import (
     FACTOR,
     confirm,
     factor_rows,

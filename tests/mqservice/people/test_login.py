@@ -12,7 +12,7 @@ from pytest_django import Settings
 
 import mqservice.settings
 from mqservice.accounts.models import AuditEntry
-from tests.mqservice.people.visiting import LOGIN, address_of, sign_in
+from tests.mqservice.people.visitors import LOGIN, address_of, sign_in
 from tests.people import PASSWORD, People
 
 

@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from mqservice.accounts.models import AuditEntry
-from tests.mqservice.people.visiting import LOGIN, SIGN_UP, confirm, sign_in
+from tests.mqservice.people.visitors import LOGIN, SIGN_UP, confirm, sign_in
 from tests.people import PASSWORD, People
 
 # Where a visitor is sent on from, or what takes more than an address.

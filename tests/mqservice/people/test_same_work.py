@@ -17,7 +17,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from mqservice.accounts.models import AuditEntry, User
-from tests.mqservice.people.visiting import address_of, last_link, sign_in, sign_up
+from tests.mqservice.people.visitors import address_of, last_link, sign_in, sign_up
 from tests.people import People
 
 VERIFIED: Final = "alice@x.example"

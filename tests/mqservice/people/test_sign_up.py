@@ -16,7 +16,7 @@ from pytest_django import Settings
 from mqservice.accounts.access import Principal, find_principal
 from mqservice.accounts.invitation_services import invite
 from mqservice.accounts.models import AuditEntry, Member, Namespace, Role, User
-from tests.mqservice.people.visiting import (
+from tests.mqservice.people.visitors import (
     FACTOR,
     address_of,
     give_totp,

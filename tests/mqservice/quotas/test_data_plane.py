@@ -12,11 +12,11 @@ import pytest
 
 from mqservice.accounts.scopes import Scope
 from mqservice.quotas.limits import QuotaLimits
-from mqservice.quotas.refusals import CONNECTION_BYTES, REFUSALS_AT_ONCE, WAITING_BYTES_MAX
+from mqservice.quotas.rejection_pacing import CONNECTION_BYTES, REFUSALS_AT_ONCE, WAITING_BYTES_MAX
 from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.serving import ALL_SCOPES, Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
-from tests.mqservice.quotas.manual import ManualClock
+from tests.mqservice.quotas.doubles import ManualClock
 
 LIMITS = QuotaLimits(
     messages_in_per_second=5,

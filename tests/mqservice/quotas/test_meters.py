@@ -16,7 +16,7 @@ from mqservice.quotas.meter import TenantMeter
 from mqservice.quotas.meters import TICK_MS, Meters
 from mqservice.quotas.peers import GONE_MS
 from mqservice.quotas.shares import fair_share
-from tests.mqservice.quotas.manual import ManualClock, MemoryExchange
+from tests.mqservice.quotas.doubles import ManualClock, MemoryExchange
 
 TENANT = 7
 LIMITS = QuotaLimits(

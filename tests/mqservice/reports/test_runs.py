@@ -8,8 +8,8 @@ from mqservice.accounts.models import Tenant
 from mqservice.accounts.services import get_or_create_tenant
 from mqservice.celery import app
 from mqservice.reports import limits, tasks
+from mqservice.reports.due_days import Plan
 from mqservice.reports.models import ReportRun, RunState
-from mqservice.reports.nights import Plan
 from mqservice.reports.runs import claim, fail, find_due, finish, make_nights, renew
 from mqservice.reports.spark import Failure, Outcome, Progress
 from mqservice.supervisor.processes import ANALYTICS_QUEUES

@@ -20,7 +20,7 @@ from mqservice.reports.spark import (
     run_spark,
 )
 from tests.clock import ManualClock
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 DONE = '{"records": {"2026-01-05": 3}, "incomplete_days": [], "report_rows": {"usage_daily": 1}}'
 # A child of the process in the same session, as Java is; it would stay for an hour.

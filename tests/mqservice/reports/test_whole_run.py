@@ -12,10 +12,10 @@ from pytest_django import Settings
 
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import HOUR_MS, MINUTE_MS
-from mqservice.reports import running
+from mqservice.reports import make_reports
 from mqservice.reports.catalogue import REPORTS
+from mqservice.reports.make_reports import take_run
 from mqservice.reports.models import ReportPart, ReportRun, RunState, Trigger
-from mqservice.reports.running import take_run
 from mqservice.reports.spark import Failure
 from mqservice.sampling.models import GroupSample
 from mqservice.store import SnapshotRelease, SnapshotRequest, blocking_client
@@ -139,8 +139,10 @@ def test_a_log_that_was_not_kept_meanwhile_is_read_again(
             first = client.snapshot(SnapshotRequest(lease_ms=1)).snapshot_id
             client.snapshot_release(SnapshotRelease(snapshot_id=first - 1))
 
-    monkeypatch.setattr(running, "run_spark", forget)
-    monkeypatch.setattr(running, "load_rows", lambda *_: pytest.fail("it must not be believed"))
+    monkeypatch.setattr(make_reports, "run_spark", forget)
+    monkeypatch.setattr(
+        make_reports, "load_rows", lambda *_: pytest.fail("it must not be believed")
+    )
     run = order(make_run, people)
     take_run(run.public_id, SystemClock())
     run.refresh_from_db()

@@ -16,7 +16,7 @@ from mqservice.alerts.values import read_values
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from mqservice.lib.timestamps import rfc3339
-from mqservice.reports.exports import write_lag_samples
+from mqservice.reports.lag_export import write_lag_samples
 from mqservice.sampling import samples
 from mqservice.sampling.history import rates_of
 from mqservice.sampling.limits import SAMPLE_MS

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mqservice.accounts.models import Namespace
-from mqservice.schedules.charging import Charges
 from mqservice.schedules.models import Schedule
+from mqservice.schedules.quota_charges import Charges
 from mqservice.schedules.runs import plan
 from mqservice.schedules.sending import sweep
 from mqservice.store import PullRequest, Record, TopicConfig, TopicRef, blocking_client

@@ -13,7 +13,7 @@ from django.db import connection
 
 from mqservice.schedules.models import Schedule
 from mqservice.schedules.sending import sweep
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 from tests.mqservice.schedules.conftest import HOUR_MS, Desk, open_desk
 from tests.mqservice.tasks.test_killed import run_together
 from tests.people import People, create_people
@@ -42,7 +42,7 @@ def run_dying_worker(moment: str, now_ms: int, engine_socket: str) -> None:
         [
             sys.executable,
             "-m",
-            "tests.mqservice.schedules.dying_worker",
+            "tests.mqservice.schedules.killed_worker",
             *(moment, str(now_ms), engine_socket),
         ],
         env={**os.environ, "DATABASE_URL": url._replace(path=f"/{name}").geturl()},

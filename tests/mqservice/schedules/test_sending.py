@@ -10,9 +10,9 @@ from pytest_django import Settings
 from mqservice.accounts.services import get_or_create_namespace, get_or_create_tenant
 from mqservice.lib.timestamps import rfc3339
 from mqservice.quotas.models import QuotaRow, Source
-from mqservice.schedules.charging import Charges
 from mqservice.schedules.limits import CHUNK_RUNS, MISSED_MS, PAUSE_MS_MIN, REMEMBERED_MS
 from mqservice.schedules.models import Schedule
+from mqservice.schedules.quota_charges import Charges
 from mqservice.schedules.runs import Run
 from mqservice.schedules.sending import ANY_DUE, sweep
 from mqservice.store import StoreMessage, TopicRef, blocking_client, encode_record

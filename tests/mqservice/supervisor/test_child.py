@@ -14,8 +14,8 @@ import pytest
 
 from mqservice.supervisor.child import Child, ChildSpec, ChildState
 from mqservice.supervisor.errors import StartFailed
-from mqservice.supervisor.gates import has_not_ended
 from mqservice.supervisor.output import Output
+from mqservice.supervisor.readiness import has_not_ended
 from tests.services import wait_until
 
 LIVE = "import signal; print('alive', flush=True); signal.pause()"
@@ -224,7 +224,7 @@ def test_children_die_with_a_supervisor_that_is_killed(output: Output, tmp_path:
     code = f"""
 import asyncio, os, sys, pathlib
 from mqservice.supervisor.child import Child, ChildSpec
-from mqservice.supervisor.gates import has_not_ended
+from mqservice.supervisor.readiness import has_not_ended
 from mqservice.supervisor.output import Output
 
 async def main():

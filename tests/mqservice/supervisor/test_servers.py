@@ -18,10 +18,10 @@ import pytest
 from mqservice.supervisor import binaries
 from mqservice.supervisor.child import Child
 from mqservice.supervisor.errors import BinaryMissing, ConfigInvalid, StartFailed
-from mqservice.supervisor.gates import is_valkey_ready
 from mqservice.supervisor.output import Output
 from mqservice.supervisor.ports import find_free_port
 from mqservice.supervisor.postgres import PostgresServer, wait_for_external
+from mqservice.supervisor.readiness import is_valkey_ready
 from mqservice.supervisor.valkey import ValkeyServer
 from tests.servers import POSTGRES_SETTINGS
 

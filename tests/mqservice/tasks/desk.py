@@ -33,7 +33,7 @@ from mqservice.tasks.selection import Selection
 from mqservice.tasks.services import TaskOrder, create_task
 from mqservice.topics.models import Topic
 from tests.clock import ManualClock
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 MESSAGES_MAX = 100
 BYTES_MAX = 4 * 1024 * 1024

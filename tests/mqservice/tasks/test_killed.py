@@ -16,7 +16,7 @@ from django.db import connection, connections
 from mqservice.tasks import limits, turns
 from mqservice.tasks.models import Task, TaskKind, TaskState
 from mqservice.tasks.steps import take_turn
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 from tests.mqservice.tasks.desk import Desk, numbered, open_desk
 from tests.people import People, create_people
 
@@ -41,7 +41,7 @@ def run_dying_worker(task: Task, moment: str, now_ms: int, engine_socket: str) -
     name = str(connection.settings_dict["NAME"])
     arguments = (task.public_id, moment, str(now_ms), engine_socket)
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.mqservice.tasks.dying_worker", *arguments],
+        [sys.executable, "-m", "tests.mqservice.tasks.killed_worker", *arguments],
         env={**os.environ, "DATABASE_URL": url._replace(path=f"/{name}").geturl()},
         capture_output=True,
         text=True,

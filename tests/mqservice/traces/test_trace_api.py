@@ -13,7 +13,7 @@ from mqservice.accounts.scopes import Scope
 from mqservice.accounts.services import create_api_key
 from mqservice.store import Nack, SettleRequest, StoreClient, TraceReply, TraceRequest
 from mqservice.traces import queries
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 from tests.mqservice.groups.reading import Reader
 from tests.people import People
 

@@ -12,7 +12,7 @@ from mqservice.quotas.control_rate import BURST_SECONDS, ControlRate
 from mqservice.quotas.models import Source
 from mqservice.quotas.services import put_limits
 from mqservice.usage.counts import usage_counts
-from tests.mqservice.quotas.manual import ManualClock
+from tests.mqservice.quotas.doubles import ManualClock
 from tests.people import People
 
 Api = Callable[[str], Client]

@@ -11,7 +11,7 @@ import msgspec
 from storage_engine.errors import StoreError
 from storage_engine.records.dedup_mark import PROPERTY_DEDUP, dedup_value
 from storage_engine.records.record import encode_record
-from storage_engine.wire.once import PutOncePlace, PutOnceReply, PutOnceRequest
+from storage_engine.wire.put_once import PutOncePlace, PutOnceReply, PutOnceRequest
 from tests.storage_engine.crash.promises import Acked, KeySent, Promises, Queue, Sent
 from tests.storage_engine.crash.violation import Violation
 from tests.storage_engine.doubles import OpenStore, message

@@ -17,8 +17,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
 from mqservice.accounts.audit import record
-from mqservice.accounts.founding import found_tenant
 from mqservice.accounts.models import Member, Role, Tenant, User
+from mqservice.accounts.tenant_creation import found_tenant
 from mqservice.env import envsecret
 from mqservice.lib.problem import Problem
 

@@ -30,7 +30,7 @@ from tests.mqservice.delivery.resume.resuming import (
     subscribed,
 )
 from tests.mqservice.delivery.serving import Server
-from tests.mqservice.delivery.waiting import wait_until
+from tests.mqservice.delivery.wait_until import wait_until
 
 
 @pytest.mark.parametrize("end", ["sever", "close"])

@@ -1,0 +1,144 @@
+"""Leases messages for one receive, from all queues that its member may read.
+
+    receive, serve ──▶ [Leasing] ── take ──▶ ProcessQueue of each queue ──▶ records and attempts
+                           └── damaged ones ──▶ settled: nobody can ever read them
+
+Loop thread only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from storage_engine.clock import Clock
+from storage_engine.config import StoreConfig
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.filter_scan import ReadChecked, SettlingLook
+from storage_engine.delivery.lease import Lease
+from storage_engine.delivery.ordered_take import take_by_message_group, take_in_order
+from storage_engine.delivery.process_queue import ProcessQueue, Taken
+from storage_engine.delivery.subscription import Delivered, Subscription
+from storage_engine.errors import StoreError
+from storage_engine.wire.deliveries import ReceiveRequest
+
+log = logging.getLogger(__name__)
+
+
+class Leasing:
+    """See the module's docstring.
+
+    ``read`` is ``CommitLog.read_checked``; ``retries_before`` says how often a record was moved
+    before it got its place; ``lease_until`` ends a lease at a time (monotonic, ms).
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        consumer_offsets: ConsumerOffsets,
+        read: ReadChecked,
+        retries_before: Callable[[tuple[int, int]], int],
+        generations: Iterator[int],
+        lease_until: Callable[[int, Lease], None],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._consumer_offsets = consumer_offsets
+        self._read = read
+        self._retries_before = retries_before
+        self._generations = generations
+        self._lease_until = lease_until
+        waiting_max = config.message_group_waiting_max
+        self._take_by_message_group = partial(take_by_message_group, waiting_max=waiting_max)
+        self.delivered_count = 0
+        self.damaged_count = 0
+
+    def take(
+        self, subscription: Subscription, request: ReceiveRequest, look: SettlingLook | None
+    ) -> Delivered | None:
+        """Lease what is ready; records that cannot be read as written are settled instead."""
+        if subscription.config.is_paused:
+            return None
+        while (delivered := self._lease(subscription, request, look)) is not None:
+            lease, records, attempts = delivered
+            content, damaged = self._read(records)
+            subscription.count_retries(lease, records, attempts, damaged, self._retries_before)
+            if damaged:
+                self._skip(lease, damaged)
+                lost = frozenset(damaged)
+                records = [entry for at, entry in enumerate(records) if at not in lost]
+                attempts = [entry for at, entry in enumerate(attempts) if at not in lost]
+            if records:
+                self.delivered_count += len(records)
+                given = records, attempts, None, lease
+                return Delivered(lease.generation, lease.until_ms, *given, content=content)
+        return None
+
+    def _skip(self, lease: Lease, damaged: list[int]) -> None:
+        """Settle messages of a lease, given by their index in it, that are damaged."""
+        places = [(queue, offset) for queue, offsets in lease.parts for offset in offsets]
+        settled = [(queue, [(offset, 1)]) for queue, offset in (places[at] for at in damaged)]
+        try:
+            self._consumer_offsets.settle([(queue.progress, runs) for queue, runs in settled])
+        except StoreError as exc:  # they stay under the lease, and are looked at again after it
+            log.warning(
+                "Could not settle damaged messages; they stay leased",
+                extra={"action": "damaged_settle_failed", "reason": str(exc)},
+            )
+            return
+        for queue, runs in settled:
+            queue.forget(*runs[0])
+        gone = {(queue, runs[0][0]) for queue, runs in settled}
+        lease.parts = [
+            (queue, [offset for offset in offsets if (queue, offset) not in gone])
+            for queue, offsets in lease.parts
+        ]
+        self.damaged_count += len(damaged)
+
+    def _lease(
+        self, subscription: Subscription, request: ReceiveRequest, look: SettlingLook | None
+    ) -> tuple[Lease, list[tuple[int, int]], list[int]] | None:
+        now_ms = self._clock.monotonic_ms()
+        deadline_ms = now_ms + subscription.config.consume_timeout_ms
+        lease = Lease(0, request.member_id, self._clock.now_ms(), deadline_ms)
+        lease.is_unnamed = request.is_unnamed
+        records: list[tuple[int, int]] = []
+        attempts: list[int] = []
+        bytes_left = min(request.bytes_max, self._config.receive_bytes_max)
+        queues = subscription.sources_of(request.member_id)
+        take_new: Callable[..., list[Taken]] = ProcessQueue.take
+        if subscription.config.is_ordered:
+            take_new = take_in_order if subscription.is_exclusive else self._take_by_message_group
+        first = subscription.rotor_of(request.member_id)
+        for index in range(first, first + len(queues)):
+            process_queue = queues[index % len(queues)]
+            room = self._config.inflight_count_max - len(process_queue.inflight)
+            count = min(request.messages_max - len(records), room)
+            if count <= 0:
+                continue
+            take, own = take_new, look
+            if process_queue is subscription.retry:
+                # What is in there has matched before, and has no order.
+                take, own = ProcessQueue.take, None
+            taken = take(
+                process_queue, lease, now_ms, count, bytes_left, is_first=not records, look=own
+            )
+            if taken:
+                offsets, places, sizes, counts = zip(*taken, strict=True)
+                lease.parts.append((process_queue, list(offsets)))
+                records += zip(places, sizes, strict=True)
+                attempts += counts
+                bytes_left -= sum(sizes)
+                if len(records) >= request.messages_max:
+                    break
+        if queues and (records or (look is not None and look.is_spent)):
+            subscription.turn(request.member_id, (first + 1) % len(queues))
+        if not records:
+            return None
+        lease.generation = next(self._generations)
+        lease_ms = min(request.lease_ms, subscription.config.consume_timeout_ms)
+        lease.until_ms, lease.ends_ms = lease.began_ms + lease_ms, now_ms + lease_ms
+        self._lease_until(lease.ends_ms, lease)
+        return lease, records, attempts

@@ -1,0 +1,126 @@
+"""Receives that wait for messages, in order of arrival.
+
+receive ── nothing ready ──▶ [Waiting] ── something is: serve ──▶ leasing ──▶ answer
+                                └── time over, cancelled, deleted ──▶ an empty answer, or none
+
+Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from storage_engine.clock import Clock
+from storage_engine.config import StoreConfig
+from storage_engine.delivery.due_heap import DueHeap
+from storage_engine.delivery.filter_scan import Looking, SettlingLook
+from storage_engine.delivery.lease_messages import Leasing
+from storage_engine.delivery.subscription import Delivered, Parked, Subscription
+from storage_engine.errors import StoreBusy, StoreError
+from storage_engine.wire.deliveries import ReceiveRequest
+
+
+class Waiting:
+    """See the module's docstring. Waits end at monotonic times."""
+
+    def __init__(
+        self, config: StoreConfig, clock: Clock, leasing: Leasing, looking: Looking
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._leasing = leasing
+        self._looking = looking
+        self._ends: DueHeap[Parked] = DueHeap(lambda parked: not parked.is_done)
+        self.count = 0
+
+    def answer_or_park(
+        self,
+        subscription: Subscription,
+        request: ReceiveRequest,
+        delivered: Delivered | None,
+        answer: Callable[[Delivered], None],
+    ) -> Parked | None:
+        """Reply with what was delivered, or with nothing if the receive does not wait; otherwise
+        let it wait.
+
+        Raises ``StoreBusy`` when too many are parked.
+        """
+        if delivered is None and request.wait_ms > 0:
+            if self.count >= self._config.parked_count_max:
+                raise StoreBusy(
+                    f"{self.count} receives are waiting already, which is the limit; try "
+                    "again later"
+                )
+            parked = Parked(request, subscription, answer)
+            subscription.parked[parked] = None
+            self.count += 1
+            self._ends.push(self._clock.monotonic_ms() + request.wait_ms, parked)
+            return parked
+        answer(delivered or _NOTHING)
+        return None
+
+    def serve(self, subscription: Subscription) -> None:
+        """Give what is ready to those who wait, first come first served."""
+        look = self._looking.begin(subscription) if subscription.is_looked_through else None
+        if subscription.is_exclusive:
+            self._serve_each(subscription, look)
+        while subscription.parked and not subscription.is_exclusive:
+            waiting = next(iter(subscription.parked))
+            if (delivered := self._leasing.take(subscription, waiting.request, look)) is None:
+                break
+            self._end(waiting, delivered)
+        if look is not None:
+            self._looking.end(subscription, look)
+
+    def _serve_each(self, subscription: Subscription, look: SettlingLook | None) -> None:
+        """What is ready for one member of an exclusive group says nothing about the others."""
+        done: set[str] = set()  # members who have all that is ready for them
+        for waiting in list(subscription.parked):
+            member_id = waiting.request.member_id
+            if waiting.is_done or member_id in done:
+                continue
+            delivered = self._leasing.take(subscription, waiting.request, look)
+            if delivered is None:
+                done.add(member_id)
+            else:
+                self._end(waiting, delivered)
+
+    def take_place(
+        self, waiting: Parked, request: ReceiveRequest, answer: Callable[[Delivered], None]
+    ) -> Parked:
+        """Let a receive wait where another one did, which is answered with nothing."""
+        subscription = waiting.subscription
+        parked = Parked(request, subscription, answer)
+        subscription.parked = OrderedDict(
+            (parked if each is waiting else each, None) for each in subscription.parked
+        )
+        self._ends.push(self._clock.monotonic_ms() + request.wait_ms, parked)
+        waiting.is_done = True
+        waiting.answer(_NOTHING)
+        return parked
+
+    def cancel(self, parked: Parked, *, answer: bool) -> None:
+        """End a wait: with an empty reply, or without one if the connection is closed."""
+        if not parked.is_done:
+            self._end(parked, _NOTHING if answer else None)
+
+    def finish(self, parked: Parked, refusal: StoreError | None = None) -> None:
+        """End a wait with nothing, or with a refusal."""
+        self._end(parked, _NOTHING if refusal is None else _NOTHING._replace(refusal=refusal))
+
+    def tick(self, now_ms: int) -> None:
+        """End waits whose time has come. Every tick."""
+        for parked in self._ends.pop_due(now_ms):
+            self._end(parked, _NOTHING)
+
+    def _end(self, parked: Parked, delivered: Delivered | None) -> None:
+        parked.is_done = True
+        del parked.subscription.parked[parked]
+        self.count -= 1
+        if delivered is not None:
+            parked.answer(delivered)
+
+
+_NOTHING: Final = Delivered(0, 0, [], [])
