@@ -68,7 +68,7 @@ run: $(VENV)/.run-ready
 
 analytics: $(VENV)/.analytics-ready
 	@$(BIN)/python -m analytics.java
-	@$(BIN)/python -c "import sys; from analytics.session import why_no_spark; reason = why_no_spark(); \
+	@$(BIN)/python -c "import sys; from analytics.session import spark_problem; reason = spark_problem(); \
 		print('Nightly reports are off: ' + reason if reason else 'Nightly reports are ready.'); sys.exit(bool(reason))"
 
 test: lint

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from analytics.session import start_session, why_no_spark
+from analytics.session import spark_problem, start_session
 
 EXIT_FAILED: Final = 1
 EXIT_ARGUMENTS: Final = 2
@@ -26,7 +26,7 @@ EXIT_NO_SPARK: Final = 4
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    reason = why_no_spark()
+    reason = spark_problem()
     if reason:
         print(f"analytics is off: {reason}", file=sys.stderr)
         return EXIT_NO_SPARK
@@ -39,19 +39,19 @@ def _run(options: argparse.Namespace) -> int:
 
     from analytics.days import Scope
     from analytics.ingest import IngestOptions
-    from analytics.report_run import JOBS, Run, run
+    from analytics.report_run import JOBS, ReportRun, run
     from analytics.source import StoreError
 
     jobs = tuple(filter(None, options.jobs.split(",")))
     unknown = [name for name in jobs if name not in JOBS]
     if unknown:
-        return _refuse(f"unknown jobs {unknown}; the jobs are {', '.join(JOBS)}")
+        return _reject(f"unknown jobs {unknown}; the jobs are {', '.join(JOBS)}")
     try:
         scope = Scope(options.from_date, options.to_date, options.zone).check()
         conf = dict(_setting(text) for text in options.conf)
     except ValueError as exc:
-        return _refuse(str(exc))
-    what = Run(
+        return _reject(str(exc))
+    what = ReportRun(
         scope=scope,
         lake=options.lake,
         out=options.out,
@@ -68,7 +68,7 @@ def _run(options: argparse.Namespace) -> int:
     )
     if options.rows:
         open(options.rows, "w").close()  # of an earlier run
-    tell = _tell if options.progress else _keep_still
+    tell = _print_progress if options.progress else _print_nothing
     spark = start_session(options.master, driver_memory=options.driver_memory, conf=conf)
     try:
         outcome = run(spark, what, now_ms=int(time.time() * 1_000), tell=tell)
@@ -128,11 +128,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _tell(step: str, done: int, total: int) -> None:
+def _print_progress(step: str, done: int, total: int) -> None:
     print(json.dumps({"step": step, "done": done, "total": total}), flush=True)
 
 
-def _keep_still(step: str, done: int, total: int) -> None:
+def _print_nothing(step: str, done: int, total: int) -> None:
     """Nobody asked."""
 
 
@@ -143,7 +143,7 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _refuse(reason: str) -> int:
+def _reject(reason: str) -> int:
     print(reason, file=sys.stderr)
     return EXIT_ARGUMENTS
 

@@ -1,6 +1,6 @@
 """Java for Spark: finds it, says why it cannot be used, and installs it where that is allowed.
 
-    [why_no_java] ──▶ "" or what is missing        python -m analytics.java ──▶ apt-get, when root
+    [java_problem] ─▶ "" or what is missing        python -m analytics.java ──▶ apt-get, when root
 
 ``make test`` and ``make analytics`` call it and wait; ``make run`` calls it and does not. It never
 fails them: the service and all other tests run without Java.
@@ -27,7 +27,7 @@ _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _JAVA_WAIT_S: Final = 20
 
 
-def why_no_java() -> str:
+def java_problem() -> str:
     """Why Spark cannot run with the Java there is, for people to read; empty when it can."""
     java = find_java()
     if java is None:
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] = ()) -> int:
 
     ``--background LOG``: whoever asks does not wait; a process of its own tries, and writes LOG.
     """
-    reason = why_no_java()
+    reason = java_problem()
     if reason and may_install():
         if list(arguments[:1]) == ["--background"]:
             _install_aside(Path(arguments[1]))
@@ -97,7 +97,7 @@ def _install(reason: str) -> str:
         print(f"Installing {package} for reports ...", flush=True)
         said = install(package)
         if not said:
-            return why_no_java()
+            return java_problem()
     return f"{said}; {reason}"
 
 

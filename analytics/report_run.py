@@ -65,7 +65,7 @@ _LATENCY_DAYS: Final = 7
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class ReportRun:
     """What is to be done. ``lag_samples`` and ``settles`` are paths of exports, or empty.
 
     ``rows``: a file of this machine that gets the rows of all reports as lines of JSON, or empty.
@@ -87,7 +87,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """Manifests of the lake's days and of the reports. Any: what a manifest holds."""
 
     ingested: list[dict[str, Any]]
@@ -96,11 +96,11 @@ class Outcome:
 
 def run(
     spark: SparkSession,
-    what: Run,
+    what: ReportRun,
     *,
     now_ms: int,
     tell: Callable[[str, int, int], None] = lambda step, done, total: None,
-) -> Outcome:
+) -> RunOutcome:
     """See the module's docstring. Raises ``StoreError`` when the log cannot be read.
 
     ``tell(step, done_count, total_count)`` is called before each step, and ends the run by raising.
@@ -124,10 +124,10 @@ def run(
                 write_rows(file, name, table.read(scope.dates()), scope.dates())
         log.info("Report written", extra={"action": "report_written", "report": name})
     frames.settles.unpersist()
-    return Outcome(ingested, reports)
+    return RunOutcome(ingested, reports)
 
 
-def read_frames(spark: SparkSession, what: Run) -> Frames:
+def read_frames(spark: SparkSession, what: ReportRun) -> Frames:
     """The tables that jobs of the scope may need; nothing is read before somebody uses it."""
     table = messages_table(spark, what.lake)
     dates = what.scope.utc_dates()
@@ -145,7 +145,7 @@ def read_frames(spark: SparkSession, what: Run) -> Frames:
     )
 
 
-def _growth_before(spark: SparkSession, what: Run) -> DataFrame | None:
+def _growth_before(spark: SparkSession, what: ReportRun) -> DataFrame | None:
     date = what.scope.from_date - dt.timedelta(days=1)
     table = report_table(spark, what.out, storage_growth_daily.NAME, None) if what.out else None
     facts = None if table is None else table.facts(date)

@@ -1,6 +1,6 @@
 """The only place that starts Spark, or reports why it cannot.
 
-    [why_no_spark] ──▶ "" or what is missing        [start_session] ──▶ SparkSession
+    [spark_problem] ─▶ "" or what is missing        [start_session] ──▶ SparkSession
 
 The session's time zone is UTC; days of another zone are made by the jobs.
 """
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from analytics.java import why_no_java
+from analytics.java import java_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 _ROOT: Final = Path(__file__).resolve().parent.parent
 
 
-def why_no_spark() -> str:
+def spark_problem() -> str:
     """What is missing for analytics, for people to read; empty when all is there."""
     try:
         import pyarrow  # noqa: F401
         import pyspark  # noqa: F401
     except ImportError as exc:
         return f"the Python package {exc.name} is not installed; make analytics installs it"
-    return why_no_java()
+    return java_problem()
 
 
 def start_session(

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from analytics.session import why_no_spark
+from analytics.session import spark_problem
 from bench.measure import (
     CLOCK_TICKS_PER_S,
     QUICK,
@@ -70,7 +70,7 @@ _POLL_S: Final = 0.5
 
 
 async def measure(plan: Plan, base: Path) -> list[Row]:
-    reason = why_no_spark()
+    reason = spark_problem()
     if reason:
         raise Skipped(reason)
     sizes: tuple[float, ...] = QUICK_SIZES if plan == QUICK else SIZES

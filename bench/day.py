@@ -228,7 +228,7 @@ class Observer:
 
     def look(self, load: Load, minutes: int) -> None:
         from mqservice.groups.lag import lag_of
-        from mqservice.sampling.progress_marks import Standing, places_of
+        from mqservice.sampling.progress_marks import GroupPositions, positions_of
 
         now_ms = load.clock.wall_ms
         for group in GROUPS:
@@ -239,7 +239,7 @@ class Observer:
                 topic = each.topic.partition("%")[2]
                 row = now_ms, tenant, name, topic, lag.count, lag.known_age_ms
                 self.lags.append(row)
-            for topic, blob in places_of(Standing(0, name, stats.queues)):
+            for topic, blob in positions_of(GroupPositions(0, name, stats.queues)):
                 self.marks.append((tenant, name, topic, now_ms - minutes * MINUTE_MS, now_ms, blob))
 
     def write(self, directory: Path, from_ms: int) -> None:

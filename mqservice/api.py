@@ -37,7 +37,7 @@ from mqservice.accounts.access import metadata_unavailable
 from mqservice.accounts.audit_api import router as audit_router
 from mqservice.accounts.keys_api import router as keys_router
 from mqservice.accounts.people_api import router as people_router
-from mqservice.accounts.rest import let_in
+from mqservice.accounts.rest import authenticate_writer
 from mqservice.accounts.tickets_api import router as tickets_router
 from mqservice.alerts.api import router as alerts_router
 from mqservice.definitions.api import router as definitions_router
@@ -74,7 +74,7 @@ class ControlPlane(NinjaAPI):
 api = ControlPlane(
     title="mqservice control plane",
     version="1",
-    auth=let_in,
+    auth=authenticate_writer,
     docs_url=None,
     openapi_url=None,  # reference.openapi tells of both planes
     urls_namespace="control",

@@ -35,7 +35,7 @@ from mqservice.caches import caches, listen  # noqa: E402 needs Django set up
 from mqservice.console.live.consumer import live_application  # noqa: E402 as above
 from mqservice.console.tail.consumer import tail_application  # noqa: E402 as above
 from mqservice.control_plane import ControlPlane, asker_of, is_of_program  # noqa: E402 as above
-from mqservice.delivery.connection_calls import answer_calls  # noqa: E402 as above
+from mqservice.delivery.connection_calls import serve_calls  # noqa: E402 as above
 from mqservice.delivery.context import DeliveryContext, process_context  # noqa: E402 as above
 from mqservice.delivery.http import (  # noqa: E402 as above
     UPGRADE_REFUSAL_EXTENSION,
@@ -43,7 +43,7 @@ from mqservice.delivery.http import (  # noqa: E402 as above
     Receive,
     Scope,
     Send,
-    refuse_upgrade,
+    reject_upgrade,
     request_id_of,
     send_problem,
 )
@@ -53,10 +53,10 @@ from mqservice.lib.clock import SystemClock  # noqa: E402 as above
 from mqservice.lib.corked_transport import recognised  # noqa: E402 as above
 from mqservice.lib.middleware import API_PREFIX, ASKED_FOR, HAS_SESSION  # noqa: E402 as above
 from mqservice.lib.problem import Problem  # noqa: E402 as above
-from mqservice.lib.unauthenticated import Strangers  # noqa: E402 as above
-from mqservice.quotas.engine_usage import Holdings  # noqa: E402 as above
+from mqservice.lib.unauthenticated import UnauthenticatedConnections  # noqa: E402 as above
+from mqservice.quotas.engine_usage import EngineUsage  # noqa: E402 as above
 from mqservice.quotas.process import set_process_meters  # noqa: E402 as above
-from mqservice.quotas.rejection_pacing import RefusalPaces, body_bytes_of  # noqa: E402 as above
+from mqservice.quotas.rejection_pacing import RejectionPacer, body_bytes_of  # noqa: E402 as above
 from mqservice.store import close_store  # noqa: E402 as above
 from mqservice.usage.writing import run as write_usage  # noqa: E402 as above
 
@@ -76,16 +76,18 @@ class Application:
     def __init__(
         self,
         open_context: Callable[[], DeliveryContext] | None = None,
-        refusals: RefusalPaces | None = None,
+        refusals: RejectionPacer | None = None,
         control_plane: ControlPlane | None = None,
     ) -> None:
         """``open_context`` takes the place of the process's own store and caches."""
         self._open_context = open_context
         self._context: DeliveryContext | None = None
         self._plane: DataPlane | None = None
-        self.strangers = Strangers()  # among the connections of the server that runs this
+        self.strangers = (
+            UnauthenticatedConnections()
+        )  # among the connections of the server that runs this
         self._chores: list[asyncio.Task[None]] = []
-        self._refusals = refusals or RefusalPaces(SystemClock())
+        self._refusals = refusals or RejectionPacer(SystemClock())
         self._control_plane = control_plane or ControlPlane()
         # Any: Channels types scopes more narrowly than servers keep to.
         self._socket: Any = DeliveryConsumer.as_asgi(context=self._open)
@@ -150,7 +152,7 @@ class Application:
                 work = (
                     listen(caches), write_uses(), write_usage(), self._context.meters.run(),
                     holdings.run(),
-                    answer_calls(django_settings.MQ_VALKEY_URL, lambda: sessions.open_sessions),
+                    serve_calls(django_settings.MQ_VALKEY_URL, lambda: sessions.open_sessions),
                 )  # fmt: skip
                 self._chores = [loop.create_task(each) for each in work]
                 set_process_meters(self._context.meters)
@@ -225,8 +227,8 @@ class Application:
             )
 
 
-def _holdings_of(context: DeliveryContext) -> Holdings:
-    return Holdings(context.meters, context.store.use, context.clock)
+def _holdings_of(context: DeliveryContext) -> EngineUsage:
+    return EngineUsage(context.meters, context.store.use, context.clock)
 
 
 async def _refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:
@@ -235,7 +237,7 @@ async def _refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:
     if UPGRADE_REFUSAL_EXTENSION in (scope.get("extensions") or {}):
         problem = Problem.of("NOT_FOUND", f"the socket of the API is at {SOCKET_PATH}")
         request_id = request_id_of(dict(scope["headers"]))
-        await refuse_upgrade(receive, send, problem, path=scope["path"], request_id=request_id)
+        await reject_upgrade(receive, send, problem, path=scope["path"], request_id=request_id)
         return
     await send({"type": "websocket.accept"})
     await send({"type": "websocket.close", "code": 4404, "reason": "NOT_FOUND"})

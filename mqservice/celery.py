@@ -38,7 +38,7 @@ SCHEDULE: Final = {
     "monitoring.record_sample": ("sampling", 10.0),
     "sampling.take_samples": ("sampling", 10.0),
     "sampling.roll_up": ("sampling", 60.0),
-    "sampling.keep_step": ("sampling", 300.0),
+    "sampling.save_offset_step": ("sampling", 300.0),
     "sampling.clean_up": ("sampling", 300.0),
     "issues.scan": ("sampling", 10.0),
     "issues.clean_up": ("sampling", 300.0),

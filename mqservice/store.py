@@ -47,7 +47,6 @@ from storage_engine.client import (
     Extend,
     FilterInvalid,
     FilterKind,
-    GoneLease,
     GroupClients,
     GroupClientsRequest,
     GroupConfig,
@@ -56,7 +55,6 @@ from storage_engine.client import (
     GroupRef,
     GroupStats,
     GroupStatsRequest,
-    HeldLeases,
     KeyReused,
     LagIs,
     LeaseExpired,
@@ -66,6 +64,7 @@ from storage_engine.client import (
     ListDelays,
     LookUpHead,
     LookUpRequest,
+    LostLease,
     Member,
     Nack,
     Notice,
@@ -80,6 +79,7 @@ from storage_engine.client import (
     OffsetResetRequest,
     OffsetsChangedRequest,
     OutcomeUnknown,
+    PendingReceive,
     PullHead,
     PullRequest,
     PullStatus,
@@ -92,9 +92,8 @@ from storage_engine.client import (
     QueueStats,
     Received,
     ReceiveHead,
-    ReceiveHold,
+    ReceiveReplyHandler,
     ReceiveRequest,
-    ReceiveTold,
     Record,
     RecordColumns,
     RecordRefused,
@@ -111,13 +110,14 @@ from storage_engine.client import (
     ScheduledReply,
     ScheduledSendRequest,
     SessionAbsentRequest,
-    SessionKeepRequest,
+    SessionLeases,
+    SessionSaveRequest,
     SessionTakeReply,
     SessionTakeRequest,
     SettleFailure,
     SettleReply,
+    SettleReplyHandler,
     SettleRequest,
-    SettleTold,
     ShuttingDown,
     SnapshotRelease,
     SnapshotRequest,
@@ -146,8 +146,8 @@ from storage_engine.client import (
     TraceReply,
     TraceRequest,
     TraceState,
-    UseReply,
-    UseRequest,
+    UsageReply,
+    UsageRequest,
     Wait,
     cause_of,
     client_id_fault,
@@ -171,26 +171,26 @@ __all__ = [
     "AsyncStoreClient", "BadFrame", "BadRequest", "BatchUnknown", "ChangedOffset", "ClientLimit",
     "ClientStats", "CommitRefused", "CursorInvalid", "DeadLetter", "DeadLetterCount",
     "DeadLettersRequest", "DiskFull", "Dispatch", "Durability", "ExponentialDelays", "Extend",
-    "FilterInvalid", "FilterKind", "GoneLease", "GroupClients", "GroupClientsRequest",
+    "FilterInvalid", "FilterKind", "LostLease", "GroupClients", "GroupClientsRequest",
     "GroupConfig", "GroupNotFound", "GroupQueueStats", "GroupRef", "GroupStats",
-    "GroupStatsRequest", "HeldLeases", "KeyReused", "LagIs", "LeaseExpired", "LeaseRef",
+    "GroupStatsRequest", "SessionLeases", "KeyReused", "LagIs", "LeaseExpired", "LeaseRef",
     "LeaveRequest", "LevelDelays", "ListDelays", "LookUpHead", "LookUpRequest", "Member", "Nack",
     "Notice", "NoticeKind", "ObserveReply", "OffsetAtTimeReply", "OffsetAtTimeRequest",
     "OffsetCommitReply", "OffsetCommitRequest", "OffsetOutOfRange", "OffsetResetReply",
     "OffsetResetRequest", "OffsetsChangedRequest", "OutcomeUnknown", "PullHead", "PullRequest",
     "PullStatus", "PurgeRequest", "PutCall", "PutOncePlace", "PutResult", "QueueNotFound",
-    "QueueReset", "QueueStats", "ReceiveHead", "ReceiveHold", "ReceiveRequest", "ReceiveTold",
+    "QueueReset", "QueueStats", "ReceiveHead", "PendingReceive", "ReceiveRequest", "ReceiveReplyHandler",
     "Received", "Record", "RecordColumns", "RecordRefused", "RedriveOutcome", "RedriveReply",
     "RedriveRequest", "ResetTo", "RetryPolicy", "ScheduledCancelRequest", "ScheduledListHead",
     "ScheduledListRequest", "ScheduledMoveRequest", "ScheduledOutcome", "ScheduledReply",
-    "ScheduledSendRequest", "SessionAbsentRequest", "SessionKeepRequest", "SessionTakeReply",
-    "SessionTakeRequest", "SettleFailure", "SettleReply", "SettleRequest", "SettleTold",
+    "ScheduledSendRequest", "SessionAbsentRequest", "SessionSaveRequest", "SessionTakeReply",
+    "SessionTakeRequest", "SettleFailure", "SettleReply", "SettleRequest", "SettleReplyHandler",
     "ShuttingDown", "SnapshotRelease", "SnapshotRequest", "StartFrom", "StatsReply", "Store",
     "StoreBusy", "StoreClient", "StoreError", "StoreMessage", "StoreUnavailable", "Strategy",
     "SubscribeReply", "SubscribeRequest", "SubscriptionConflict", "SyncFailed", "TopicConfig",
     "TopicLag", "TopicMembers", "TopicNotFound", "TopicPurgeReply", "TopicPurgeRequest", "TopicRef",
-    "TopicStats", "TraceHop", "TraceReply", "TraceRequest", "TraceState", "TracedGroup", "UseReply",
-    "UseRequest", "Wait", "blocking_client", "cause_of", "client_id_fault", "close_store",
+    "TopicStats", "TraceHop", "TraceReply", "TraceRequest", "TraceState", "TracedGroup", "UsageReply",
+    "UsageRequest", "Wait", "blocking_client", "cause_of", "client_id_fault", "close_store",
     "dedup_value", "dlq_topic_of", "encode_plain", "encode_record", "error_from_code",
     "find_dead_letter", "get_store", "is_engine_silent", "is_shown_as_it_is", "keep_client",
     "known_filter", "new_message_id", "retry_topic_of", "scheduled", "shown_record", "use_store",
@@ -211,7 +211,7 @@ class Store(Protocol):
 
     async def receive(self, request: ReceiveRequest) -> Received: ...
 
-    def receive_for(self, told: ReceiveTold, request: ReceiveRequest) -> ReceiveHold: ...
+    def receive_for(self, told: ReceiveReplyHandler, request: ReceiveRequest) -> PendingReceive: ...
 
     async def subscribe(self, request: SubscribeRequest) -> SubscribeReply: ...
 
@@ -219,7 +219,7 @@ class Store(Protocol):
 
     async def settle(self, request: SettleRequest) -> SettleReply: ...
 
-    def settle_for(self, told: SettleTold, request: SettleRequest) -> None: ...
+    def settle_for(self, told: SettleReplyHandler, request: SettleRequest) -> None: ...
 
     async def pull(self, request: PullRequest) -> tuple[PullHead, list[Record]]: ...
 
@@ -243,13 +243,13 @@ class Store(Protocol):
 
     def listen(self, heard: Callable[[Notice], None]) -> None: ...
 
-    async def session_keep(self, request: SessionKeepRequest) -> None: ...
+    async def session_keep(self, request: SessionSaveRequest) -> None: ...
 
     async def session_take(self, request: SessionTakeRequest) -> SessionTakeReply: ...
 
     async def session_absent(self, request: SessionAbsentRequest) -> None: ...
 
-    async def use(self, request: UseRequest) -> UseReply: ...
+    async def use(self, request: UsageRequest) -> UsageReply: ...
 
 
 _client: AsyncStoreClient | None = None

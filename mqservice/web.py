@@ -37,11 +37,11 @@ USER_TIMEOUT_MS: Final = 30_000
 _PORT_MAX: Final = 65_535
 
 
-class ConfigRefused(Exception):
+class ConfigInvalid(Exception):
     """An address in the environment that cannot be meant."""
 
 
-class AddressRefused(Exception):
+class AddressUnavailable(Exception):
     """An address that cannot be bound."""
 
 
@@ -60,22 +60,22 @@ class WebServer(uvicorn.Server):
 
 
 def address_from(environ: dict[str, str]) -> tuple[str, int, bool]:
-    """Host, port, and whether the port is shared. Raises ConfigRefused."""
+    """Host, port, and whether the port is shared. Raises ConfigInvalid."""
     host = environ.get("MQ_BIND") or "127.0.0.1"
     text = environ.get("MQ_PORT") or "8000"
     if not text.isascii() or not text.isdecimal() or int(text) > _PORT_MAX:
-        raise ConfigRefused(f"MQ_PORT must be a number up to {_PORT_MAX}, found {text!r}")
+        raise ConfigInvalid(f"MQ_PORT must be a number up to {_PORT_MAX}, found {text!r}")
     return host, int(text), environ.get("MQ_WEB_REUSE_PORT") == "1"
 
 
 def bind_socket(host: str, port: int, *, is_shared: bool) -> socket.socket:
-    """A bound socket, listening unless shared. Raises ConfigRefused, AddressRefused."""
+    """A bound socket, listening unless shared. Raises ConfigInvalid, AddressUnavailable."""
     try:
         family, kind, proto, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except socket.gaierror as exc:
-        raise ConfigRefused(f"MQ_BIND={host} is not an address: {exc.strerror}") from exc
+        raise ConfigInvalid(f"MQ_BIND={host} is not an address: {exc.strerror}") from exc
     listener = socket.socket(family, kind, proto)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -91,7 +91,7 @@ def bind_socket(host: str, port: int, *, is_shared: bool) -> socket.socket:
             listener.listen(BACKLOG)
     except OSError as exc:
         listener.close()
-        raise AddressRefused(f"cannot listen on {host}:{port}: {exc.strerror}") from exc
+        raise AddressUnavailable(f"cannot listen on {host}:{port}: {exc.strerror}") from exc
     listener.set_inheritable(True)
     return listener
 
@@ -128,10 +128,10 @@ def main() -> int:
     try:
         host, port, is_shared = address_from(dict(os.environ))
         listener = bind_socket(host, port, is_shared=is_shared)
-    except ConfigRefused as exc:
+    except ConfigInvalid as exc:
         print(f"mqservice.web: {exc}", file=sys.stderr)
         return CONFIG_STATUS
-    except AddressRefused as exc:
+    except AddressUnavailable as exc:
         print(f"mqservice.web: {exc}", file=sys.stderr)
         return ADDRESS_STATUS
     from django.conf import settings

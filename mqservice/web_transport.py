@@ -44,9 +44,9 @@ from mqservice.lib.connection_limits import ConnectionLimits
 from mqservice.lib.corked_transport import CorkedTransport
 from mqservice.lib.problem import CONTENT_TYPE, Problem, problem_bytes
 from mqservice.lib.request_ids import accepted_request_id, new_request_id
-from mqservice.lib.request_target import VERSIONS, RequestTargets, TargetRefused
+from mqservice.lib.request_target import VERSIONS, RequestTargets, TargetRejected
 from mqservice.lib.throttle import network_of
-from mqservice.lib.unauthenticated import Strangers
+from mqservice.lib.unauthenticated import UnauthenticatedConnections
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
@@ -195,8 +195,8 @@ class CorkedHttpProtocol(HttpToolsProtocol):
             self._proxies, app = _Proxies(app), app.app
         self._take: Take | None = getattr(app, "take", None)
         self._can_take: Take | None = getattr(app, "can_take", None)
-        strangers: Strangers | None = getattr(app, "strangers", None)
-        self._strangers = Strangers() if strangers is None else strangers
+        strangers: UnauthenticatedConnections | None = getattr(app, "strangers", None)
+        self._strangers = UnauthenticatedConnections() if strangers is None else strangers
 
     def connection_made(  # type: ignore[override] # uvicorn narrows the argument as well
         self, transport: asyncio.Transport
@@ -477,7 +477,7 @@ class CorkedHttpProtocol(HttpToolsProtocol):
     def _check_target(self, fields: dict[bytes, bytes], version: str) -> None:
         try:
             self.url = _targets.check(version=version, target=self.url, host=fields.get(b"host"))
-        except TargetRefused as exc:
+        except TargetRejected as exc:
             given = fields.get(b"x-request-id", b"").decode("latin-1")
             self._head_answer = _bare_answer(exc.code, str(exc), accepted_request_id(given))
             raise _HeadRefused from exc

@@ -21,7 +21,7 @@ from storage_engine.clock import SystemClock
 from storage_engine.config import StoreConfig, config_from_env
 from storage_engine.engine_metrics import collect
 from storage_engine.errors import ConfigInvalid, StoreError, StoreInUse
-from storage_engine.filters.message_filter import keep_compiled
+from storage_engine.filters.message_filter import set_compiled_max
 from storage_engine.json_log import start_logging
 from storage_engine.metrics import render
 from storage_engine.metrics_server import Health, MetricsServer
@@ -45,7 +45,7 @@ async def run(config: StoreConfig) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    keep_compiled(config.filter_compiled_max)
+    set_compiled_max(config.filter_compiled_max)
     store = Store(config, SystemClock())
     store.open(loop)
     server = Server(store)

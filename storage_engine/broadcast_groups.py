@@ -1,9 +1,9 @@
 """Broadcast groups: each client reads every message and has its own progress.
 
-    consumption ── group, client id ──▶ [Broadcasting.reader] ──▶ the client as a group ──▶ delivery
-    delivery ── Failure ──▶ [Broadcasting.drop] ── settled, counted ──▶ consumer_offsets
-    tick ── clients silent for 7 days ──▶ [Broadcasting.tick] ──▶ delivery, consumer_offsets
-    group_stats, group_clients ──▶ [Broadcasting] ── rows of the group and of its clients
+    group, client id ──▶ [BroadcastGroups.reader] ──▶ the client as a group ──▶ delivery
+    delivery ── Failure ──▶ [BroadcastGroups.drop] ── settled, counted ──▶ consumer_offsets
+    tick ── clients silent for 7 days ──▶ [BroadcastGroups.tick] ──▶ delivery, consumer_offsets
+    group_stats, group_clients ──▶ [BroadcastGroups] ─ rows of the group and of its clients
 
 Below this module a client is like a group of its own, under the name of ``groups/clients.py``;
 above it nobody sees that name. As in RocketMQ, what a client fails to consume is dropped: no retry,
@@ -46,10 +46,10 @@ log = logging.getLogger(__name__)
 ResultT = TypeVar("ResultT")
 
 _FORGET_INTERVAL_MS: Final = 60 * SECOND_MS
-_FORGOTTEN_MAX: Final = 100  # in one interval; one fdatasync
+_EXPIRED_MAX: Final = 100  # in one interval; one fdatasync
 
 
-class _OfReader(Protocol):
+class _ReaderRequest(Protocol):
     """What a request says of who reads."""
 
     @property
@@ -59,7 +59,7 @@ class _OfReader(Protocol):
     def client_id(self) -> str: ...
 
 
-class Broadcasting:
+class BroadcastGroups:
     """See the module's docstring."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Broadcasting:
         self._next_ms = clock.monotonic_ms() + _FORGET_INTERVAL_MS
 
     def read(
-        self, group: GroupConfig, request: _OfReader, act: Callable[[GroupConfig], ResultT]
+        self, group: GroupConfig, request: _ReaderRequest, act: Callable[[GroupConfig], ResultT]
     ) -> ResultT:
         """What ``act`` makes of who reads: the group, or a client of a broadcast group as a group
         of its own, which is known from then on.
@@ -162,7 +162,7 @@ class Broadcasting:
         if now_ms < self._next_ms:
             return
         self._next_ms = now_ms + _FORGET_INTERVAL_MS
-        silent = self._clients.silent(_FORGOTTEN_MAX)
+        silent = self._clients.silent(_EXPIRED_MAX)
         if not silent:
             return
         names = {reader_name(each.group, each.client_id) for each in silent}

@@ -59,16 +59,16 @@ class Catalog:
         # Called with a topic's name and all its queues when it has got more of them.
         self.queues_added: Callable[[str, list[ConsumeQueue]], None] = _nothing
         # Called with a group that is not as it was.
-        self.group_changed: Callable[[GroupConfig], None] = _unheard
+        self.group_changed: Callable[[GroupConfig], None] = _ignore_change
         # Whether anybody has read something in the name of a group.
-        self.is_read: Callable[[str], bool] = _unread
+        self.is_read: Callable[[str], bool] = _never_read
         self._topics = TopicTable(files, config.store_path, clock)
         self._groups = GroupTable(files, config.store_path, clock)
         self.topic_writes = SharedWrites(
             self._topics, self._is_other_topic, self._route, self._tell_of_topic
         )
         self.group_writes = SharedWrites(
-            self._groups, self._is_other_group, _unheard, self._tell_of_group
+            self._groups, self._is_other_group, _ignore_change, self._tell_of_group
         )
         self._executor: ThreadPoolExecutor
 
@@ -310,10 +310,10 @@ def _is_broadcast(group: GroupConfig) -> bool:
     return group.dispatch is Dispatch.BROADCAST
 
 
-def _unread(group: str) -> bool:
+def _never_read(group: str) -> bool:
     """Until somebody delivers."""
     return False
 
 
-def _unheard(config: GroupConfig) -> None:
+def _ignore_change(config: GroupConfig) -> None:
     """Until somebody delivers."""

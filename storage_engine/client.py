@@ -129,7 +129,11 @@ from storage_engine.wire.reads import (
     PullRequest,
     PullStatus,
 )
-from storage_engine.wire.reply_handlers import ReceiveHold, ReceiveTold, SettleTold
+from storage_engine.wire.reply_handlers import (
+    PendingReceive,
+    ReceiveReplyHandler,
+    SettleReplyHandler,
+)
 from storage_engine.wire.scheduled import (
     ScheduledCancelRequest,
     ScheduledListHead,
@@ -140,10 +144,10 @@ from storage_engine.wire.scheduled import (
     ScheduledSendRequest,
 )
 from storage_engine.wire.sessions import (
-    GoneLease,
-    HeldLeases,
+    LostLease,
     SessionAbsentRequest,
-    SessionKeepRequest,
+    SessionLeases,
+    SessionSaveRequest,
     SessionTakeReply,
     SessionTakeRequest,
 )
@@ -172,7 +176,7 @@ from storage_engine.wire.traces import (
     TraceRequest,
     TraceState,
 )
-from storage_engine.wire.usage import NamespaceUse, UseReply, UseRequest
+from storage_engine.wire.usage import NamespaceUsage, UsageReply, UsageRequest
 
 __all__ = [
     "ASSIGNMENT_NAMES_MAX",
@@ -207,7 +211,7 @@ __all__ = [
     "Filter",
     "FilterInvalid",
     "FilterKind",
-    "GoneLease",
+    "LostLease",
     "GroupClients",
     "GroupClientsRequest",
     "GroupConfig",
@@ -218,7 +222,7 @@ __all__ = [
     "GroupRef",
     "GroupStats",
     "GroupStatsRequest",
-    "HeldLeases",
+    "SessionLeases",
     "KeyReused",
     "LagIs",
     "LeaseExpired",
@@ -230,7 +234,7 @@ __all__ = [
     "LookUpRequest",
     "Member",
     "Nack",
-    "NamespaceUse",
+    "NamespaceUsage",
     "Notice",
     "NoticeKind",
     "ObserveReply",
@@ -257,9 +261,9 @@ __all__ = [
     "QueueReset",
     "QueueStats",
     "ReceiveHead",
-    "ReceiveHold",
+    "PendingReceive",
     "ReceiveRequest",
-    "ReceiveTold",
+    "ReceiveReplyHandler",
     "Received",
     "Record",
     "RecordColumns",
@@ -277,13 +281,13 @@ __all__ = [
     "ScheduledReply",
     "ScheduledSendRequest",
     "SessionAbsentRequest",
-    "SessionKeepRequest",
+    "SessionSaveRequest",
     "SessionTakeReply",
     "SessionTakeRequest",
     "SettleFailure",
     "SettleReply",
     "SettleRequest",
-    "SettleTold",
+    "SettleReplyHandler",
     "ShuttingDown",
     "SnapshotRelease",
     "SnapshotReleaseReply",
@@ -316,8 +320,8 @@ __all__ = [
     "TraceRequest",
     "TraceState",
     "TracedGroup",
-    "UseReply",
-    "UseRequest",
+    "UsageReply",
+    "UsageRequest",
     "Wait",
     "cause_of",
     "client_id_fault",

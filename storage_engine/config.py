@@ -59,7 +59,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     group_count_max: int = 20_000
     broadcast_client_count_max: int = 1_000  # per group; each costs as much as a group
     broadcast_client_total_max: int = 20_000  # in all groups
-    broadcast_client_kept_ms: int = 168 * HOUR_MS  # progress is stored until then
+    broadcast_client_expiry_ms: int = 168 * HOUR_MS  # progress is stored until then
 
     frame_bytes_max: int = 16 * MIB  # a batch of 4 MiB bodies with all its properties fits
     connection_count_max: int = 1_024
@@ -69,7 +69,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     receive_messages_max: int = 1_024
     receive_bytes_max: int = 8 * MIB
     poll_wait_ms_max: int = 5 * 60 * SECOND_MS  # a waiting receive takes 1 KiB; a request, 0.1 ms
-    parked_count_max: int = 100_000
+    waiting_receive_count_max: int = 100_000
     member_count_max: int = 1_024  # per exclusive group and topic
     lease_ms_min: int = SECOND_MS
     lease_ms_max: int = 12 * HOUR_MS
@@ -82,9 +82,9 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     dedup_window_ms: int = 600 * SECOND_MS  # how long the key of a request is remembered
     dedup_count_max: int = 400_000  # keys; 250 bytes each, at most a quarter per namespace
     filter_compiled_max: int = 256  # SQL92 conditions; up to 200 KB each
-    kept_session_ms_max: int = 5 * 60 * SECOND_MS  # how long a consumer may be disconnected
-    kept_session_count_max: int = 10_000  # disconnected consumers
-    kept_session_bytes_max: int = 64 * MIB  # all sessions of disconnected consumers
+    saved_session_ms_max: int = 5 * 60 * SECOND_MS  # how long a consumer may be disconnected
+    saved_session_count_max: int = 10_000  # disconnected consumers
+    saved_session_bytes_max: int = 64 * MIB  # all sessions of disconnected consumers
     notice_count_max: int = 1_024  # unread notices of a connection; then it is dropped
 
     retention_ms: int = 72 * HOUR_MS  # for topics that set none; RocketMQ's fileReservedTime

@@ -15,7 +15,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from storage_engine.broadcast_groups import Broadcasting
+from storage_engine.broadcast_groups import BroadcastGroups
 from storage_engine.catalog import Catalog
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
@@ -28,8 +28,8 @@ from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.failure import Failure
 from storage_engine.delivery.filter_scan import ReadChecked
 from storage_engine.delivery.progress import Progress
-from storage_engine.delivery.receive import Receiving
-from storage_engine.delivery.subscription import Delivered, Parked
+from storage_engine.delivery.receive import Receiver
+from storage_engine.delivery.subscription import Delivered, WaitingReceive
 from storage_engine.due_moves import DueMoves
 from storage_engine.engine_puts import EnginePuts
 from storage_engine.errors import GroupNotFound
@@ -45,7 +45,7 @@ from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.record_parts import HEAD_BYTES_MAX, reconsume_times_of
 from storage_engine.retries import Retries
-from storage_engine.saved_sessions import KeptSessions
+from storage_engine.saved_sessions import SavedSessions
 from storage_engine.schedule.level_offsets import LevelOffsets
 from storage_engine.schedule.schedule import Schedule
 from storage_engine.schedule.scheduled_retries import ScheduledRetries
@@ -138,7 +138,7 @@ class Consumption:
             later,
             self.notices.tell,
         )
-        self.receiving = Receiving(config, clock, self.delivery)
+        self.receiving = Receiver(config, clock, self.delivery)
         self.deletions = Deletions(
             catalog,
             commit_log,
@@ -172,7 +172,7 @@ class Consumption:
             clock, commit_log, self.schedule, self.deletions.gone_below, later
         )
         self._progress = GroupProgress(clock, commit_log, self.delivery, scheduled_retries, later)
-        self._broadcasting = Broadcasting(
+        self._broadcasting = BroadcastGroups(
             clock, consumer_offsets, self.clients, self.delivery, self._progress
         )
         catalog.is_read = partial(_is_read, consumer_offsets)
@@ -187,7 +187,7 @@ class Consumption:
         self.topic_purge = TopicPurge(
             catalog, commit_log, queues, min_offsets, self.delivery, self._offset_changes.go_on
         )
-        self.kept_sessions = KeptSessions(
+        self.kept_sessions = SavedSessions(
             config, clock, self.notices, self.settle, self.delivery.find_queue
         )
 
@@ -218,7 +218,7 @@ class Consumption:
 
     def receive(
         self, request: ReceiveRequest, answer: Callable[[Delivered], None]
-    ) -> Parked | None:
+    ) -> WaitingReceive | None:
         """Lease messages, or park.
 
         Raises ``GroupNotFound``, ``TopicNotFound``, ``BadRequest``, ``StoreBusy``, ``DiskFull``,
@@ -251,12 +251,12 @@ class Consumption:
         known = self._catalog.groups.get(group)
         return known is not None and known.dispatch is Dispatch.EXCLUSIVE
 
-    def cancel(self, parked: Parked, *, answer: bool) -> None:
+    def cancel(self, parked: WaitingReceive, *, answer: bool) -> None:
         """See ``Waiting.cancel``."""
         self.delivery.waiting.cancel(parked, answer=answer)
 
     def settle(self, request: SettleRequest) -> SettleReply:
-        """See ``Settling.settle``. Raises ``GroupNotFound``, ``DiskFull``."""
+        """See ``Settler.settle``. Raises ``GroupNotFound``, ``DiskFull``."""
         self._group(request.group)
         if request.client_id:
             reader = self._broadcasting.settling(request.group, request.client_id)
@@ -280,7 +280,7 @@ class Consumption:
         )
 
     def group_clients(self, request: GroupClientsRequest) -> GroupClients:
-        """See ``Broadcasting.clients``. Raises ``GroupNotFound`` too."""
+        """See ``BroadcastGroups.clients``. Raises ``GroupNotFound`` too."""
         self._group(request.group)
         return self._broadcasting.clients(request)
 

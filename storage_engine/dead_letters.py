@@ -22,7 +22,7 @@ from storage_engine.delivery.progress import Progress
 from storage_engine.errors import BadRequest, RecordRefused, TopicNotFound
 from storage_engine.groups.retry_record import find_dead_letter, redrive_record
 from storage_engine.log.commit_log import CommitLog
-from storage_engine.moves import Move, Mover, settling
+from storage_engine.moves import Move, Mover, settles_for
 from storage_engine.offset_at_time import offset_at_time, store_timestamp
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
@@ -192,7 +192,7 @@ class DeadLetters:
         known = self._catalog.topics.get(name)
         if known is None or not queues:
             return RedriveOutcome.NO_TOPIC
-        settles = settling(progress, queue_offset)
+        settles = settles_for(progress, queue_offset)
         queue_id = self._queue_id(record, known.queue_count)
         try:
             return redrive_record(content, queue_id=queue_id, topic=name, settles=settles)

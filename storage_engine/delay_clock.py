@@ -31,7 +31,7 @@ JUMP_MS: Final = 60 * SECOND_MS
 _SHOWN_MS_OFF_MAX: Final = SECOND_MS
 
 
-class _Kept(msgspec.Struct, frozen=True, kw_only=True):
+class _SavedClock(msgspec.Struct, frozen=True, kw_only=True):
     """``ahead_ms``: the time for delays less the monotonic clock, while the machine runs."""
 
     bootId: str
@@ -59,7 +59,7 @@ class DelayClock:
         self._wall_ahead_ms = self._clock.now_ms() - monotonic_ms
         self._ahead_ms = max(self._wall_ahead_ms, least_ms - monotonic_ms)
         try:
-            kept = msgspec.json.decode(self._path.read_bytes(), type=_Kept)
+            kept = msgspec.json.decode(self._path.read_bytes(), type=_SavedClock)
         except FileNotFoundError:
             return
         except (OSError, msgspec.DecodeError) as exc:
@@ -79,7 +79,7 @@ class DelayClock:
         """
         if self._is_kept or not self._boot_id:
             return
-        kept = _Kept(bootId=self._boot_id, ahead_ms=self._ahead_ms)
+        kept = _SavedClock(bootId=self._boot_id, ahead_ms=self._ahead_ms)
         try:
             self._files.make_dirs(self._path.parent)
             self._files.replace(self._path, msgspec.json.encode(kept))

@@ -16,9 +16,9 @@ from storage_engine.catalog import Catalog
 from storage_engine.delivery.progress import Progress
 from storage_engine.engine_puts import PutBatch
 from storage_engine.errors import StoreCorrupt, StoreError, TopicNotFound
-from storage_engine.groups.due_fast_path import HEAD, NEW_HEAD, QuickWay
+from storage_engine.groups.due_fast_path import HEAD, NEW_HEAD, DueFastPath
 from storage_engine.groups.retry_record import due_record
-from storage_engine.moves import Move, settling
+from storage_engine.moves import Move, settles_for
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.message_keys import BEHIND_ID, PAIR_END
@@ -64,7 +64,7 @@ class DueMoves:
         self._catalog = catalog
         self._is_orphan = is_orphan
         self._deleted_below = deleted_below
-        self._quick = QuickWay()
+        self._quick = DueFastPath()
         # Of the schedule's queues: reset count, and the end of what a record of it settles.
         self._ends: dict[Progress, tuple[int, bytes]] = {}
 
@@ -164,7 +164,7 @@ class DueMoves:
             )
         quick = self._quick.due(record, b"%d%b" % (queue_offset, self._end(progress)))
         if quick is None:
-            due = due_record(record, settles=settling(progress, queue_offset))
+            due = due_record(record, settles=settles_for(progress, queue_offset))
             parts = parts_of(due)
             self._queue(parts.topic, parts.queue_id)
             puts.add(due, {parts.topic: self._catalog.queues_of(parts.topic.decode())})
@@ -189,6 +189,6 @@ class DueMoves:
     def _end(self, progress: Progress) -> bytes:
         known = self._ends.get(progress)
         if known is None or known[0] != progress.reset_count:
-            value = settles_value(settling(progress, 0)).encode()
+            value = settles_value(settles_for(progress, 0)).encode()
             known = self._ends[progress] = progress.reset_count, value[1:]
         return known[1]

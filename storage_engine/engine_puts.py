@@ -116,7 +116,7 @@ class EnginePuts:
         keys.physical_offsets.extend(offsets[1::2])
         keys.stamps.extend([self._commit_log.store_timestamp_ms] * len(entries))
         self._dispatcher.follow(end_offset, entries, keys, published)
-        self._durability.wait(end_offset, _nobody_asks)
+        self._durability.wait(end_offset, _ignore_outcome)
         return offsets[::2]
 
 
@@ -127,5 +127,5 @@ def _stamp_at(record: bytes) -> int:
     return STORE_TIMESTAMP_AT + (HOST_V6_BYTES - HOST_V4_BYTES if is_v6 else 0)
 
 
-def _nobody_asks(_: object) -> None:
+def _ignore_outcome(_: object) -> None:
     """A sync that failed is repaired; the records are published then."""

@@ -15,7 +15,7 @@ from typing import Final
 from storage_engine.errors import RecordRefused, StoreCorrupt
 from storage_engine.groups.retry_record import forwarded_record
 from storage_engine.log.commit_log import CommitLog
-from storage_engine.moves import Move, Mover, settling
+from storage_engine.moves import Move, Mover, settles_for
 from storage_engine.schedule.schedule import Schedule
 from storage_engine.schedule.source import Source
 
@@ -92,7 +92,7 @@ class Forwarder:
         the disk fill up for everybody. A producer cannot make one: what it may send leaves room.
         """
         try:
-            record = forwarded_record(old, settles=settling(source.progress, queue_offset))
+            record = forwarded_record(old, settles=settles_for(source.progress, queue_offset))
             self._mover.check(record)
         except (RecordRefused, StoreCorrupt) as exc:
             log.error(

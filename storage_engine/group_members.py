@@ -14,8 +14,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from storage_engine.consumption import Consumption
-from storage_engine.delivery.delivery_blockers import Holdups
-from storage_engine.delivery.lease import ON_ITS_WAY
+from storage_engine.delivery.delivery_blockers import DeliveryBlockers
+from storage_engine.delivery.lease import MOVING
 from storage_engine.delivery.subscription import Subscription
 from storage_engine.groups.clients import split_reader
 from storage_engine.wire.members import GroupMembers, Member, TopicMembers
@@ -38,7 +38,9 @@ def members_of(consumption: Consumption, group: str) -> GroupMembers:
     return GroupMembers(group=group, topics=topics)
 
 
-def _of_clients(subscriptions: list[Subscription], now_ms: int, holdups: Holdups) -> TopicMembers:
+def _of_clients(
+    subscriptions: list[Subscription], now_ms: int, holdups: DeliveryBlockers
+) -> TopicMembers:
     """Of one topic: the members of a group, or of all clients of a broadcast group."""
     parts = [
         _members(each, now_ms, is_full=holdups.has_full(each.sources)) for each in subscriptions
@@ -61,7 +63,7 @@ def _members(subscription: Subscription, now_ms: int, *, is_full: bool) -> Topic
         lease.member_id
         for source in subscription.sources
         for lease in source.inflight.values()
-        if lease is not ON_ITS_WAY  # to another place, and nobody has it
+        if lease is not MOVING  # to another place, and nobody has it
     )
     waiting = {parked.request.member_id for parked in subscription.parked}
     silent = subscription.readers.silent_ms(now_ms)

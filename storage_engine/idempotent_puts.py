@@ -1,6 +1,6 @@
 """Idempotent puts: a record whose request is known stores nothing and gets the first reply again.
 
-    PUT_ONCE ──▶ [OncePuts] ── key unknown ──▶ Store.put ──▶ remembered, answered when durable
+    PUT_ONCE ──▶ [IdempotentPuts] ─ key unknown ──▶ Store.put ──▶ remembered, answered when durable
                      ├── key known, same content ──▶ the first one's place, when that is durable
                      └── key known, other content ──▶ KeyReused
 
@@ -39,7 +39,7 @@ Answer = Callable[[PutOnceReply | None, StoreError | None], None]
 _length_4: Final = LENGTH_4.unpack_from
 
 
-class _Offered(NamedTuple):
+class _Offer(NamedTuple):
     """A record with a mark, taken apart. ``queue_id`` and ``topic`` are what its sender meant,
     ``stored_queue_id`` is where it goes, which is another queue for one that waits.
     """
@@ -54,7 +54,7 @@ class _Offered(NamedTuple):
     message_id: bytes
 
 
-class OncePuts:
+class IdempotentPuts:
     """See the module's docstring."""
 
     def __init__(
@@ -85,10 +85,10 @@ class OncePuts:
         fresh: list[int] = []  # indexes of records to store
         firsts: dict[bytes, int] = {}  # by key hash, of those that are new in this request
         twins: list[tuple[int, int]] = []  # (index, index of the first with its key)
-        offered: dict[int, _Offered] = {}
+        offered: dict[int, _Offer] = {}
         wait_for = 0
         for index, record in enumerate(records):
-            offer = _offered(record)
+            offer = _read_offer(record)
             if offer is None:
                 fresh.append(index)
                 continue
@@ -107,21 +107,21 @@ class OncePuts:
                 places[index] = msgspec.structs.replace(place, due_ms=self._due_ms(offer, stored))
                 wait_for = max(wait_for, stored.physical_offset + 1)
         self._require_room([offered[index] for index in firsts.values()])
-        waiting = _Waiting(answer)
+        waiting = _PendingReply(answer)
         if fresh:
             waiting.count += 1
             content = b"".join([records[index] for index in fresh])
             appended, stamp = self._put(content, lambda _, __, error: waiting.ended(error))
             self._note(appended, stamp, fresh, offered, places)
         for index, first in twins:
-            places[index] = _twin(places[first], offered[first], offered[index])
+            places[index] = _duplicate_of_first(places[first], offered[first], offered[index])
         if wait_for > self._commit_log.flushed_offset:
             waiting.count += 1
             self._durability.wait(wait_for, waiting.ended)
         self.duplicate_count += sum(place is not None and place.is_duplicate for place in places)
         waiting.begin(PutOnceReply(places=[place for place in places if place is not None]))
 
-    def _require_room(self, offers: list[_Offered]) -> None:
+    def _require_room(self, offers: list[_Offer]) -> None:
         counts: dict[bytes, int] = {}
         for offer in offers:
             namespace_hash = namespace_hash_of(offer.topic)
@@ -129,7 +129,7 @@ class OncePuts:
         for namespace_hash, count in counts.items():
             self._dedup.index.require_room(namespace_hash, count)
 
-    def _known(self, offer: _Offered) -> Stored | None:
+    def _known(self, offer: _Offer) -> Stored | None:
         """What the key has stored, if it can still be read: not in a topic that was deleted since,
         and not when retention has taken it.
         """
@@ -146,7 +146,7 @@ class OncePuts:
         )
         return stored if is_there else None
 
-    def _due_ms(self, offer: _Offered, stored: Stored) -> int:
+    def _due_ms(self, offer: _Offer, stored: Stored) -> int:
         """As the first was answered; 0 where that is not to be found any more, or not needed."""
         queue_id = offer.stored_queue_id
         if not stored.is_waiting or queue_id == MOMENT_QUEUE:
@@ -164,7 +164,7 @@ class OncePuts:
         appended: Appended,
         stamp: int,
         fresh: list[int],
-        offered: dict[int, _Offered],
+        offered: dict[int, _Offer],
         places: list[PutOncePlace | None],
     ) -> None:
         offsets = appended.offsets
@@ -195,7 +195,7 @@ class OncePuts:
             places[index] = msgspec.structs.replace(place, due_ms=appended.due_ms.get(at, 0))
 
 
-class _Waiting:
+class _PendingReply:
     """Answers once all that it waits for has ended, with the first error of it."""
 
     def __init__(self, answer: Answer) -> None:
@@ -229,7 +229,7 @@ def _records_of(content: bytes) -> list[bytes]:
     return records
 
 
-def _offered(record: bytes) -> _Offered | None:
+def _read_offer(record: bytes) -> _Offer | None:
     """None without a mark, and for a record whose lengths do not fit: the put refuses that one."""
     properties = properties_of(memoryview(record))
     mark = None if properties is None else dedup_mark_of(properties)
@@ -240,7 +240,7 @@ def _offered(record: bytes) -> _Offered | None:
     except (IndexError, ValueError):
         return None
     topic, queue_id = real_place(parts.topic, parts.queue_id, properties)
-    return _Offered(
+    return _Offer(
         record,
         mark,
         key_hash_of(topic, mark.key),
@@ -265,7 +265,7 @@ def _place(stored: Stored, *, is_duplicate: bool) -> PutOncePlace:
     )
 
 
-def _twin(first: PutOncePlace | None, of_first: _Offered, own: _Offered) -> PutOncePlace:
+def _duplicate_of_first(first: PutOncePlace | None, of_first: _Offer, own: _Offer) -> PutOncePlace:
     """Of a record that comes in the same request as the first with its key."""
     assert first is not None, "the first has its place by now"
     if of_first.mark.fingerprint != own.mark.fingerprint:

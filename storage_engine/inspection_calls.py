@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import cast
 
 from storage_engine.group_members import members_of
-from storage_engine.message_trace import Tracing
+from storage_engine.message_trace import MessageTracer
 from storage_engine.store import Store
 from storage_engine.wire.groups import GroupRef
 from storage_engine.wire.protocol import Op
@@ -19,12 +19,12 @@ from storage_engine.wire.struct import Wire
 from storage_engine.wire.traces import TraceRequest
 
 
-def inspections(store: Store) -> dict[int, Callable[[Wire], Wire]]:
+def inspection_calls(store: Store) -> dict[int, Callable[[Wire], Wire]]:
     """What answers each of these requests; the store must be open."""
 
     def trace(request: Wire) -> Wire:
         consumption = store.consumption
-        tracing = Tracing(consumption.clock, store.queries, consumption)
+        tracing = MessageTracer(consumption.clock, store.queries, consumption)
         return tracing.trace(cast("TraceRequest", request))
 
     def members(request: Wire) -> Wire:

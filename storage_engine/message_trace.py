@@ -1,6 +1,6 @@
 """The trace of one message, from its records and its groups; changes nothing.
 
-    id ──▶ [Tracing] ──▶ key index: topic, SCHEDULE_TOPIC_XXXX, %RETRY%group, %DLQ%group ──▶ hops
+    id ──▶ [MessageTracer] ─▶ key index: topic, SCHEDULE_TOPIC_XXXX, %RETRY%g, %DLQ%g ──▶ hops
                 └──────▶ process queue of each group that reads its topic ──────────▶ states
 
 A message keeps its id in every record that it becomes, so its road is what the index has of that
@@ -19,7 +19,7 @@ import msgspec
 
 from storage_engine.clock import Clock
 from storage_engine.consumption import Consumption
-from storage_engine.delivery.lease import ON_ITS_WAY
+from storage_engine.delivery.lease import MOVING
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.subscription import Subscription
 from storage_engine.errors import BadRequest, TopicNotFound
@@ -59,7 +59,7 @@ _GROUPS_MAX: Final = 200  # of one topic, by name
 _ID_CHARS_MAX: Final = 255
 
 
-class Tracing:
+class MessageTracer:
     """See the module's docstring."""
 
     def __init__(self, clock: Clock, queries: Queries, consumption: Consumption) -> None:
@@ -239,7 +239,7 @@ class _Trace:
         progress = process_queue.progress
         lease = process_queue.inflight.get(queue_offset)
         if lease is not None:
-            if lease is ON_ITS_WAY:
+            if lease is MOVING:
                 return TraceState.MOVING, 0, ""
             return TraceState.IN_FLIGHT, lease.until_ms, lease.member_id
         if queue_offset in progress.skipped:

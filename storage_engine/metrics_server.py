@@ -26,7 +26,7 @@ _METHODS: Final = frozenset({b"GET", b"HEAD"})
 _HEAD_END: Final = b"\r\n\r\n"
 _PLAIN: Final = "text/plain; charset=utf-8"
 
-Answer = tuple[HTTPStatus, str, bytes]
+Response = tuple[HTTPStatus, str, bytes]
 
 
 class Health(NamedTuple):
@@ -60,19 +60,19 @@ class MetricsServer:
             await self._listener.wait_closed()
             await asyncio.sleep(0)  # an abort is told on the next turn of the loop
 
-    def answer(self, head: bytes) -> tuple[Answer, bool]:
+    def answer(self, head: bytes) -> tuple[Response, bool]:
         """What to say to a request's head, and whether the method wants to hear all of it."""
         method, _, rest = head.partition(_HEAD_END)[0].partition(b"\r\n")[0].partition(b" ")
         target, _, version = rest.partition(b" ")
         path = target.partition(b"?")[0]
         if not version.startswith(b"HTTP/") or not path.startswith(b"/"):
-            return _said(HTTPStatus.BAD_REQUEST), True
+            return _status_text(HTTPStatus.BAD_REQUEST), True
         if version not in (b"HTTP/1.1", b"HTTP/1.0"):
-            return _said(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED), True
+            return _status_text(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED), True
         if path not in (b"/metrics", b"/healthz"):
-            return _said(HTTPStatus.NOT_FOUND), method != b"HEAD"
+            return _status_text(HTTPStatus.NOT_FOUND), method != b"HEAD"
         if method not in _METHODS:
-            return _said(HTTPStatus.METHOD_NOT_ALLOWED), True
+            return _status_text(HTTPStatus.METHOD_NOT_ALLOWED), True
         has_body = method == b"GET"
         if path == b"/metrics":
             return (HTTPStatus.OK, CONTENT_TYPE, self._metrics()), has_body
@@ -120,14 +120,14 @@ class _Connection(asyncio.Protocol):
         if _HEAD_END in self._head:
             self._answer(*self._server.answer(bytes(self._head)))
         elif len(self._head) > HEAD_BYTES_MAX:
-            self._answer(_said(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), has_body=True)
+            self._answer(_status_text(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), has_body=True)
 
     def eof_received(self) -> bool:
         if not self._is_answered:
-            self._answer(_said(HTTPStatus.BAD_REQUEST), has_body=True)
+            self._answer(_status_text(HTTPStatus.BAD_REQUEST), has_body=True)
         return False  # the transport closes itself once all is written
 
-    def _answer(self, answer: Answer, has_body: bool) -> None:
+    def _answer(self, answer: Response, has_body: bool) -> None:
         status, content_type, content = answer
         self._is_answered = True
         allow = "Allow: GET, HEAD\r\n" if status is HTTPStatus.METHOD_NOT_ALLOWED else ""
@@ -142,5 +142,5 @@ class _Connection(asyncio.Protocol):
             self._transport.write_eof()
 
 
-def _said(status: HTTPStatus) -> Answer:
+def _status_text(status: HTTPStatus) -> Response:
     return status, _PLAIN, f"{status.phrase}\n".encode()

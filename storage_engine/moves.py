@@ -26,7 +26,9 @@ _BATCH_BYTES_MAX: Final = 4 * MIB  # appended without a pause
 
 
 class Move(NamedTuple):
-    """``record`` takes the place of one message; ``settling`` of that is one of its properties."""
+    """``record`` takes the place of one message; ``settles_for`` of that is one of its
+    properties.
+    """
 
     record: bytes
     progress: Progress
@@ -83,7 +85,7 @@ class Mover:
         return self._puts.append(batch, published)
 
 
-def settling(progress: Progress, queue_offset: int) -> Settles:
+def settles_for(progress: Progress, queue_offset: int) -> Settles:
     """What a record must say that takes the place of this message."""
     return Settles(
         progress.group, progress.topic, progress.queue_id, queue_offset, progress.reset_count

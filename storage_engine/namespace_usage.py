@@ -1,6 +1,6 @@
 """How much each namespace stores, for enforcing quotas.
 
-    service ── USE ──▶ [NamespaceUses] ── bytes of topics and of the schedule, leases ──▶ reply
+    service ── USE ──▶ [NamespaceUsageCounter] ── bytes of topics and schedule, leases ──▶ reply
 
 One pass over the names of all topics and of all subscriptions, and a look at the queues of the
 namespaces that were asked for. Several processes ask about the same ones: an answer is given again
@@ -19,14 +19,14 @@ from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.stored_bytes import StoredBytes
 from storage_engine.schedule.pending_bytes import PendingBytes
 from storage_engine.topic_names import DLQ_PREFIX, RETRY_PREFIX
-from storage_engine.wire.usage import NAMES_MAX, NamespaceUse, UseReply, UseRequest
+from storage_engine.wire.usage import NAMES_MAX, NamespaceUsage, UsageReply, UsageRequest
 
 _COST_TIMES: Final = 50
 _SEPARATOR: Final = "%"
-_ANSWERS_MAX: Final = 10_000
+_REPLIES_MAX: Final = 10_000
 
 
-class NamespaceUses:
+class NamespaceUsageCounter:
     """See the module's docstring. ``measured_ns`` is a clock for lengths of time."""
 
     def __init__(
@@ -43,9 +43,9 @@ class NamespaceUses:
         self._stored = stored or StoredBytes(queues)
         self._pending = pending
         self._namespaces: dict[bytes, str] = {}  # of topics
-        self._answers: dict[str, tuple[int, NamespaceUse]] = {}  # and until when they are good
+        self._answers: dict[str, tuple[int, NamespaceUsage]] = {}  # and until when they are good
 
-    def use(self, request: UseRequest) -> UseReply:
+    def use(self, request: UsageRequest) -> UsageReply:
         """Raises ``BadRequest`` when too much is asked for at a time."""
         count = len(request.namespaces) + len(request.topics)
         if count > NAMES_MAX:
@@ -64,10 +64,10 @@ class NamespaceUses:
         if fresh and is_complete:
             ended_ns = self._measured_ns()
             good_until_ns = ended_ns + _COST_TIMES * (ended_ns - began_ns)
-            if len(known) + len(fresh) > _ANSWERS_MAX:
+            if len(known) + len(fresh) > _REPLIES_MAX:
                 known.clear()
             known.update({name: (good_until_ns, use) for name, use in fresh.items()})
-        return UseReply(
+        return UsageReply(
             namespaces=[
                 fresh[name] if name in fresh else known[name][1] for name in request.namespaces
             ],
@@ -75,7 +75,7 @@ class NamespaceUses:
             is_complete=is_complete,
         )
 
-    def _look(self, wanted: set[str]) -> dict[str, NamespaceUse]:
+    def _look(self, wanted: set[str]) -> dict[str, NamespaceUsage]:
         stored_bytes = dict.fromkeys(wanted, 0)
         if self._pending is not None:
             self._pending.look()
@@ -90,7 +90,7 @@ class NamespaceUses:
             if namespace in wanted:
                 stored_bytes[namespace] += self._stored.of(topic)
         inflight = self._delivery.inflight_counts(wanted)
-        return {name: NamespaceUse(stored_bytes[name], inflight.get(name, 0)) for name in wanted}
+        return {name: NamespaceUsage(stored_bytes[name], inflight.get(name, 0)) for name in wanted}
 
 
 def namespace_of(topic: str) -> str:

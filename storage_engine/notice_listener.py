@@ -1,8 +1,8 @@
 """One connection as a listener: the notices it gets, and the sessions it saves, takes over or
 misses.
 
-    Notices ── hear ──▶ [Listening] ── NOTICE frames ──▶ client; dropped when too many are unread
-    client ── keep, take, absent ──▶ [Listening] ──▶ KeptSessions
+    Notices ── notify ──▶ [NoticeListener] ── NOTICE frames ──▶ client; dropped when it lags too far
+    client ── keep, take, absent ──▶ [NoticeListener] ─▶ SavedSessions
 
 Loop thread only.
 """
@@ -21,7 +21,7 @@ from storage_engine.wire.notices import Notice
 from storage_engine.wire.protocol import Empty, Op
 from storage_engine.wire.sessions import (
     SessionAbsentRequest,
-    SessionKeepRequest,
+    SessionSaveRequest,
     SessionTakeReply,
     SessionTakeRequest,
 )
@@ -30,7 +30,7 @@ from storage_engine.wire.struct import Wire
 log = logging.getLogger(__name__)
 
 
-class Listening:
+class NoticeListener:
     """See the module's docstring. ``drop`` ends the connection.
 
     ``is_unread``: the client does not read what it is sent.
@@ -68,7 +68,7 @@ class Listening:
         self._reply(Op.NOTICE, 0, encode_struct(notice), 0)
 
     def keep(self, request: Wire) -> Wire:
-        self._store.consumption.kept_sessions.keep(cast("SessionKeepRequest", request), self)
+        self._store.consumption.kept_sessions.keep(cast("SessionSaveRequest", request), self)
         return Empty()
 
     def absent(self, request: Wire) -> Wire:

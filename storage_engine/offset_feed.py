@@ -29,7 +29,7 @@ ROWS_MAX: Final = 20_000  # of one page: about 2 MB
 
 
 # (sequence, consumer_offset, reset_count): plain, so that the garbage collector need not visit it.
-_Noted = tuple[int, int, int]
+_Recorded = tuple[int, int, int]
 
 
 class OffsetFeed:
@@ -38,7 +38,7 @@ class OffsetFeed:
     def __init__(self, delivery: Delivery, epoch: int) -> None:
         self._delivery = delivery
         self._epoch = epoch
-        self._noted: dict[Progress, _Noted] = {}  # the latest change last
+        self._noted: dict[Progress, _Recorded] = {}  # the latest change last
         self._sequence = 0
         self._at = -1  # the subscription that was compared last
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
-from storage_engine.delivery.filter_scan import LOOK_MS_MAX, Look
+from storage_engine.delivery.filter_scan import SCAN_MS_MAX, FilterScan
 from storage_engine.errors import BadRequest
 from storage_engine.filters.message_filter import Filter, FilterKind, known_filter
 from storage_engine.log.commit_log import CommitLog
@@ -66,8 +66,8 @@ def pull(
         return _head(PullStatus.NO_NEW_MSG, offset, queue), []
     bytes_left = min(request.bytes_max, config.receive_bytes_max)
     if not wanted.is_all:
-        look = Look(wanted, clock, LOOK_MS_MAX, commit_log.properties)
-        return _pull_wanted(queue, request, bytes_left, look)
+        look = FilterScan(wanted, clock, SCAN_MS_MAX, commit_log.properties)
+        return _pull_filtered(queue, request, bytes_left, look)
     records: list[tuple[int, int]] = []
     for physical_offset, record_bytes, _ in queue.units(offset, request.messages_max):
         if records and record_bytes > bytes_left:
@@ -77,8 +77,8 @@ def pull(
     return _head(PullStatus.FOUND, offset + len(records), queue), records
 
 
-def _pull_wanted(
-    queue: ConsumeQueue, request: PullRequest, bytes_left: int, look: Look
+def _pull_filtered(
+    queue: ConsumeQueue, request: PullRequest, bytes_left: int, look: FilterScan
 ) -> tuple[PullHead, list[tuple[int, int]]]:
     records: list[tuple[int, int]] = []
     next_offset = request.queue_offset

@@ -324,7 +324,7 @@ class PutPath:
     ) -> Appended:
         good = Appended([], 0, 0, False)
         if entries:
-            good_payload, moved = _without_refused(payload, entries)
+            good_payload, moved = _without_rejected(payload, entries)
             good = self._append(good_payload, moved, keys, must_sync=must_sync)
         offsets = iter(good.offsets)
         codes = dict(refused)
@@ -398,7 +398,7 @@ def _by_record(
     return {places[at]: due for at, due in due_ms.items()}
 
 
-def _without_refused(payload: bytes, entries: list[Entry]) -> tuple[bytes, list[Entry]]:
+def _without_rejected(payload: bytes, entries: list[Entry]) -> tuple[bytes, list[Entry]]:
     """The good records alone, back to back, and their entries at the new positions."""
     parts: list[bytes] = []
     moved: list[Entry] = []

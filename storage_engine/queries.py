@@ -14,7 +14,7 @@ from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.errors import QueueNotFound, TopicNotFound
 from storage_engine.index.indexer import Indexer
-from storage_engine.index.key_lookup import IsGone, KeyLookup
+from storage_engine.index.key_lookup import IsRemoved, KeyLookup
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.offset_at_time import offset_at_time
 from storage_engine.pull import pull
@@ -41,7 +41,7 @@ class Queries:
         commit_log: CommitLog,
         catalog: Catalog,
         indexer: Indexer,
-        is_gone: IsGone,
+        is_gone: IsRemoved,
     ) -> None:
         self._config = config
         self._clock = clock

@@ -85,7 +85,7 @@ def _cut(
             pieces.append((file, start, end))
     if not pieces:
         return Cut(0, None)
-    kept_in = _keep(store, cut_at, files, pieces)
+    kept_in = _save_removed_bytes(store, cut_at, files, pieces)
     if checkpoint is not None:
         # Else the next start would miss what was durable. Queues and index are built again.
         flushed_offset = min(checkpoint.flushed_offset, cut_at)
@@ -118,7 +118,7 @@ def _check_border(segment: MappedFile, cut_at: int) -> None:
             )
 
 
-def _keep(
+def _save_removed_bytes(
     store: Path, cut_at: int, files: Files, pieces: list[tuple[MappedFile, int, int]]
 ) -> Path:
     """Copy what goes to a new directory beside the store; durable on return."""

@@ -29,7 +29,7 @@ from storage_engine.errors import BadRequest, RecordRefused, StoreError
 from storage_engine.groups.retry_policy import is_exhausted
 from storage_engine.groups.retry_record import dead_letter_record, retry_record
 from storage_engine.log.commit_log import CommitLog
-from storage_engine.moves import Move, Mover, settling
+from storage_engine.moves import Move, Mover, settles_for
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.delay_levels import DELAY_LEVELS_MS, DELAY_MS_MAX
 from storage_engine.records.record_parts import reconsume_times_of
@@ -232,7 +232,7 @@ class Retries:
             self._moved([failure])
             return None
         record = self._commit_log.read_many([place])
-        settles = settling(process_queue.progress, queue_offset)
+        settles = settles_for(process_queue.progress, queue_offset)
         reconsume_times = reconsume_times_of(record)
         if failure.is_dead or is_exhausted(
             reconsume_times=reconsume_times, max_reconsume_times=group.max_reconsume_times

@@ -1,6 +1,6 @@
 """Consumer sessions saved between two connections: their bytes, and the leases they hold.
 
-    keep ──▶ [KeptSessions] ── take ──▶ the process to which the consumer has come back
+    keep ──▶ [SavedSessions] ─ take ──▶ the process to which the consumer has come back
                    └─ its time is over ──▶ leases given back
 
     take ── not kept ──▶ WANTED notice to all who listen ──▶ one keeps it, or all say: absent
@@ -27,8 +27,8 @@ from storage_engine.notices import Listener, Notices
 from storage_engine.wire.deliveries import LeaseRef, Nack, SettleReply, SettleRequest
 from storage_engine.wire.notices import Notice, NoticeKind
 from storage_engine.wire.sessions import (
-    GoneLease,
-    SessionKeepRequest,
+    LostLease,
+    SessionSaveRequest,
     SessionTakeReply,
     SessionTakeRequest,
 )
@@ -46,19 +46,19 @@ Answer = Callable[[SessionTakeReply], None]
 Find = Callable[[str, str, int], ProcessQueue | None]  # group, topic, queue id
 
 
-class _Kept:
+class _SavedSession:
     """One session. ``is_here`` until it is taken or its time is over."""
 
     __slots__ = ("is_here", "request", "size_bytes", "until_ms")
 
-    def __init__(self, request: SessionKeepRequest, size_bytes: int, until_ms: int) -> None:
+    def __init__(self, request: SessionSaveRequest, size_bytes: int, until_ms: int) -> None:
         self.request = request
         self.size_bytes = size_bytes
         self.until_ms = until_ms
         self.is_here = True
 
 
-class _Wait:
+class _TakeOver:
     """Somebody who asks for a session; ``asked`` have not said yet that they do not have it."""
 
     __slots__ = ("answer", "asked", "asker", "is_waiting", "session_id")
@@ -71,7 +71,7 @@ class _Wait:
         self.is_waiting = True
 
 
-class KeptSessions:
+class SavedSessions:
     """See the module's docstring. ``settle`` gives leases back, ``find`` finds their queues."""
 
     def __init__(
@@ -87,26 +87,26 @@ class KeptSessions:
         self._notices = notices
         self._settle = settle
         self._find = find
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _SavedSession] = {}
         self._kept_bytes = 0
-        self._ends: DueHeap[_Kept] = DueHeap(lambda kept: kept.is_here)
-        self._waits: dict[str, deque[_Wait]] = {}
-        self._wait_ends: DueHeap[_Wait] = DueHeap(lambda wait: wait.is_waiting)
+        self._ends: DueHeap[_SavedSession] = DueHeap(lambda kept: kept.is_here)
+        self._waits: dict[str, deque[_TakeOver]] = {}
+        self._wait_ends: DueHeap[_TakeOver] = DueHeap(lambda wait: wait.is_waiting)
         self._releases: deque[SettleRequest] = deque()
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, request: SessionKeepRequest, who: Listener) -> None:
+    def keep(self, request: SessionSaveRequest, who: Listener) -> None:
         """Keep a session that ``who`` had open, or hand it to whoever waits for it.
 
         Raises:
             BadRequest: the time is out of range.
             StoreBusy: so many are kept already, or so much; the caller still has its leases.
         """
-        if not 1 <= request.keep_ms <= self._config.kept_session_ms_max:
+        if not 1 <= request.keep_ms <= self._config.saved_session_ms_max:
             raise BadRequest(
-                f"keep_ms is {request.keep_ms}, it must be 1 to {self._config.kept_session_ms_max}"
+                f"keep_ms is {request.keep_ms}, it must be 1 to {self._config.saved_session_ms_max}"
             )
         wait = self._next_wait(request.session_id)
         if wait is not None:
@@ -122,15 +122,15 @@ class KeptSessions:
         before = self._pop(request.session_id)
         if before is not None:
             self._release(before.request)
-        kept = _Kept(request, size_bytes, self._clock.monotonic_ms() + request.keep_ms)
+        kept = _SavedSession(request, size_bytes, self._clock.monotonic_ms() + request.keep_ms)
         self._kept[request.session_id] = kept
         self._kept_bytes += size_bytes
         self._ends.push(kept.until_ms, kept)
 
     def _check_room(self, size_bytes: int) -> None:
-        if len(self._kept) >= self._config.kept_session_count_max:
+        if len(self._kept) >= self._config.saved_session_count_max:
             raise StoreBusy(f"{len(self._kept)} sessions are saved already, which is the limit")
-        if self._kept_bytes + size_bytes > self._config.kept_session_bytes_max:
+        if self._kept_bytes + size_bytes > self._config.saved_session_bytes_max:
             raise StoreBusy(
                 f"saved sessions take {self._kept_bytes} bytes already; this one does not fit"
             )
@@ -151,7 +151,7 @@ class KeptSessions:
         if kept is not None or not request.wait_ms or not self._notices.listeners:
             answer(_NOT_FOUND)
             return
-        wait = _Wait(request.session_id, asker, answer)
+        wait = _TakeOver(request.session_id, asker, answer)
         wait.asked.update(self._notices.listeners)
         self._waits.setdefault(request.session_id, deque()).append(wait)
         self._wait_ends.push(now_ms + request.wait_ms, wait)
@@ -171,16 +171,16 @@ class KeptSessions:
                 else:
                     self._crossed_off(wait, who)
 
-    def _crossed_off(self, wait: _Wait, who: Listener) -> None:
+    def _crossed_off(self, wait: _TakeOver, who: Listener) -> None:
         wait.asked.discard(who)
         if not wait.asked:
             self._end_wait(wait, _NOT_FOUND)
 
-    def _next_wait(self, session_id: str) -> _Wait | None:
+    def _next_wait(self, session_id: str) -> _TakeOver | None:
         waits = self._waits.get(session_id)
         return waits[0] if waits else None
 
-    def _end_wait(self, wait: _Wait, reply: SessionTakeReply | None) -> None:
+    def _end_wait(self, wait: _TakeOver, reply: SessionTakeReply | None) -> None:
         wait.is_waiting = False
         waits = self._waits[wait.session_id]
         waits.remove(wait)
@@ -189,7 +189,7 @@ class KeptSessions:
         if reply is not None:
             wait.answer(reply)
 
-    def _pop(self, session_id: str) -> _Kept | None:
+    def _pop(self, session_id: str) -> _SavedSession | None:
         kept = self._kept.pop(session_id, None)
         if kept is not None:
             kept.is_here = False
@@ -198,15 +198,15 @@ class KeptSessions:
 
     # Leases -----------------------------------------------------------------------------------
 
-    def _gone(self, request: SessionKeepRequest) -> list[GoneLease]:
+    def _gone(self, request: SessionSaveRequest) -> list[LostLease]:
         """Which of the session's leases are so no more."""
-        gone: list[GoneLease] = []
+        gone: list[LostLease] = []
         for held in request.held:
             who = held.group, held.client_id
             for lease in held.leases:
                 queue = self._find(reader_name(*who), lease.topic, lease.queue_id)
                 if queue is None:
-                    gone.append(_gone(who, lease, "deleted"))
+                    gone.append(_lost_lease(who, lease, "deleted"))
                     continue
                 inflight, generation = queue.inflight, lease.lease_generation
                 ended = [
@@ -222,10 +222,10 @@ class KeptSessions:
                         lease_generation=generation,
                         queue_offsets=ended,
                     )
-                    gone.append(_gone(who, what, "reset" if is_reset else "lease_expired"))
+                    gone.append(_lost_lease(who, what, "reset" if is_reset else "lease_expired"))
         return gone
 
-    def _release(self, request: SessionKeepRequest) -> None:
+    def _release(self, request: SessionSaveRequest) -> None:
         for held in request.held:
             nacks = [
                 Nack(
@@ -272,10 +272,10 @@ class KeptSessions:
                 )
 
 
-def _gone(who: tuple[str, str], lease: LeaseRef, why: str) -> GoneLease:
+def _lost_lease(who: tuple[str, str], lease: LeaseRef, why: str) -> LostLease:
     group, client_id = who
-    return GoneLease(group=group, lease=lease, why=why, client_id=client_id)
+    return LostLease(group=group, lease=lease, why=why, client_id=client_id)
 
 
-def _reply(request: SessionKeepRequest, gone: list[GoneLease]) -> SessionTakeReply:
+def _reply(request: SessionSaveRequest, gone: list[LostLease]) -> SessionTakeReply:
     return SessionTakeReply(content=request.content, gone=gone)

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Final, cast
 
 from storage_engine.consumption import Membership, membership_of
-from storage_engine.delivery.subscription import Delivered, Parked
+from storage_engine.delivery.subscription import Delivered, WaitingReceive
 from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
-from storage_engine.notice_listener import Listening
+from storage_engine.notice_listener import NoticeListener
 from storage_engine.put_path import holds_one_record
 from storage_engine.put_replies import PutReplies
-from storage_engine.status_calls import observers
+from storage_engine.status_calls import status_calls
 from storage_engine.store import Store
-from storage_engine.store_calls import calls_of
+from storage_engine.store_calls import store_calls
 from storage_engine.wire.dead_letters import RedriveRequest
 from storage_engine.wire.deliveries import (
     LeaveRequest,
@@ -67,7 +67,7 @@ _SEND_BUFFER_BYTES: Final = 1024 * 1024
 _MEMBERSHIPS_MAX: Final = 10_000  # that a connection remembers
 # How often a connection that is not read from hears that the engine is alive. Clients ask after
 # ``ClientConfig.ping_after_ms``, and their pings are not read either.
-_SIGN_OF_LIFE_MS: Final = 500
+_KEEPALIVE_MS: Final = 500
 
 
 class Server:
@@ -76,13 +76,13 @@ class Server:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.connections: set[_Connection] = set()
-        self.observers = observers(store)
+        self.observers = status_calls(store)
         self._listener: asyncio.Server | None = None
         self._ticks_behind = 0  # since the disk could last keep up
 
     async def start(self, socket_path: str) -> None:
         """Listen on a unix socket that only this user can reach; a stale file is replaced."""
-        _make_way(Path(socket_path))
+        _remove_stale_socket(Path(socket_path))
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_unix_server(
             partial(_Connection, self), socket_path, backlog=_BACKLOG_COUNT
@@ -107,7 +107,7 @@ class Server:
                 connection.resume_after_disk()
             return
         self._ticks_behind += 1
-        if self._ticks_behind % max(_SIGN_OF_LIFE_MS // config.tick_interval_ms, 1) == 0:
+        if self._ticks_behind % max(_KEEPALIVE_MS // config.tick_interval_ms, 1) == 0:
             for connection in self.connections:
                 connection.show_life()
 
@@ -124,13 +124,13 @@ class _Connection(asyncio.BufferedProtocol):
         self._frames: deque[Frame] = deque()  # not served yet: the client does not read
         self._replies: list[bytes] = []
         self._reply_bytes = 0
-        self._parked: dict[int, Parked] = {}
+        self._parked: dict[int, WaitingReceive] = {}
         self._puts = PutReplies(server.store, self._reply)
-        self._listening = Listening(server.store, self._reply, lambda: self._transport.abort())
+        self._listening = NoticeListener(server.store, self._reply, lambda: self._transport.abort())
         self._memberships: dict[Membership, None] = {}  # the latest last
         self._is_waiting_for_disk = False
         self._is_waiting_for_client = False
-        self._calls = calls_of(self._store) | {
+        self._calls = store_calls(self._store) | {
             Op.SUBSCRIBE: self._subscribe,
             Op.LEAVE: self._leave,
             Op.SESSION_KEEP: self._listening.keep,
@@ -388,7 +388,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._reply(Op.CHECKPOINT, request_id, payload, status)
 
 
-def _make_way(path: Path) -> None:
+def _remove_stale_socket(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
 

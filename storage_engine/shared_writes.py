@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 
 WAITING_COUNT_MAX: Final = 10_000  # changes that no write has begun with
 
-Answer = Callable[[StoreError | None], None]
+Reply = Callable[[StoreError | None], None]
 
 
-class _Write(Generic[ConfigT, ExtraT]):
+class _PendingWrite(Generic[ConfigT, ExtraT]):
     """A file that is being written: what it says, and who waits for it."""
 
     __slots__ = ("answers", "before", "changes", "error", "future", "is_taken", "staged")
@@ -37,7 +37,7 @@ class _Write(Generic[ConfigT, ExtraT]):
         self,
         before: Mapping[str, ConfigT],
         changes: list[ConfigT],
-        answers: list[Answer],
+        answers: list[Reply],
         staged: Staged[ConfigT, ExtraT],
         future: Future[None],
     ) -> None:
@@ -71,8 +71,8 @@ class SharedWrites(Generic[ConfigT, ExtraT]):
         self._told = told
         self._loop: asyncio.AbstractEventLoop
         self._executor: Executor
-        self._waiting: list[tuple[ConfigT, Answer]] = []
-        self._running: _Write[ConfigT, ExtraT] | None = None
+        self._waiting: list[tuple[ConfigT, Reply]] = []
+        self._running: _PendingWrite[ConfigT, ExtraT] | None = None
         self._has_turn = False
         self._is_stopped = False
         self.write_count = 0
@@ -90,7 +90,7 @@ class SharedWrites(Generic[ConfigT, ExtraT]):
             else:
                 self._done(self._running)
 
-    def put(self, config: ConfigT, answer: Answer) -> None:
+    def put(self, config: ConfigT, answer: Reply) -> None:
         """Add or change one; ``answer`` is called once it is durable, or with why it is not."""
         if self._is_stopped:
             answer(ShuttingDown("the engine is stopping"))
@@ -155,7 +155,7 @@ class SharedWrites(Generic[ConfigT, ExtraT]):
         after = dict(before)
         changed: set[str] = set()
         changes: list[ConfigT] = []
-        answers: list[Answer] = []
+        answers: list[Reply] = []
         for config, answer in waiting:
             name = self._table.name_of(config)
             try:
@@ -175,10 +175,10 @@ class SharedWrites(Generic[ConfigT, ExtraT]):
             return
         staged = self._table.staged(changes)
         future = self._executor.submit(self._table.write, staged)
-        write = self._running = _Write(before, changes, answers, staged, future)
+        write = self._running = _PendingWrite(before, changes, answers, staged, future)
         future.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._done, write))
 
-    def _done(self, write: _Write[ConfigT, ExtraT]) -> None:
+    def _done(self, write: _PendingWrite[ConfigT, ExtraT]) -> None:
         if write is not self._running:
             return  # ``stop`` did not wait for the loop
         self.settle()

@@ -11,17 +11,17 @@ from typing import cast
 
 from storage_engine.clock import measured_ns
 from storage_engine.engine_status import observe
-from storage_engine.namespace_usage import NamespaceUses, namespace_of
+from storage_engine.namespace_usage import NamespaceUsageCounter, namespace_of
 from storage_engine.offset_feed import OffsetFeed
 from storage_engine.schedule.pending_bytes import PendingBytes
 from storage_engine.store import Store
 from storage_engine.wire.observers import OffsetsChangedRequest
 from storage_engine.wire.protocol import Op
 from storage_engine.wire.struct import Wire
-from storage_engine.wire.usage import UseRequest
+from storage_engine.wire.usage import UsageRequest
 
 
-def observers(store: Store) -> dict[int, Callable[[Wire], Wire]]:
+def status_calls(store: Store) -> dict[int, Callable[[Wire], Wire]]:
     """What answers each of them, for all connections of a store that is open."""
     feed = OffsetFeed(store.consumption.delivery, store.epoch)
     watched = store.watched()
@@ -30,9 +30,9 @@ def observers(store: Store) -> dict[int, Callable[[Wire], Wire]]:
         watched.schedule.sources,
         lambda topic: namespace_of(topic.decode(errors="replace")),
     )
-    uses = NamespaceUses(watched.queues, watched.delivery, measured_ns, pending=pending)
+    uses = NamespaceUsageCounter(watched.queues, watched.delivery, measured_ns, pending=pending)
     return {
         Op.OFFSETS_CHANGED: lambda request: feed.changed(cast("OffsetsChangedRequest", request)),
         Op.OBSERVE: lambda request: observe(store.config, store.disk, store.watched(), store.epoch),
-        Op.USE: lambda request: uses.use(cast("UseRequest", request)),
+        Op.USE: lambda request: uses.use(cast("UsageRequest", request)),
     }

@@ -36,7 +36,7 @@ from storage_engine.engine_puts import EnginePuts
 from storage_engine.engine_stats import Watched, stats_of
 from storage_engine.errors import ShuttingDown, StoreBusy, StoreError
 from storage_engine.forwarder import Forwarder
-from storage_engine.idempotent_puts import OncePuts
+from storage_engine.idempotent_puts import IdempotentPuts
 from storage_engine.index.indexer import Indexer
 from storage_engine.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, CONFIG_DIR, INDEX_DIR
 from storage_engine.log.commit_log import CommitLog
@@ -53,7 +53,7 @@ from storage_engine.recovery.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from storage_engine.recovery.open_checks import refuse_gaps, refuse_strangers
+from storage_engine.recovery.open_checks import reject_foreign_files, reject_gaps
 from storage_engine.recovery.recovery import LogFound, Recovered, read_log, recover
 from storage_engine.retention import Retention
 from storage_engine.retention_clock import RetentionClock
@@ -68,7 +68,7 @@ log = logging.getLogger(__name__)
 
 # RocketMQ's port; one broker, one address
 STORE_HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(4)
-PutAnswer = Callable[[Appended, int, StoreError | None], None]
+PutReply = Callable[[Appended, int, StoreError | None], None]
 
 
 class Store:
@@ -132,7 +132,7 @@ class Store:
             ],
         )
         self._dedup = Dedup(config, self._files, clock)
-        self.once_puts = OncePuts(
+        self.once_puts = IdempotentPuts(
             self._dedup,
             self._commit_log,
             self.durability,
@@ -151,7 +151,7 @@ class Store:
 
         Raises ``StoreInUse``, or ``StoreCorrupt`` with the files left as they are.
         """
-        refuse_strangers(self.config.store_path)
+        reject_foreign_files(self.config.store_path)
         self._files.make_dirs(self.config.store_path)
         self._lock.acquire()
         try:
@@ -256,7 +256,7 @@ class Store:
             was_power_cut=self._run_mark.was_power_cut(),
             unsynced_bytes_max=self.config.unsynced_bytes_max + self.config.frame_bytes_max,
         )
-        refuse_gaps(
+        reject_gaps(
             path,
             self._min_offsets.table,
             log_start=self._commit_log.start_offset,
@@ -330,7 +330,7 @@ class Store:
 
     # Puts -----------------------------------------------------------------------------------
 
-    def put(self, payload: bytes, answer: PutAnswer) -> tuple[Appended, int]:
+    def put(self, payload: bytes, answer: PutReply) -> tuple[Appended, int]:
         """Append the records of a PUT frame; ``answer(appended, store_timestamp_ms, error)`` comes
         once. What was appended and when is known at once.
 

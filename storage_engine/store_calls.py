@@ -1,6 +1,6 @@
 """The requests that one call of the store completes immediately, for any caller.
 
-    server ── request ──▶ [calls_of] ── call ──▶ Store ── reply ──▶ server
+    server ── request ──▶ [store_calls] ─ call ──▶ Store ── reply ──▶ server
 
 What concerns a connection, or is answered later, is the server's own.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from storage_engine.inspection_calls import inspections
+from storage_engine.inspection_calls import inspection_calls
 from storage_engine.store import STORE_HOST, Store
 from storage_engine.wire.dead_letters import DeadLettersRequest, PurgeRequest
 from storage_engine.wire.deliveries import SettleRequest
@@ -29,7 +29,7 @@ from storage_engine.wire.struct import Wire
 from storage_engine.wire.topics import TopicList, TopicPurgeRequest, TopicRef
 
 
-def calls_of(store: Store) -> dict[int, Callable[[Wire], Wire]]:
+def store_calls(store: Store) -> dict[int, Callable[[Wire], Wire]]:
     """By opcode; each raises what the store does. The store must be open."""
     consumption, catalog = store.consumption, store.catalog
 
@@ -100,5 +100,5 @@ def calls_of(store: Store) -> dict[int, Callable[[Wire], Wire]]:
         Op.SCHEDULED_CANCEL: lambda request: store.scheduled.cancel(
             cast("ScheduledCancelRequest", request)
         ),
-        **inspections(store),
+        **inspection_calls(store),
     }

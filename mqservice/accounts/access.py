@@ -181,10 +181,10 @@ class Principal:
 
 def secret_mac(key: ApiKeyText) -> bytes:
     """What the row keeps of a secret: HMAC-SHA-256 under a pepper that is not in the database."""
-    return _mac_under(settings.MQ_KEY_PEPPER, key)
+    return _mac_with_pepper(settings.MQ_KEY_PEPPER, key)
 
 
-def _mac_under(pepper: str, key: ApiKeyText) -> bytes:
+def _mac_with_pepper(pepper: str, key: ApiKeyText) -> bytes:
     derived = derive_key(pepper, "api-key-pepper")
     return hmac.digest(derived, key.secret.encode("ascii"), hashlib.sha256)
 
@@ -197,7 +197,7 @@ def find_principal(authorization: bytes) -> Principal | None:
     key = _bearer(authorization)
     if key is None:
         return None
-    former = [_mac_under(pepper, key) for pepper in settings.MQ_KEY_PEPPER_FALLBACKS]
+    former = [_mac_with_pepper(pepper, key) for pepper in settings.MQ_KEY_PEPPER_FALLBACKS]
     return principal_of_key(key.public_id, secret_mac(key), *former)
 
 
@@ -216,7 +216,7 @@ def principal_of_key(public_id: str, mac: bytes, *former: bytes) -> Principal | 
     is_previous = _is_among(previous, mac, *former)
     if row is None or not (is_present or is_previous) or row.revoked_at is not None:
         return None
-    ends = _end_of(row, is_present=is_present)
+    ends = _valid_until(row, is_present=is_present)
     if ends is not None and ends <= now:
         return None
     if not _is_among(present if is_present else previous, mac):
@@ -245,7 +245,7 @@ def _is_among(kept: bytes, *macs: bytes) -> bool:
     return any(found)
 
 
-def _end_of(row: _KeyRow, *, is_present: bool) -> datetime | None:
+def _valid_until(row: _KeyRow, *, is_present: bool) -> datetime | None:
     """Until when the secret is good: the key's end, or that of the former secret before it."""
     if is_present or row.previous_until is None:
         return row.expires_at

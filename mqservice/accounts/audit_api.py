@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from ninja import Query, Router, Schema
 from pydantic import Field
 
-from mqservice.accounts.audit_search import PAGE_MAX, AuditQuestion, audit_page
+from mqservice.accounts.audit_search import PAGE_MAX, AuditQuery, audit_page
 from mqservice.accounts.models import AuditEntry
 from mqservice.accounts.rest import AuthedRequest
 from mqservice.accounts.roles import Permission
@@ -75,7 +75,7 @@ def search_audit(
 ) -> AuditListOut:
     """Search the audit: who changed what, and when. One query."""
     request.auth.require_permission(Permission.AUDIT_READ)
-    question = AuditQuestion(
+    question = AuditQuery(
         from_ms=None if since is None else time_ms("?from", since),
         to_ms=None if to is None else time_ms("?to", to),
         actor=actor,

@@ -31,7 +31,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditQuestion:
+class AuditQuery:
     """What is looked for; None: anything. Times are [from, to). With a ``*`` at its end ``target``
     is how targets begin.
     """
@@ -51,14 +51,14 @@ class AuditPage:
 
 
 def audit_page(
-    principal: Principal, question: AuditQuestion, *, cursor: str | None, limit: int = PAGE_MAX
+    principal: Principal, question: AuditQuery, *, cursor: str | None, limit: int = PAGE_MAX
 ) -> AuditPage:
     """Entries of the tenant, or of the namespace that ``principal`` is bound to. One query.
 
     Raises Problem CURSOR_INVALID for one that is not of this question.
     """
     claim = _claim(principal, question)
-    rows = _fitting(principal, question)
+    rows = _matching(principal, question)
     if cursor is not None:
         rows = rows.filter(pk__lt=_place(cursor, claim))
     limit = min(limit, PAGE_MAX)
@@ -69,12 +69,12 @@ def audit_page(
     return AuditPage(entries=entries, next_cursor=_cursor(entries[-1].pk, claim))
 
 
-def audit_rows(principal: Principal, question: AuditQuestion) -> list[AuditEntry]:
+def audit_rows(principal: Principal, question: AuditQuery) -> list[AuditEntry]:
     """All that fits, the newest first, ``EXPORT_ROWS_MAX`` at most. One query."""
-    return list(_fitting(principal, question).order_by("-id")[:EXPORT_ROWS_MAX])
+    return list(_matching(principal, question).order_by("-id")[:EXPORT_ROWS_MAX])
 
 
-def _fitting(principal: Principal, question: AuditQuestion) -> QuerySet[AuditEntry]:
+def _matching(principal: Principal, question: AuditQuery) -> QuerySet[AuditEntry]:
     rows = AuditEntry.objects.filter(tenant_id=principal.tenant_id)
     if principal.namespace is not None:
         rows = rows.filter(namespace=principal.namespace)
@@ -100,7 +100,7 @@ def _signer() -> Signer:
     return Signer(settings.SECRET_KEY, "audit cursor", settings.SECRET_KEY_FALLBACKS)
 
 
-def _claim(principal: Principal, question: AuditQuestion) -> bytes:
+def _claim(principal: Principal, question: AuditQuery) -> bytes:
     """Each part with its length, so that no two claims are the same bytes."""
     parts = [
         principal.tenant_id, principal.namespace, question.from_ms, question.to_ms, question.actor,

@@ -21,8 +21,8 @@ from mqservice.accounts.invitation_tokens import Token, new_token, parse_token
 from mqservice.accounts.limits import (
     ATTEMPTS_MAX,
     INVITATIONS_MAX,
-    KEPT_INVITATIONS_MAX,
     MEMBERS_MAX,
+    PAST_INVITATIONS_MAX,
 )
 from mqservice.accounts.models import Invitation, Member, Role, Tenant, User
 from mqservice.accounts.queries import open_invitations
@@ -31,7 +31,7 @@ from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import datetime_ms, rfc3339
 
 _NO_MAC: Final = bytes(32)
-_DROPPED_A_TIME: Final = 2  # more than are made, so that the number comes down
+_DELETED_PER_CALL: Final = 2  # more than are made, so that the number comes down
 
 
 @transaction.atomic
@@ -45,7 +45,7 @@ def invite(
     if role is Role.OWNER:
         principal.require_permission(Permission.OWNERS_MANAGE)
     tenant = Tenant.objects.select_for_update().get(pk=principal.tenant_id)
-    _make_room(tenant)
+    _require_room(tenant)
     token = new_token()
     row = Invitation.objects.create(
         tenant=tenant,
@@ -144,7 +144,7 @@ def _audited(row: Invitation) -> dict[str, object]:
     return {"email": row.email, "role": row.role, "expires_at": end}
 
 
-def _make_room(tenant: Tenant) -> None:
+def _require_room(tenant: Tenant) -> None:
     """Refuse one open invitation too many; forget the oldest of too many that are over."""
     rows = Invitation.objects.filter(tenant=tenant)
     is_open = open_invitations(rows)
@@ -154,5 +154,5 @@ def _make_room(tenant: Tenant) -> None:
             f"a tenant has at most {INVITATIONS_MAX} open invitations; withdraw one first",
         )
     over = rows.exclude(pk__in=is_open.values("pk")).order_by("-id").values_list("id", flat=True)
-    old = list(over[KEPT_INVITATIONS_MAX : KEPT_INVITATIONS_MAX + _DROPPED_A_TIME])
+    old = list(over[PAST_INVITATIONS_MAX : PAST_INVITATIONS_MAX + _DELETED_PER_CALL])
     Invitation.objects.filter(pk__in=old).delete()

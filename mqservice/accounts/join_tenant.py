@@ -36,7 +36,7 @@ PASSWORDS: Final = Throttle("joining-password", limit=5, window_s=300)  # of one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joining:
+class JoinRequest:
     """Who wants to join. No part of it is ever logged."""
 
     token: str
@@ -47,7 +47,7 @@ class Joining:
         return f"JoinRequest({self.username})"
 
 
-def join(wanted: Joining) -> Member:
+def join(wanted: JoinRequest) -> Member:
     """A new member.
 
     Raises Problem: INVITATION_NOT_FOUND, UNAUTHENTICATED, BAD_REQUEST, CONFLICT, RATE_LIMITED.
@@ -73,7 +73,7 @@ def join(wanted: Joining) -> Member:
         return accept_invitation(row, _new_user(row, wanted))
 
 
-def _new_user(row: Invitation, wanted: Joining) -> User:
+def _new_user(row: Invitation, wanted: JoinRequest) -> User:
     user = User(username=wanted.username, email=row.email)
     try:
         user.clean_fields(exclude={"password"})

@@ -9,7 +9,7 @@ from typing import Any
 from django.utils import timezone
 from ninja import Schema
 
-from mqservice.accounts.key_services import KeyChange, KeyOrder
+from mqservice.accounts.key_services import KeyChange, NewKey
 from mqservice.accounts.limits import (
     KEY_LIFE_MAX,
     KEY_NAME_CHARS_MAX,
@@ -32,7 +32,7 @@ class KeyState(enum.StrEnum):
     REVOKED = "revoked"
 
 
-def read_order(body: bytes) -> KeyOrder:
+def read_new_key(body: bytes) -> NewKey:
     """A key to be made. Raises Problem that names every fault."""
     fields = read_object(body)
     name = _name(fields)
@@ -45,12 +45,12 @@ def read_order(body: bytes) -> KeyOrder:
         fault = name_fault(namespace) if isinstance(namespace, str) else "must be a name"
         if fault is not None:
             fields.fault("namespace", f"{fault}, found {shown(namespace)}")
-    order = KeyOrder(
+    order = NewKey(
         name=name or "",
         grants=() if grants is None else grants,
         role=role,
         namespace=namespace if isinstance(namespace, str) else None,
-        expires_at=read_end(fields, KEY_LIFE_MAX),
+        expires_at=read_expiry(fields, KEY_LIFE_MAX),
     )
     if fields.find("scopes") is None:
         fields.fault("scopes", "is missing")
@@ -66,7 +66,7 @@ def read_change(body: bytes) -> KeyChange:
         name=_name(fields),
         grants=read_grants(fields),
         role=fields.choice("role", Role),
-        expires_at=read_end(fields, KEY_LIFE_MAX),
+        expires_at=read_expiry(fields, KEY_LIFE_MAX),
         is_endless=fields.has("expires_at") and fields.find("expires_at") is None,
     )
     fields.refuse_unknown()
@@ -83,7 +83,7 @@ def read_overlap(body: bytes) -> timedelta:
     return OVERLAP_DEFAULT if overlap_ms is None else overlap_ms * _MS
 
 
-def read_end(fields: Fields, life_max: timedelta) -> datetime | None:
+def read_expiry(fields: Fields, life_max: timedelta) -> datetime | None:
     """``expires_at``, a time to come, or ``expires_in``, a duration. Adds faults."""
     at_ms = fields.time_ms("expires_at")
     life_ms = fields.duration_ms("expires_in", 1_000, life_max // _MS)

@@ -1,7 +1,7 @@
 """Creates and changes API keys on request; the only writers of their rows with ``services``.
 
     make_key ──▶ row + text, which exists nowhere afterwards
-    change_key, rotate_key, end_key ── row (locked) ──▶ commit ──▶ NOTIFY: web processes forget it
+    change_key, rotate_key, revoke_key ─ row (locked) ──▶ commit ──▶ NOTIFY: web processes forget it
 
 Nobody makes a key that may do more, in more places or for longer than the own one, and nobody gets
 a secret of such a key by changing or rotating it.
@@ -18,9 +18,9 @@ from django.utils import timezone
 
 from mqservice.accounts.access import PEPPER_VERSION, Principal, secret_mac
 from mqservice.accounts.audit import difference, record
-from mqservice.accounts.limits import KEPT_KEYS_MAX, KEYS_MAX
+from mqservice.accounts.limits import KEYS_MAX, REVOKED_KEYS_MAX
 from mqservice.accounts.models import ApiKey, Namespace, Role, Tenant
-from mqservice.accounts.queries import get_namespace, keys_seen_by
+from mqservice.accounts.queries import get_namespace, visible_keys
 from mqservice.accounts.roles import is_at_most, permits_scope
 from mqservice.accounts.scopes import Grant, are_covered, parse_grants
 from mqservice.accounts.services import create_api_key
@@ -29,11 +29,11 @@ from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import datetime_ms, rfc3339
 from mqservice.lib.wire import refused
 
-_DROPPED_A_TIME: Final = 2  # more than are made, so that the number comes down
+_DELETED_PER_CALL: Final = 2  # more than are made, so that the number comes down
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyOrder:
+class NewKey:
     """A key to be made. ``namespace`` None: that of who asks, or all where that is all."""
 
     name: str
@@ -55,7 +55,7 @@ class KeyChange:
 
 
 @transaction.atomic
-def make_key(principal: Principal, order: KeyOrder) -> tuple[ApiKey, str]:
+def issue_key(principal: Principal, order: NewKey) -> tuple[ApiKey, str]:
     """A new key and its text.
 
     Raises Problem: NAMESPACE_NOT_FOUND, ILLEGAL_SETTING, FORBIDDEN for a stronger key than the own
@@ -63,10 +63,10 @@ def make_key(principal: Principal, order: KeyOrder) -> tuple[ApiKey, str]:
     """
     wanted = order.namespace or principal.namespace
     namespace = None if wanted is None else get_namespace(principal, wanted)
-    _refuse_unfit(order.role, order.grants)
-    _refuse_stronger(principal, order.role, order.grants, order.expires_at)
+    _reject_unfit(order.role, order.grants)
+    _reject_stronger(principal, order.role, order.grants, order.expires_at)
     tenant = Tenant.objects.select_for_update().get(pk=principal.tenant_id)
-    _make_room(tenant)
+    _require_room(tenant)
     row, text = create_api_key(
         tenant,
         name=order.name,
@@ -89,8 +89,8 @@ def change_key(
     Raises Problem: KEY_NOT_FOUND, PRECONDITION_FAILED, CONFLICT when it is revoked, FORBIDDEN.
     """
     row = _lock(principal, public_id, revision)
-    _refuse_revoked(row)
-    _refuse_stronger_row(principal, row)
+    _reject_revoked(row)
+    _reject_stronger_row(principal, row)
     before = audited(row)
     if change.name is not None:
         row.name = change.name
@@ -100,8 +100,8 @@ def change_key(
         row.scopes = [grant.text for grant in change.grants]
     if change.expires_at is not None or change.is_endless:
         row.expires_at = change.expires_at
-    _refuse_unfit(Role(row.role), parse_grants(row.scopes))
-    _refuse_stronger_row(principal, row)
+    _reject_unfit(Role(row.role), parse_grants(row.scopes))
+    _reject_stronger_row(principal, row)
     after = audited(row)
     if after != before:
         row.revision += 1
@@ -121,8 +121,8 @@ def rotate_key(
     which ends both.
     """
     row = _lock(principal, public_id, revision)
-    _refuse_revoked(row)
-    _refuse_stronger_row(principal, row)
+    _reject_revoked(row)
+    _reject_stronger_row(principal, row)
     now = timezone.now()
     if overlap and row.previous_until is not None and row.previous_until > now:
         until = rfc3339(datetime_ms(row.previous_until))
@@ -151,7 +151,7 @@ def rotate_key(
 
 
 @transaction.atomic
-def end_key(principal: Principal, public_id: str, *, revision: int | None = None) -> ApiKey:
+def revoke_key(principal: Principal, public_id: str, *, revision: int | None = None) -> ApiKey:
     """Revoke a key for good; once more is harmless.
 
     Raises Problem: KEY_NOT_FOUND, PRECONDITION_FAILED, FORBIDDEN for a key of a higher role.
@@ -178,7 +178,7 @@ def audited(row: ApiKey) -> dict[str, object]:
 
 
 def _lock(principal: Principal, public_id: str, revision: int | None) -> ApiKey:
-    rows = keys_seen_by(principal).select_for_update(of=("self",))
+    rows = visible_keys(principal).select_for_update(of=("self",))
     row = rows.filter(public_id=public_id).first()
     if row is None:
         raise Problem.of("KEY_NOT_FOUND", f"there is no key {public_id}")
@@ -197,7 +197,7 @@ def _target(row: ApiKey) -> str:
     return f"keys/{row.public_id}"
 
 
-def _make_room(tenant: Tenant) -> None:
+def _require_room(tenant: Tenant) -> None:
     """Refuse one key too many; forget the oldest of too many that are revoked."""
     keys = ApiKey.objects.filter(tenant=tenant)
     if keys.filter(revoked_at=None).count() >= KEYS_MAX:
@@ -205,11 +205,13 @@ def _make_room(tenant: Tenant) -> None:
             "QUOTA_EXCEEDED", f"a tenant has at most {KEYS_MAX} keys; revoke one first"
         )
     revoked = keys.exclude(revoked_at=None).order_by("-revoked_at", "-id")
-    old = revoked.values_list("id", flat=True)[KEPT_KEYS_MAX : KEPT_KEYS_MAX + _DROPPED_A_TIME]
+    old = revoked.values_list("id", flat=True)[
+        REVOKED_KEYS_MAX : REVOKED_KEYS_MAX + _DELETED_PER_CALL
+    ]
     ApiKey.objects.filter(pk__in=list(old)).delete()
 
 
-def _refuse_unfit(role: Role, grants: tuple[Grant, ...]) -> None:
+def _reject_unfit(role: Role, grants: tuple[Grant, ...]) -> None:
     for grant in grants:
         if not permits_scope(role, grant.scope):
             detail = (
@@ -218,16 +220,16 @@ def _refuse_unfit(role: Role, grants: tuple[Grant, ...]) -> None:
             raise refused("/scopes", detail, "ILLEGAL_SETTING")
 
 
-def _refuse_revoked(row: ApiKey) -> None:
+def _reject_revoked(row: ApiKey) -> None:
     if row.revoked_at is not None:
         raise Problem.of("CONFLICT", f"the key {row.public_id} was revoked; create another one")
 
 
-def _refuse_stronger_row(principal: Principal, row: ApiKey) -> None:
-    _refuse_stronger(principal, Role(row.role), parse_grants(row.scopes), row.expires_at)
+def _reject_stronger_row(principal: Principal, row: ApiKey) -> None:
+    _reject_stronger(principal, Role(row.role), parse_grants(row.scopes), row.expires_at)
 
 
-def _refuse_stronger(
+def _reject_stronger(
     principal: Principal, role: Role, grants: tuple[Grant, ...], expires_at: datetime | None
 ) -> None:
     """Raises Problem FORBIDDEN where such a key could do more than ``principal``."""

@@ -19,7 +19,7 @@ from mqservice.lib.problem import Problem
 if TYPE_CHECKING:
     from mqservice.accounts.access import Principal
 
-Heard = Callable[["Principal | None"], None]
+OnKeyChange = Callable[["Principal | None"], None]
 
 
 class KeyWatch:
@@ -28,15 +28,15 @@ class KeyWatch:
     def __init__(self, load: Callable[[bytes], Awaitable[Principal]]) -> None:
         """``load`` raises Problem, with 401 for a key that is not valid."""
         self._load = load
-        self._watching: dict[str, dict[bytes, set[Heard]]] = {}  # by key id, then header
+        self._watching: dict[str, dict[bytes, set[OnKeyChange]]] = {}  # by key id, then header
         self._asking: dict[bytes, asyncio.Task[None]] = {}
         self._again: set[bytes] = set()  # changed once more while they were asked for
 
-    def join(self, authorization: bytes, key_id: str, heard: Heard) -> None:
+    def join(self, authorization: bytes, key_id: str, heard: OnKeyChange) -> None:
         """Call ``heard`` after each change of the key, until ``leave``."""
         self._watching.setdefault(key_id, {}).setdefault(authorization, set()).add(heard)
 
-    def leave(self, authorization: bytes, key_id: str, heard: Heard) -> None:
+    def leave(self, authorization: bytes, key_id: str, heard: OnKeyChange) -> None:
         """Idempotent."""
         headers = self._watching.get(key_id, {})
         waiting = headers.get(authorization, set())

@@ -16,10 +16,10 @@ from mqservice.accounts.key_schemas import (
     KeyOut,
     NewKeyOut,
     read_change,
-    read_order,
+    read_new_key,
     read_overlap,
 )
-from mqservice.accounts.key_services import change_key, end_key, make_key, rotate_key
+from mqservice.accounts.key_services import change_key, issue_key, revoke_key, rotate_key
 from mqservice.accounts.limits import PAGE_MAX
 from mqservice.accounts.queries import get_key, keys_after
 from mqservice.accounts.rest import AuthedRequest
@@ -51,7 +51,7 @@ def create_key(request: AuthedRequest, response: HttpResponse) -> Status[NewKeyO
     The body is read here, not by the framework, so that one answer names all its faults.
     """
     request.auth.require_permission(Permission.KEYS_MANAGE)
-    row, text = make_key(request.auth, read_order(request.body))
+    row, text = issue_key(request.auth, read_new_key(request.body))
     response["ETag"] = etag(row.revision)
     response["Location"] = f"/v1/keys/{row.public_id}"
     return Status(201, NewKeyOut.made(row, text))
@@ -72,7 +72,7 @@ def rotate(request: AuthedRequest, response: HttpResponse, key_id: str) -> NewKe
 def revoke(request: AuthedRequest, response: HttpResponse, key_id: str) -> KeyOut:
     """Revoke a key; requests end within a second, open sockets and waiting receives within five."""
     request.auth.require_permission(Permission.KEYS_MANAGE)
-    row = end_key(request.auth, key_id, revision=revision_of(request.headers.get("If-Match")))
+    row = revoke_key(request.auth, key_id, revision=revision_of(request.headers.get("If-Match")))
     response["ETag"] = etag(row.revision)
     return KeyOut.of(row)
 

@@ -31,7 +31,7 @@ def change_member(
     if Role.OWNER in (before, role):
         principal.require_permission(Permission.OWNERS_MANAGE)
     if before is Role.OWNER:
-        _refuse_last_owner(tenant)
+        _require_another_owner(tenant)
     member.role = role.value
     member.revision += 1
     member.save(update_fields=["role", "revision"])
@@ -55,7 +55,7 @@ def remove_member(principal: Principal, username: str, *, revision: int | None =
     tenant, member = _lock(principal, username, revision)
     if member.role == Role.OWNER:
         principal.require_permission(Permission.OWNERS_MANAGE)
-        _refuse_last_owner(tenant)
+        _require_another_owner(tenant)
     member.delete()
     record(principal, tenant, "member.remove", f"members/{username}", before={"role": member.role})
 
@@ -73,6 +73,6 @@ def _lock(principal: Principal, username: str, revision: int | None) -> tuple[Te
     return tenant, member
 
 
-def _refuse_last_owner(tenant: Tenant) -> None:
+def _require_another_owner(tenant: Tenant) -> None:
     if Member.objects.filter(tenant=tenant, role=Role.OWNER).count() <= 1:
         raise Problem.of("CONFLICT", "this is the last owner; make another member an owner first")

@@ -31,7 +31,7 @@ from mqservice.accounts.people_schemas import (
     NamespaceOut,
     NewInvitationOut,
     read_invitation,
-    read_joining,
+    read_join_request,
     read_role,
 )
 from mqservice.accounts.queries import (
@@ -40,7 +40,7 @@ from mqservice.accounts.queries import (
     get_namespace,
     invitations_after,
     members_after,
-    namespaces_seen_by,
+    visible_namespaces,
 )
 from mqservice.accounts.read_only import set_read_only
 from mqservice.accounts.rest import AuthedRequest
@@ -57,7 +57,7 @@ def list_namespaces(
 ) -> NamespaceListOut:
     """List namespaces, by name. One query."""
     request.auth.require_permission(Permission.NAMESPACES_READ)
-    rows = namespaces_seen_by(request.auth, after=after, limit=limit)
+    rows = visible_namespaces(request.auth, after=after, limit=limit)
     return NamespaceListOut(
         namespaces=[NamespaceOut.of(row) for row in rows],
         next=rows[-1].name if len(rows) == limit else None,
@@ -168,7 +168,7 @@ def create_invitation(request: AuthedRequest, response: HttpResponse) -> Status[
 def accept(request: HttpRequest) -> Status[JoinedOut]:
     """Accept an invitation by its token, as a new user or, with the right password, as an existing
     one."""
-    member = join(read_joining(request.body))
+    member = join(read_join_request(request.body))
     return Status(
         201,
         JoinedOut(tenant=member.tenant.name, username=member.user.username, role=Role(member.role)),

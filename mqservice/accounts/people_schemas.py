@@ -12,7 +12,7 @@ from django.utils import timezone
 from ninja import Schema
 from pydantic import ConfigDict
 
-from mqservice.accounts.join_tenant import Joining
+from mqservice.accounts.join_tenant import JoinRequest
 from mqservice.accounts.limits import INVITATION_LIFE_DEFAULT, INVITATION_LIFE_MAX
 from mqservice.accounts.models import Invitation, Member, Namespace, Role
 from mqservice.lib.json_fields import Fields, read_object, shown
@@ -31,7 +31,7 @@ class InvitationState(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InvitationOrder:
+class NewInvitation:
     """An invitation to be made."""
 
     email: str
@@ -48,7 +48,7 @@ def read_role(body: bytes) -> Role:
     return role
 
 
-def read_invitation(body: bytes) -> InvitationOrder:
+def read_invitation(body: bytes) -> NewInvitation:
     """Raises Problem that names every fault."""
     fields = read_object(body)
     email = fields.find("email")
@@ -63,10 +63,10 @@ def read_invitation(body: bytes) -> InvitationOrder:
     fields.refuse_unknown()
     fields.refuse()
     life = INVITATION_LIFE_DEFAULT if life_ms is None else life_ms * _MS
-    return InvitationOrder(email=str(email), role=role, life=life)
+    return NewInvitation(email=str(email), role=role, life=life)
 
 
-def read_joining(body: bytes) -> Joining:
+def read_join_request(body: bytes) -> JoinRequest:
     """Raises Problem that names every fault, and never shows a value."""
     fields = read_object(body)
     texts = {}
@@ -78,7 +78,7 @@ def read_joining(body: bytes) -> Joining:
             texts[name] = value
     fields.refuse_unknown()
     fields.refuse()
-    return Joining(**texts)
+    return JoinRequest(**texts)
 
 
 def _role(fields: Fields) -> Role:

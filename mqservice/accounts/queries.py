@@ -36,7 +36,7 @@ def namespaces_of(user: User) -> list[Namespace]:
     return list(mine.order_by("name")[:NAMESPACES_MAX])
 
 
-def keys_seen_by(principal: Principal) -> QuerySet[ApiKey]:
+def visible_keys(principal: Principal) -> QuerySet[ApiKey]:
     """All keys of the tenant, or of the namespace that ``principal`` is bound to."""
     rows = ApiKey.objects.filter(tenant_id=principal.tenant_id)
     if principal.namespace_id is not None:
@@ -46,7 +46,7 @@ def keys_seen_by(principal: Principal) -> QuerySet[ApiKey]:
 
 def keys_after(principal: Principal, *, after: str, limit: int = PAGE_MAX) -> list[ApiKey]:
     """Keys by their ids, from the one after ``after`` on. One query."""
-    rows = keys_seen_by(principal).filter(public_id__gt=after).order_by("public_id")
+    rows = visible_keys(principal).filter(public_id__gt=after).order_by("public_id")
     return list(rows[: min(limit, PAGE_MAX)])
 
 
@@ -61,7 +61,7 @@ def newest_keys(
         is_good: only those that let somebody in, or only those that no longer do; None: all.
         before: a key's id; empty, or that of no key: from the newest on.
     """
-    rows = keys_seen_by(principal)
+    rows = visible_keys(principal)
     last = rows.filter(public_id=before).values_list("pk", flat=True).first() if before else None
     if last is not None:
         rows = rows.filter(pk__lt=last)
@@ -75,13 +75,13 @@ def newest_keys(
 
 def get_key(principal: Principal, public_id: str) -> ApiKey:
     """Raises Problem KEY_NOT_FOUND for absent and foreign alike. One query."""
-    row = keys_seen_by(principal).filter(public_id=public_id).first()
+    row = visible_keys(principal).filter(public_id=public_id).first()
     if row is None:
         raise Problem.of("KEY_NOT_FOUND", f"there is no key {public_id}")
     return row
 
 
-def namespaces_seen_by(principal: Principal, *, after: str, limit: int) -> list[Namespace]:
+def visible_namespaces(principal: Principal, *, after: str, limit: int) -> list[Namespace]:
     """Of the tenant by name, or the one that ``principal`` is bound to. One query."""
     rows = Namespace.objects.filter(tenant_id=principal.tenant_id, name__gt=after)
     if principal.namespace_id is not None:
@@ -112,7 +112,7 @@ def open_invitations(rows: QuerySet[Invitation]) -> QuerySet[Invitation]:
     return rows.filter(accepted_at=None, revoked_at=None, expires_at__gt=timezone.now())
 
 
-def waiting_invitations(principal: Principal) -> list[Invitation]:
+def pending_invitations(principal: Principal) -> list[Invitation]:
     """Those that are open, the newest first; there are ``INVITATIONS_MAX`` at most. One query."""
     rows = open_invitations(Invitation.objects.filter(tenant_id=principal.tenant_id))
     return list(rows.order_by("-pk")[:INVITATIONS_MAX])

@@ -1,8 +1,8 @@
 """Namespaces in read-only mode: nobody can change them, in the console or with a key.
 
     admin ── PATCH /v1/namespaces/{name}, console ──▶ [set_read_only] ──▶ row, audit
-    request of the control plane that changes something ──▶ [refuse_change] ──▶ 409
-    person ──▶ session_access.person_of ──▶ a Principal that only looks
+    request of the control plane that changes something ──▶ [reject_change] ──▶ 409
+    person ──▶ session_access.session_principal ─▶ a Principal that only looks
 
 Programs go on to produce, receive, settle and commit offsets; what is the tenant's and not the
 namespace's, such as keys and members, can be changed; tasks that run go on. It keeps slips of the
@@ -62,7 +62,7 @@ def set_read_only(
     return namespace
 
 
-def refuse_change(principal: Principal, method: str, path: str, ns: str) -> None:
+def reject_change(principal: Principal, method: str, path: str, ns: str) -> None:
     """Raises Problem NAMESPACE_READ_ONLY. One query; none for a request that changes nothing.
 
     Args:

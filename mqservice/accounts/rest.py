@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from mqservice.accounts.access import HEADER_BYTES_MAX, Principal, find_principal, unauthenticated
 from mqservice.accounts.key_failures import failures
-from mqservice.accounts.read_only import refuse_change
+from mqservice.accounts.read_only import reject_change
 from mqservice.lib.json_logs import client_address_var
 from mqservice.lib.problem import Problem
 
@@ -40,13 +40,13 @@ def authenticate(request: HttpRequest) -> Principal:
     return known
 
 
-def let_in(request: HttpRequest) -> Principal:
+def authenticate_writer(request: HttpRequest) -> Principal:
     """``authenticate``, and for what would change a read-only namespace a refusal, 409."""
     principal = authenticate(request)
     match = request.resolver_match
     ns = None if match is None else match.kwargs.get("ns")
     if ns is not None:
-        refuse_change(principal, request.method or "", request.path, ns)
+        reject_change(principal, request.method or "", request.path, ns)
     return principal
 
 

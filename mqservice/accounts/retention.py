@@ -10,10 +10,10 @@ from typing import Final
 from django.conf import settings
 from django.db import connection
 
-_DROPPED_A_TIME: Final = 5_000
+_DELETED_PER_CALL: Final = 5_000
 
 
-def drop_old_audit(at_most: int = _DROPPED_A_TIME) -> int:
+def delete_old_audit(at_most: int = _DELETED_PER_CALL) -> int:
     """Drop the oldest entries that are older than is configured; how many. One statement."""
     with connection.cursor() as cursor:
         cursor.execute(

@@ -62,14 +62,16 @@ class Grant:
         return f"{self.scope.value}:{kind}{self.pattern}"
 
     def allows(self, scope: Scope, kind: Kind, name: str) -> bool:
-        return scope is self.scope and self.kind in (None, kind) and _is_under(name, self.pattern)
+        return (
+            scope is self.scope and self.kind in (None, kind) and _is_covered_by(name, self.pattern)
+        )
 
     def covers(self, other: Grant) -> bool:
         """Whether it allows all that ``other`` does."""
         return (
             other.scope is self.scope
             and self.kind in (None, other.kind)
-            and _is_under(other.pattern, self.pattern)
+            and _is_covered_by(other.pattern, self.pattern)
         )
 
 
@@ -109,7 +111,7 @@ def are_covered(wanted: Iterable[Grant], own: Iterable[Grant]) -> bool:
     return all(any(grant.covers(each) for grant in having) for each in wanted)
 
 
-def _is_under(name: str, pattern: str) -> bool:
+def _is_covered_by(name: str, pattern: str) -> bool:
     """Whether a name, or every name of a pattern, is one of ``pattern``."""
     if pattern.endswith(_ANYTHING):
         return name.startswith(pattern[:-1])

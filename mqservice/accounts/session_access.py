@@ -1,6 +1,6 @@
 """What a signed-in user may do in a namespace: the same ``Principal`` as for a key.
 
-    session ──▶ user ──▶ member of the namespace's tenant ──▶ role ──▶ [person_of] ──▶ Principal
+    session ──▶ user ──▶ member of the namespace's tenant ──▶ role ──▶ [session_principal] ──▶ it
 
 So pages and sockets of people pass the same checks as requests with keys, and the audit has their
 names.
@@ -14,15 +14,15 @@ from mqservice.accounts.roles import permits_scope
 from mqservice.accounts.scopes import Scope
 
 
-def find_person(user: User, namespace: Namespace) -> Principal | None:
+def find_session_principal(user: User, namespace: Namespace) -> Principal | None:
     """None for who is no member, or no longer let in. One query."""
     member = Member.objects.filter(user=user, tenant_id=namespace.tenant_id).first()
     if member is None or not user.is_active:
         return None
-    return person_of(member, user, namespace)
+    return session_principal(member, user, namespace)
 
 
-def person_of(member: Member, user: User, namespace: Namespace) -> Principal:
+def session_principal(member: Member, user: User, namespace: Namespace) -> Principal:
     """Good for all of the tenant; held where ``namespace`` is read-only. Reads its tenant."""
     role = Role(member.role)
     return Principal(

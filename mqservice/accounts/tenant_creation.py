@@ -13,7 +13,7 @@ from mqservice.lib.problem import Problem
 
 
 @transaction.atomic
-def found_tenant(user: User, name: str, *, actor: str | None) -> Tenant:
+def create_tenant(user: User, name: str, *, actor: str | None) -> Tenant:
     """Whoever asks at the same time: one tenant a name, one founding a user.
 
     Args:

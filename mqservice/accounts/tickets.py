@@ -33,7 +33,7 @@ _SECONDS_MAX: Final = 1.0
 _RETRY_MS: Final = 1_000
 
 
-class _Kept(msgspec.Struct, frozen=True, array_like=True):
+class _SavedTicket(msgspec.Struct, frozen=True, array_like=True):
     """What Valkey has: ``Holder.text``, and the origin of the page that asked, empty for none."""
 
     holder: str
@@ -50,7 +50,7 @@ class Tickets:
     def issue(self, holder: Holder, origin: str) -> str:
         """A ticket's text, which exists nowhere else. Raises Problem TICKETS_UNAVAILABLE."""
         text = "mqt_" + secrets.token_urlsafe(_SECRET_BYTES)
-        kept = msgspec.json.encode(_Kept(holder.text.decode(), origin))
+        kept = msgspec.json.encode(_SavedTicket(holder.text.decode(), origin))
         try:
             with redis.Redis.from_url(
                 self._url,
@@ -71,7 +71,7 @@ class Tickets:
         kept = await self._take(_name(text)) if _FORM.fullmatch(text) else None
         if kept is None:
             raise _refused()
-        found = msgspec.json.decode(kept, type=_Kept)
+        found = msgspec.json.decode(kept, type=_SavedTicket)
         if found.origin and found.origin != origin:
             raise _refused()
         return found.holder.encode()

@@ -33,7 +33,7 @@ TICKETS: Final = Throttle("ticket", limit=300, window_s=60)  # of one key or ses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asker:
+class Requester:
     """Who asks for a ticket: a key, or a session."""
 
     holder: Holder
@@ -41,9 +41,9 @@ class Asker:
 
 
 class TicketRequest(HttpRequest):
-    """A request that ``ask`` has let through."""
+    """A request that ``authenticate_requester`` has let through."""
 
-    auth: Asker
+    auth: Requester
 
 
 class TicketOut(Schema):
@@ -56,14 +56,14 @@ class TicketOut(Schema):
     scopes: list[str]
 
 
-def ask(request: HttpRequest) -> Asker:
+def authenticate_requester(request: HttpRequest) -> Requester:
     """By key, or by session with the token of its forms. Raises Problem 401, 403."""
     if "Authorization" in request.headers:
         principal = authenticate(request)
         key = key_of_header(request.headers["Authorization"].encode("latin-1", "replace"))
         assert key is not None, "let through by it"
         holder = Holder(key_id=principal.key_id, key_mac=secret_mac(key))
-        return Asker(holder=holder, name=f"key {principal.key_id}")
+        return Requester(holder=holder, name=f"key {principal.key_id}")
     if not isinstance(request.user, User):
         raise unauthenticated()
     if check_csrf(request) is not None:
@@ -72,10 +72,10 @@ def ask(request: HttpRequest) -> Asker:
     row = UserSession.objects.filter(user=request.user, session_key=key_of_session).first()
     if row is None:
         raise unauthenticated()
-    return Asker(holder=Holder(session_row=row.pk), name=f"session {row.pk}")
+    return Requester(holder=Holder(session_row=row.pk), name=f"session {row.pk}")
 
 
-@router.post("/ws-tickets", response={201: TicketOut}, auth=ask)
+@router.post("/ws-tickets", response={201: TicketOut}, auth=authenticate_requester)
 def issue_ticket(request: TicketRequest) -> Status[TicketOut]:
     """Create a ticket that opens one socket, once and soon, for a page that cannot send a key."""
     TICKETS.spend(request.auth.name, "requests for tickets")

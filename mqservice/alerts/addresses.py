@@ -43,7 +43,7 @@ _REFUSED: Final = tuple(
 )  # fmt: skip
 
 
-class TargetRefused(Exception):
+class TargetRejected(Exception):
     """A URL or an address that no webhook may have; says why, in words for the tenant."""
 
 
@@ -63,34 +63,34 @@ class Target:
 
 
 def parse_target(url: str) -> Target:
-    """The parts of a URL. Raises ``TargetRefused``."""
+    """The parts of a URL. Raises ``TargetRejected``."""
     if len(url) > URL_CHARS_MAX:
-        raise TargetRefused(f"must have at most {URL_CHARS_MAX} characters, found {len(url)}")
+        raise TargetRejected(f"must have at most {URL_CHARS_MAX} characters, found {len(url)}")
     if not url.isascii() or any(char <= " " or char == "\x7f" or char == "\\" for char in url):
-        raise TargetRefused("must be ASCII without spaces and backslashes")
+        raise TargetRejected("must be ASCII without spaces and backslashes")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise TargetRefused("is not a URL") from None
+        raise TargetRejected("is not a URL") from None
     if parts.scheme not in _PORTS:
-        raise TargetRefused("must start with https://")
+        raise TargetRejected("must start with https://")
     if "@" in parts.netloc:
-        raise TargetRefused("must not contain a user name or password")
+        raise TargetRejected("must not contain a user name or password")
     if not parts.hostname:
-        raise TargetRefused("has no host")
+        raise TargetRejected("has no host")
     if port == 0:
-        raise TargetRefused("must not use port 0")
+        raise TargetRejected("must not use port 0")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Target(
         scheme=parts.scheme, host=parts.hostname, port=port or _PORTS[parts.scheme], path=path
     )
 
 
-def refuse_literal(target: Target, allowed: Sequence[Network]) -> None:
+def reject_private_literal(target: Target, allowed: Sequence[Network]) -> None:
     """Refuse an address that stands in the URL itself. Looks no name up.
 
-    Raises ``TargetRefused``.
+    Raises ``TargetRejected``.
     """
     try:
         address = ip_address(target.host)
@@ -102,7 +102,7 @@ def refuse_literal(target: Target, allowed: Sequence[Network]) -> None:
 def find_address(target: Target, allowed: Sequence[Network], resolve: Resolve) -> Address:
     """The one address to connect to. One look-up.
 
-    Raises ``TargetRefused``, or ``OSError`` when the name cannot be resolved now.
+    Raises ``TargetRejected``, or ``OSError`` when the name cannot be resolved now.
     """
     found = resolve(target.host, target.port)[:ADDRESSES_MAX]
     if not found:
@@ -114,16 +114,16 @@ def find_address(target: Target, allowed: Sequence[Network], resolve: Resolve) -
 
 
 def check_address(address: Address, target: Target, allowed: Sequence[Network]) -> None:
-    """Raises ``TargetRefused`` unless the address is public, or allowed by configuration."""
+    """Raises ``TargetRejected`` unless the address is public, or allowed by configuration."""
     real = address
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         real = address.ipv4_mapped
     if any(_contains(network, real) for network in allowed):
         return
     if not is_public(real):
-        raise TargetRefused("must not lead to an address that is not public")
+        raise TargetRejected("must not lead to an address that is not public")
     if target.scheme != "https":
-        raise TargetRefused("must start with https://")
+        raise TargetRejected("must start with https://")
 
 
 def is_public(address: Address) -> bool:

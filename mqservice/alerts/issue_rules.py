@@ -1,7 +1,7 @@
 """Evaluates rules for issues: they fire while an issue is open, and notify once for each that
 opens.
 
-    rules ── open issues, one query ──▶ [look_at_issues] ── opened since ──▶ events, told ones first
+    rules ── open issues, one query ──▶ [evaluate_issue_rules] ─ opened since ──▶ events
                                                             told_opening
 
 Issues that open between two looks are one event and so one notification, however many they are.
@@ -17,7 +17,7 @@ from typing import Final
 from django.db import connection
 
 from mqservice.alerts.events import next_event
-from mqservice.alerts.limits import ISSUES_TOLD_MAX
+from mqservice.alerts.limits import ISSUES_LISTED_MAX
 from mqservice.alerts.models import AlertEvent, AlertRule, AlertState
 from mqservice.issues.models import Issue
 from mqservice.issues.queries import openings_after
@@ -35,14 +35,14 @@ GROUP BY rule.id
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class IssueRuleResult:
     """An event, not yet saved, and whether anybody is to be told of it."""
 
     event: AlertEvent
     is_told: bool
 
 
-def look_at_issues(rules: Sequence[AlertRule], now_ms: int) -> list[Looked]:
+def evaluate_issue_rules(rules: Sequence[AlertRule], now_ms: int) -> list[IssueRuleResult]:
     """How rules for issues stand, mutes that are over already ended. One query, and one for each
     rule with something to tell.
     """
@@ -64,16 +64,18 @@ def look_at_issues(rules: Sequence[AlertRule], now_ms: int) -> list[Looked]:
         if openings:
             event = next_event(rule, AlertState.FIRING, rule.value, now_ms)
             event.issue_count = len(openings)
-            event.issues = [told_issue(issue) for issue in openings[:ISSUES_TOLD_MAX]]
+            event.issues = [issue_reference(issue) for issue in openings[:ISSUES_LISTED_MAX]]
             rule.told_opening = openings[-1].opening_number
-            looked.append(Looked(event, is_told=True))
+            looked.append(IssueRuleResult(event, is_told=True))
         elif rule.state != state:
-            looked.append(Looked(next_event(rule, state, rule.value, now_ms), is_told=False))
+            looked.append(
+                IssueRuleResult(next_event(rule, state, rule.value, now_ms), is_told=False)
+            )
         rule.told_state = rule.state
     return looked
 
 
-def told_issue(issue: Issue) -> dict[str, object]:
+def issue_reference(issue: Issue) -> dict[str, object]:
     """What is told of an issue: its cause, in which no value of a message is, never the message."""
     return {
         "id": issue.public_id,

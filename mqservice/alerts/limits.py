@@ -21,13 +21,13 @@ MUTE_MS_MIN: Final = MINUTE_MS
 MUTE_MS_MAX: Final = 30 * DAY_MS
 MUTE_REASON_CHARS_MAX: Final = 200
 
-ISSUES_TOLD_MAX: Final = 20  # in one notification; how many there are more is told
+ISSUES_LISTED_MAX: Final = 20  # in one notification; how many there are more is told
 
 SAMPLE_MS_MAX: Final = FRESH_MS
 EVALUATED_MAX: Final = 10_000  # rules in one round, those that wait longest first
 
-EVENTS_KEPT_MAX: Final = 1_000  # of a rule
-EVENTS_KEPT_MS: Final = 90 * DAY_MS
+EVENTS_RETAINED_MAX: Final = 1_000  # of a rule
+EVENTS_RETAINED_MS: Final = 90 * DAY_MS
 PAGE_MAX: Final = 100
 
 # Sending. A claim that was not given back for so long belongs to a worker that is gone.
@@ -39,6 +39,6 @@ CLAIM_MS: Final = 60 * SECOND_MS
 SEND_SOFT_LIMIT_S: Final = 30
 SEND_LIMIT_S: Final = 40
 WEBHOOK_MS_MAX: Final = 10 * SECOND_MS  # from the first byte out to the last one in
-WEBHOOK_ANSWER_BYTES_MAX: Final = 16 * 1024
+WEBHOOK_RESPONSE_BYTES_MAX: Final = 16 * 1024
 ADDRESSES_MAX: Final = 16  # of a host that are looked at
 ERROR_CHARS_MAX: Final = 300

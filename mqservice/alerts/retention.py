@@ -9,10 +9,10 @@ from __future__ import annotations
 from django.db import connection
 from django.db.models import F, Q
 
-from mqservice.alerts.limits import EVENTS_KEPT_MAX, EVENTS_KEPT_MS
+from mqservice.alerts.limits import EVENTS_RETAINED_MAX, EVENTS_RETAINED_MS
 from mqservice.alerts.models import AlertEvent
 
-DROPPED_MAX = 10_000  # of each kind at a time
+DELETED_MAX = 10_000  # of each kind at a time
 
 _TOO_MANY = """
 SELECT event.id FROM alerts_alertevent AS event
@@ -22,13 +22,13 @@ LIMIT %s
 """
 
 
-def drop_old_events(now_ms: int) -> int:
+def delete_old_events(now_ms: int) -> int:
     """The number of rows that went, notifications among them. What is left waits for next time."""
-    old = AlertEvent.objects.filter(at_ms__lt=now_ms - EVENTS_KEPT_MS).order_by("at_ms")
+    old = AlertEvent.objects.filter(at_ms__lt=now_ms - EVENTS_RETAINED_MS).order_by("at_ms")
     old = old.exclude(~Q(rule__told_state=F("rule__state")), number=F("rule__change_count"))
-    ids = set(old.values_list("id", flat=True)[:DROPPED_MAX])
+    ids = set(old.values_list("id", flat=True)[:DELETED_MAX])
     with connection.cursor() as cursor:
-        cursor.execute(_TOO_MANY, (EVENTS_KEPT_MAX, DROPPED_MAX))
+        cursor.execute(_TOO_MANY, (EVENTS_RETAINED_MAX, DELETED_MAX))
         ids.update(row[0] for row in cursor.fetchall())
     deleted_count, _ = AlertEvent.objects.filter(pk__in=ids).delete()
     return deleted_count

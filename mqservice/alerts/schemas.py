@@ -10,7 +10,7 @@ from django.core.validators import validate_email
 from ninja import Schema
 from pydantic import Field
 
-from mqservice.alerts.addresses import TargetRefused, parse_target, refuse_literal
+from mqservice.alerts.addresses import TargetRejected, parse_target, reject_private_literal
 from mqservice.alerts.limits import (
     EMAIL_CHARS_MAX,
     EMAILS_MAX,
@@ -129,10 +129,10 @@ def _webhook(fields: Fields) -> str | None:
     allowed = settings.MQ_WEBHOOK_NETWORKS
     try:
         target = parse_target(value)
-        refuse_literal(target, allowed)
+        reject_private_literal(target, allowed)
         if target.scheme != "https" and not allowed:
-            raise TargetRefused("must start with https://")
-    except TargetRefused as exc:
+            raise TargetRejected("must start with https://")
+    except TargetRejected as exc:
         fields.out_of_range("webhook", str(exc))
         return None
     return value

@@ -19,7 +19,7 @@ from django.core.mail import EmailMessage
 from django.db import transaction
 from django.db.models import Q
 
-from mqservice.alerts.addresses import TargetRefused
+from mqservice.alerts.addresses import TargetRejected
 from mqservice.alerts.limits import (
     ATTEMPTS_MAX,
     CLAIM_MS,
@@ -181,7 +181,7 @@ def _try(notification: Notification, now_ms: int) -> tuple[str | None, bool]:
             _email(event, notification.target)
         else:
             _webhook(event, notification.target, now_ms)
-    except TargetRefused as exc:
+    except TargetRejected as exc:
         return str(exc), True
     except WebhookFailed as exc:
         return str(exc), False
@@ -213,7 +213,7 @@ def _email(event: AlertEvent, address: str) -> None:
     try:
         message.send()
     except ValueError as exc:  # a header that Django refuses
-        raise TargetRefused(str(exc)) from exc
+        raise TargetRejected(str(exc)) from exc
 
 
 def mail_of(event: AlertEvent, rule: AlertRule) -> tuple[str, str]:

@@ -82,18 +82,18 @@ def put_rule(
     Namespace.objects.select_for_update().get(pk=namespace.pk)  # two creators of one name: in turn
     rule = AlertRule.objects.select_for_update().filter(namespace=namespace, name=name).first()
     is_new = rule is None
-    _refuse_other_revision(rule, revision)
+    _require_revision(rule, revision)
     if rule is None:
         if AlertRule.objects.filter(namespace=namespace).count() >= RULES_MAX:
             raise Problem.of(
                 "QUOTA_EXCEEDED", f"a namespace has at most {RULES_MAX} alerts; delete one first"
             )
-        _refuse_missing(change)
+        _require_fields(change)
         rule = AlertRule(namespace=namespace, name=name)
     had_webhook = bool(rule.webhook_url)
     before = None if is_new else _audited(rule)
     changed = _apply(change, rule)
-    _refuse_unfit(rule)
+    _reject_unfit(rule)
     is_secret_new = bool(rule.webhook_url) and (change.is_secret_new or not had_webhook)
     if is_secret_new:
         rule.webhook_secret = new_webhook_secret()
@@ -107,7 +107,7 @@ def put_rule(
             rule.breached_since_ms = 0
         rule.save()
         if not rule.is_enabled and rule.state == AlertState.FIRING:
-            _end(rule, clock.now_ms())
+            _resolve(rule, clock.now_ms())
         old, new = difference(before, _audited(rule))
         details = {"kind": rule.kind, "changed": sorted(changed), "secret": is_secret_new}
         record(principal, namespace, "alert.put", f"alerts/{name}", details, before=old, after=new)
@@ -125,7 +125,7 @@ def delete_rule(
     """
     Namespace.objects.select_for_update().get(pk=namespace.pk)
     rule = get_rule(namespace, name)
-    _refuse_other_revision(rule, revision)
+    _require_revision(rule, revision)
     before = _audited(rule)
     rule.delete()
     details = {"kind": rule.kind}
@@ -150,14 +150,14 @@ def _apply(change: RuleChange, rule: AlertRule) -> set[str]:
     return changed
 
 
-def _refuse_missing(change: RuleChange) -> None:
+def _require_fields(change: RuleChange) -> None:
     if change.kind is None:
         raise _setting("/kind", f"is missing; one of {', '.join(AlertKind)}")
     if change.threshold is None and change.kind not in _THRESHOLDLESS_KINDS:
         raise _setting("/threshold", "is missing")
 
 
-def _refuse_unfit(rule: AlertRule) -> None:
+def _reject_unfit(rule: AlertRule) -> None:
     """Raises Problem unless the settings fit together."""
     kind = AlertKind(rule.kind)
     rules: list[tuple[Callable[[], bool], str, str]] = [
@@ -189,14 +189,14 @@ def _refuse_unfit(rule: AlertRule) -> None:
             raise _setting(pointer, detail)
 
 
-def _end(rule: AlertRule, now_ms: int) -> None:
+def _resolve(rule: AlertRule, now_ms: int) -> None:
     event = next_event(rule, AlertState.OK, None, now_ms)
     rule.told_state = rule.state
     rule.save(update_fields=["state", "told_state", "changed_ms", "change_count"])
     event.save(force_insert=True)
 
 
-def _refuse_other_revision(rule: AlertRule | None, revision: int | None) -> None:
+def _require_revision(rule: AlertRule | None, revision: int | None) -> None:
     if revision is not None and (rule is None or rule.revision != revision):
         raise Problem.of(
             "PRECONDITION_FAILED", "the alert has changed since the revision in If-Match"

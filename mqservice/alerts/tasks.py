@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mqservice.alerts.evaluation import evaluate
 from mqservice.alerts.limits import CLAIM_MS, SEND_LIMIT_S, SEND_SOFT_LIMIT_S
-from mqservice.alerts.retention import drop_old_events
+from mqservice.alerts.retention import delete_old_events
 from mqservice.alerts.sending import claim_due, send
 from mqservice.celery import app
 from mqservice.lib.clock import SystemClock
@@ -38,4 +38,4 @@ def send_notification(notification_id: int) -> None:
 @app.task(name="alerts.clean_up", soft_time_limit=25, time_limit=30)
 def clean_up() -> None:
     """Drop events that are older than they are kept, and the oldest of too many."""
-    drop_old_events(SystemClock().now_ms())
+    delete_old_events(SystemClock().now_ms())

@@ -26,12 +26,12 @@ from mqservice.alerts.addresses import (
     Network,
     Resolve,
     Target,
-    TargetRefused,
+    TargetRejected,
     find_address,
     parse_target,
     resolve,
 )
-from mqservice.alerts.limits import WEBHOOK_ANSWER_BYTES_MAX, WEBHOOK_MS_MAX
+from mqservice.alerts.limits import WEBHOOK_MS_MAX, WEBHOOK_RESPONSE_BYTES_MAX
 
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3})(?: [^\r\n]*)?\r?\n")
 _READ_BYTES: Final = 4 * 1024
@@ -60,7 +60,7 @@ def post(
     """The status of a 2xx answer. Blocks for ``timeout_ms``, and as long as the look-up takes.
 
     Raises:
-        TargetRefused: never to be tried again.
+        TargetRejected: never to be tried again.
         WebhookFailed: everything else.
     """
     target = parse_target(url)
@@ -118,7 +118,7 @@ def _read_status(connection: socket.socket, ends_at: float) -> int:
     """The status of the final answer; what comes behind its first line is not read."""
     answer = b""
     read_bytes = 0
-    while read_bytes < WEBHOOK_ANSWER_BYTES_MAX:
+    while read_bytes < WEBHOOK_RESPONSE_BYTES_MAX:
         connection.settimeout(_left(ends_at))
         chunk = connection.recv(_READ_BYTES)
         if not chunk:
@@ -146,4 +146,4 @@ def _left(ends_at: float) -> float:
     return left
 
 
-__all__ = ["TargetRefused", "WebhookFailed", "post", "signature"]
+__all__ = ["TargetRejected", "WebhookFailed", "post", "signature"]

@@ -44,7 +44,7 @@ class _Report(msgspec.Struct, frozen=True):
 def check(directory: Path, *, told: Callable[[int, int], None]) -> tuple[Manifest, list[str]]:
     """The manifest, and what is wrong, a sentence each. Reads everything twice.
 
-    Raises BackupRefused: it is no backup, or of a newer format; BackupDamaged: its manifest is.
+    Raises BackupRejected: it is no backup, or of a newer format; BackupDamaged: its manifest is.
     """
     manifest = read_manifest(directory)
     done_bytes = 0

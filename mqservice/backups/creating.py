@@ -66,7 +66,7 @@ def create(
                 rate_bytes=rate_bytes,
             ) as copy:
                 copy.wait_until_ready()
-                with database.held_database(url) as moment:
+                with database.frozen_database(url) as moment:
                     taken = copy.go(known)
                     moment.unlock()
                     dump = database.start_dump(clients, url, moment.snapshot, partial / DUMP)

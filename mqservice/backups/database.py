@@ -1,6 +1,6 @@
 """PostgreSQL's part of a backup: one snapshot, dumped, and restored in one transaction.
 
-    [held_database] ── topics and groups locked ──▶ the moment, by a snapshot's name ──▶ pg_dump
+    [frozen_database] ─ topics and groups locked ──▶ the moment, by a snapshot's name ──▶ pg_dump
     pg_restore ──▶ BEGIN … stamp COMMIT ──▶ psql ──▶ an empty database
 
 The stamp, a table that names the backup, stays until the restore is at its end, or the tables are
@@ -25,7 +25,7 @@ from typing import IO, Final
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from mqservice.backups.errors import BackupError, BackupRefused
+from mqservice.backups.errors import BackupError, BackupRejected
 from mqservice.lib.restore_stamp import FORGET, STAMP_TABLE
 from mqservice.supervisor.binaries import PostgresClients
 from mqservice.supervisor.child import die_with_parent
@@ -52,7 +52,7 @@ INSERT INTO {STAMP_TABLE} VALUES ('{{}}');
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class FrozenDatabase:
     """A state of the database that pg_dump can see, while the context that gave it is open."""
 
     snapshot: str
@@ -64,16 +64,16 @@ class Moment:
 
 
 def server_version(url: str) -> int:
-    """Major version of the server. Raises BackupRefused: nobody answers there."""
+    """Major version of the server. Raises BackupRejected: nobody answers there."""
     with _connected(url) as connection:
         return connection.info.server_version // 10_000
 
 
 @contextlib.contextmanager
-def held_database(url: str) -> Iterator[Moment]:
+def frozen_database(url: str) -> Iterator[FrozenDatabase]:
     """A moment of the database in which no topic or group is being changed.
 
-    Until ``unlock`` changes of those wait. Raises BackupRefused, BackupError.
+    Until ``unlock`` changes of those wait. Raises BackupRejected, BackupError.
     """
     with _connected(url) as locking, _connected(url) as holding:
         try:
@@ -82,18 +82,18 @@ def held_database(url: str) -> Iterator[Moment]:
             holding.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             row = holding.execute("SELECT pg_export_snapshot()").fetchone()
         except psycopg.errors.UndefinedTable as error:
-            raise BackupRefused(
+            raise BackupRejected(
                 f"the database has no tables of this service: {error.diag.message_primary}"
             ) from error
         except psycopg.Error as error:
             raise BackupError(f"the database could not be locked for the dump: {error}") from error
         assert row is not None
-        yield Moment(row[0], locking)
+        yield FrozenDatabase(row[0], locking)
 
 
-def start_dump(clients: PostgresClients, url: str, snapshot: str, target: Path) -> Program:
+def start_dump(clients: PostgresClients, url: str, snapshot: str, target: Path) -> ClientProgram:
     """pg_dump of a moment into ``target``, under way."""
-    return Program(
+    return ClientProgram(
         clients.pg_dump,
         [
             "--format=custom",
@@ -107,7 +107,7 @@ def start_dump(clients: PostgresClients, url: str, snapshot: str, target: Path) 
     )
 
 
-class Program:
+class ClientProgram:
     """One of PostgreSQL's client programs, under way; ``end`` may come at any time."""
 
     def __init__(self, path: Path, arguments: list[str], url: str) -> None:
@@ -141,13 +141,13 @@ class Program:
 
 
 def require_empty(url: str) -> None:
-    """Raises BackupRefused: there is something in the database."""
+    """Raises BackupRejected: there is something in the database."""
     with _connected(url) as connection:
         row = connection.execute(_IN_DATABASE.encode()).fetchone()
     if row is None or row[0]:
         name = conninfo_to_dict(url).get("dbname")
         was_restored = " by a restore of another backup" if restored_from(url) else ""
-        raise BackupRefused(
+        raise BackupRejected(
             f"the database {name!r} is not empty, it was filled{was_restored}: create "
             "another one and name it in DATABASE_URL, or drop this one and create it "
             "again"
@@ -189,10 +189,10 @@ def restore(clients: PostgresClients, url: str, dump: Path, *, stamp: str) -> No
     """
     assert stamp.isalnum()
     is_old = server_version(url) < _OWN_SETTING_VERSION
-    reading = Program(
+    reading = ClientProgram(
         clients.pg_restore, ["--no-owner", "--no-privileges", "--file=-", str(dump)], url
     )
-    writing = Program(
+    writing = ClientProgram(
         clients.psql,
         [
             "--no-psqlrc",
@@ -208,7 +208,7 @@ def restore(clients: PostgresClients, url: str, dump: Path, *, stamp: str) -> No
     assert target is not None
     try:
         # Not psql's own --single-transaction: that commits whatever ends, were it by our death.
-        if _pass_on(source, target, is_old=is_old):
+        if _forward_script(source, target, is_old=is_old):
             reading.finish()
             with contextlib.suppress(BrokenPipeError):
                 target.write(_STAMPED.format(stamp).encode())
@@ -220,7 +220,7 @@ def restore(clients: PostgresClients, url: str, dump: Path, *, stamp: str) -> No
         writing.end()
 
 
-def _pass_on(source: IO[bytes], target: IO[bytes], *, is_old: bool) -> bool:
+def _forward_script(source: IO[bytes], target: IO[bytes], *, is_old: bool) -> bool:
     """A script from one to the other, without a setting that old servers do not know.
 
     False when the target has ended before it had all.
@@ -263,6 +263,6 @@ def _connected(url: str) -> Iterator[psycopg.Connection]:
     try:
         connection = psycopg.connect(url, connect_timeout=CONNECT_TIMEOUT_S)
     except psycopg.OperationalError as error:
-        raise BackupRefused(f"the database is not responding: {error}") from error
+        raise BackupRejected(f"the database is not responding: {error}") from error
     with contextlib.closing(connection):
         yield connection

@@ -34,7 +34,7 @@ class Ready(_Line, frozen=True, kw_only=True, tag="ready"):
     """The engine keeps its files."""
 
 
-class Taken(_Line, frozen=True, kw_only=True, tag="taken"):
+class CopyStarted(_Line, frozen=True, kw_only=True, tag="taken"):
     start_offset: int
     end_offset: int
     segment_bytes: int
@@ -89,7 +89,7 @@ class EngineCopy:
         """Raises BackupError with the engine's words."""
         self._next(Ready)
 
-    def go(self, known: list[dict[str, str | int]]) -> Taken:
+    def go(self, known: list[dict[str, str | int]]) -> CopyStarted:
         """Fix the moment; ``known``: segments to link, as ``Known`` of the other end."""
         assert self._process.stdin is not None
         try:
@@ -97,7 +97,7 @@ class EngineCopy:
             self._process.stdin.flush()
         except BrokenPipeError:
             raise self._failure() from None
-        return self._next(Taken)
+        return self._next(CopyStarted)
 
     def finish(self, told: Callable[[int, int], None]) -> list[FileEntry]:
         """Wait until all is copied; ``told``: bytes done, bytes in all. Raises BackupError."""
@@ -125,12 +125,12 @@ class EngineCopy:
         assert isinstance(line, kind), line
         return line
 
-    def _read(self) -> Ready | Taken | _Step | _File | _Done:
+    def _read(self) -> Ready | CopyStarted | _Step | _File | _Done:
         assert self._process.stdout is not None
         text = self._process.stdout.readline()
         if not text.endswith(b"\n"):
             raise self._failure()
-        return msgspec.json.decode(text, type=Ready | Taken | _Step | _File | _Done)
+        return msgspec.json.decode(text, type=Ready | CopyStarted | _Step | _File | _Done)
 
     def _failure(self) -> BackupError:
         assert self._process.stderr is not None

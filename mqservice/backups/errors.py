@@ -2,7 +2,7 @@
 
 BackupError         1  it could not be made or brought back; nothing of it is left
 ├── BackupDamaged   3  a file of the backup is not what its manifest says
-└── BackupRefused   2  the place, the version or the service do not allow it; nothing was done
+└── BackupRejected  2  the place, the version or the service do not allow it; nothing was done
 """
 
 from __future__ import annotations
@@ -20,5 +20,5 @@ class BackupDamaged(BackupError):
     exit_code = 3
 
 
-class BackupRefused(BackupError):
+class BackupRejected(BackupError):
     exit_code = 2

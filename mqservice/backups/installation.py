@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mqservice.backups.errors import BackupRefused
+from mqservice.backups.errors import BackupRejected
 from mqservice.supervisor.data_dir import DataDir
 
 
@@ -32,7 +32,7 @@ def store_dir(environ: Mapping[str, str], data_dir: Path) -> Path:
 def find_database_url(environ: Mapping[str, str]) -> str | None:
     """``DATABASE_URL``, or what stands in the file of ``DATABASE_URL_FILE``.
 
-    Raises BackupRefused: that file cannot be read.
+    Raises BackupRejected: that file cannot be read.
     """
     if environ.get("DATABASE_URL"):
         return environ["DATABASE_URL"]
@@ -42,7 +42,7 @@ def find_database_url(environ: Mapping[str, str]) -> str | None:
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise BackupRefused(f"DATABASE_URL_FILE: {error}") from error
+        raise BackupRejected(f"DATABASE_URL_FILE: {error}") from error
 
 
 def installation_of(env: Mapping[str, str], data_dir: Path) -> Installation:

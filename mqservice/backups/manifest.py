@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from mqservice.backups.errors import BackupDamaged, BackupRefused
+from mqservice.backups.errors import BackupDamaged, BackupRejected
 from mqservice.supervisor.data_dir import write_private
 
 FORMAT_VERSION: Final = 1
@@ -67,13 +67,13 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Raises BackupRefused: there is none, or it is of a newer format; BackupDamaged."""
+    """Raises BackupRejected: there is none, or it is of a newer format; BackupDamaged."""
     path = directory / MANIFEST
     try:
         content = path.read_bytes()
         said = (directory / MANIFEST_SUM).read_text(encoding="ascii", errors="replace")
     except OSError as error:
-        raise BackupRefused(
+        raise BackupRejected(
             f"{directory} is not a backup, or was never finished: {error}"
         ) from error
     if said.split()[:1] != [hashlib.sha256(content).hexdigest()]:
@@ -83,7 +83,7 @@ def read_manifest(directory: Path) -> Manifest:
     try:
         version = msgspec.json.decode(content, type=_Versioned).format_version
         if version > FORMAT_VERSION:
-            raise BackupRefused(
+            raise BackupRejected(
                 f"{path} has format version {version}, but this version of mqservice "
                 f"knows only {FORMAT_VERSION}: use the version that created the "
                 "backup, or a newer one"

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
 
-from mqservice.backups.errors import BackupRefused
+from mqservice.backups.errors import BackupRejected
 from mqservice.backups.manifest import sync_directory
 from mqservice.backups.new_directory import require_no_mount
 from mqservice.supervisor import binaries
@@ -33,22 +33,22 @@ _MAY_BE_THERE: Final = frozenset({"lost+found"})
 
 
 @contextmanager
-def held_place(place: DataDir, store: Path, *, command: str) -> Iterator[Path]:
+def reserved_data_dir(place: DataDir, store: Path, *, command: str) -> Iterator[Path]:
     """Holds the places until they are whole; after a failure nothing of it is left in them.
 
     Gives the path at which the store is to be made before it gets its name. ``command``: what an
     operator runs again after a kill, without ``mqservice``.
 
-    Raises BackupRefused: they are not empty.
+    Raises BackupRejected: they are not empty.
     """
     marker = place.restoring
     aside = store.with_name(store.name + _ASIDE_SUFFIX)
     if not marker.exists() and _contents(place):
-        raise BackupRefused(f"{place.path} is not empty; name an empty or new directory")
+        raise BackupRejected(f"{place.path} is not empty; name an empty or new directory")
     # One that was killed at its very end has left the store under its name.
     is_left = marker.exists() and store.is_relative_to(place.path)
     if not is_left and store.exists() and any(store.iterdir()):
-        raise BackupRefused(f"{store} is not empty")
+        raise BackupRejected(f"{store} is not empty")
     require_no_mount(store)
     place.path.mkdir(mode=0o700, parents=True, exist_ok=True)
     store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from mqservice.backups.errors import BackupRefused
+from mqservice.backups.errors import BackupRejected
 from mqservice.backups.manifest import sync_directory
 
 PARTIAL_SUFFIX: Final = ".partial"
@@ -24,10 +24,10 @@ PARTIAL_SUFFIX: Final = ".partial"
 def new_directory(target: Path) -> Iterator[Path]:
     """A private directory to fill, which is ``target`` afterwards; after a failure nothing is left.
 
-    Raises BackupRefused: there is something at the place, or another process fills it.
+    Raises BackupRejected: there is something at the place, or another process fills it.
     """
     if target.is_symlink() or (target.exists() and not _is_empty(target)):
-        raise BackupRefused(
+        raise BackupRejected(
             f"{target} already exists; name a directory that is empty or does not exist"
         )
     require_no_mount(target)
@@ -37,12 +37,12 @@ def new_directory(target: Path) -> Iterator[Path]:
         partial.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise BackupRefused(f"cannot create {target}: {error}") from error
+        raise BackupRejected(f"cannot create {target}: {error}") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BackupRefused(f"another process is writing to {partial}") from None
+            raise BackupRejected(f"another process is writing to {partial}") from None
         _clear(partial)  # what one that was killed has left
         try:
             yield partial
@@ -57,9 +57,9 @@ def new_directory(target: Path) -> Iterator[Path]:
 
 
 def require_no_mount(path: Path) -> None:
-    """Raises BackupRefused: nothing can be given that name by a rename."""
+    """Raises BackupRejected: nothing can be given that name by a rename."""
     if os.path.ismount(path):
-        raise BackupRefused(f"{path} is a mount point; name a directory in it")
+        raise BackupRejected(f"{path} is a mount point; name a directory in it")
 
 
 def _clear(directory: Path) -> None:

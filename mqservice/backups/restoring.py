@@ -17,7 +17,7 @@ from typing import Final
 
 from mqservice.backups import database
 from mqservice.backups.engine_copy import adopt
-from mqservice.backups.errors import BackupDamaged, BackupError, BackupRefused
+from mqservice.backups.errors import BackupDamaged, BackupError, BackupRejected
 from mqservice.backups.files import check_file, copy_checked
 from mqservice.backups.installation import find_database_url, store_dir
 from mqservice.backups.manifest import (
@@ -29,7 +29,7 @@ from mqservice.backups.manifest import (
     stamp_of,
     sync_directory,
 )
-from mqservice.backups.new_data_dir import embedded_database, held_place
+from mqservice.backups.new_data_dir import embedded_database, reserved_data_dir
 from mqservice.supervisor.binaries import PostgresClients, find_postgres_clients
 from mqservice.supervisor.data_dir import DataDir
 
@@ -49,14 +49,14 @@ def restore(
     bytes of the backup that are copied, and of all of it.
 
     Raises:
-        BackupRefused: a place is not empty, or the backup of a newer format; nothing was done.
+        BackupRejected: a place is not empty, or the backup of a newer format; nothing was done.
         BackupDamaged: a file of it is not what it should be.
         BackupError, SupervisorError: there is nothing of it, or the next restore removes it.
     """
     manifest = read_manifest(backup)
     url = find_database_url(environ)
     if url is None and not manifest.has(SECRETS):
-        raise BackupRefused(
+        raise BackupRejected(
             "the backup has no secrets.toml, because its service had its secrets in "
             "the environment: set DATABASE_URL and MQ_SECRET_KEY here as well"
         )
@@ -66,7 +66,7 @@ def restore(
         stamp = stamp_of(backup)
         is_filled = url is not None and database.restored_from(url) == stamp
         clients = _clients_for(manifest, url, is_filled=is_filled)
-        with held_place(place, store, command=_COMMAND) as aside:
+        with reserved_data_dir(place, store, command=_COMMAND) as aside:
             aside.mkdir(mode=0o700)
             _copy_files(backup, manifest, place, aside, told)
             adopt(environ, aside)
@@ -84,12 +84,12 @@ def restore(
 
 
 def _clients_for(manifest: Manifest, url: str | None, *, is_filled: bool) -> PostgresClients:
-    """Raises BackupRefused: the database is not empty, or older than what was dumped."""
+    """Raises BackupRejected: the database is not empty, or older than what was dumped."""
     if url is None:
         return find_postgres_clients(manifest.postgres_version)
     version = database.server_version(url)
     if version < manifest.postgres_version:
-        raise BackupRefused(
+        raise BackupRejected(
             f"the backup was made with PostgreSQL {manifest.postgres_version}, but "
             f"the server has version {version}"
         )

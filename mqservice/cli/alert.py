@@ -18,7 +18,7 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
-from mqservice.cli.outputs import FileOption, FormOption, Output, hand_over, prints
+from mqservice.cli.outputs import FileOption, FormOption, Output, prints, write_output
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
@@ -231,9 +231,9 @@ async def _list(target: Target, *, form: Output) -> int:
     for document in found:
         rule = msgspec.json.decode(document, type=_Rule)
         table.add_row(
-            screen.harmless(rule.name),
+            screen.without_controls(rule.name),
             rule.kind,
-            screen.harmless(" ".join(filter(None, (rule.group, rule.topic)))),
+            screen.without_controls(" ".join(filter(None, (rule.group, rule.topic)))),
             rule.state_text,
             UNKNOWN if rule.value is None else f"{rule.value:,}",
             f"{rule.threshold:,}",
@@ -245,7 +245,7 @@ async def _list(target: Target, *, form: Output) -> int:
 
 async def _export(target: Target, file: Path | None) -> int:
     async with RestClient(target) as client:
-        return hand_over(await client.download("alerts.yaml"), file)
+        return write_output(await client.download("alerts.yaml"), file)
 
 
 async def _set(target: Target, name: str, change: dict[str, object | None]) -> int:
@@ -282,7 +282,7 @@ async def _history(target: Target, name: str, limit: int, *, form: Output) -> in
             event = msgspec.json.decode(document, type=_Event)
             told = [f"{each.channel} {each.target}: {each.state}" for each in event.notifications]
             value = UNKNOWN if event.value is None else f"{event.value:,}"
-            table.add_row(event.at, event.state, value, screen.harmless("\n".join(told)))
+            table.add_row(event.at, event.state, value, screen.without_controls("\n".join(told)))
         screen.show(table)
     if page.next is not None:
         screen.notice(f"there are more than these {len(page.events):,}")

@@ -111,7 +111,7 @@ async def _search(target: Target, question: dict[str, str], limit: int, *, form:
 
 def _target(entry: Entry) -> str:
     where = f"{entry.namespace}: " if entry.namespace else ""
-    return screen.harmless(where + entry.target)
+    return screen.without_controls(where + entry.target)
 
 
 def _change(entry: Entry) -> str:
@@ -121,4 +121,4 @@ def _change(entry: Entry) -> str:
         "" if side is None else msgspec.json.encode(side).decode()
         for side in (entry.before, entry.after)
     ]
-    return screen.harmless(" → ".join(sides))
+    return screen.without_controls(" → ".join(sides))

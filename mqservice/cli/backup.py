@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from mqservice.cli import screen
-from mqservice.cli.long_work import explained, progress_bar
+from mqservice.cli.long_work import exit_on_error, progress_bar
 from mqservice.cli.status import DataDirOption
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def create(
     from mqservice.backups.installation import installation_of
     from mqservice.supervisor.operator_commands import service_environment
 
-    with explained(BackupError), progress_bar("log") as told:
+    with exit_on_error(BackupError), progress_bar("log") as told:
         place = _place(data_dir)
         env = service_environment(os.environ, place)
         target = directory.absolute()
@@ -60,7 +60,7 @@ def create(
             rate_bytes=_rate_bytes(rate),
             told=told,
         )
-    _tell(manifest)
+    _print_manifest(manifest)
     typer.echo(str(target))
 
 
@@ -74,13 +74,13 @@ def verify(directory: BackupArgument) -> None:
     from mqservice.backups.checking import check
     from mqservice.backups.errors import BackupError
 
-    with explained(BackupError), progress_bar("backup") as told:
+    with exit_on_error(BackupError), progress_bar("backup") as told:
         manifest, faults = check(directory.absolute(), told=told)
     for fault in faults:
-        typer.echo(screen.harmless(fault))
+        typer.echo(screen.without_controls(fault))
     if faults:
         raise typer.Exit(FOUND)
-    _tell(manifest)
+    _print_manifest(manifest)
     typer.echo("whole")
 
 
@@ -95,9 +95,9 @@ def restore(directory: BackupArgument, data_dir: DataDirOption = None) -> None:
     place = _place(data_dir)
     from mqservice.backups.errors import BackupError
 
-    with explained(BackupError), progress_bar("backup") as told:
+    with exit_on_error(BackupError), progress_bar("backup") as told:
         manifest = bring_back(os.environ, place, directory.absolute(), told=told)
-    _tell(manifest)
+    _print_manifest(manifest)
     screen.notice(f"{place} is ready to be started")
 
 
@@ -118,7 +118,7 @@ def _rate_bytes(text: str | None) -> int:
     return int(found.group(1)) * _UNITS[found.group(2)]
 
 
-def _tell(manifest: Manifest) -> None:
+def _print_manifest(manifest: Manifest) -> None:
     linked = sum(file.is_linked for file in manifest.files)
     screen.notice(
         f"backup of {manifest.made_at}: {len(manifest.files)} files ({linked} linked), "

@@ -15,7 +15,7 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
-from mqservice.cli.errors import ClientError, UsageRefused
+from mqservice.cli.errors import ClientError, UsageError
 from mqservice.cli.messages import Delivered, encode_line
 from mqservice.cli.outputs import Documents, FormOption, Output
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target, find_target
@@ -83,7 +83,7 @@ def browse(
     query = {name: value for name, value in conditions.items() if value is not None}
     try:
         if message_id is not None and query:
-            raise UsageRefused(
+            raise UsageError(
                 "--id selects one message and cannot be combined with other conditions"
             )
         target = find_target(base_url, key, namespace)
@@ -142,4 +142,4 @@ def _line(message: Delivered, body_chars_max: int | None) -> str:
         body = " ".join(body[:body_chars_max].splitlines()) + ("…" if is_cut else "")
     marks = [message.tag or "-", ",".join(message.keys) or "-"]
     place = f"{message.queue}:{message.offset}"
-    return screen.harmless("  ".join([message.stored_at, place, message.id, *marks, body]))
+    return screen.without_controls("  ".join([message.stored_at, place, message.id, *marks, body]))

@@ -4,8 +4,9 @@
                     ◀─ structs, ClientError ◀─
 
 Who calls it: the commands of this package, the tests and the benchmarks. One event loop.
-A failure always says what is known: ``Unreachable`` nothing was sent, ``Refused`` the service
-answered, ``AnswerMissing`` nobody knows. Nothing is sent twice here; repeating is ``sender``'s.
+A failure always says what is known: ``Unreachable`` nothing was sent, ``RequestRejected`` the
+service answered, ``ResponseMissing`` nobody knows. Nothing is sent twice here; repeating is
+``sender``'s.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from mqservice.cli.errors import (
-    AnswerMalformed,
-    AnswerMissing,
-    Refused,
+    RequestRejected,
+    ResponseMalformed,
+    ResponseMissing,
     Unreachable,
-    UsageRefused,
+    UsageError,
     os_cause,
 )
 from mqservice.cli.http import Connections, NoResponse, NotConnected, Response
@@ -38,7 +39,7 @@ from mqservice.cli.messages import (
     parse_stored,
     raw_headers,
 )
-from mqservice.cli.progress import GroupLag, Sought
+from mqservice.cli.progress import GroupLag, SeekResult
 from mqservice.cli.target import Target
 from mqservice.cli.tasks import DeadLetterPage, DryRun, Task, TaskFailurePage, TaskOrder
 
@@ -108,11 +109,11 @@ class _BatchItem(msgspec.Struct, kw_only=True):
     retry_after_ms: int | None = None
 
 
-class _BatchAnswer(msgspec.Struct):
+class _BatchResponse(msgspec.Struct):
     results: list[_BatchItem]
 
 
-class _TopicsAnswer(msgspec.Struct):
+class _TopicsResponse(msgspec.Struct):
     topics: list[Topic]
     next: str | None = None
 
@@ -133,7 +134,7 @@ class _Problem(msgspec.Struct, kw_only=True):
     errors: list[_ProblemItem] = []
 
 
-Answer = TypeVar("Answer", bound=msgspec.Struct)
+ResponseT = TypeVar("ResponseT", bound=msgspec.Struct)
 
 
 class RestClient:
@@ -177,12 +178,12 @@ class RestClient:
         topics: list[Topic] = []
         path = f"{self._root}/topics"
         for _ in range(PAGES_MAX):
-            page = _decode(await self._request("GET", path), _TopicsAnswer)
+            page = _decode(await self._request("GET", path), _TopicsResponse)
             topics += page.topics
             if page.next is None:
                 return topics
             path = f"{self._root}/topics?after={quote(page.next, safe='')}"
-        raise AnswerMalformed(f"the list of topics did not end after {PAGES_MAX} pages")
+        raise ResponseMalformed(f"the list of topics did not end after {PAGES_MAX} pages")
 
     async def create_topic(self, name: str, *, queues: int, durability: str) -> Topic:
         """Create the topic, or change it to these settings; the same call again is harmless."""
@@ -222,9 +223,9 @@ class RestClient:
         answer = await self._request(
             "POST", f"{self._messages_path(topic)}:batch", content=b"[" + b",".join(forms) + b"]"
         )
-        items = sorted(_decode(answer, _BatchAnswer).results, key=lambda item: item.index)
+        items = sorted(_decode(answer, _BatchResponse).results, key=lambda item: item.index)
         if [item.index for item in items] != list(range(len(forms))):
-            raise AnswerMalformed(
+            raise ResponseMalformed(
                 f"{len(forms)} messages were sent, but the response has {len(items)} results"
             )
         return [_outcome(item) for item in items]
@@ -289,11 +290,11 @@ class RestClient:
         self,
         method: str,
         path: str,
-        kind: type[Answer],
+        kind: type[ResponseT],
         *,
         content: bytes | None = None,
         media_type: str = JSON_TYPE,
-    ) -> Answer: ...
+    ) -> ResponseT: ...
 
     @overload
     async def call(self, method: str, path: str) -> None: ...
@@ -302,11 +303,11 @@ class RestClient:
         self,
         method: str,
         path: str,
-        kind: type[Answer] | None = None,
+        kind: type[ResponseT] | None = None,
         *,
         content: bytes | None = None,
         media_type: str = JSON_TYPE,
-    ) -> Answer | None:
+    ) -> ResponseT | None:
         """Any request of the control plane; a path without a slash is below the namespace's."""
         whole = path if path.startswith("/") else f"{self._root}/{path}"
         headers = None if content is None else {"content-type": media_type}
@@ -320,11 +321,11 @@ class RestClient:
 
     async def seek(
         self, group: str, topic: str, wanted: Mapping[str, object], *, is_dry_run: bool
-    ) -> Sought:
+    ) -> SeekResult:
         """Let a group go on from another place; ``wanted``: the API's ``to`` and ``queues``."""
         content = msgspec.json.encode({"topic": topic, **wanted, "dry_run": is_dry_run})
         path = f"{self._root}/groups/{quote(group, safe='')}:seek"
-        return _decode(await self._request("POST", path, content=content), Sought)
+        return _decode(await self._request("POST", path, content=content), SeekResult)
 
     async def lag(self, group: str, topic: str | None, client_id: str | None = None) -> GroupLag:
         """What a group or its client has to settle, of one topic or of all it has read."""
@@ -358,26 +359,28 @@ class RestClient:
                 headers=headers,
             )
         except ValueError as exc:
-            raise UsageRefused(str(exc)) from exc
+            raise UsageError(str(exc)) from exc
         except NotConnected as exc:
             raise Unreachable(self.target.base_url, os_cause(exc)) from exc
         except NoResponse as exc:
-            raise AnswerMissing(what, os_cause(exc)) from exc
+            raise ResponseMissing(what, os_cause(exc)) from exc
         if answer.is_success:
             return answer
-        raise refusal_from(answer.status, answer.content)
+        raise rejection_from(answer.status, answer.content)
 
 
-def refusal_from(status: int, content: bytes) -> Refused:
+def rejection_from(status: int, content: bytes) -> RequestRejected:
     """The error of a non-2xx answer; a body that is no problem document is quoted in part."""
     try:
         problem = msgspec.json.decode(content, type=_Problem)
     except msgspec.DecodeError:
         text = " ".join(content.decode("utf-8", "replace").split())[:DETAIL_CHARS_MAX]
-        return Refused(status=status, code=f"HTTP_{status}", detail=text or "no explanation given")
+        return RequestRejected(
+            status=status, code=f"HTTP_{status}", detail=text or "no explanation given"
+        )
     places = [f"{item.pointer} {item.detail or item.code}".strip() for item in problem.errors]
     detail = problem.detail + (f" ({'; '.join(places)})" if places else "")
-    return Refused(
+    return RequestRejected(
         status=status,
         code=problem.code,
         detail=detail,
@@ -388,16 +391,16 @@ def refusal_from(status: int, content: bytes) -> Refused:
     )
 
 
-def _decode(answer: Response, kind: type[Answer]) -> Answer:
+def _decode(answer: Response, kind: type[ResponseT]) -> ResponseT:
     return decode(answer.content, kind)
 
 
-def decode(content: bytes | msgspec.Raw, kind: type[Answer]) -> Answer:
-    """A document of the API. Raises AnswerMalformed."""
+def decode(content: bytes | msgspec.Raw, kind: type[ResponseT]) -> ResponseT:
+    """A document of the API. Raises ResponseMalformed."""
     try:
         return msgspec.json.decode(content, type=kind)
     except msgspec.DecodeError as exc:
-        raise AnswerMalformed(
+        raise ResponseMalformed(
             f"the response of the service does not have the documented form: {exc}"
         ) from exc
 

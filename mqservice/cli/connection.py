@@ -47,7 +47,7 @@ class _Page(msgspec.Struct, kw_only=True):
     connections: list[_Connection]
 
 
-class _Ended(msgspec.Struct, kw_only=True):
+class _Disconnected(msgspec.Struct, kw_only=True):
     disconnected: bool
 
 
@@ -84,7 +84,7 @@ async def _show(target: Target, *, form: Output) -> int:
         table.add_row(
             each.id,
             each.address,
-            screen.harmless(each.client or each.user_agent or "-"),
+            screen.without_controls(each.client or each.user_agent or "-"),
             "\n".join(reads) or "-",
             str(sum(one.delivered for one in each.subscriptions)),
             str(each.published),
@@ -102,7 +102,7 @@ async def _show(target: Target, *, form: Output) -> int:
 async def _end(target: Target, connection: str) -> int:
     async with RestClient(target) as client:
         path = f"connections/{quote(connection, safe='')}"
-        ended = await client.call("DELETE", path, _Ended)
+        ended = await client.call("DELETE", path, _Disconnected)
     if not ended.disconnected:
         screen.notice(f"{connection} was already disconnected")
         return GONE

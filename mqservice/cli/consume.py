@@ -28,10 +28,10 @@ import typer
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.consumer import ConsumeLimits, Consumer, Totals
-from mqservice.cli.errors import ClientError, UsageRefused
+from mqservice.cli.errors import ClientError, UsageError
 from mqservice.cli.frames import Subprotocol
 from mqservice.cli.messages import Delivered, encode_line
-from mqservice.cli.reader import BEGINNING, Reader, parse_place
+from mqservice.cli.reader import BEGINNING, Reader, parse_position
 from mqservice.cli.target import (
     BaseUrlOption,
     KeyOption,
@@ -150,13 +150,13 @@ def consume(
     """
     try:
         if queue is not None and place is None:
-            raise UsageRefused("--queue requires --from")
+            raise UsageError("--queue requires --from")
         is_alone = place is not None and group is None
         if is_alone and (ack or sql is not None or client_id is not None or json_frames):
-            raise UsageRefused("--ack, --sql, --client-id and --json-frames require --group")
-        start = None if place is None else parse_place(place)
+            raise UsageError("--ack, --sql, --client-id and --json-frames require --group")
+        start = None if place is None else parse_position(place)
         if group is not None and isinstance(start, int) and (start < 0 or queue is None):
-            raise UsageRefused(
+            raise UsageError(
                 "to move a group to an offset, name one --queue; use `mqservice "
                 "group seek` to move it by a number of messages"
             )
@@ -214,7 +214,7 @@ def _seek_order(
 
 def _filter(tags: str | None, sql: str | None) -> str | dict[str, str]:
     if tags is not None and sql is not None:
-        raise UsageRefused("a group has one filter: give either --filter or --sql")
+        raise UsageError("a group has one filter: give either --filter or --sql")
     return {"sql": sql} if sql is not None else "*" if tags is None else tags
 
 
@@ -223,14 +223,14 @@ def parse_duration_ms(text: str) -> int:
     number = text.rstrip("msh")
     unit = UNIT_MS.get(text[len(number) :])
     if unit is None or not (number.isascii() and number.isdigit()) or int(number) == 0:
-        raise UsageRefused(f"{text!r} is not a duration; write it like 5s, 500ms or 2m")
+        raise UsageError(f"{text!r} is not a duration; write it like 5s, 500ms or 2m")
     return int(number) * unit
 
 
 def _group_default() -> str:
     quickstart = find_quickstart()
     if quickstart is None:
-        raise UsageRefused("name the consumer group with --group")
+        raise UsageError("name the consumer group with --group")
     return quickstart.group
 
 
@@ -266,16 +266,16 @@ async def _consume(
         await consumer.run()
         writer.end()
     except BrokenPipeError:
-        _forget_stdout()
+        _detach_stdout()
         return 0
     finally:
         # A command that was refused at once has only its error to tell.
         if not is_quiet and (sys.exc_info()[0] is None or consumer.totals.received):
-            _say_totals(consumer.totals, does_ack=limits.does_ack)
+            _print_totals(consumer.totals, does_ack=limits.does_ack)
     totals = consumer.totals
     if interrupted:
         return screen.INTERRUPTED
-    if _missing(totals.received, limits) or totals.ack_failed:
+    if _missing_count(totals.received, limits) or totals.ack_failed:
         return 1
     return EXIT_UNCONFIRMED if totals.unconfirmed else 0
 
@@ -309,13 +309,13 @@ async def _read(
             await reader.run()
             writer.end()
         except BrokenPipeError:
-            _forget_stdout()
+            _detach_stdout()
             return 0
     if not is_quiet:
         screen.notice(f"{reader.received:,} read; no group was changed")
     if interrupted:
         return screen.INTERRUPTED
-    return _missing(reader.received, limits)
+    return _missing_count(reader.received, limits)
 
 
 def _stop_on_signal(stop: Callable[[], None]) -> list[int]:
@@ -332,12 +332,12 @@ def _stop_on_signal(stop: Callable[[], None]) -> list[int]:
     return interrupted
 
 
-def _forget_stdout() -> None:
+def _detach_stdout() -> None:
     """The reader has enough, as `| head` does. What it did not take was not acked."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _missing(received: int, limits: ConsumeLimits) -> int:
+def _missing_count(received: int, limits: ConsumeLimits) -> int:
     """1, with a word why, where fewer came than were asked for; else 0."""
     if limits.messages_max is None or received >= limits.messages_max:
         return 0
@@ -387,10 +387,10 @@ class _Writer:
 
     @staticmethod
     def _harmless(content: bytes) -> bytes:
-        return screen.harmless(content.decode("utf-8", "backslashreplace")).encode("utf-8")
+        return screen.without_controls(content.decode("utf-8", "backslashreplace")).encode("utf-8")
 
 
-def _say_totals(totals: Totals, *, does_ack: bool) -> None:
+def _print_totals(totals: Totals, *, does_ack: bool) -> None:
     parts = [f"{totals.received:,} received"]
     if does_ack:
         parts.append(f"{totals.acked:,} acked")

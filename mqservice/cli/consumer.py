@@ -21,10 +21,10 @@ import msgspec
 
 from mqservice.cli import frames
 from mqservice.cli.backoff import Backoff
-from mqservice.cli.errors import ClientError, ConnectionEnded, Refused, Unreachable
+from mqservice.cli.errors import ClientError, ConnectionLost, RequestRejected, Unreachable
 from mqservice.cli.frames import Subprotocol
 from mqservice.cli.messages import Delivered
-from mqservice.cli.push import PushSession, open_session, refusal_of
+from mqservice.cli.push import PushSession, open_session, rejection_of
 from mqservice.cli.target import Target
 
 CLIENT_NAME: Final = "mqservice-cli/1"
@@ -99,14 +99,14 @@ class Consumer:
         """Consume until a limit is reached or ``stop`` was called.
 
         Raises:
-            Refused, ConnectionEnded: the service does not want this client; trying again is no use.
+            Refused, ConnectionLost: the service does not want this client; trying again is no use.
             Unreachable: nobody answered the first time.
         """
         self._idle_since = asyncio.get_running_loop().time()
         while not self._is_finished():
             try:
                 session = await open_session(self._target, self._subprotocol, client=CLIENT_NAME)
-            except (Unreachable, Refused, ConnectionEnded) as exc:
+            except (Unreachable, RequestRejected, ConnectionLost) as exc:
                 if not self._was_connected and isinstance(exc, Unreachable):
                     raise
                 await self._wait_before_retry(exc)
@@ -114,14 +114,14 @@ class Consumer:
             self._was_connected = True
             try:
                 await _Subscription(self, session).run()
-            except (ConnectionEnded, Refused) as exc:
+            except (ConnectionLost, RequestRejected) as exc:
                 await self._wait_before_retry(exc)
             finally:
                 await session.aclose()
         self.totals.unconfirmed = len(self._unconfirmed)
 
     async def _wait_before_retry(self, exc: ClientError) -> None:
-        is_wrong_request = isinstance(exc, Refused) and 400 <= exc.status < 500
+        is_wrong_request = isinstance(exc, RequestRejected) and 400 <= exc.status < 500
         if (not exc.retriable and not _is_server_fault(exc)) or is_wrong_request:
             raise exc
         self._attempt += 1
@@ -257,7 +257,7 @@ class _Subscription:
                 case frames.Lost():
                     self._consumer.totals.lost += len(push.t)
                 case frames.Goaway():
-                    raise ConnectionEnded(
+                    raise ConnectionLost(
                         RESTARTING,
                         push.why or "the server is shutting down",
                         retry_after_ms=push.retry_ms,
@@ -310,12 +310,12 @@ class _Subscription:
     def _refuse(self, push: frames.Err) -> None:
         acked = self._acks_sent.pop(push.id, None) if push.id is not None else None
         if acked is None:
-            raise refusal_of(push)
+            raise rejection_of(push)
         self._consumer._on_notice(f"ack of {len(acked)} messages rejected: {push.code}: {push.msg}")
         if push.retryable:
             self._acks_held = acked + self._acks_held
             self._ack_count -= len(acked)
-            raise refusal_of(push)
+            raise rejection_of(push)
         self._consumer.totals.ack_failed += len(acked)
         self._consumer._unconfirmed.difference_update(message.id for message in acked)
 
@@ -356,7 +356,7 @@ def _rfc3339(stored_ms: int) -> str:
 
 
 def _is_server_fault(exc: ClientError) -> bool:
-    return isinstance(exc, Refused) and exc.status >= 500
+    return isinstance(exc, RequestRejected) and exc.status >= 500
 
 
 def _seconds(ms: int | None) -> float | None:

@@ -20,8 +20,8 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
-from mqservice.cli.errors import UsageRefused
-from mqservice.cli.outputs import FileOption, FormOption, Output, hand_over, prints
+from mqservice.cli.errors import UsageError
+from mqservice.cli.outputs import FileOption, FormOption, Output, prints, write_output
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
@@ -62,7 +62,7 @@ class Imported(msgspec.Struct, kw_only=True):
     after: dict[str, Any]  # Any: as above
 
 
-class ImportAnswer(msgspec.Struct, kw_only=True):
+class ImportResponse(msgspec.Struct, kw_only=True):
     created: int
     changed: int
     unchanged: int
@@ -111,14 +111,14 @@ def import_(
     """
     if file == STDIN and not (is_sure or is_dry_run):
         screen.fail(
-            UsageRefused(
+            UsageError(
                 "cannot ask for confirmation when the document comes from standard input: add --yes"
             )
         )
     try:
         content = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
     except OSError as exc:
-        screen.fail(UsageRefused(f"cannot read {file}: {exc.strerror}"))
+        screen.fail(UsageError(f"cannot read {file}: {exc.strerror}"))
     target = screen.target_of(base_url, key, namespace)
     kind = (document_form or _form_of(Path(file))).media_type
     screen.run(_import(target, content, kind, is_sure=is_sure, is_dry_run=is_dry_run, form=form))
@@ -135,7 +135,7 @@ async def _export(target: Target, prefix: str, file: Path | None, form: Form) ->
         document = await client.download(f"definitions{query}", form.media_type)
     if form is Form.JSON:
         document = msgspec.json.format(document, indent=2) + b"\n"
-    return hand_over(document, file)
+    return write_output(document, file)
 
 
 async def _import(
@@ -144,11 +144,11 @@ async def _import(
     path = "definitions:import"
     async with RestClient(target) as client:
         found = await client.call(
-            "POST", f"{path}?dry_run=true", ImportAnswer, content=content, media_type=kind
+            "POST", f"{path}?dry_run=true", ImportResponse, content=content, media_type=kind
         )
         is_different = bool(found.created or found.changed)
         if is_different:
-            screen.show_aside(_table(found))
+            screen.show_on_stderr(_table(found))
         if not is_dry_run:
             if is_different and not (
                 is_sure or screen.is_confirmed(f"{found.counts}: apply this?")
@@ -156,19 +156,21 @@ async def _import(
                 screen.notice("nothing was changed")
                 return DECLINED
             # Sent where nothing is different, too: the storage engine may lack something of it.
-            found = await client.call("POST", path, ImportAnswer, content=content, media_type=kind)
+            found = await client.call(
+                "POST", path, ImportResponse, content=content, media_type=kind
+            )
     prints(form, found)
     screen.notice(f"{'would be: ' if is_dry_run else ''}{found.counts}")
     return 0
 
 
-def _table(found: ImportAnswer) -> Table:
+def _table(found: ImportResponse) -> Table:
     table = Table("", "name", "action", "setting", "before", "after")
     for kind, things in (("topic", found.topics), ("group", found.groups)):
         for thing in things:
             if thing.action == _UNCHANGED:
                 continue
-            head = kind, screen.harmless(thing.name), thing.action
+            head = kind, screen.without_controls(thing.name), thing.action
             for setting, value in thing.after.items():
                 before = "" if thing.before is None else _shown(thing.before.get(setting))
                 table.add_row(*head, setting, before, _shown(value))
@@ -179,4 +181,4 @@ def _table(found: ImportAnswer) -> Table:
 def _shown(value: object) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     short = text if len(text) <= VALUE_CHARS_MAX else f"{text[:VALUE_CHARS_MAX]}…"
-    return screen.harmless(short)
+    return screen.without_controls(short)

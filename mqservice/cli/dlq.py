@@ -15,7 +15,7 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
-from mqservice.cli.errors import UsageRefused
+from mqservice.cli.errors import UsageError
 from mqservice.cli.options import takes
 from mqservice.cli.outputs import Documents, FormOption, Output
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
@@ -26,7 +26,7 @@ app = typer.Typer(no_args_is_help=True, help="Dead letters: list, redrive, purge
 LIMIT_DEFAULT: Final = 32
 PAGE_MESSAGES_MAX: Final = 256
 BODY_CHARS_MAX: Final = 120
-ASK_PAUSE_S: Final = 0.5
+POLL_PAUSE_S: Final = 0.5
 SHOWN_FAILURES_MAX: Final = 20
 FAILED: Final = 1
 
@@ -108,7 +108,7 @@ class Order:
         )
         if bool(self.ids) + self.is_all + bool(conditions) != 1:
             screen.fail(
-                UsageRefused(
+                UsageError(
                     "say which dead letters: give --id, or --all, or conditions "
                     "(--key, --tag, --reason, --from, --to), but not more than one "
                     "of these three"
@@ -203,7 +203,7 @@ def _line(document: bytes) -> str:
     shown = body[:BODY_CHARS_MAX] + ("…" if len(body) > BODY_CHARS_MAX else "")
     attempts = f"{letter.attempts} attempts"
     parts = [letter.stored_at, letter.id, letter.topic, attempts, letter.reason or "-", shown]
-    return screen.harmless("  ".join(" ".join(part.splitlines()) for part in parts))
+    return screen.without_controls("  ".join(" ".join(part.splitlines()) for part in parts))
 
 
 async def _run(
@@ -233,7 +233,7 @@ async def _wait(client: RestClient, task: Task) -> Task:
             said = line
         if not task.is_active:
             return task
-        await asyncio.sleep(ASK_PAUSE_S)
+        await asyncio.sleep(POLL_PAUSE_S)
         task = await client.task(task.id)
 
 
@@ -257,7 +257,7 @@ def _show_count(found: DryRun, verb: str) -> None:
     for topic in found.topics:
         name = topic.topic or "(unknown topic)"
         gone = "" if topic.exists or verb == "purge" else "  does not exist: would not be moved"
-        typer.echo(screen.harmless(f"{topic.count}  {name}{gone}"))
+        typer.echo(screen.without_controls(f"{topic.count}  {name}{gone}"))
     for message_id in found.not_found:
         screen.warn(f"{message_id}: not found")
 

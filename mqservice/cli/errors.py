@@ -1,12 +1,12 @@
 """What can go wrong between a command and the service, as one tree.
 
     ClientError
-    ├── UsageRefused      the command line or an input line makes no sense; nothing was sent
+    ├── UsageError        the command line or an input line makes no sense; nothing was sent
     ├── Unreachable       no connection; nothing was sent
-    ├── AnswerMissing     the request left and no answer came: nobody knows what became of it
-    ├── Refused           the service answered with a problem (HTTP) or an ``err`` frame (WebSocket)
-    ├── ConnectionEnded   an open WebSocket was closed, with its close code
-    └── AnswerMalformed   bytes that are not what the API promises
+    ├── ResponseMissing   the request left and no answer came: nobody knows what became of it
+    ├── RequestRejected   the service answered with a problem (HTTP) or an ``err`` frame (WebSocket)
+    ├── ConnectionLost    an open WebSocket was closed, with its close code
+    └── ResponseMalformed  bytes that are not what the API promises
 
 ``str()`` of each is the one line a person sees. ``retriable`` says whether the same request may
 succeed later. ``stored`` speaks of produced messages: False is the service's promise that nothing
@@ -47,7 +47,7 @@ class ClientError(Exception):
     exit_code: ClassVar[int] = 1
 
 
-class UsageRefused(ClientError):
+class UsageError(ClientError):
     exit_code = 2
 
 
@@ -64,7 +64,7 @@ class Unreachable(ClientError):
         )
 
 
-class AnswerMissing(ClientError):
+class ResponseMissing(ClientError):
     retriable = True
     stored = None
 
@@ -72,7 +72,7 @@ class AnswerMissing(ClientError):
         super().__init__(f"{what}: no response ({cause}); the outcome is unknown")
 
 
-class Refused(ClientError):
+class RequestRejected(ClientError):
     """The service said no. ``status`` is 0 for a refusal inside a WebSocket."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Refused(ClientError):
         super().__init__(f"{code}{place}: {detail}{hint}{trace}")
 
 
-class ConnectionEnded(ClientError):
+class ConnectionLost(ClientError):
     """Close codes that mean "this will not get better" are in ``CODES_FINAL``; see docs."""
 
     CODES_FINAL: ClassVar[frozenset[int]] = frozenset({1008, 4400, 4401, 4403, 4404, 4413})
@@ -114,7 +114,7 @@ class ConnectionEnded(ClientError):
         super().__init__(f"the service closed the connection with {code}{because}")
 
 
-class AnswerMalformed(ClientError):
+class ResponseMalformed(ClientError):
     stored = None
 
 

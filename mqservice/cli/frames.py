@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mqservice.cli.errors import AnswerMalformed
+from mqservice.cli.errors import ResponseMalformed
 
 
 class Subprotocol(enum.StrEnum):
@@ -310,7 +310,7 @@ def decode(content: bytes, subprotocol: Subprotocol) -> list[ServerFrame]:
     """All pushes of one WebSocket message, in order.
 
     Raises:
-        AnswerMalformed: not a frame of this protocol, or a body that is not what its ``e`` says.
+        ResponseMalformed: not a frame of this protocol, or a body that is not what its ``e`` says.
     """
     try:
         if subprotocol is Subprotocol.JSON:
@@ -319,17 +319,17 @@ def decode(content: bytes, subprotocol: Subprotocol) -> list[ServerFrame]:
             return [_decode_array(part) for part in _pack_parts_decoder.decode(content)]
         return [_decode_array(content)]
     except msgspec.DecodeError as exc:
-        raise AnswerMalformed(
+        raise ResponseMalformed(
             f"a frame of {len(content)} bytes is not {subprotocol}: {exc}"
         ) from exc
 
 
 def pushed_body(message: PushedJson | PushedPack) -> bytes:
-    """The body's bytes; raises AnswerMalformed."""
+    """The body's bytes; raises ResponseMalformed."""
     try:
         return message.body
     except (msgspec.DecodeError, binascii.Error) as exc:
-        raise AnswerMalformed(f"cannot decode the body of message {message.id}: {exc}") from exc
+        raise ResponseMalformed(f"cannot decode the body of message {message.id}: {exc}") from exc
 
 
 def _decode_object(line: bytes) -> ServerFrame:

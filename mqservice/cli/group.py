@@ -13,9 +13,9 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
-from mqservice.cli.errors import ClientError, UsageRefused
+from mqservice.cli.errors import ClientError, UsageError
 from mqservice.cli.outputs import FormOption, Output, prints
-from mqservice.cli.progress import ClientLags, Retries, Sought, TopicLag
+from mqservice.cli.progress import ClientLags, Retries, SeekResult, TopicLag
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target, find_target
 
@@ -93,10 +93,10 @@ def lag(
 
 
 def _wanted(to: str, queues: list[int]) -> dict[str, object]:
-    """The fields ``to`` and ``queues`` of the request. Raises UsageRefused."""
+    """The fields ``to`` and ``queues`` of the request. Raises UsageError."""
     if to.isascii() and to.isdigit():
         if len(queues) != 1:
-            raise UsageRefused("an offset belongs to one queue: name it with --queue")
+            raise UsageError("an offset belongs to one queue: name it with --queue")
         return {"to": {"offset": int(to), "queue": queues[0]}}
     place: object = to if to in _ENDS else {"time": to}
     if _SHIFT.fullmatch(to):
@@ -126,7 +126,7 @@ async def _seek(
     return 0
 
 
-def _show(preview: Sought) -> None:
+def _show(preview: SeekResult) -> None:
     table = Table("queue", "readable", "from", "to", "skipped", "replayed", "in flight")
     for queue in preview.queues:
         table.add_row(
@@ -138,7 +138,7 @@ def _show(preview: Sought) -> None:
             _text(queue.replayed),
             str(queue.inflight),
         )
-    screen.show_aside(table)
+    screen.show_on_stderr(table)
     screen.notice(f"not changed: {_retries(preview.retry)}")
 
 

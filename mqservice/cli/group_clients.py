@@ -47,7 +47,7 @@ def _show(topic: TopicClients) -> None:
     for client in topic.clients:
         table.add_row(
             topic.topic,
-            screen.harmless(client.shown_name),
+            screen.without_controls(client.shown_name),
             "any" if client.queues is None else ", ".join(map(str, client.queues)) or "none",
             str(client.inflight),
             client.zone or "-",

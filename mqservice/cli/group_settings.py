@@ -11,7 +11,7 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
-from mqservice.cli.errors import UsageRefused
+from mqservice.cli.errors import UsageError
 from mqservice.cli.options import takes
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.rest_groups import Group, GroupCalls
@@ -185,7 +185,7 @@ class Settings:
             fields["max_attempts"] = None
         elif self.max_attempts is not None:
             if not (self.max_attempts.isascii() and self.max_attempts.isdecimal()):
-                screen.fail(UsageRefused(f"--max-attempts must be a number or {UNLIMITED}"))
+                screen.fail(UsageError(f"--max-attempts must be a number or {UNLIMITED}"))
             fields["max_attempts"] = int(self.max_attempts)
         return fields
 
@@ -222,9 +222,9 @@ def _queues_of(option: str, texts: list[str] | None) -> dict[str, list[int]] | N
         name, separator, queues = text.partition("=")
         numbers = queues.split(",") if queues else []
         if not (name and separator and all(each.isascii() and each.isdigit() for each in numbers)):
-            screen.fail(UsageRefused(f"{option} must be NAME=QUEUE,QUEUE…, found {text!r}"))
+            screen.fail(UsageError(f"{option} must be NAME=QUEUE,QUEUE…, found {text!r}"))
         if name in found:
-            screen.fail(UsageRefused(f"{option} names {name!r} twice"))
+            screen.fail(UsageError(f"{option} names {name!r} twice"))
         found[name] = [int(each) for each in numbers]
     return found or None
 
@@ -255,7 +255,7 @@ def update(
     """Change an existing group. Settings that are not given are left unchanged."""
     fields = settings.fields()
     if not fields:
-        screen.fail(UsageRefused("nothing to change: give at least one setting"))
+        screen.fail(UsageError("nothing to change: give at least one setting"))
     _put(screen.target_of(base_url, key, namespace), name, fields, is_new=False)
 
 

@@ -21,7 +21,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from mqservice.cli.errors import UsageRefused
+from mqservice.cli.errors import UsageError
 from mqservice.cli.messages import Outgoing, parse_line
 
 STDIN_FILENO: Final = 0
@@ -85,7 +85,7 @@ async def from_files(
     """Messages of files, one after the other; ``-`` is stdin.
 
     Raises:
-        UsageRefused: a file that cannot be read, or a line that is no message.
+        UsageError: a file that cannot be read, or a line that is no message.
     """
     for path in paths:
         stream = _open(path)
@@ -105,7 +105,7 @@ async def from_lines(
     """Messages of lines, ended by a newline each; empty lines are passed over.
 
     Raises:
-        UsageRefused: a line that is no message, after all lines before it were yielded.
+        UsageError: a line that is no message, after all lines before it were yielded.
     """
     rest = b""
     line_number = 0
@@ -117,7 +117,7 @@ async def from_lines(
         if is_end and rest:
             lines.append(rest)
         if len(rest) > LINE_BYTES_MAX:
-            raise UsageRefused(
+            raise UsageError(
                 f"line {line_number + len(lines) + 1} has more than {LINE_BYTES_MAX} bytes"
             )
         messages: list[Outgoing] = []
@@ -128,7 +128,7 @@ async def from_lines(
                 continue
             try:
                 message = _parse(line, form, line_number)
-            except UsageRefused:
+            except UsageError:
                 yield messages
                 raise
             messages.append(common.dress(message))
@@ -154,7 +154,7 @@ async def _read_whole(stream: ChunkReader, path: Path) -> bytes:
         chunks.append(chunk)
         bytes_read += len(chunk)
         if bytes_read > BODY_BYTES_MAX:
-            raise UsageRefused(
+            raise UsageError(
                 f"{path} is larger than the largest message, which has {BODY_BYTES_MAX} bytes"
             )
     return b"".join(chunks)
@@ -171,7 +171,7 @@ async def _read_some(stream: ChunkReader) -> bytes:
         if error is None:
             arrived.set_result(chunk)
         else:
-            arrived.set_exception(UsageRefused(f"cannot read the input: {error}"))
+            arrived.set_exception(UsageError(f"cannot read the input: {error}"))
 
     def read() -> None:
         chunk, error = b"", None
@@ -192,4 +192,4 @@ def _open(path: Path) -> FileIO:
     try:
         return FileIO(STDIN_FILENO, closefd=False) if str(path) == "-" else FileIO(path)
     except OSError as exc:
-        raise UsageRefused(f"cannot read {path}: {(exc.strerror or str(exc)).lower()}") from exc
+        raise UsageError(f"cannot read {path}: {(exc.strerror or str(exc)).lower()}") from exc

@@ -14,7 +14,7 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import PAGES_MAX, RestClient
-from mqservice.cli.errors import AnswerMalformed
+from mqservice.cli.errors import ResponseMalformed
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, Target
@@ -87,7 +87,7 @@ async def _create(target: Target, order: dict[str, str | None]) -> int:
         content = msgspec.json.encode(given)
         made = await client.call("POST", _PATH, Invitation, content=content)
     if made.link is None:
-        raise AnswerMalformed("the response has no link")
+        raise ResponseMalformed("the response has no link")
     screen.notice(f"invitation {made.id} for {made.email} is valid until {made.expires_at}")
     typer.echo(made.link)
     return 0
@@ -104,12 +104,15 @@ async def _list(target: Target, *, form: Output) -> int:
                 break
             path = f"{_PATH}?after={quote(page.next, safe='')}"
         else:
-            raise AnswerMalformed(f"the list of invitations did not end after {PAGES_MAX} pages")
+            raise ResponseMalformed(f"the list of invitations did not end after {PAGES_MAX} pages")
     if prints(form, found):
         return 0
     table = Table("id", "email", "role", "state", "invited by", "until")
     for each in found:
-        email, inviter = screen.harmless(each.email), screen.harmless(each.invited_by)
+        email, inviter = (
+            screen.without_controls(each.email),
+            screen.without_controls(each.invited_by),
+        )
         table.add_row(each.id, email, each.role, each.state, inviter, each.expires_at)
     screen.show(table)
     return 0

@@ -170,8 +170,8 @@ async def _list(target: Target, query: str, *, form: Output) -> int:
             issue = msgspec.json.decode(document, type=_Issue)
             table.add_row(
                 issue.id,
-                screen.harmless(issue.reason_text),
-                screen.harmless(issue.where_text),
+                screen.without_controls(issue.reason_text),
+                screen.without_controls(issue.where_text),
                 issue.state,
                 f"{issue.count:,}",
                 issue.last_seen,
@@ -207,7 +207,7 @@ async def _show(target: Target, issue_id: str, *, form: Output) -> int:
         ("messages", "\n".join(f"{each.at} {each.id}" for each in issue.messages or [])),
         ("history", "\n".join(map(_event_text, issue.history))),
     ):
-        facts.add_row(name, screen.harmless(text))
+        facts.add_row(name, screen.without_controls(text))
     screen.show(facts)
     return 0
 

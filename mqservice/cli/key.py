@@ -15,7 +15,7 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import PAGES_MAX, RestClient
-from mqservice.cli.errors import AnswerMalformed
+from mqservice.cli.errors import ResponseMalformed
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, Target
@@ -168,7 +168,7 @@ async def _make(target: Target, path: str, order: Mapping[str, object], done: st
     async with RestClient(target) as client:
         made = await client.call("POST", path, ApiKey, content=msgspec.json.encode(given))
     if made.key is None:
-        raise AnswerMalformed("the response has no key")
+        raise ResponseMalformed("the response has no key")
     screen.notice(f"key {made.id} ({made.name}) {done}; it is shown only once")
     typer.echo(made.key)
     return 0
@@ -185,7 +185,7 @@ async def _list(target: Target, *, form: Output) -> int:
                 break
             path = f"{_PATH}?after={quote(page.next, safe='')}"
         else:
-            raise AnswerMalformed(f"the list of keys did not end after {PAGES_MAX} pages")
+            raise ResponseMalformed(f"the list of keys did not end after {PAGES_MAX} pages")
     _print(keys, form=form)
     return 0
 
@@ -218,7 +218,7 @@ def _print(keys: list[ApiKey], *, form: Output) -> None:
     for each in keys:
         table.add_row(
             each.id,
-            screen.harmless(each.name),
+            screen.without_controls(each.name),
             each.namespace or "all",
             each.role,
             _scopes(each),

@@ -76,7 +76,7 @@ class LazyGroup(TyperGroup):
         attributes["commands"] = None
         super().__init__(**attributes)
         self.commands = _Commands(self.entries)
-        _speak_plainly(self)
+        _simplify_help(self)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
@@ -110,9 +110,9 @@ class LazyGroup(TyperGroup):
         try:
             code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
         except TyperException as exc:
-            _say_refusal(exc)
+            _print_rejection(exc)
         except typer.Abort:
-            screen.say_error("aborted; nothing was changed")
+            screen.print_error("aborted; nothing was changed")
             sys.exit(BROKEN)
         except Exception as exc:  # the outermost frame
             if os.environ.get(TRACEBACK_VARIABLE):
@@ -120,20 +120,20 @@ class LazyGroup(TyperGroup):
             why = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
             place = f" {exc.filename}" if isinstance(exc, OSError) and exc.filename else ""
             hint = "" if isinstance(exc, OSError) else f" ({TRACEBACK_VARIABLE}=1 shows where)"
-            screen.say_error(f"{type(exc).__name__}:{place} {why}{hint}")
+            screen.print_error(f"{type(exc).__name__}:{place} {why}{hint}")
             sys.exit(BROKEN)
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _say_refusal(exc: TyperException) -> NoReturn:
+def _print_rejection(exc: TyperException) -> NoReturn:
     context = getattr(exc, "ctx", None)
     if type(exc).__name__ == "NoArgsIsHelpError":
         print(exc.format_message(), file=sys.stderr)
     elif context is None:
-        screen.say_error(exc.format_message())
+        screen.print_error(exc.format_message())
     else:
         message = exc.format_message().rstrip(".")
-        screen.say_error(f"{message}; see `{context.command_path} --help`")
+        screen.print_error(f"{message}; see `{context.command_path} --help`")
     sys.exit(exc.exit_code)
 
 
@@ -159,7 +159,7 @@ def _prepare(command: Any) -> None:
         _prepare(each)
     if any(parameter.name == "base_url" for parameter in command.params):
         command.params.append(_profile_option())
-    _speak_plainly(command)
+    _simplify_help(command)
 
 
 def _profile_option() -> Any:
@@ -205,7 +205,7 @@ class _PlainOption(TyperOption):
         return range_text(self.min, self.max) or None
 
 
-def _speak_plainly(command: Any) -> None:
+def _simplify_help(command: Any) -> None:
     """Values are named by what they are, not by their type in Python."""
     help_option(["-h", "--help"])(command)
     for parameter in command.params:

@@ -14,7 +14,7 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
-from mqservice.cli.errors import ClientError, Refused, UsageRefused
+from mqservice.cli.errors import ClientError, RequestRejected, UsageError
 from mqservice.cli.profiles import (
     PROFILES_MAX,
     Profile,
@@ -56,7 +56,7 @@ def login(
         check_base_url(base_url)
         saved = load_profiles()
         if len(saved.profiles) >= PROFILES_MAX and name not in saved.profiles:
-            raise UsageRefused(
+            raise UsageError(
                 f"{PROFILES_MAX:,} profiles are saved, which is the limit; remove one first"
             )
         key = _read_key(base_url)
@@ -75,7 +75,7 @@ def _read_key(base_url: str) -> str:
         key = sys.stdin.readline(KEY_CHARS_MAX)
     key = key.strip()
     if not key:
-        raise UsageRefused("no API key was given: type it, or pass it on standard input")
+        raise UsageError("no API key was given: type it, or pass it on standard input")
     return key
 
 
@@ -101,7 +101,7 @@ async def _try(target: Target) -> None:
     async with RestClient(target) as client:
         try:
             await client.call("GET", "topics?limit=1")
-        except Refused as exc:
+        except RequestRejected as exc:
             is_unbound = target.namespace == "-" and exc.code in _NO_NAMESPACE
             if exc.status != FORBIDDEN and not is_unbound:
                 raise

@@ -17,7 +17,7 @@ TERMINATED: Final = 143
 
 
 @contextlib.contextmanager
-def explained(kind: type[Exception]) -> Iterator[None]:
+def exit_on_error(kind: type[Exception]) -> Iterator[None]:
     """One line for what went wrong: an error of ``kind``, which has an ``exit_code``, or the
     supervisor's. A service manager's SIGTERM ends it as an error does.
     """
@@ -30,7 +30,7 @@ def explained(kind: type[Exception]) -> Iterator[None]:
     try:
         yield
     except (kind, SupervisorError) as error:
-        line = " ".join(screen.harmless(str(error)).split())
+        line = " ".join(screen.without_controls(str(error)).split())
         print(f"mqservice: {line}", file=sys.stderr)
         raise typer.Exit(getattr(error, "exit_code", 1)) from None
     finally:

@@ -147,7 +147,7 @@ async def _list(target: Target, *, form: Output) -> int:
         for document in found.rules:
             rule = msgspec.json.decode(document, type=_Rule)
             cells = rule.name, rule.topics, rule.part, rule.path or "", rule.clear_for
-            table.add_row(*(screen.harmless(each) for each in cells))
+            table.add_row(*(screen.without_controls(each) for each in cells))
         screen.show(table)
     screen.notice(found.bodies_text)
     return 0

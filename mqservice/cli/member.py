@@ -13,7 +13,7 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import PAGES_MAX, RestClient
-from mqservice.cli.errors import AnswerMalformed
+from mqservice.cli.errors import ResponseMalformed
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, Target
@@ -86,12 +86,12 @@ async def _list(target: Target, *, form: Output) -> int:
                 break
             path = f"{_PATH}?after={quote(page.next, safe='')}"
         else:
-            raise AnswerMalformed(f"the list of members did not end after {PAGES_MAX} pages")
+            raise ResponseMalformed(f"the list of members did not end after {PAGES_MAX} pages")
     if prints(form, members):
         return 0
     table = Table("user name", "role", "since")
     for each in members:
-        table.add_row(screen.harmless(each.username), each.role, each.created_at)
+        table.add_row(screen.without_controls(each.username), each.role, each.created_at)
     screen.show(table)
     return 0
 

@@ -91,7 +91,7 @@ async def _trace(target: Target, message_id: str, query: dict[str, str], *, form
     if prints(form, found):
         return 0
     for event in found.events:
-        typer.echo(screen.harmless(_line(event)))
+        typer.echo(screen.without_controls(_line(event)))
     if found.groups:
         _show_groups(found.groups)
     if not found.is_complete:
@@ -129,7 +129,7 @@ def _show_groups(groups: list[GroupState]) -> None:
             group.topic,
             group.state.replace("_", " "),
             str(group.attempts),
-            screen.harmless(group.consumer or "-"),
+            screen.without_controls(group.consumer or "-"),
             group.lease_until or group.due_at or "-",
         )
     screen.show(table)

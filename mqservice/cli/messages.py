@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from mqservice.cli.errors import AnswerMalformed, UsageRefused
+from mqservice.cli.errors import ResponseMalformed, UsageError
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,14 +148,14 @@ def parse_line(line: bytes, *, line_number: int) -> Outgoing:
     """The message of one NDJSON line.
 
     Raises:
-        UsageRefused: not an object of this form; the text names the line, counted from 1.
+        UsageError: not an object of this form; the text names the line, counted from 1.
     """
     try:
         form = _line_decoder.decode(line)
         body = join_body(form.body, form.body_json, form.body_b64)
     except (msgspec.DecodeError, ValueError) as exc:
         hint = "" if line.lstrip()[:1] == b"{" else "; use --format lines to send lines as they are"
-        raise UsageRefused(f"line {line_number}: {exc}{hint}") from exc
+        raise UsageError(f"line {line_number}: {exc}{hint}") from exc
     return Outgoing(
         body=body,
         tag=form.tag,
@@ -253,44 +253,44 @@ _stored_decoder = msgspec.json.Decoder(_StoredForm)
 
 
 def parse_received(content: bytes) -> list[Delivered]:
-    """The messages of a ``:receive`` answer; raises AnswerMalformed."""
+    """The messages of a ``:receive`` answer; raises ResponseMalformed."""
     try:
         forms = _received_decoder.decode(content).messages
         return [_delivered(form) for form in forms]
     except (msgspec.DecodeError, ValueError) as exc:
-        raise AnswerMalformed(
+        raise ResponseMalformed(
             f"the response of :receive does not have the documented form: {exc}"
         ) from exc
 
 
 def parse_browsed(content: bytes) -> BrowsedPage:
-    """One page of messages that were not delivered; raises AnswerMalformed."""
+    """One page of messages that were not delivered; raises ResponseMalformed."""
     try:
         page = _browsed_decoder.decode(content)
         return BrowsedPage([_delivered(form) for form in page.messages], page.next_cursor)
     except (msgspec.DecodeError, ValueError) as exc:
-        raise AnswerMalformed(
+        raise ResponseMalformed(
             f"the page of messages does not have the documented form: {exc}"
         ) from exc
 
 
 def parse_pulled(content: bytes) -> PulledPage:
-    """What a pull found; raises AnswerMalformed."""
+    """What a pull found; raises ResponseMalformed."""
     try:
         page = _pulled_decoder.decode(content)
         return PulledPage([_delivered(form) for form in page.messages], page.next_offset)
     except (msgspec.DecodeError, ValueError) as exc:
-        raise AnswerMalformed(
+        raise ResponseMalformed(
             f"the response of a pull does not have the documented form: {exc}"
         ) from exc
 
 
 def parse_stored(content: bytes) -> Delivered:
-    """One message that was not delivered; raises AnswerMalformed."""
+    """One message that was not delivered; raises ResponseMalformed."""
     try:
         return _delivered(_stored_decoder.decode(content))
     except (msgspec.DecodeError, ValueError) as exc:
-        raise AnswerMalformed(f"the message does not have the documented form: {exc}") from exc
+        raise ResponseMalformed(f"the message does not have the documented form: {exc}") from exc
 
 
 def _delivered(form: _StoredForm) -> Delivered:

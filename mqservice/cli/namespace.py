@@ -13,7 +13,7 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import PAGES_MAX, RestClient
-from mqservice.cli.errors import AnswerMalformed
+from mqservice.cli.errors import ResponseMalformed
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, Target
@@ -81,7 +81,7 @@ async def _list(target: Target, *, form: Output) -> int:
                 break
             path = f"{_PATH}?after={quote(page.next, safe='')}"
         else:
-            raise AnswerMalformed(f"the list of namespaces did not end after {PAGES_MAX} pages")
+            raise ResponseMalformed(f"the list of namespaces did not end after {PAGES_MAX} pages")
     if prints(form, found):
         return 0
     table = Table("namespace", "created", "read-only since", "by", "reason")
@@ -89,7 +89,7 @@ async def _list(target: Target, *, form: Output) -> int:
         row = msgspec.json.decode(document, type=_Namespace)
         held = row.read_only or _ReadOnly(since="", by="", reason="")
         cells = row.name, row.created_at, held.since, held.by, held.reason
-        table.add_row(*(screen.harmless(each) for each in cells))
+        table.add_row(*(screen.without_controls(each) for each in cells))
     screen.show(table)
     return 0
 

@@ -93,7 +93,7 @@ class Documents:
         sys.stdout.buffer.flush()
 
 
-def hand_over(content: bytes, output: Path | None) -> int:
+def write_output(content: bytes, output: Path | None) -> int:
     """``output`` None: standard output. The exit code; why a file cannot be written is said."""
     if output is None:
         sys.stdout.buffer.write(content)

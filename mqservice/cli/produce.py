@@ -25,7 +25,7 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import Failed, RestClient, Stored
-from mqservice.cli.errors import ClientError, UsageRefused
+from mqservice.cli.errors import ClientError, UsageError
 from mqservice.cli.inputs import Common, Format, count_ahead, from_bodies, from_files
 from mqservice.cli.messages import Outgoing
 from mqservice.cli.sender import Numbered, Sender, SendLimits, Totals, Verdict
@@ -170,7 +170,7 @@ def produce(
             dedup_id=dedup_id,
         )
         if dedup_id is not None and not _is_one_message(texts or [], files or [], form):
-            raise UsageRefused(
+            raise UsageError(
                 "--dedup-id is for one message: give one TEXT, or one --file as a "
                 "whole; with NDJSON, each line has its own dedup_id"
             )
@@ -197,14 +197,14 @@ def _is_one_message(texts: list[str], files: list[Path], form: Format | None) ->
 
 
 def parse_properties(pairs: list[str]) -> dict[str, str]:
-    """``NAME=VALUE`` texts as a mapping; UsageRefused without ``=`` or for a name given twice."""
+    """``NAME=VALUE`` texts as a mapping; UsageError without ``=`` or for a name given twice."""
     properties: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise UsageRefused(f"--property {pair!r} must be NAME=VALUE")
+            raise UsageError(f"--property {pair!r} must be NAME=VALUE")
         if name in properties:
-            raise UsageRefused(f"--property {name} is given twice")
+            raise UsageError(f"--property {name} is given twice")
         properties[name] = value
     return properties
 
@@ -214,10 +214,10 @@ def _source(
 ) -> tuple[AsyncIterator[list[Outgoing]], int | None]:
     """The messages to send, and how many where that is known."""
     if texts and files:
-        raise UsageRefused("give TEXT arguments or --file, not both")
+        raise UsageError("give TEXT arguments or --file, not both")
     if texts:
         if form is not None:
-            raise UsageRefused("--format is only for files and stdin; each TEXT is one message")
+            raise UsageError("--format is only for files and stdin; each TEXT is one message")
         # What the shell passed byte for byte, also where it is no valid UTF-8.
         bodies = [text.encode("utf-8", "surrogateescape") for text in texts]
         return from_bodies(bodies, common), len(bodies)
@@ -225,7 +225,7 @@ def _source(
         form = form or Format.WHOLE
         return from_files(files, form, common), count_ahead(files, form)
     if sys.stdin.isatty():
-        raise UsageRefused("nothing to send: give TEXT or --file, or pipe messages into stdin")
+        raise UsageError("nothing to send: give TEXT or --file, or pipe messages into stdin")
     form = form or Format.NDJSON
     stdin = [Path("-")]
     return from_files(stdin, form, common), count_ahead(stdin, form)
@@ -293,7 +293,7 @@ class _Report:
         if isinstance(verdict, Failed):
             self._show_failure(item, verdict)
         if self._output is ResultOutput.IDS and isinstance(verdict, Stored):
-            typer.echo(screen.harmless(verdict.id))
+            typer.echo(screen.without_controls(verdict.id))
         elif self._output is ResultOutput.NDJSON:
             typer.echo(msgspec.json.encode(_result_line(item, verdict)))
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from mqservice.cli.errors import UsageRefused
+from mqservice.cli.errors import UsageError
 
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
@@ -38,11 +38,11 @@ class Profiles(msgspec.Struct, kw_only=True):
     profiles: dict[str, Profile] = {}
 
     def named(self, name: str) -> Profile:
-        """Raises UsageRefused where there is none of that name."""
+        """Raises UsageError where there is none of that name."""
         found = self.profiles.get(name)
         if found is None:
             known = ", ".join(sorted(self.profiles)) or "none"
-            raise UsageRefused(
+            raise UsageError(
                 f"there is no profile {name!r} (saved: {known}); "
                 f"save it with `mqservice login {name}`"
             )
@@ -50,35 +50,35 @@ class Profiles(msgspec.Struct, kw_only=True):
 
 
 def profiles_path() -> Path:
-    """Where they are kept. Raises UsageRefused where there is no home directory."""
+    """Where they are kept. Raises UsageError where there is no home directory."""
     # The specification: a relative path in the variable is to be ignored.
     named = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     try:
         base = named if named.is_absolute() else Path.home() / ".config"
     except RuntimeError as exc:
-        raise UsageRefused(
+        raise UsageError(
             "there is no home directory to save profiles in: set XDG_CONFIG_HOME"
         ) from exc
     return base / "mqservice" / "profiles.json"
 
 
 def load_profiles() -> Profiles:
-    """What is saved; nothing where there is no file. Raises UsageRefused for a damaged file."""
+    """What is saved; nothing where there is no file. Raises UsageError for a damaged file."""
     try:
         path = profiles_path()
         content = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError, PermissionError, UsageRefused):
+    except (FileNotFoundError, NotADirectoryError, PermissionError, UsageError):
         return Profiles()
     except OSError as exc:
-        raise UsageRefused(f"cannot read {path}: {exc.strerror}") from exc
+        raise UsageError(f"cannot read {path}: {exc.strerror}") from exc
     try:
         return msgspec.json.decode(content, type=Profiles)
     except msgspec.DecodeError as exc:
-        raise UsageRefused(f"cannot read {path}: {exc}; fix it or remove it") from exc
+        raise UsageError(f"cannot read {path}: {exc}; fix it or remove it") from exc
 
 
 def save_profiles(profiles: Profiles) -> None:
-    """Replace the file, for the user alone to read. Raises UsageRefused when it cannot be."""
+    """Replace the file, for the user alone to read. Raises UsageError when it cannot be."""
     path = profiles_path()
     aside = path.with_name(f"{path.name}.{os.getpid()}.part")
     content = msgspec.json.format(msgspec.json.encode(profiles), indent=2) + b"\n"
@@ -94,13 +94,13 @@ def save_profiles(profiles: Profiles) -> None:
     except OSError as exc:
         with contextlib.suppress(OSError):
             aside.unlink(missing_ok=True)
-        raise UsageRefused(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
+        raise UsageError(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
 
 
 def check_name(name: str) -> str:
-    """The name itself. Raises UsageRefused for one that no profile can have."""
+    """The name itself. Raises UsageError for one that no profile can have."""
     if _NAME.fullmatch(name) is None:
-        raise UsageRefused(
+        raise UsageError(
             f"{name!r} is not a valid profile name: use up to 64 letters, digits, . _ and -"
         )
     return name

@@ -12,7 +12,7 @@ class Retries(msgspec.Struct):
     scheduled: int | None = None
 
 
-class SoughtQueue(msgspec.Struct, kw_only=True):
+class QueueSeekResult(msgspec.Struct, kw_only=True):
     queue: int
     min_offset: int
     max_offset: int
@@ -23,7 +23,7 @@ class SoughtQueue(msgspec.Struct, kw_only=True):
     inflight: int
 
 
-class Sought(msgspec.Struct, kw_only=True):
+class SeekResult(msgspec.Struct, kw_only=True):
     """What a seek did, or would do."""
 
     group: str
@@ -31,7 +31,7 @@ class Sought(msgspec.Struct, kw_only=True):
     skipped: int | None
     replayed: int | None
     retry: Retries
-    queues: list[SoughtQueue]
+    queues: list[QueueSeekResult]
 
 
 class QueueLag(msgspec.Struct, kw_only=True):

@@ -24,8 +24,14 @@ from websockets.exceptions import (
 from websockets.typing import Subprotocol as SubprotocolName
 
 from mqservice.cli import frames
-from mqservice.cli.client import USER_AGENT, refusal_from
-from mqservice.cli.errors import AnswerMalformed, ConnectionEnded, Refused, Unreachable, os_cause
+from mqservice.cli.client import USER_AGENT, rejection_from
+from mqservice.cli.errors import (
+    ConnectionLost,
+    RequestRejected,
+    ResponseMalformed,
+    Unreachable,
+    os_cause,
+)
 from mqservice.cli.frames import Subprotocol
 from mqservice.cli.target import Target
 
@@ -56,7 +62,7 @@ class PushSession:
         try:
             await self._socket.send(frames.encode(frame, self._subprotocol))
         except ConnectionClosed as exc:
-            raise _ended(exc) from exc
+            raise _closed_error(exc) from exc
 
     async def receive(self) -> list[frames.ServerFrame]:
         """The pushes of the next WebSocket message; waits for one. Safe to cancel."""
@@ -64,10 +70,10 @@ class PushSession:
             async with asyncio.timeout(self._silence_ms_max / 1000):
                 content = await self._socket.recv(decode=False)
         except ConnectionClosed as exc:
-            raise _ended(exc) from exc
+            raise _closed_error(exc) from exc
         except TimeoutError as exc:
             silence = f"the server has sent nothing for {self._silence_ms_max} ms"
-            raise ConnectionEnded(SILENT, silence) from exc
+            raise ConnectionLost(SILENT, silence) from exc
         pushes = frames.decode(content, self._subprotocol)
         if any(isinstance(push, frames.Ping) for push in pushes):
             await self.send(frames.Pong())
@@ -83,7 +89,7 @@ async def open_session(target: Target, subprotocol: Subprotocol, *, client: str)
     Raises:
         Unreachable: nobody listens there.
         Refused: the service answered with a status instead of a WebSocket, or refused the hello.
-        ConnectionEnded: closed, or silent for ``OPEN_TIMEOUT_MS``, before the welcome.
+        ConnectionLost: closed, or silent for ``OPEN_TIMEOUT_MS``, before the welcome.
     """
     socket = await _connect(target, subprotocol)
     try:
@@ -94,22 +100,22 @@ async def open_session(target: Target, subprotocol: Subprotocol, *, client: str)
             answers = frames.decode(await socket.recv(decode=False), subprotocol)
         first = answers[0] if answers else None
         if isinstance(first, frames.Err):
-            raise refusal_of(first)
+            raise rejection_of(first)
         if not isinstance(first, frames.Welcome):
-            raise AnswerMalformed(f"{target.ws_url} did not reply to hello with welcome")
+            raise ResponseMalformed(f"{target.ws_url} did not reply to hello with welcome")
         return PushSession(socket, subprotocol, first)
     except ConnectionClosed as exc:
-        raise _ended(exc) from exc
+        raise _closed_error(exc) from exc
     except TimeoutError as exc:
         await socket.close()
-        raise ConnectionEnded(SILENT, f"no welcome within {OPEN_TIMEOUT_MS} ms") from exc
-    except (Refused, AnswerMalformed):
+        raise ConnectionLost(SILENT, f"no welcome within {OPEN_TIMEOUT_MS} ms") from exc
+    except (RequestRejected, ResponseMalformed):
         await socket.close()
         raise
 
 
-def refusal_of(err: frames.Err) -> Refused:
-    return Refused(status=0, code=err.code, detail=err.msg, retriable=err.retryable)
+def rejection_of(err: frames.Err) -> RequestRejected:
+    return RequestRejected(status=0, code=err.code, detail=err.msg, retriable=err.retryable)
 
 
 async def _connect(target: Target, subprotocol: Subprotocol) -> ClientConnection:
@@ -127,21 +133,23 @@ async def _connect(target: Target, subprotocol: Subprotocol) -> ClientConnection
             max_size=FRAME_BYTES_MAX,
         )
     except InvalidStatus as exc:
-        raise refusal_from(exc.response.status_code, bytes(exc.response.body or b"")) from exc
+        raise rejection_from(exc.response.status_code, bytes(exc.response.body or b"")) from exc
     except InvalidMessage as exc:
         # The peer hung up in the middle of the handshake, as a restarting service does.
         raise Unreachable(target.base_url, os_cause(exc)) from exc
     except InvalidHandshake as exc:
-        raise AnswerMalformed(f"{target.ws_url} is not a WebSocket of this service: {exc}") from exc
+        raise ResponseMalformed(
+            f"{target.ws_url} is not a WebSocket of this service: {exc}"
+        ) from exc
     except (ssl.SSLError, OSError, TimeoutError) as exc:
         raise Unreachable(target.base_url, os_cause(exc)) from exc
     if socket.subprotocol != SubprotocolName(subprotocol):
         await socket.close()
-        raise AnswerMalformed(f"{target.ws_url} uses {socket.subprotocol}, not {subprotocol}")
+        raise ResponseMalformed(f"{target.ws_url} uses {socket.subprotocol}, not {subprotocol}")
     return socket
 
 
-def _ended(exc: ConnectionClosed) -> ConnectionEnded:
+def _closed_error(exc: ConnectionClosed) -> ConnectionLost:
     if exc.rcvd is None:
-        return ConnectionEnded(SILENT, "the connection broke")
-    return ConnectionEnded(exc.rcvd.code, exc.rcvd.reason)
+        return ConnectionLost(SILENT, "the connection broke")
+    return ConnectionLost(exc.rcvd.code, exc.rcvd.reason)

@@ -21,7 +21,7 @@ import msgspec
 
 from mqservice.cli.backoff import Backoff
 from mqservice.cli.client import RestClient
-from mqservice.cli.errors import ClientError, UsageRefused
+from mqservice.cli.errors import ClientError, UsageError
 from mqservice.cli.messages import Delivered
 
 PAGE_MESSAGES_MAX: Final = 256
@@ -45,11 +45,11 @@ class _Offset(msgspec.Struct):
     offset: int
 
 
-def parse_place(text: str) -> str | int | datetime:
+def parse_position(text: str) -> str | int | datetime:
     """``beginning``, ``end``, an offset, so many messages back (negative), or a time.
 
     Raises:
-        UsageRefused: it is none of these.
+        UsageError: it is none of these.
     """
     if text in (BEGINNING, "earliest", "start"):
         return BEGINNING
@@ -62,7 +62,7 @@ def parse_place(text: str) -> str | int | datetime:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise UsageRefused(
+        raise UsageError(
             f"--from {text!r} is not a valid position: give beginning, end, an "
             "offset, -10 for the last 10 of each queue, or a time such as "
             "2026-11-21T09:00:00Z"
@@ -141,7 +141,7 @@ class Reader:
             )
         queues = [each for each in topic.queue_offsets if self._queue in (None, each.queue)]
         if not queues:
-            raise UsageRefused(f"{self._topic} has no queue {self._queue}")
+            raise UsageError(f"{self._topic} has no queue {self._queue}")
         return {each.queue: await self._start_of(each) for each in queues}
 
     async def _start_of(self, queue: _Queue) -> int:

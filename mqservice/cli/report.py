@@ -18,14 +18,14 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
-from mqservice.cli.errors import UsageRefused
-from mqservice.cli.outputs import FAILED, FileOption, FormOption, Output, hand_over, prints
+from mqservice.cli.errors import UsageError
+from mqservice.cli.outputs import FAILED, FileOption, FormOption, Output, prints, write_output
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer(no_args_is_help=True, help="Nightly reports.")
 
-ASK_PAUSE_S: Final = 1.0
+POLL_PAUSE_S: Final = 1.0
 PAGE: Final = "page"
 ACTIVE_STATES: Final = frozenset({"pending", "running"})
 
@@ -109,7 +109,7 @@ def download(
     target = screen.target_of(base_url, key, namespace)
     if name == PAGE:
         if to_date is not None:
-            screen.fail(UsageRefused("a page covers one day: give only --from"))
+            screen.fail(UsageError("a page covers one day: give only --from"))
         path, given = "reports/daily.html", {"date": from_date}
     else:
         path, given = f"reports/{quote(name, safe='')}.csv", {"from": from_date, "to": to_date}
@@ -132,7 +132,7 @@ def recipients(
 ) -> None:
     """Show or set who gets the nightly summary by email."""
     if bool(emails) + are_owners + is_nobody > 1:
-        screen.fail(UsageRefused("give only one of addresses, --owners and --nobody"))
+        screen.fail(UsageError("give only one of addresses, --owners and --nobody"))
     target = screen.target_of(base_url, key, namespace)
     order: bytes | None = None
     if emails or are_owners or is_nobody:
@@ -147,7 +147,7 @@ async def _run(target: Target, from_date: str, to_date: str, *, is_waited_for: b
         typer.echo(made.id)
         said = ""
         while is_waited_for and made.state in ACTIVE_STATES:
-            await asyncio.sleep(ASK_PAUSE_S)
+            await asyncio.sleep(POLL_PAUSE_S)
             made = await client.call("GET", f"reports/runs/{made.id}", Run)
             state = f"{made.state} {made.done}/{made.total} {made.step}".strip()
             if state != said:
@@ -178,7 +178,7 @@ async def _list(target: Target, *, form: Output) -> int:
 async def _download(target: Target, path: str, file: Path | None) -> int:
     async with RestClient(target) as client:
         content = await client.download(path)
-    return hand_over(content, file)
+    return write_output(content, file)
 
 
 async def _recipients(target: Target, order: bytes | None) -> int:

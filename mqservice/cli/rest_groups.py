@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from mqservice.cli.client import PAGES_MAX, RestClient
-from mqservice.cli.errors import AnswerMalformed
+from mqservice.cli.errors import ResponseMalformed
 
 LAG_UNKNOWN: Final = "?"
 
@@ -121,7 +121,7 @@ class GroupCalls:
             if page.next is None:
                 return groups
             path = f"groups?after={quote(page.next, safe='')}"
-        raise AnswerMalformed(f"the list of groups did not end after {PAGES_MAX} pages")
+        raise ResponseMalformed(f"the list of groups did not end after {PAGES_MAX} pages")
 
     async def group(self, name: str) -> Group:
         return await self._client.call("GET", _path(name), Group)

@@ -20,7 +20,7 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
-from mqservice.cli.errors import ClientError, UsageRefused
+from mqservice.cli.errors import ClientError, UsageError
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
@@ -168,7 +168,7 @@ def set_schedule(
         "topic": topic, "cron": cron, "time_zone": time_zone, "description": description,
         "catch_up": None if catch_up is None else catch_up.value, "message": message,
     }  # fmt: skip
-    screen.run(_set(target, name, _given(given)))
+    screen.run(_set(target, name, _without_none(given)))
 
 
 @app.command("pause")
@@ -241,11 +241,11 @@ async def _list(target: Target, *, form: Output) -> int:
 def _add(table: Table, schedule: _Schedule) -> None:
     last = "" if schedule.last_run is None else schedule.last_run.planned_at
     table.add_row(
-        screen.harmless(schedule.name),
-        screen.harmless(schedule.cron),
+        screen.without_controls(schedule.name),
+        screen.without_controls(schedule.cron),
         schedule.time_zone,
-        screen.harmless(schedule.topic),
-        screen.harmless(": ".join(filter(None, (schedule.state, schedule.error)))),
+        screen.without_controls(schedule.topic),
+        screen.without_controls(": ".join(filter(None, (schedule.state, schedule.error)))),
         schedule.next_run_at or "",
         last,
     )
@@ -286,13 +286,13 @@ async def _set(target: Target, name: str, change: dict[str, object]) -> int:
     async with RestClient(target) as client:
         content = msgspec.json.encode(change)
         schedule = await client.call("PUT", _path(name), _Schedule, content=content)
-    _tell(schedule)
+    _print_schedule(schedule)
     return 0
 
 
 async def _switch(target: Target, name: str, verb: str) -> int:
     async with RestClient(target) as client:
-        _tell(await client.call("POST", f"{_path(name)}:{verb}", _Schedule))
+        _print_schedule(await client.call("POST", f"{_path(name)}:{verb}", _Schedule))
     return 0
 
 
@@ -310,23 +310,23 @@ async def _delete(target: Target, name: str) -> int:
     return 0
 
 
-def _tell(schedule: _Schedule) -> None:
+def _print_schedule(schedule: _Schedule) -> None:
     following = f", next run at {schedule.next_run_at}" if schedule.next_run_at else ""
     screen.notice(f"schedule {schedule.name} is {schedule.state}{following}")
 
 
 def _message(content: dict[str, object] | None, **fields: object) -> dict[str, object] | None:
-    """``content``: its body; None leaves the whole message as it is. Raises UsageRefused."""
-    given = _given(fields)
+    """``content``: its body; None leaves the whole message as it is. Raises UsageError."""
+    given = _without_none(fields)
     if content is None and given:
-        raise UsageRefused("the message is always replaced as a whole: give its body as well")
+        raise UsageError("the message is always replaced as a whole: give its body as well")
     return None if content is None else content | given
 
 
 def _body(text: str | None, file: Path | None) -> dict[str, object] | None:
-    """The field of the body that was given; as bytes where it is no text. Raises UsageRefused."""
+    """The field of the body that was given; as bytes where it is no text. Raises UsageError."""
     if text is not None and file is not None:
-        raise UsageRefused("give the body either as text or as a file, not both")
+        raise UsageError("give the body either as text or as a file, not both")
     if file is None:
         return None if text is None else {"body": text}
     try:
@@ -336,9 +336,9 @@ def _body(text: str | None, file: Path | None) -> dict[str, object] | None:
             with file.open("rb") as stream:
                 content = stream.read(FILE_BYTES_MAX + 1)
     except OSError as exc:
-        raise UsageRefused(f"cannot read {file}: {(exc.strerror or str(exc)).lower()}") from exc
+        raise UsageError(f"cannot read {file}: {(exc.strerror or str(exc)).lower()}") from exc
     if len(content) > FILE_BYTES_MAX:
-        raise UsageRefused(f"{file} is larger than the largest body of a schedule's message")
+        raise UsageError(f"{file} is larger than the largest body of a schedule's message")
     try:
         return {"body": content.decode()}
     except UnicodeDecodeError:
@@ -346,17 +346,17 @@ def _body(text: str | None, file: Path | None) -> dict[str, object] | None:
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:
-    """Raises UsageRefused."""
+    """Raises UsageError."""
     pairs = {}
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            raise UsageRefused(f"a property must be NAME=VALUE, found {text!r}")
+            raise UsageError(f"a property must be NAME=VALUE, found {text!r}")
         pairs[name] = value
     return pairs
 
 
-def _given(fields: dict[str, object]) -> dict[str, object]:
+def _without_none(fields: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
 
 

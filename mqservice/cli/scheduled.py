@@ -161,7 +161,7 @@ async def _each(
                 screen.warn(f"{handle}: {exc}")
                 failed += 1
             else:
-                typer.echo(screen.harmless(done.line))
+                typer.echo(screen.without_controls(done.line))
     return 1 if failed else 0
 
 
@@ -169,6 +169,12 @@ def _line(document: bytes) -> str:
     message = msgspec.json.decode(document, type=_Scheduled)
     body = message.body or bytes(message.body_json).decode() or message.body_b64 or ""
     shown = body if len(body) <= BODY_CHARS_MAX else body[: BODY_CHARS_MAX - 1] + "…"
-    topic = screen.harmless(message.topic or "")
-    parts = (message.deliver_at, topic, message.id, message.recall_handle, screen.harmless(shown))
+    topic = screen.without_controls(message.topic or "")
+    parts = (
+        message.deliver_at,
+        topic,
+        message.id,
+        message.recall_handle,
+        screen.without_controls(shown),
+    )
     return "  ".join(filter(None, parts))

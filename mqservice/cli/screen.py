@@ -28,27 +28,27 @@ _RED: Final = "31"
 _YELLOW: Final = "33"
 
 
-def harmless(text: str) -> str:
+def without_controls(text: str) -> str:
     """``text`` with control characters other than tab and newline spelt out."""
     return text.translate(_CONTROLS)
 
 
 def notice(text: str) -> None:
-    print(harmless(text), file=sys.stderr)
+    print(without_controls(text), file=sys.stderr)
 
 
 def warn(text: str) -> None:
-    print(_coloured(harmless(text), _YELLOW), file=sys.stderr)
+    print(_coloured(without_controls(text), _YELLOW), file=sys.stderr)
 
 
 def show(table: Table) -> None:
     """A table that is the command's result."""
-    sys.stdout.write(harmless(table.text()))
+    sys.stdout.write(without_controls(table.text()))
 
 
-def show_aside(table: Table) -> None:
+def show_on_stderr(table: Table) -> None:
     """A table that is there to be read before answering a question."""
-    sys.stderr.write(harmless(table.text()))
+    sys.stderr.write(without_controls(table.text()))
 
 
 def progress_console() -> Console:
@@ -65,19 +65,19 @@ def is_watched() -> bool:
 
 def is_confirmed(question: str) -> bool:
     """Asked on stderr, so that stdout stays for results; no answer is a no."""
-    print(f"{harmless(question)} [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{without_controls(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def fail(exc: ClientError) -> NoReturn:
     """Say it in one line and leave with the error's exit code."""
-    say_error(str(exc))
+    print_error(str(exc))
     raise typer.Exit(exc.exit_code)
 
 
-def say_error(text: str) -> None:
+def print_error(text: str) -> None:
     """One line on stderr, whatever the text holds."""
-    line = " ".join(harmless(text).split())
+    line = " ".join(without_controls(text).split())
     print(f"{_coloured('error:', _RED)} {line}", file=sys.stderr)
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from mqservice.cli.backoff import Backoff
 from mqservice.cli.client import Failed, RestClient, Stored
-from mqservice.cli.errors import AnswerMalformed, AnswerMissing, Refused, Unreachable
+from mqservice.cli.errors import RequestRejected, ResponseMalformed, ResponseMissing, Unreachable
 from mqservice.cli.messages import Outgoing, encode_outgoing
 
 # The service takes 4 MiB a batch; half of it keeps one slow request short.
@@ -192,10 +192,10 @@ class Sender:
             return [
                 Failed(code="UNREACHABLE", detail=str(exc), retriable=True, stored=False)
             ] * len(batch)
-        except (AnswerMissing, AnswerMalformed) as exc:
+        except (ResponseMissing, ResponseMalformed) as exc:
             lost = Failed(code="NO_ANSWER", detail=str(exc), retriable=True, stored=None)
             return [lost] * len(batch)
-        except Refused as exc:
+        except RequestRejected as exc:
             self._has_answered = True
             if exc.status in STATUSES_FATAL:
                 raise
@@ -224,7 +224,7 @@ class Sender:
         self._on_verdict(item, verdict)
 
 
-def _failed(exc: Refused) -> Failed:
+def _failed(exc: RequestRejected) -> Failed:
     return Failed(
         code=exc.code,
         detail=exc.detail,

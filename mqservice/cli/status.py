@@ -60,7 +60,7 @@ def status(data_dir: DataDirOption = None, form: FormOption = Output.TABLE) -> N
         ProcessStatus(name, child_pid, Path(f"/proc/{child_pid}").exists())
         for name, child_pid in quickstart.pids.items()
     ]
-    is_ready, answer = _ask_readiness(quickstart.base_url)
+    is_ready, answer = _get_readiness(quickstart.base_url)
     found = ServiceStatus(
         base_url=quickstart.base_url, is_ready=is_ready, readiness=answer, processes=processes
     )
@@ -100,7 +100,7 @@ def _data_dir(given: Path | None) -> DataDir:
     return DataDir(given.absolute() if given is not None else data_dir_from_env(os.environ))
 
 
-def _ask_readiness(base_url: str) -> tuple[bool, str]:
+def _get_readiness(base_url: str) -> tuple[bool, str]:
     """Whether the service says it is ready, and its words."""
     # Here, for it costs every other command a part of its start.
     from mqservice.cli.http import Connections, HttpError, Response

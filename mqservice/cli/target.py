@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 import typer
 
-from mqservice.cli.errors import UsageRefused
+from mqservice.cli.errors import UsageError
 from mqservice.cli.profiles import load_profiles
 
 BASE_URL_DEFAULT: Final = "http://127.0.0.1:8000"
@@ -87,7 +87,7 @@ def find_quickstart() -> Quickstart | None:
     try:
         return msgspec.json.decode(content, type=Quickstart)
     except msgspec.DecodeError as exc:
-        raise UsageRefused(f"cannot read {path}: {exc}") from exc
+        raise UsageError(f"cannot read {path}: {exc}") from exc
 
 
 _chosen_profile: ContextVar[str | None] = ContextVar("chosen_profile", default=None)
@@ -112,17 +112,17 @@ def find_target(base_url: str | None, key: str | None, namespace: str | None) ->
     """Decide where to go. What is given here wins over a profile, that over ``quickstart.json``.
 
     Raises:
-        UsageRefused: no key is known for the address, or the address is not an http(s) URL.
+        UsageError: no key is known for the address, or the address is not an http(s) URL.
     """
     known = None if base_url and key else _find_known(base_url)
     url = (base_url or (known.base_url if known else BASE_URL_DEFAULT)).rstrip("/")
     check_base_url(url)
-    if key is None and known is not None and same_place(url, known.base_url):
+    if key is None and known is not None and is_same_server(url, known.base_url):
         key = known.api_key
         namespace = namespace or known.namespace
     if not key:
         elsewhere = f" ({known.place} is for {known.base_url})" if known is not None else ""
-        raise UsageRefused(
+        raise UsageError(
             f"no API key for {url}{elsewhere}: save one with `mqservice login`, give "
             "--api-key, set MQ_API_KEY, or start the service here with `mqservice "
             "up`, which writes one to $MQ_DATA_DIR/quickstart.json"
@@ -132,7 +132,7 @@ def find_target(base_url: str | None, key: str | None, namespace: str | None) ->
 
 
 def check_base_url(url: str) -> None:
-    """Raises UsageRefused for what is no http(s) URL with a host."""
+    """Raises UsageError for what is no http(s) URL with a host."""
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -140,13 +140,13 @@ def check_base_url(url: str) -> None:
     except ValueError:
         is_address = False
     if not (is_address and url.isascii() and url.isprintable() and " " not in url):
-        raise UsageRefused(f"--base-url {url!r} must be an address like {BASE_URL_DEFAULT}")
+        raise UsageError(f"--base-url {url!r} must be an address like {BASE_URL_DEFAULT}")
 
 
 def check_key(key: str) -> None:
-    """Raises UsageRefused for what cannot be a key, so that it never becomes a header."""
+    """Raises UsageError for what cannot be a key, so that it never becomes a header."""
     if not (key.isascii() and key.isprintable()) or " " in key or not key:
-        raise UsageRefused("the API key contains characters that are never part of a key")
+        raise UsageError("the API key contains characters that are never part of a key")
 
 
 def _find_known(base_url: str | None) -> _Known | None:
@@ -156,7 +156,7 @@ def _find_known(base_url: str | None) -> _Known | None:
     name = chosen or saved.current
     if chosen or name in saved.profiles:
         profile = saved.named(name)
-        if chosen or base_url is None or same_place(base_url, profile.base_url):
+        if chosen or base_url is None or is_same_server(base_url, profile.base_url):
             place = f"the profile {name}"
             return _Known(profile.base_url, profile.api_key, profile.namespace, place)
     started = find_quickstart()
@@ -165,7 +165,7 @@ def _find_known(base_url: str | None) -> _Known | None:
     return _Known(started.base_url, started.api_key, started.namespace, "quickstart.json")
 
 
-def same_place(url: str, other: str) -> bool:
+def is_same_server(url: str, other: str) -> bool:
     """Whether two addresses lead to the same host and port; loopback has several names."""
     left, right = urlsplit(url), urlsplit(other.rstrip("/"))
     same_host = left.hostname == right.hostname or (

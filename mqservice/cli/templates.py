@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from mqservice.cli.errors import UsageRefused
+from mqservice.cli.errors import UsageError
 from mqservice.cli.messages import Delivered
 
 _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
@@ -56,7 +56,7 @@ class Template:
     """Placeholders, ``%%``, escapes and plain text, read once."""
 
     def __init__(self, text: str) -> None:
-        """Raises UsageRefused for what is no placeholder and no escape."""
+        """Raises UsageError for what is no placeholder and no escape."""
         self._parts: list[Part] = []
         place = 0
         while place < len(text):
@@ -78,14 +78,14 @@ def _placeholder(letter: str) -> Part:
     found = PLACEHOLDERS.get(letter)
     if found is None:
         known = " ".join(f"%{each}" for each in PLACEHOLDERS)
-        raise UsageRefused(f"--format has no placeholder %{letter}; use {known} or %%")
+        raise UsageError(f"--format has no placeholder %{letter}; use {known} or %%")
     return found[1]
 
 
 def _escape(letter: str) -> bytes:
     if letter not in _ESCAPES or not letter:
         known = " ".join(f"\\{each}" for each in _ESCAPES)
-        raise UsageRefused(f"--format has no escape \\{letter}; use {known}")
+        raise UsageError(f"--format has no escape \\{letter}; use {known}")
     return _ESCAPES[letter]
 
 

@@ -11,7 +11,7 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
-from mqservice.cli.errors import UsageRefused
+from mqservice.cli.errors import UsageError
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
@@ -134,7 +134,7 @@ def update(
     }  # fmt: skip
     change = {field: value for field, value in given.items() if value is not None}
     if not change:
-        screen.fail(UsageRefused("nothing to change: give at least one setting"))
+        screen.fail(UsageError("nothing to change: give at least one setting"))
     screen.run(_update(screen.target_of(base_url, key, namespace), name, change))
 
 

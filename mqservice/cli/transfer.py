@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from mqservice.cli import screen
-from mqservice.cli.long_work import explained, progress_bar
+from mqservice.cli.long_work import exit_on_error, progress_bar
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.status import DataDirOption
 
@@ -62,7 +62,7 @@ def import_store(
     place = data_dir_from_env(os.environ) if data_dir is None else data_dir.absolute()
     retention_ms = _retention_ms(retention)
     source = directory.absolute()
-    with explained(TransferError):
+    with exit_on_error(TransferError):
         with progress_bar("reading") as told:
             report = inspect_store(os.environ, source, namespace, retention_ms, told=told)
         if not is_agreed or form is Output.TABLE:
@@ -110,7 +110,7 @@ def export_store(
         raise typer.BadParameter("give either --namespace or --all", param_hint="--namespace")
     place = data_dir_from_env(os.environ) if data_dir is None else data_dir.absolute()
     target = directory.absolute()
-    with explained(TransferError), progress_bar("exporting") as told:
+    with exit_on_error(TransferError), progress_bar("exporting") as told:
         report = write_out(os.environ, place, target, namespace, told=told)
     if not prints(form, report):
         _show_export(report)
@@ -127,7 +127,7 @@ def _show_export(report: ExportReport) -> None:
     _print_delayed("delayed", report.delayed)
     typer.echo(f"{report.retries:,} retries, {report.dead_letters:,} dead letters")
     for note in report.notes:
-        typer.echo(screen.harmless(f"note: {note}"))
+        typer.echo(screen.without_controls(f"note: {note}"))
 
 
 def _is_wanted(report: ImportReport, place: Path, *, dry_run: bool, is_agreed: bool) -> bool:
@@ -178,9 +178,9 @@ def _show(report: ImportReport, retention_ms: int, form: Output) -> None:
     for left in report.left_behind:
         text = f"left behind: {left.what}" + (f", {left.count:,}" if left.count else "")
         colour = typer.colors.YELLOW if left.is_loss else None
-        typer.secho(screen.harmless(f"{text}: {left.why}"), fg=colour)
+        typer.secho(screen.without_controls(f"{text}: {left.why}"), fg=colour)
     for note in report.notes:
-        typer.echo(screen.harmless(f"note: {note}"))
+        typer.echo(screen.without_controls(f"note: {note}"))
 
 
 def _print_tables(report: ImportReport) -> None:
@@ -211,7 +211,7 @@ def _print_rows(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> N
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        typer.echo(screen.harmless("  ".join(cells).rstrip()))
+        typer.echo(screen.without_controls("  ".join(cells).rstrip()))
 
 
 def _print_delayed(what: str, delayed: DelayedReport) -> None:

@@ -144,17 +144,17 @@ def _draw(report: Report) -> None:
         f"{report.byte_count / seconds / 1e6:,.0f} MB/s, {records / seconds:,.0f} records/s"
     )
     for note in report.notes:
-        _say(f"note: {note}")
+        _print_line(f"note: {note}")
     for finding in report.findings:
         place = "" if finding.offset is None else f" at {finding.offset}"
-        _say(f"{finding.kind} {finding.path}{place}: {finding.what}")
-        _say(f"    {finding.advice}")
+        _print_line(f"{finding.kind} {finding.path}{place}: {finding.what}")
+        _print_line(f"    {finding.advice}")
     shown = len(report.findings)
     total = sum(report.finding_counts.values())
     if total > shown:
-        _say(f"and {total - shown:,} more of the same kinds")
+        _print_line(f"and {total - shown:,} more of the same kinds")
     typer.echo(f"{total:,} findings" if total else "clean")
 
 
-def _say(text: str) -> None:
-    typer.echo(screen.harmless(text))
+def _print_line(text: str) -> None:
+    typer.echo(screen.without_controls(text))

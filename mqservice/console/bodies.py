@@ -70,7 +70,7 @@ def shown_body(message: Stored) -> ShownBody:
 
 
 def is_hidden(message: Stored) -> bool:
-    """Whether masking hides all of the body from who looks; see ``masking.masked_answer``."""
+    """Whether masking hides all of the body from who looks; see ``masking.mask_response``."""
     return bool(message.get("masked") == HIDDEN)
 
 

@@ -73,7 +73,7 @@ def clients_page(namespace: Namespace, *, text: str, number: int) -> ClientsPage
         known = connections_of(namespace)
     except Problem:
         known = None
-    fitting = [] if known is None else [each for each in known.connections if _fits(each, text)]
+    fitting = [] if known is None else [each for each in known.connections if _matches(each, text)]
     consumers, is_cut = _consumers(namespace, text, [] if known is None else known.connections)
     first = (number - 1) * PAGE_ROWS
     return ClientsPage(
@@ -88,7 +88,7 @@ def clients_page(namespace: Namespace, *, text: str, number: int) -> ClientsPage
     )
 
 
-def _fits(connection: Connection, text: str) -> bool:
+def _matches(connection: Connection, text: str) -> bool:
     shown = [connection.actor, connection.address, connection.client, connection.user_agent]
     for each in connection.subscriptions:
         shown += [each.group, each.topic, each.consumer]

@@ -1,6 +1,6 @@
 """A cron expression in words, for the common forms.
 
-"30 9 * * mon-fri" ──▶ words_of ──▶ "on workdays at 09:30"; "" for what has no simple words
+"30 9 * * mon-fri" ──▶ describe_cron ─▶ "on workdays at 09:30"; "" for what has no simple words
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MINUTES: Final = 60
 _HOURS: Final = 24
 
 
-def words_of(text: str) -> str:
+def describe_cron(text: str) -> str:
     """Of an expression that is right. In the language of the page."""
     expression = ALIASES.get(text.strip().lower(), text).lower()
     minute, hour, day, month, weekday = expression.split()

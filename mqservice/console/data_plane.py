@@ -1,6 +1,6 @@
 """Calls the data plane for pages that send or show messages, with the rights of the signed-in user.
 
-    page ── principal, path ──▶ [ask] ──▶ delivery.plane, on the process's loop ──▶ status, JSON
+    page ── principal, path ──▶ [call_data_plane] ─▶ delivery.plane, on the loop ──▶ status, JSON
                                  └── what masking hides from the person ◀──────────────┘
 
 So a message that is sent from a form passes the same checks and quotas as one over REST, and
@@ -20,7 +20,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.http import HttpRequest
 
 from mqservice.accounts.access import Principal
-from mqservice.console.masking import known_masks, masked_answer, masks_for, note_clear
+from mqservice.console.masking import audit_unmasked, known_masks, mask_response, masks_for
 from mqservice.delivery.http import Message
 from mqservice.delivery.plane import DataPlane, find_match
 from mqservice.lib.problem import Problem, ProblemItem
@@ -29,7 +29,7 @@ _JSON: Final = (b"content-type", b"application/json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class DataPlaneResponse:
     """``data``: decoded JSON, of whatever shape the path answers with.
 
     A message whose body is JSON has it decoded as ``body_json`` and, letter for letter as it is
@@ -51,7 +51,7 @@ class Answer:
         return Problem.of(self.data["code"], self.data.get("detail", ""), errors=items)
 
 
-def ask(
+def call_data_plane(
     request: HttpRequest,
     principal: Principal,
     method: str,
@@ -59,11 +59,13 @@ def ask(
     *,
     query: dict[str, str] | None = None,
     body: bytes = b"",
-) -> Answer:
+) -> DataPlaneResponse:
     """What the data plane answers on ``path``, such as ``/v1/ns/demo/topics/orders/messages``."""
     kept = {name: value for name, value in (query or {}).items() if value}
     if method != "GET":
-        return async_to_sync(_ask)(_plane_of(request), request, principal, method, path, kept, body)
+        return async_to_sync(_call)(
+            _plane_of(request), request, principal, method, path, kept, body
+        )
     match = find_match(path)
     assert match is not None, f"{path} is not a path of the data plane"
     masks = masks_for(request, principal, match.ns)
@@ -73,23 +75,26 @@ def ask(
             contains=kept.get("contains", ""), wanted=kept.get("sql") or kept.get("filter", "")
         )
     except Problem as problem:
-        return Answer(status=problem.status, data={"code": problem.code, "detail": problem.detail})
-    answer = async_to_sync(_ask)(_plane_of(request), request, principal, method, path, kept, body)
+        return DataPlaneResponse(
+            status=problem.status, data={"code": problem.code, "detail": problem.detail}
+        )
+    answer = async_to_sync(_call)(_plane_of(request), request, principal, method, path, kept, body)
     if answer.status >= 400:
         return answer
-    note_clear(request, principal, match.ns, answer.data, masks, topic)
-    return Answer(status=answer.status, data=masked_answer(answer.data, masks, topic))
+    audit_unmasked(request, principal, match.ns, answer.data, masks, topic)
+    return DataPlaneResponse(status=answer.status, data=mask_response(answer.data, masks, topic))
 
 
-async def ask_next(
+async def call_for_stream(
     request: HttpRequest, principal: Principal, path: str, query: dict[str, str]
-) -> Answer:
-    """As ``ask`` with GET, for answers that are streamed on the process's loop.
+) -> DataPlaneResponse:
+    """As ``call_data_plane`` with GET, for answers that are streamed on the process's loop.
 
-    For further pages of an answer whose first one ``ask`` gave: what is hidden stays what it was.
+    For further pages of an answer whose first one ``call_data_plane`` gave: what is hidden stays
+    what it was.
     """
     kept = {name: value for name, value in query.items() if value}
-    answer = await _ask(_plane_of(request), request, principal, "GET", path, kept, b"")
+    answer = await _call(_plane_of(request), request, principal, "GET", path, kept, b"")
     match = find_match(path)
     assert match is not None, f"{path} is not a path of the data plane"
     masks = known_masks(request)
@@ -97,9 +102,9 @@ async def ask_next(
     if answer.status >= 400 or (masks.is_none and not masks.clear):
         return answer
     if masks.clear:
-        await sync_to_async(note_clear)(request, principal, match.ns, answer.data, masks, topic)
-    data = await asyncio.to_thread(masked_answer, answer.data, masks, topic)
-    return Answer(status=answer.status, data=data)
+        await sync_to_async(audit_unmasked)(request, principal, match.ns, answer.data, masks, topic)
+    data = await asyncio.to_thread(mask_response, answer.data, masks, topic)
+    return DataPlaneResponse(status=answer.status, data=data)
 
 
 def _plane_of(request: HttpRequest) -> DataPlane:
@@ -107,7 +112,7 @@ def _plane_of(request: HttpRequest) -> DataPlane:
     return plane
 
 
-async def _ask(
+async def _call(
     plane: DataPlane,
     request: HttpRequest,
     principal: Principal,
@@ -115,7 +120,7 @@ async def _ask(
     path: str,
     query: dict[str, str],
     body: bytes,
-) -> Answer:
+) -> DataPlaneResponse:
     match = find_match(path)
     assert match is not None, f"{path} is not a path of the data plane"
     address = str(request.META.get("REMOTE_ADDR") or "0.0.0.0")
@@ -141,7 +146,7 @@ async def _ask(
 
     await plane(scope, receive, send, match, principal)
     content = b"".join(message.get("body", b"") for message in sent[1:])
-    return Answer(status=sent[0]["status"], data=_decoded(content) if content else None)
+    return DataPlaneResponse(status=sent[0]["status"], data=_decoded(content) if content else None)
 
 
 def _decoded(content: bytes) -> Any:  # Any: see Answer

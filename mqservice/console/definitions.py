@@ -25,7 +25,7 @@ from django.utils.translation import gettext_lazy
 from mqservice.accounts.models import Namespace, User
 from mqservice.console.forms import RefusableForm
 from mqservice.definitions.document_format import Form, form_of_file, json_of
-from mqservice.definitions.documents import refuse_repeated
+from mqservice.definitions.documents import reject_duplicates
 from mqservice.definitions.importing import Plan
 from mqservice.definitions.schemas import Action, ImportedOut
 from mqservice.lib.problem import Problem, ProblemItem
@@ -169,7 +169,7 @@ def _compact(content: bytes, form: Form) -> bytes:
         if form is Form.YAML:
             return json_of(content, form)
         body = msgspec.json.encode(msgspec.json.decode(content))
-        refuse_repeated(content)
+        reject_duplicates(content)
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as exc:
         raise forms.ValidationError(_("This is not valid JSON: %(why)s") % {"why": exc}) from None
     except Problem as problem:

@@ -20,7 +20,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
 from mqservice.console.bodies import Stored, body_of, is_hidden, text_of
-from mqservice.console.data_plane import Answer, ask, ask_next
+from mqservice.console.data_plane import DataPlaneResponse, call_data_plane, call_for_stream
 from mqservice.console.frame import Frame
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.csv_cells import csv_cell
@@ -45,7 +45,7 @@ def export_response(
     """The file; a page that says why where the first page is refused."""
     path = f"/v1/ns/{frame.namespace.name}/groups/{group.name}/dlq"
     asked = {**query, "limit": str(PAGE_MESSAGES)}
-    first = ask(frame.request, frame.principal, "GET", path, query=asked)
+    first = call_data_plane(frame.request, frame.principal, "GET", path, query=asked)
     if first.problem is not None:
         detail = first.problem.detail or first.problem.title
         return HttpResponse(detail, status=first.status, content_type="text/plain; charset=utf-8")
@@ -65,7 +65,7 @@ Page = tuple[list[Stored], bool]  # messages, and whether there are more behind 
 
 
 async def _pages(
-    frame: Frame, path: str, query: dict[str, str], answer: Answer
+    frame: Frame, path: str, query: dict[str, str], answer: DataPlaneResponse
 ) -> AsyncIterator[Page]:
     """Pages until the last one, or until enough. Raises Problem, which ends the answer early."""
     left = EXPORTED_MAX
@@ -77,7 +77,9 @@ async def _pages(
         left -= len(messages)
         if cursor is None or left <= 0:
             return
-        answer = await ask_next(frame.request, frame.principal, path, {**query, "cursor": cursor})
+        answer = await call_for_stream(
+            frame.request, frame.principal, path, {**query, "cursor": cursor}
+        )
         if answer.problem is not None:
             raise answer.problem
 
@@ -94,11 +96,11 @@ async def csv_of(pages: AsyncIterator[Page]) -> AsyncIterator[str]:
         for message in messages:
             writer.writerow(_row(message))
             last_at = message["stored_at"]
-        yield _taken(file)
+        yield _drain(file)
     if is_cut:
         told = f"there are more: export again from {last_at} on"
         writer.writerow([f"(stopped after {EXPORTED_MAX} messages; {told})"])
-        yield _taken(file)
+        yield _drain(file)
 
 
 async def json_of(group: str, pages: AsyncIterator[Page]) -> AsyncIterator[str]:
@@ -136,7 +138,7 @@ def _row(message: Stored) -> list[str | int | None]:
     return [csv_cell(cell) for cell in cells]
 
 
-def _taken(file: io.StringIO) -> str:
+def _drain(file: io.StringIO) -> str:
     """What was written since the last time."""
     text = file.getvalue()
     file.seek(0)

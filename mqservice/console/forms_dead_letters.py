@@ -1,7 +1,7 @@
 """The forms for actions on dead letters: parsed here, checked by the request types of the API.
 
     id=…&id=…                    some of them   ─┐
-    key=&tag=&reason=&from=&to=  a condition    ─┼─▶ RedriveIn, PurgeIn ──▶ TaskOrder
+    key=&tag=&reason=&from=&to=  a condition    ─┼─▶ RedriveIn, PurgeIn ──▶ TaskRequest
     all=1                        all            ─┘
 
 Nothing chosen is not all: a form that was sent without a mark is refused.
@@ -28,7 +28,7 @@ from mqservice.lib.problem import Problem
 from mqservice.lib.wire import refused
 from mqservice.tasks.models import TaskKind
 from mqservice.tasks.schemas import PurgeIn, RedriveIn
-from mqservice.tasks.services import TaskOrder
+from mqservice.tasks.services import TaskRequest
 from mqservice.topics.models import Topic
 from mqservice.topics.queries import get_topic
 
@@ -37,7 +37,7 @@ _FILTER_FIELDS: Final = ("key", "tag", "reason", "from", "to")
 Order = TypeVar("Order", bound=PurgeIn)
 
 
-class ChosenLetters:
+class SelectedLetters:
     """Which letters a page is about, from its address and back into it."""
 
     def __init__(self, given: QueryDict) -> None:
@@ -108,11 +108,11 @@ class RedriveForm(RefusableForm):
         self.initial.setdefault("rate", settings.MQ_REDRIVE_RATE_DEFAULT)
         self.fields["rate"].widget.attrs["max"] = settings.MQ_REDRIVE_RATE_MAX
 
-    def order(self, group: ConsumerGroup, chosen: ChosenLetters) -> TaskOrder:
+    def order(self, group: ConsumerGroup, chosen: SelectedLetters) -> TaskRequest:
         """Of a valid form. Raises Problem. A query for a target."""
         name = self.cleaned_data["target"].strip()
         wanted = chosen.order(RedriveIn, target=name or None, rate=self.cleaned_data["rate"])
-        return TaskOrder(
+        return TaskRequest(
             kind=TaskKind.REDRIVE,
             group=group,
             selection=wanted.selection(),
@@ -121,10 +121,10 @@ class RedriveForm(RefusableForm):
         )
 
 
-def purge_order(group: ConsumerGroup, chosen: ChosenLetters) -> TaskOrder:
+def purge_order(group: ConsumerGroup, chosen: SelectedLetters) -> TaskRequest:
     """Raises Problem."""
     wanted = chosen.order(PurgeIn)
-    return TaskOrder(kind=TaskKind.PURGE, group=group, selection=wanted.selection())
+    return TaskRequest(kind=TaskKind.PURGE, group=group, selection=wanted.selection())
 
 
 def offered_topics(group: ConsumerGroup) -> list[str]:
@@ -133,5 +133,5 @@ def offered_topics(group: ConsumerGroup) -> list[str]:
     return list(topics.values_list("name", flat=True)[:TOPICS_OFFERED])
 
 
-def told(problem: Problem) -> str:
+def problem_message(problem: Problem) -> str:
     return problem.detail or problem.title

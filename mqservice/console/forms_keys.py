@@ -1,6 +1,6 @@
 """Forms of keys and invitations. Texts become the JSON of the API, whose reader checks them.
 
-form ── texts ──▶ JSON ──▶ read_order, read_overlap, read_invitation ──▶ order
+form ── texts ──▶ JSON ──▶ read_new_key, read_overlap, read_invitation ─▶ order
                                └─ Problem: pointer ──▶ field
 """
 
@@ -14,11 +14,11 @@ import msgspec
 from django import forms
 from django.utils.translation import gettext_lazy
 
-from mqservice.accounts.key_schemas import read_order, read_overlap
-from mqservice.accounts.key_services import KeyOrder
+from mqservice.accounts.key_schemas import read_new_key, read_overlap
+from mqservice.accounts.key_services import NewKey
 from mqservice.accounts.limits import KEY_NAME_CHARS_MAX
 from mqservice.accounts.models import Role
-from mqservice.accounts.people_schemas import InvitationOrder, read_invitation
+from mqservice.accounts.people_schemas import NewInvitation, read_invitation
 from mqservice.accounts.roles import is_at_most
 from mqservice.accounts.scopes import SCOPES_MAX, Scope
 from mqservice.console.forms import RefusableForm
@@ -103,7 +103,7 @@ class KeyForm(RefusableForm):
         assert isinstance(role, forms.ChoiceField)
         role.choices = role_choices(own)
 
-    def order(self) -> KeyOrder:
+    def order(self) -> NewKey:
         """Of a valid form. Raises Problem that names every fault."""
         given = self.cleaned_data
         patterns = [line.strip() for line in given["patterns"].splitlines() if line.strip()]
@@ -121,7 +121,7 @@ class KeyForm(RefusableForm):
             body["namespace"] = given["place"]
         if given["expires_in"]:
             body["expires_in"] = given["expires_in"]
-        return read_order(msgspec.json.encode(body))
+        return read_new_key(msgspec.json.encode(body))
 
 
 class RotateForm(forms.Form):
@@ -160,7 +160,7 @@ class InvitationForm(RefusableForm):
         assert isinstance(role, forms.ChoiceField)
         role.choices = role_choices(own)
 
-    def order(self) -> InvitationOrder:
+    def order(self) -> NewInvitation:
         """Of a valid form. Raises Problem that names every fault."""
         given = {name: self.cleaned_data[name].strip() for name in ("email", "role", "expires_in")}
         return read_invitation(msgspec.json.encode(given))

@@ -12,7 +12,7 @@ from mqservice.console.forms import RefusableForm
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.masking.limits import PATH_CHARS_MAX, PATTERN_CHARS_MAX
 from mqservice.masking.models import BodiesFor, ClearFor, MaskRule, Part
-from mqservice.masking.services import RuleOrder
+from mqservice.masking.services import MaskRuleChange
 
 PART_TEXTS: Final = {
     Part.FIELD: gettext_lazy("Field of a JSON body"),
@@ -80,10 +80,10 @@ class MaskForm(RefusableForm):
                 topics=rule.topics, part=rule.part, path=rule.path, clear_for=rule.clear_for
             )
 
-    def order(self) -> RuleOrder:
+    def order(self) -> MaskRuleChange:
         """Of a valid form."""
         given = self.cleaned_data
-        return RuleOrder(
+        return MaskRuleChange(
             topics=given["topics"],
             part=Part(given["part"]),
             path=given["path"],

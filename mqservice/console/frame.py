@@ -26,7 +26,7 @@ from mqservice.accounts.access import Principal
 from mqservice.accounts.models import Namespace, User
 from mqservice.accounts.queries import namespaces_of
 from mqservice.accounts.roles import CHANGING, Permission
-from mqservice.accounts.session_access import find_person
+from mqservice.accounts.session_access import find_session_principal
 from mqservice.console.navigation import Section, Text, sections_for
 
 P = ParamSpec("P")
@@ -150,7 +150,7 @@ def _frame_in(
     here: str,
 ) -> Frame | None:
     """None for no namespace, and for who is no member of its tenant. One query."""
-    principal = None if namespace is None else find_person(user, namespace)
+    principal = None if namespace is None else find_session_principal(user, namespace)
     if namespace is None or principal is None:
         return None
     return Frame(

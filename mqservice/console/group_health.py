@@ -57,7 +57,7 @@ def findings_of(page: GroupPage) -> list[Finding]:
     for part in page.parts:
         found += _expired(part) + _filter(part)
         if part.left:
-            found += _why_nothing(page.group, part)
+            found += _explain_no_delivery(page.group, part)
             found += _hints(part, page.figures.out_per_s)
         elif part.lag.count:
             title = _("%(topic)s: all remaining messages are waiting for a retry") % {
@@ -103,7 +103,7 @@ def _filter(part: TopicPart) -> list[Finding]:
     return [Finding(level="plain", title=title, text=text)]
 
 
-def _why_nothing(group: ConsumerGroup, part: TopicPart) -> list[Finding]:
+def _explain_no_delivery(group: ConsumerGroup, part: TopicPart) -> list[Finding]:
     """Of a topic with unsettled messages."""
     told = {"topic": part.name}
     if not part.member_count:

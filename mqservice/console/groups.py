@@ -47,7 +47,7 @@ class State(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class GroupListQuery:
     """What to list. ``after`` and ``before`` are names of groups: the page begins behind the one,
     or ends before the other.
     """
@@ -77,7 +77,7 @@ class GroupRow:
 class GroupsPage(NamedListing):
     """``question``: which found these rows."""
 
-    question: Question
+    question: GroupListQuery
     rows: list[GroupRow]
     group_count: int
     is_engine_up: bool
@@ -98,7 +98,7 @@ def state_of(group: ConsumerGroup, figures: GroupFigures) -> State:
     return State.NO_MEMBERS if figures.member_count == 0 else State.BEHIND
 
 
-def groups_page(namespace: Namespace, question: Question) -> GroupsPage:
+def groups_page(namespace: Namespace, question: GroupListQuery) -> GroupsPage:
     """Five or six queries, and a call to the engine for each row."""
     now_ms = SystemClock().now_ms()
     rows = ConsumerGroup.objects.filter(namespace=namespace)

@@ -1,6 +1,6 @@
 """Hides from pages what masking hides from the user.
 
-    answer of the data plane ──▶ [masked_answer] ── each message, by its topic ──▶ what is shown
+    answer of the data plane ──▶ [mask_response] ── each message, by its topic ──▶ what is shown
                                        └── what is clear for this role ──▶ audit, once a request
 
 A message of which something is hidden says so: ``masked`` is ``body`` where all of the body is
@@ -43,7 +43,7 @@ def known_masks(request: HttpRequest) -> Masks:
     return masks
 
 
-def masked_answer(data: Any, masks: Masks, topic: str | None) -> Any:  # Any: see asking.Answer
+def mask_response(data: Any, masks: Masks, topic: str | None) -> Any:  # Any: see asking.Answer
     """An answer with its messages, or one message, as they may be shown.
 
     Args:
@@ -63,7 +63,7 @@ def shown_filter(masks: Masks, topic: str, text: str) -> str:
     return _("a condition on a hidden property")
 
 
-def note_clear(
+def audit_unmasked(
     request: HttpRequest,
     principal: Principal,
     namespace: str,
@@ -78,10 +78,10 @@ def note_clear(
     found = {name for name in _topics_of(data, topic) if masks.of_topic(name).has_clear} - seen
     setattr(request, _SEEN, seen | found)
     for name in sorted(found):
-        note_seen(principal, namespace, name)
+        audit_seen(principal, namespace, name)
 
 
-def note_seen(principal: Principal, namespace: str, topic: str) -> None:
+def audit_seen(principal: Principal, namespace: str, topic: str) -> None:
     """One row of the audit. A query for the namespace, and the insert."""
     row = Namespace.objects.get(tenant_id=principal.tenant_id, name=namespace)
     record(principal, row, SEEN_ACTION, f"topics/{topic}")

@@ -65,18 +65,18 @@ def set_preferences(request: HttpRequest) -> HttpResponse:
     response = HttpResponseRedirect(target)
     theme, language = request.POST.get("theme", ""), request.POST.get("language", "")
     if theme in set(Theme):
-        _keep(response, THEME_COOKIE, theme)
+        _set_cookie(response, THEME_COOKIE, theme)
     if language in dict(settings.LANGUAGES):
-        _keep(response, settings.LANGUAGE_COOKIE_NAME, language)
+        _set_cookie(response, settings.LANGUAGE_COOKIE_NAME, language)
     zone = request.POST.get("time_zone", "")
     if zone == BROWSER_ZONE:
         response.delete_cookie(ZONE_COOKIE, samesite="Lax")
     elif find_zone(zone) is not None:
-        _keep(response, ZONE_COOKIE, zone)
+        _set_cookie(response, ZONE_COOKIE, zone)
     return response
 
 
-def _keep(response: HttpResponse, name: str, value: str) -> None:
+def _set_cookie(response: HttpResponse, name: str, value: str) -> None:
     response.set_cookie(
         name,
         value,

@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from mqservice.console.templatetags.units import count, size
 from mqservice.reports.charts import LEVELS, UNKNOWN, bar, columns, level_of, strip
-from mqservice.reports.day import Behind, Compared, Day, GroupHours
+from mqservice.reports.day import Compared, Day, GroupHours, GroupLag
 from mqservice.reports.formatting import duration_text, percent_text
 
 _THRESHOLD: Final = 1_000  # of the job: lag from which on time is counted
@@ -222,7 +222,7 @@ def _cells(line: GroupHours, hours: list[dt.datetime]) -> list[HeatCell]:
     return cells
 
 
-def _behind(each: Behind, worst: Behind) -> Line:
+def _behind(each: GroupLag, worst: GroupLag) -> Line:
     notes = [
         _("oldest %(time)s") % {"time": duration_text(each.lag_ms_max)},
         _("over %(count)s for %(time)s")

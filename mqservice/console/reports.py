@@ -67,7 +67,7 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NightRow:
+class ReportDayRow:
     """``produced``, ``dead``: None where nobody knows. ``made_ms``: None without reports."""
 
     date: dt.date
@@ -91,12 +91,12 @@ class NightRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NightsPage:
+class ReportDaysPage:
     """``at``: when nights are reported, None when that is off; ``ordered``: by hand, the newest
     first. ``next_before``: the page behind this one; ``is_first``: it is the one with the newest.
     """
 
-    rows: list[NightRow]
+    rows: list[ReportDayRow]
     ordered: list[RunRow]
     at: dt.time | None
     zone: str
@@ -120,7 +120,7 @@ class NightsPage:
         return newest.night.why
 
 
-def nights_page(namespace: Namespace, before: dt.date | None) -> NightsPage:
+def report_days_page(namespace: Namespace, before: dt.date | None) -> ReportDaysPage:
     """Days before ``before``, the newest first. Four queries."""
     end = before or DATE_MAX
     parts = ReportPart.objects.filter(namespace=namespace, date__lt=end).values("date")
@@ -138,9 +138,9 @@ def nights_page(namespace: Namespace, before: dt.date | None) -> NightsPage:
         for part in totals_of(namespace, reports, [date for date in shown if date in made])
     }
     ordered = ReportRun.objects.filter(namespace=namespace, trigger=Trigger.BY_HAND.value)
-    return NightsPage(
+    return ReportDaysPage(
         rows=[
-            NightRow(
+            ReportDayRow(
                 date=date,
                 night=RunRow(run=nights[date]) if date in nights else None,
                 made_ms=made[date]["made"] if date in made else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mqservice.store import StoreClient, StoreError, UseRequest
+from mqservice.store import StoreClient, StoreError, UsageRequest
 from mqservice.topics.models import Topic
 
 
@@ -16,7 +16,7 @@ def stored_bytes(client: StoreClient | None, topics: Sequence[Topic]) -> dict[st
     if client is None or not topics:
         return {}
     try:
-        reply = client.use(UseRequest(topics=[topic.engine_name for topic in topics]))
+        reply = client.use(UsageRequest(topics=[topic.engine_name for topic in topics]))
     except StoreError:
         return {}
     if not reply.is_complete:

@@ -40,7 +40,7 @@ class Order(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class TopicListQuery:
     """What to list. ``after`` and ``before`` are names of topics: the page begins behind the one,
     or ends before the other.
     """
@@ -84,13 +84,13 @@ class TopicRow:
 class TopicsPage(NamedListing):
     """``question``: which found these rows."""
 
-    question: Question
+    question: TopicListQuery
     rows: list[TopicRow]
     topic_count: int
     is_engine_up: bool
 
 
-def topics_page(namespace: Namespace, question: Question) -> TopicsPage:
+def topics_page(namespace: Namespace, question: TopicListQuery) -> TopicsPage:
     """Five or six queries, a call to the engine for each row, and one for the sizes of all."""
     now_ms = SystemClock().now_ms()
     rows = Topic.objects.filter(namespace=namespace)

@@ -22,7 +22,7 @@ from mqservice.quotas.limits import QuotaLimits
 from mqservice.quotas.queries import limits_of
 from mqservice.quotas.schemas import UsageOut
 from mqservice.quotas.usage import usage_of
-from mqservice.usage.queries import SPAN_MS, By, Per, UsageQuestion, UsageRow, usage_page
+from mqservice.usage.queries import SPAN_MS, GroupBy, Interval, UsageQuery, UsageRow, usage_page
 
 HIGH_PERCENT: Final = 80
 POINTS_MAX: Final = 200
@@ -85,7 +85,7 @@ _LIMITS: Final = (
 )  # fmt: skip
 
 
-class Flow(enum.StrEnum):
+class UsageLevel(enum.StrEnum):
     """How a limit stands. FULL: what comes now is refused or waits."""
 
     FREE = "free"
@@ -107,12 +107,12 @@ class LimitRow:
         return min(100.0, 100 * (self.used or 0) / self.most)
 
     @property
-    def flow(self) -> Flow:
+    def flow(self) -> UsageLevel:
         if self.used is None:
-            return Flow.UNKNOWN
+            return UsageLevel.UNKNOWN
         if self.used >= self.most:
-            return Flow.FULL
-        return Flow.HIGH if self.percent >= HIGH_PERCENT else Flow.FREE
+            return UsageLevel.FULL
+        return UsageLevel.HIGH if self.percent >= HIGH_PERCENT else UsageLevel.FREE
 
     @property
     def used_text(self) -> str:
@@ -131,7 +131,7 @@ class UsagePageData:
 
     @property
     def refusing(self) -> list[LimitRow]:
-        return [row for row in self.rows if row.flow is Flow.FULL]
+        return [row for row in self.rows if row.flow is UsageLevel.FULL]
 
 
 def limits_page(tenant_id: int) -> UsagePageData:
@@ -145,7 +145,7 @@ def _row(limit: _Limit, limits: QuotaLimits, used: UsageOut) -> LimitRow:
     return LimitRow(limit=limit, used=value, most=getattr(limits, limit.name))
 
 
-class Back(enum.StrEnum):
+class HistorySpan(enum.StrEnum):
     """How far the history goes back."""
 
     DAY = "24h"
@@ -153,8 +153,16 @@ class Back(enum.StrEnum):
     MONTH = "30d"
 
 
-_LENGTHS_MS: Final = {Back.DAY: DAY_MS, Back.WEEK: 7 * DAY_MS, Back.MONTH: 30 * DAY_MS}
-_PER: Final = {Back.DAY: Per.HOUR, Back.WEEK: Per.HOUR, Back.MONTH: Per.DAY}
+_LENGTHS_MS: Final = {
+    HistorySpan.DAY: DAY_MS,
+    HistorySpan.WEEK: 7 * DAY_MS,
+    HistorySpan.MONTH: 30 * DAY_MS,
+}
+_PER: Final = {
+    HistorySpan.DAY: Interval.HOUR,
+    HistorySpan.WEEK: Interval.HOUR,
+    HistorySpan.MONTH: Interval.DAY,
+}
 _LINES: Final[dict[str, list[tuple[Promise, Callable[[UsageRow], int | None]]]]] = {
     "messages": [
         (_("in"), lambda row: row.messages_in),
@@ -176,12 +184,12 @@ class History:
     lines: list[tuple[str, list[Point]]]
 
 
-def history(principal: Principal, name: str, back: Back, now_ms: int) -> History:
+def history(principal: Principal, name: str, back: HistorySpan, now_ms: int) -> History:
     """The tenant's usage. One query. Raises KeyError for a name that is none of ``CHARTS``."""
     wanted = _LINES[name]
     per = _PER[back]
     from_ms = now_ms - _LENGTHS_MS[back]
-    question = UsageQuestion(from_ms=from_ms, to_ms=now_ms + 1, per=per, by=By.TENANT)
+    question = UsageQuery(from_ms=from_ms, to_ms=now_ms + 1, per=per, by=GroupBy.TENANT)
     rows = usage_page(principal, question, now_ms, cursor=None, limit=POINTS_MAX).rows
     by_ms = {row.at_ms: row for row in rows}
     span_ms = SPAN_MS[per]

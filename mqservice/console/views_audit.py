@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 
 from mqservice.accounts.audit_search import (
     EXPORT_ROWS_MAX,
-    AuditQuestion,
+    AuditQuery,
     audit_page,
     audit_rows,
 )
@@ -132,9 +132,9 @@ def _given(frame: Frame) -> dict[str, str]:
     return {**given, "from": utc_of(given["from"], zone), "to": utc_of(given["to"], zone)}
 
 
-def _question(given: dict[str, str]) -> AuditQuestion:
+def _question(given: dict[str, str]) -> AuditQuery:
     """Raises Problem for a time that is none."""
-    return AuditQuestion(
+    return AuditQuery(
         from_ms=_time_ms("?from", given["from"]),
         to_ms=_time_ms("?to", given["to"]),
         actor=given["actor"] or None,

@@ -17,7 +17,7 @@ from mqservice.accounts.roles import Permission
 from mqservice.console.bodies import Stored, preview, shown_body
 from mqservice.console.columns import columns_of
 from mqservice.console.curl_commands import curl_of
-from mqservice.console.data_plane import ask
+from mqservice.console.data_plane import call_data_plane
 from mqservice.console.dead_letters import DeadLettersPage, dead_letters_page, letters_of
 from mqservice.console.exports import EXPORTED_MAX, Export, export_response
 from mqservice.console.form_times import ago, utc_of
@@ -67,7 +67,7 @@ def letters(frame: Frame, group: str) -> HttpResponse:
         "limit": str(LETTERS_SHOWN),
         "cursor": frame.request.GET.get("cursor", ""),
     }
-    answer = ask(frame.request, frame.principal, "GET", path, query=query)
+    answer = call_data_plane(frame.request, frame.principal, "GET", path, query=query)
     asked = urlencode({name: value for name, value in query.items() if value and name != "cursor"})
     found = [] if answer.problem else answer.data["messages"]
     tasks = Task.objects.filter(namespace=frame.namespace, group_name=row.name).order_by("-id")
@@ -157,7 +157,7 @@ def stored_letter(frame: Frame, group: str, message_id: str) -> tuple[Stored, st
     if not message_id.isalnum() or not message_id.isascii():
         raise Http404
     path = f"/v1/ns/{frame.namespace.name}/groups/{group}/dlq/{message_id}"
-    answer = ask(frame.request, frame.principal, "GET", path)
+    answer = call_data_plane(frame.request, frame.principal, "GET", path)
     if answer.problem is not None:
         raise Http404(answer.problem.detail)
     return answer.data, path

@@ -22,7 +22,7 @@ from mqservice.console.definitions import (
 )
 from mqservice.console.form_views import FORM_METHODS
 from mqservice.console.frame import Crumb, Frame, page
-from mqservice.definitions.document_format import Form, told_by_line, written
+from mqservice.definitions.document_format import Form, serialize, with_line_numbers
 from mqservice.definitions.documents import export, read_document
 from mqservice.definitions.importing import Plan, import_definitions, preview_import
 from mqservice.lib.names import NAME_CHARS_MAX
@@ -44,7 +44,7 @@ def definitions_file(frame: Frame, form: str) -> HttpResponse:
         found = export(frame.namespace, prefix)
     except Problem as problem:
         return _page(frame, form=ImportForm(), problem=problem)
-    response = HttpResponse(written(found, kind), content_type=kind.media_type)
+    response = HttpResponse(serialize(found, kind), content_type=kind.media_type)
     name = f"{frame.namespace.name}-definitions.{kind.value}"
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     response["Cache-Control"] = "no-store"
@@ -62,7 +62,7 @@ def import_page(frame: Frame) -> HttpResponse:
     if not form.is_valid():
         return _page(frame, form=form, status=422)
     try:
-        with told_by_line(form.source, form.form):
+        with with_line_numbers(form.source, form.form):
             preview = _preview(frame, form.body)
     except Problem as problem:
         return _page(frame, form=ImportForm(), problem=problem, body=form.body)
@@ -84,7 +84,7 @@ def _apply(frame: Frame) -> HttpResponse:
         if problem.code != "CONFLICT":
             return _page(frame, form=ImportForm(), problem=problem, body=body)
         return _previewed_again(frame, body)
-    messages.success(frame.request, _told(plan))
+    messages.success(frame.request, _summary(plan))
     return redirect("console:definitions", frame.namespace.name)
 
 
@@ -102,7 +102,7 @@ def _preview(frame: Frame, body: bytes) -> Preview:
     return preview_of(plan, body, frame.user, frame.namespace)
 
 
-def _told(plan: Plan) -> str:
+def _summary(plan: Plan) -> str:
     told = plan.shown(is_dry_run=False)
     counts = {"created": told.created, "changed": told.changed, "unchanged": told.unchanged}
     return (

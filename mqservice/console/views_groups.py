@@ -25,7 +25,7 @@ from mqservice.console.forms_groups import GroupForm
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.group import TopicPart, group_page
 from mqservice.console.group_health import findings_of
-from mqservice.console.groups import Order, Question, groups_page
+from mqservice.console.groups import GroupListQuery, Order, groups_page
 from mqservice.console.masking import masks_for, shown_filter
 from mqservice.console.series import Span
 from mqservice.console.views_charts import span_of
@@ -65,7 +65,7 @@ def groups(frame: Frame) -> HttpResponse:
     """``?q=&dispatch=&sort=name|lag|age|rate&after=&before=``"""
     given = frame.request.GET
     order = given.get("sort", "")
-    question = Question(
+    question = GroupListQuery(
         text=given.get("q", "").strip()[:NAME_CHARS_MAX],
         dispatch=given.get("dispatch", ""),
         order=Order(order) if order in set(Order) else Order.NAME,

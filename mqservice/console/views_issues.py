@@ -22,7 +22,7 @@ from mqservice.console.issues import ACTIVE, bars_of, issues_page
 from mqservice.console.navigation import Text
 from mqservice.console.templatetags.words import WORDS
 from mqservice.delivery.reading.same_cause import NO_REASON
-from mqservice.issues.limits import HOURS_KEPT
+from mqservice.issues.limits import HOURS_RETAINED
 from mqservice.issues.models import Issue, IssueState
 from mqservice.issues.queries import IssueFilter, events_of, get_issue
 from mqservice.issues.schemas import IssueSettingsIn, examples_of, may_read, quiet_text
@@ -34,7 +34,7 @@ from mqservice.lib.problem import Problem
 ALL: Final = "all"
 QUIET_CHARS_MAX: Final = 16
 GROUPS_OFFERED_MAX: Final = 200
-TOLD: Final = {
+CHANGE_MESSAGES: Final = {
     Verb.ACKNOWLEDGE: gettext_lazy(
         "Acknowledged: dead letters are still counted, without further notifications."
     ),
@@ -89,8 +89,8 @@ def issue(frame: Frame, issue: str) -> HttpResponse:
         examples=examples,
         ids=urlencode([("id", each.id) for each in examples]),
         letters=urlencode(letters),
-        bars=bars_of(row, SystemClock().now_ms(), HOURS_KEPT),
-        hours_shown=HOURS_KEPT,
+        bars=bars_of(row, SystemClock().now_ms(), HOURS_RETAINED),
+        hours_shown=HOURS_RETAINED,
         events=events_of(row),
         crumbs=[
             Crumb(title=_("Issues"), url=frame.url("issues")),
@@ -112,7 +112,7 @@ def change(frame: Frame, issue: str) -> HttpResponse:
     except Problem as problem:
         messages.error(frame.request, problem.detail or problem.title)
         return redirect(frame.url("issues"))
-    messages.success(frame.request, TOLD[Verb(verb)])
+    messages.success(frame.request, CHANGE_MESSAGES[Verb(verb)])
     return redirect(frame.url("issue", row.public_id))
 
 

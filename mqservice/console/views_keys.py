@@ -15,7 +15,7 @@ from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
-from mqservice.accounts.key_services import end_key, make_key, rotate_key
+from mqservice.accounts.key_services import issue_key, revoke_key, rotate_key
 from mqservice.accounts.limits import KEY_NAME_CHARS_MAX
 from mqservice.accounts.models import ApiKey
 from mqservice.accounts.queries import get_key
@@ -59,7 +59,7 @@ def new_key(frame: Frame) -> HttpResponse:
     )
     if frame.request.method == "POST" and form.is_valid():
         try:
-            row, text = make_key(frame.principal, form.order())
+            row, text = issue_key(frame.principal, form.order())
         except Problem as problem:
             form.add_problem(problem)
         else:
@@ -105,7 +105,7 @@ def revoke(frame: Frame, key_id: str) -> HttpResponse:
     form = _revoke_form(row, frame.request.POST)
     if form.is_valid():
         try:
-            end_key(frame.principal, row.public_id)
+            revoke_key(frame.principal, row.public_id)
         except Problem as problem:
             form.add_error(None, problem.detail or problem.title)
         else:

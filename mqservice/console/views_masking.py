@@ -18,7 +18,7 @@ from mqservice.console.form_views import FORM_METHODS, delete_by_name, form_stat
 from mqservice.console.forms_masking import CLEAR_TEXTS, PART_TEXTS, BodiesForm, MaskForm
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.lib.problem import Problem
-from mqservice.masking.masks import sees
+from mqservice.masking.masks import can_see
 from mqservice.masking.models import BodiesFor, ClearFor, MaskRule, Part
 from mqservice.masking.queries import bodies_for, get_rule, rules_of
 from mqservice.masking.services import delete_rule, put_rule, set_bodies_for
@@ -39,13 +39,13 @@ def masking(frame: Frame) -> HttpResponse:
                 rule,
                 PART_TEXTS[Part(rule.part)],
                 CLEAR_TEXTS[ClearFor(rule.clear_for)],
-                may_manage and sees(role, rule.clear_for),
+                may_manage and can_see(role, rule.clear_for),
             )
             for rule in rules_of(frame.namespace)
         ],
         form=BodiesForm(initial={"bodies_for": now.value}),
         may_manage=may_manage,
-        may_switch=may_manage and sees(role, now),
+        may_switch=may_manage and can_see(role, now),
         crumbs=[Crumb(title=_("Masking"))],
         curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/masking"),
     )

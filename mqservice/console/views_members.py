@@ -19,7 +19,7 @@ from mqservice.accounts.invitation_services import invite, revoke_invitation
 from mqservice.accounts.limits import PAGE_MAX
 from mqservice.accounts.member_services import change_member, remove_member
 from mqservice.accounts.models import Member, Role
-from mqservice.accounts.queries import get_member, members_after, waiting_invitations
+from mqservice.accounts.queries import get_member, members_after, pending_invitations
 from mqservice.accounts.roles import Permission, is_at_most
 from mqservice.console.curl_commands import curl_of
 from mqservice.console.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
@@ -42,7 +42,7 @@ def members(frame: Frame) -> HttpResponse:
         rows=[(row, may_manage and (may_manage_owners or row.role != Role.OWNER)) for row in rows],
         next_after=rows[-1].user.username if len(rows) == PAGE_MAX else "",
         roles=[role.value for role in Role if is_at_most(role, frame.principal.role)],
-        invitations=waiting_invitations(frame.principal) if may_manage else [],
+        invitations=pending_invitations(frame.principal) if may_manage else [],
         may_manage=may_manage,
         crumbs=[Crumb(title=_("Members"))],
         curl=curl_of("GET", "/v1/members"),
@@ -63,7 +63,7 @@ def role(frame: Frame, username: str) -> HttpResponse:
             revision=number_of(revision),
         )
     except Problem as problem:
-        _tell(frame, problem)
+        _show_problem(frame, problem)
     else:
         told = {"name": username, "role": given}
         messages.success(frame.request, _("%(name)s now has the role %(role)s.") % told)
@@ -132,13 +132,13 @@ def withdraw(frame: Frame, invitation_id: str) -> HttpResponse:
     try:
         revoke_invitation(frame.principal, invitation_id)
     except Problem as problem:
-        _tell(frame, problem)
+        _show_problem(frame, problem)
     else:
         messages.success(frame.request, _("The invitation was withdrawn."))
     return redirect("console:members", frame.namespace.name)
 
 
-def _tell(frame: Frame, problem: Problem) -> None:
+def _show_problem(frame: Frame, problem: Problem) -> None:
     """A refusal of what has no form of its own. Raises Http404 for what is not there."""
     if problem.status == 404:
         raise Http404(problem.detail)

@@ -21,7 +21,7 @@ from mqservice.accounts.roles import Permission
 from mqservice.console.bodies import Stored, body_of, is_hidden, preview, shown_body
 from mqservice.console.columns import columns_of
 from mqservice.console.curl_commands import curl_of
-from mqservice.console.data_plane import ask
+from mqservice.console.data_plane import call_data_plane
 from mqservice.console.form_times import ago, utc_of
 from mqservice.console.form_views import number_of
 from mqservice.console.frame import Frame, page
@@ -54,7 +54,7 @@ def messages(frame: Frame, topic: str) -> HttpResponse:
         "limit": str(PAGE_ROWS),
         "cursor": frame.request.GET.get("cursor", ""),
     }
-    answer = ask(frame.request, frame.principal, "GET", path, query=query)
+    answer = call_data_plane(frame.request, frame.principal, "GET", path, query=query)
     asked = urlencode({name: value for name, value in query.items() if value and name != "cursor"})
     found = [] if answer.problem else answer.data["messages"]
     return frame.render(
@@ -145,7 +145,7 @@ def stored_message(frame: Frame, topic: str, message_id: str) -> tuple[Stored, s
     if not message_id.isalnum() or not message_id.isascii():
         raise Http404
     path = f"/v1/ns/{frame.namespace.name}/topics/{topic}/messages/{message_id}"
-    answer = ask(frame.request, frame.principal, "GET", path)
+    answer = call_data_plane(frame.request, frame.principal, "GET", path)
     if answer.problem is not None:
         raise Http404(answer.problem.detail)
     return answer.data, path

@@ -20,7 +20,7 @@ from django.utils.translation import ngettext
 from mqservice.accounts.roles import Permission
 from mqservice.console.bodies import body_of, text_of
 from mqservice.console.curl_commands import curl_of
-from mqservice.console.data_plane import ask
+from mqservice.console.data_plane import call_data_plane
 from mqservice.console.forms import PublishForm
 from mqservice.console.frame import Frame, page
 from mqservice.console.views_dead_letters import found_group, stored_letter
@@ -82,10 +82,10 @@ def _send(frame: Frame, path: str, body: dict[str, object], count: int) -> str:
     What of several was not stored is told as an error, beside what was.
     """
     if count == 1:
-        data = _asked(frame, path, msgspec.json.encode(body))
+        data = _send_one(frame, path, msgspec.json.encode(body))
         told = {"id": data["id"], "queue": data["queue"]}
         return _("Stored in queue %(queue)s as %(id)s.") % told
-    results = _asked(frame, f"{path}:batch", msgspec.json.encode([body] * count))["results"]
+    results = _send_one(frame, f"{path}:batch", msgspec.json.encode([body] * count))["results"]
     refused = [each for each in results if "id" not in each]
     if refused:
         told = {"n": len(refused), "why": refused[0]["detail"]}
@@ -95,9 +95,9 @@ def _send(frame: Frame, path: str, body: dict[str, object], count: int) -> str:
     return told_text % {"n": stored} if stored else ""
 
 
-def _asked(frame: Frame, path: str, body: bytes) -> Any:  # Any: see Answer
+def _send_one(frame: Frame, path: str, body: bytes) -> Any:  # Any: see Answer
     """Raises Problem, whose pointers are of one message: of several all have the same fault."""
-    answer = ask(frame.request, frame.principal, "POST", path, body=body)
+    answer = call_data_plane(frame.request, frame.principal, "POST", path, body=body)
     problem = answer.problem
     if problem is None:
         return answer.data

@@ -17,12 +17,12 @@ from django.shortcuts import redirect
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from mqservice.accounts.key_services import KeyOrder, make_key
+from mqservice.accounts.key_services import NewKey, issue_key
 from mqservice.accounts.models import Role
 from mqservice.accounts.roles import Permission
 from mqservice.accounts.scopes import Grant, Scope
 from mqservice.console.bodies import preview
-from mqservice.console.data_plane import ask
+from mqservice.console.data_plane import call_data_plane
 from mqservice.console.form_views import FORM_METHODS
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.groups.services import GroupChange, put_group
@@ -51,7 +51,7 @@ def quick_start_key(frame: Frame) -> HttpResponse:
     """POST makes a key for this namespace, and a topic and a group where there is none."""
     if frame.request.method != "POST":  # its answer was loaded again, or its language changed
         return redirect("console:quick-start", frame.namespace.name)
-    order = KeyOrder(
+    order = NewKey(
         name=KEY_NAME,
         grants=(Grant(scope=Scope.CONSUME), Grant(scope=Scope.PRODUCE)),
         role=Role.DEVELOPER,
@@ -63,7 +63,7 @@ def quick_start_key(frame: Frame) -> HttpResponse:
             put_topic(frame.namespace, TOPIC, TopicChange(), by=frame.principal)
         if _first_group(frame) is None:
             put_group(frame.namespace, GROUP, GroupChange(), by=frame.principal)
-        _row, text = make_key(frame.principal, order)
+        _row, text = issue_key(frame.principal, order)
     except Problem as problem:
         return _render(frame, problem=problem, status=problem.status)
     return _render(frame, key=text, status=201)
@@ -81,7 +81,7 @@ def arrived(frame: Frame) -> HttpResponse:
     since_ms = int(since)
     path = f"/v1/ns/{frame.namespace.name}/topics/{topic}/messages"
     query = {"from": rfc3339(since_ms), "limit": "1"}
-    answer = ask(frame.request, frame.principal, "GET", path, query=query)
+    answer = call_data_plane(frame.request, frame.principal, "GET", path, query=query)
     found = [] if answer.problem is not None else answer.data["messages"]
     return frame.render_part(
         "console/_arrived.html",

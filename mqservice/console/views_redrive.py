@@ -22,11 +22,11 @@ from mqservice.accounts.scopes import Kind, Scope
 from mqservice.console.curl_commands import curl_of
 from mqservice.console.form_views import FORM_METHODS, ConfirmForm
 from mqservice.console.forms_dead_letters import (
-    ChosenLetters,
     RedriveForm,
+    SelectedLetters,
     offered_topics,
+    problem_message,
     purge_order,
-    told,
 )
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.masking import masks_for
@@ -36,7 +36,7 @@ from mqservice.lib.problem import Problem
 from mqservice.tasks.models import Task, TaskFailure, TaskKind
 from mqservice.tasks.queries import Count, count_ahead, failures_of, get_task, tasks_of
 from mqservice.tasks.schemas import DryRunOut, TaskOut
-from mqservice.tasks.services import TaskOrder, cancel_task, create_task
+from mqservice.tasks.services import TaskRequest, cancel_task, create_task
 
 TASKS_ROWS: Final = 50
 FAILURES_ROWS: Final = 100
@@ -48,15 +48,15 @@ def redrive(frame: Frame, group: str) -> HttpResponse:
     row = found_group(frame, group)
     is_post = frame.request.method == "POST"
     given = frame.request.POST if is_post else frame.request.GET
-    chosen = ChosenLetters(given)
+    chosen = SelectedLetters(given)
     form = RedriveForm(given if is_post else {"rate": RedriveForm().initial["rate"]})
     found: DryRunOut | None = None
     if form.is_valid():
         try:
             order = form.order(row, chosen)
             if is_post and "preview" not in given:
-                return _begun(frame, order)
-            found = DryRunOut.of(_counted(frame, order))
+                return _start_task(frame, order)
+            found = DryRunOut.of(_count_ahead(frame, order))
         except Problem as problem:
             form.add_problem(problem)
     return frame.render(
@@ -78,7 +78,7 @@ def purge(frame: Frame, group: str) -> HttpResponse:
     row = found_group(frame, group)
     is_post = frame.request.method == "POST"
     given = frame.request.POST if is_post else frame.request.GET
-    chosen = ChosenLetters(given)
+    chosen = SelectedLetters(given)
     form = ConfirmForm(
         given if is_post else None,
         name=row.name,
@@ -89,10 +89,10 @@ def purge(frame: Frame, group: str) -> HttpResponse:
     try:
         order = purge_order(row, chosen)
         if is_post and form.is_valid():
-            return _begun(frame, order)
-        found = DryRunOut.of(_counted(frame, order))
+            return _start_task(frame, order)
+        found = DryRunOut.of(_count_ahead(frame, order))
     except Problem as problem:
-        fault = told(problem)
+        fault = problem_message(problem)
     return frame.render(
         "console/purge.html",
         status=422 if fault or form.errors else 200,
@@ -168,7 +168,7 @@ def cancel(frame: Frame, task_id: str) -> HttpResponse:
         frame.principal.require(Scope.MANAGE, Kind.GROUP, row.group_name)
         cancel_task(frame.principal, frame.namespace, task_id)
     except Problem as problem:
-        messages.error(frame.request, told(problem))
+        messages.error(frame.request, problem_message(problem))
     else:
         messages.success(frame.request, _("Cancelled. Messages already moved stay moved."))
     return redirect("console:task", frame.namespace.name, task_id)
@@ -190,26 +190,26 @@ def outcomes_of(task: Task) -> list[Outcome]:
     return found
 
 
-def _begun(frame: Frame, order: TaskOrder) -> HttpResponse:
+def _start_task(frame: Frame, order: TaskRequest) -> HttpResponse:
     """Raises Problem."""
     _require(frame, order)
     made = create_task(order, frame.principal)
     return redirect("console:task", frame.namespace.name, made.public_id)
 
 
-def _counted(frame: Frame, order: TaskOrder) -> Count:
+def _count_ahead(frame: Frame, order: TaskRequest) -> Count:
     """Raises Problem."""
     _require(frame, order)
     return count_ahead(order)
 
 
-def _order_curl(frame: Frame, group: ConsumerGroup, verb: str, chosen: ChosenLetters) -> str:
+def _order_curl(frame: Frame, group: ConsumerGroup, verb: str, chosen: SelectedLetters) -> str:
     """Looks ahead only, as the page does before somebody begins."""
     path = f"/v1/ns/{frame.namespace.name}/groups/{group.name}/dlq:{verb}"
     return curl_of("POST", path, {**(chosen.wanted or {"all": True}), "dry_run": True})
 
 
-def _require(frame: Frame, order: TaskOrder) -> None:
+def _require(frame: Frame, order: TaskRequest) -> None:
     """As the API asks for it."""
     frame.principal.require(Scope.MANAGE, Kind.GROUP, order.group.name)
     if order.target is not None:

@@ -1,6 +1,6 @@
 """Nightly reports: the list, a day's report, its files, and requested runs.
 
-form ──▶ reports.services.order_run, as REST calls it ──▶ audit; a worker begins within seconds
+form ──▶ reports.services.request_run, as REST calls it ─▶ audit; a worker begins within seconds
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from mqservice.console.curl_commands import curl_of
 from mqservice.console.forms_reports import RangeForm
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.report_day import day_view
-from mqservice.console.reports import nights_page
+from mqservice.console.reports import report_days_page
 from mqservice.lib.problem import Problem
 from mqservice.reports.catalogue import REPORTS
 from mqservice.reports.day import Day, read_day
-from mqservice.reports.limits import DATE_MAX, DATE_MIN, ORDERED_DAYS_MAX
+from mqservice.reports.limits import DATE_MAX, DATE_MIN, REQUESTED_DAYS_MAX
 from mqservice.reports.page import page_of
 from mqservice.reports.queries import csv_lines, get_report, parts_of
-from mqservice.reports.services import order_run
+from mqservice.reports.services import request_run
 
 _DAY: Final = dt.timedelta(days=1)
 _WEEK: Final = 7 * _DAY
@@ -45,7 +45,7 @@ def run(frame: Frame) -> HttpResponse:
     form = RangeForm(frame.request.POST)
     if form.is_valid():
         try:
-            order_run(frame.principal, frame.namespace, *form.days)
+            request_run(frame.principal, frame.namespace, *form.days)
         except Problem as problem:
             form.add_problem(problem)
         else:
@@ -104,9 +104,9 @@ def _list(frame: Frame, form: RangeForm | None, status: int = 200) -> HttpRespon
         "console/reports.html",
         status=status,
         crumbs=[Crumb(title=_("Reports"))],
-        page=nights_page(frame.namespace, _date(before) if before else None),
+        page=report_days_page(frame.namespace, _date(before) if before else None),
         form=form,
-        days_max=ORDERED_DAYS_MAX,
+        days_max=REQUESTED_DAYS_MAX,
         orders_max=settings.MQ_REPORTS_BY_HAND_MAX,
         curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/reports"),
     )

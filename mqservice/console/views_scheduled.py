@@ -27,7 +27,7 @@ from mqservice.accounts.roles import Permission
 from mqservice.console.bodies import Stored, preview
 from mqservice.console.columns import columns_of
 from mqservice.console.curl_commands import curl_of
-from mqservice.console.data_plane import ask
+from mqservice.console.data_plane import call_data_plane
 from mqservice.console.form_times import utc_of
 from mqservice.console.form_views import FORM_METHODS
 from mqservice.console.frame import Crumb, Frame, page
@@ -123,7 +123,7 @@ def _list_page(frame: Frame, topic: str) -> HttpResponse:
         found, next_cursor = _listed(frame, path, cursor)
         is_by_time = not cursor and next_cursor is None
         if not is_by_time:
-            found, next_cursor = _asked(frame, path, cursor, ROWS)
+            found, next_cursor = _fetch_page(frame, path, cursor, ROWS)
         found = _between(found, given)
     except Problem as refused:
         problem, is_by_time = refused, True
@@ -159,7 +159,7 @@ def _listed(frame: Frame, path: str, cursor: str) -> tuple[list[Stored], str | N
     if cursor:
         return found, cursor
     for _call in range(LIST_CALLS_MAX):
-        some, following = _asked(frame, path, cursor, BROWSE_COUNT_MAX)
+        some, following = _fetch_page(frame, path, cursor, BROWSE_COUNT_MAX)
         found += some
         if following is None:
             found.sort(key=lambda message: (message["deliver_at"], message["id"]))
@@ -170,13 +170,15 @@ def _listed(frame: Frame, path: str, cursor: str) -> tuple[list[Stored], str | N
     return found, cursor
 
 
-def _asked(frame: Frame, path: str, cursor: str, limit: int) -> tuple[list[Stored], str | None]:
+def _fetch_page(
+    frame: Frame, path: str, cursor: str, limit: int
+) -> tuple[list[Stored], str | None]:
     """A page in the order of the store; it may be short before the last one. Raises Problem."""
     query = {"limit": str(limit), "cursor": cursor}
-    answer = ask(frame.request, frame.principal, "GET", path, query=query)
+    answer = call_data_plane(frame.request, frame.principal, "GET", path, query=query)
     if answer.problem is not None:
         raise answer.problem
-    data: dict[str, Any] = answer.data  # Any: see ScheduledAnswer
+    data: dict[str, Any] = answer.data  # Any: see ScheduledResponse
     return data["messages"], data["next_cursor"]
 
 
@@ -222,14 +224,14 @@ def _settle(frame: Frame, given: QueryDict) -> None:
         if _HANDLE.fullmatch(handle) is None:
             continue  # nobody was given such a one
         path = f"/v1/ns/{frame.namespace.name}/scheduled/{handle}{verb}"
-        problem = ask(frame.request, frame.principal, method, path, body=body).problem
+        problem = call_data_plane(frame.request, frame.principal, method, path, body=body).problem
         if problem is None:
             done += 1
         else:
             text = str(problem.detail if problem.code == TIME_CODE else problem.title)
             refusals[text] = refusals.get(text, 0) + 1
     if done:
-        messages.success(frame.request, _told(verb, done) % {"n": done})
+        messages.success(frame.request, _outcome_message(verb, done) % {"n": done})
     for text, count in refusals.items():
         messages.error(frame.request, f"{count} × {text}")
 
@@ -244,7 +246,7 @@ def _new_time(given: QueryDict) -> bytes:
     return msgspec.json.encode({"delay": text})
 
 
-def _told(verb: str, done: int) -> str:
+def _outcome_message(verb: str, done: int) -> str:
     if verb == ":send":
         return ngettext("%(n)s message was sent.", "%(n)s messages were sent.", done)
     if verb == ":reschedule":

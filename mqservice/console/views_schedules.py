@@ -21,12 +21,12 @@ from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
 from mqservice.console.bodies import Stored, shown_body
-from mqservice.console.cron_words import words_of
+from mqservice.console.cron_words import describe_cron
 from mqservice.console.curl_commands import curl_of
 from mqservice.console.form_views import FORM_METHODS, delete_by_name, form_status, number_of
 from mqservice.console.forms_schedules import ScheduleForm
 from mqservice.console.frame import Crumb, Frame, page
-from mqservice.console.masking import masked_answer, masks_for, note_clear
+from mqservice.console.masking import audit_unmasked, mask_response, masks_for
 from mqservice.console.time_zones import zone_name, zone_names, zone_of
 from mqservice.console.views_publish import BadForm
 from mqservice.lib.clock import SystemClock
@@ -37,7 +37,7 @@ from mqservice.schedules.models import Schedule, ScheduleState
 from mqservice.schedules.queries import (
     error_of,
     get_schedule,
-    gone_topics,
+    missing_topics,
     schedules_of,
     state_of,
 )
@@ -74,7 +74,7 @@ class Row:
 def schedules(frame: Frame) -> HttpResponse:
     """All schedules of the namespace, those that fail first. Two queries."""
     found = schedules_of(frame.namespace)
-    gone = gone_topics(frame.namespace, found)
+    gone = missing_topics(frame.namespace, found)
     rows = [_row(each, gone) for each in found]
     rows.sort(key=lambda row: (row.state is not ScheduleState.FAILING, row.schedule.name))
     return frame.render(
@@ -93,7 +93,7 @@ def schedule(frame: Frame, schedule: str) -> HttpResponse:
     message = _message(frame, found) if frame.can_produce else None
     return frame.render(
         "console/schedule.html",
-        row=_row(found, gone_topics(frame.namespace, [found])),
+        row=_row(found, missing_topics(frame.namespace, [found])),
         schedule=found,
         runs=_runs(found.cron, found.time_zone, found.next_ms),
         message=message,
@@ -214,8 +214,8 @@ def _message(frame: Frame, found: Schedule) -> Stored:
     }
     namespace, topic = frame.namespace.name, found.topic
     masks = masks_for(frame.request, frame.principal, namespace)
-    note_clear(frame.request, frame.principal, namespace, stored, masks, topic)
-    shown: Stored = masked_answer(stored, masks, topic)
+    audit_unmasked(frame.request, frame.principal, namespace, stored, masks, topic)
+    shown: Stored = mask_response(stored, masks, topic)
     return shown
 
 
@@ -272,7 +272,7 @@ def _tried(cron: str, time_zone: str) -> dict[str, object]:
         runs = _runs(cron, time_zone or "UTC", SystemClock().now_ms() + 1)
     except Problem as problem:
         return {"runs": [], "fault": problem.detail, "words": ""}
-    return {"runs": runs, "fault": "", "words": words_of(cron)}
+    return {"runs": runs, "fault": "", "words": describe_cron(cron)}
 
 
 def _runs(cron: str, time_zone: str, first_ms: int | None) -> list[tuple[int, str]]:
@@ -296,7 +296,7 @@ def _row(schedule: Schedule, gone: frozenset[str]) -> Row:
         schedule=schedule,
         state=state_of(schedule, gone),
         error=error_of(schedule, gone),
-        words=words_of(schedule.cron),
+        words=describe_cron(schedule.cron),
         is_topic_gone=schedule.topic in gone,
     )
 

@@ -21,7 +21,7 @@ from mqservice.console.forms import TopicForm
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.series import Span
 from mqservice.console.topic import topic_page
-from mqservice.console.topics import Order, Question, topics_page
+from mqservice.console.topics import Order, TopicListQuery, topics_page
 from mqservice.console.views_charts import span_of
 from mqservice.definitions.schemas import TopicDefinition
 from mqservice.lib.names import NAME_CHARS_MAX
@@ -55,7 +55,7 @@ def topics(frame: Frame) -> HttpResponse:
     """``?q=&type=&sort=name|messages|rate|lag&after=&before=``"""
     given = frame.request.GET
     order = given.get("sort", "")
-    question = Question(
+    question = TopicListQuery(
         text=given.get("q", "").strip()[:NAME_CHARS_MAX],
         kind=given.get("type", ""),
         order=Order(order) if order in set(Order) else Order.NAME,

@@ -18,7 +18,7 @@ from mqservice.accounts.roles import Permission
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.console.bodies import Stored, preview
 from mqservice.console.curl_commands import curl_of
-from mqservice.console.data_plane import ask
+from mqservice.console.data_plane import call_data_plane
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.names import NAME_CHARS_MAX
@@ -28,7 +28,7 @@ from mqservice.topics.models import Topic
 from mqservice.topics.queries import get_topic
 from mqservice.traces.api import ID_CHARS_MAX
 from mqservice.traces.events import EventKind
-from mqservice.traces.queries import road_of
+from mqservice.traces.queries import find_trace
 from mqservice.traces.schemas import EventOut, GroupStateOut, TraceOut
 
 FOUND_ROWS: Final = 20
@@ -85,7 +85,7 @@ def traces(frame: Frame) -> HttpResponse:
     if given["key"] and _is_name(given["topic"]):
         path = f"/v1/ns/{frame.namespace.name}/topics/{given['topic']}/messages"
         query = {"key": given["key"], "limit": str(FOUND_ROWS)}
-        answer = ask(frame.request, frame.principal, "GET", path, query=query)
+        answer = call_data_plane(frame.request, frame.principal, "GET", path, query=query)
         problem = answer.problem
         found = [] if problem else answer.data["messages"]
     elif given["key"]:
@@ -119,7 +119,7 @@ def trace(frame: Frame, message_id: str) -> HttpResponse:
     try:
         frame.principal.require(Scope.CONSUME, Kind.TOPIC if topic else None, topic)
         groups = ConsumerGroup.objects.select_related("namespace")
-        road = road_of(
+        road = find_trace(
             frame.namespace,
             message_id,
             topic=get_topic(frame.namespace, topic) if topic else None,

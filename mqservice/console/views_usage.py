@@ -7,16 +7,16 @@ from django.utils.translation import gettext as _
 
 from mqservice.console.curl_commands import curl_of
 from mqservice.console.frame import Crumb, Frame, page
-from mqservice.console.usage import CHARTS, Back, history, limits_page
+from mqservice.console.usage import CHARTS, HistorySpan, history, limits_page
 from mqservice.lib.clock import SystemClock
 
 
-def _back(frame: Frame) -> Back:
+def _back(frame: Frame) -> HistorySpan:
     """A day for whatever is none of them."""
     try:
-        return Back(frame.request.GET.get("span", ""))
+        return HistorySpan(frame.request.GET.get("span", ""))
     except ValueError:
-        return Back.DAY
+        return HistorySpan.DAY
 
 
 @page("usage")
@@ -25,7 +25,7 @@ def usage(frame: Frame) -> HttpResponse:
     return frame.render(
         "console/usage.html",
         page=limits_page(frame.namespace.tenant_id),
-        spans=list(Back),
+        spans=list(HistorySpan),
         span=_back(frame),
         crumbs=[Crumb(title=_("Usage"))],
         curl=curl_of("GET", "/v1/quotas") + "\n" + curl_of("GET", "/v1/usage?per=day&by=topic"),

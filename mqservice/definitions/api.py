@@ -15,8 +15,8 @@ from mqservice.definitions.document_format import (
     Form,
     form_of_type,
     json_of,
-    told_by_line,
-    written,
+    serialize,
+    with_line_numbers,
 )
 from mqservice.definitions.documents import export, read_document
 from mqservice.definitions.importing import import_definitions, preview_import
@@ -44,7 +44,7 @@ def export_definitions(
     wanted = form_of_type(request.get_preferred_type([Form.JSON.media_type, *YAML_TYPES]))
     if wanted is Form.JSON:
         return document
-    return HttpResponse(written(document, wanted), content_type=wanted.media_type)
+    return HttpResponse(serialize(document, wanted), content_type=wanted.media_type)
 
 
 @router.post("/ns/{ns}/definitions:import", response=ImportOut, operation_id="importDefinitions")
@@ -73,6 +73,6 @@ def import_document(
     body = json_of(request.body, form)
     is_dry_run = dry_run == "true"
     act = preview_import if is_dry_run else import_definitions
-    with told_by_line(request.body, form):
+    with with_line_numbers(request.body, form):
         plan = act(namespace, read_document(body), by=request.auth)
     return plan.shown(is_dry_run=is_dry_run)

@@ -2,8 +2,8 @@
 
 body, form ──▶ [json_of] ──▶ body of JSON ──▶ documents.read_document
                   └── no YAML ──▶ Problem with line and column
-faults of the document ──▶ [told_by_line] ──▶ the same, each with its line of the YAML
-DefinitionsOut ──▶ [written] ──▶ body
+faults of the document ──▶ [with_line_numbers] ─▶ the same, each with its line of the YAML
+DefinitionsOut ──▶ [serialize] ─▶ body
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def form_of_file(name: str, content: bytes) -> Form:
     return Form.JSON if is_json else Form.YAML
 
 
-def written(document: BaseModel, form: Form) -> bytes:
+def serialize(document: BaseModel, form: Form) -> bytes:
     """In lines that can be compared."""
     if form is Form.YAML:
         return write_yaml(document.model_dump(mode="json"))
@@ -69,7 +69,7 @@ def json_of(body: bytes, form: Form) -> bytes:
 
 
 @contextmanager
-def told_by_line(body: bytes, form: Form) -> Iterator[None]:
+def with_line_numbers(body: bytes, form: Form) -> Iterator[None]:
     """Lets faults of a YAML ``body``, which ``json_of`` has read, say in which line they are."""
     try:
         yield

@@ -74,7 +74,7 @@ def read_document(body: bytes) -> Document:
     """Raises Problem that names every fault, up to ``FAULTS_MAX`` of them."""
     fields = read_object(body)
     if body.strip():
-        refuse_repeated(body)
+        reject_duplicates(body)
     if not fields.has("version") or fields.find("version") is None:
         fields.fault("version", f"must be {VERSION}: it is the format of the document")
     else:
@@ -85,11 +85,11 @@ def read_document(body: bytes) -> Document:
     if count > DEFINITION_COUNT_MAX:
         fields.out_of_range("groups", _too_many(count))
     fields.refuse_unknown()
-    refuse(fields.faults)
+    reject(fields.faults)
     return Document(topics=topics, groups=groups)
 
 
-def refuse_repeated(body: bytes) -> None:
+def reject_duplicates(body: bytes) -> None:
     """Raises Problem: an object of ``body``, which is JSON, has a field twice.
 
     Readers take the last one: of two lists of topics one would be gone, and nobody told.
@@ -110,10 +110,10 @@ def refuse_repeated(body: bytes) -> None:
         json.loads(text, object_pairs_hook=noted, parse_int=len, parse_float=len)
     except RecursionError:
         raise refused("", "the body is nested too deeply") from None
-    refuse(faults)
+    reject(faults)
 
 
-def refuse(faults: list[ProblemItem]) -> None:
+def reject(faults: list[ProblemItem]) -> None:
     """Raises Problem with all of ``faults``, when there are any: of their code if that is one."""
     if not faults:
         return

@@ -29,7 +29,7 @@ from mqservice.accounts.audit import difference
 from mqservice.accounts.locks import lock_namespace
 from mqservice.accounts.models import Namespace
 from mqservice.accounts.scopes import Kind, Scope
-from mqservice.definitions.documents import ChangeT, Defined, Document, faults_at, refuse
+from mqservice.definitions.documents import ChangeT, Defined, Document, faults_at, reject
 from mqservice.definitions.schemas import (
     Action,
     GroupDefinition,
@@ -110,9 +110,9 @@ def preview_import(namespace: Namespace, document: Document, *, by: Principal) -
     _require_scopes(document, by)
     topics = _steps(document.topics, namespace.topics.all(), partial(_topic_step, namespace))
     groups = _steps(document.groups, namespace.groups.all(), partial(_group_step, namespace))
-    refuse([*topics[1], *groups[1]])
+    reject([*topics[1], *groups[1]])
     plan = Plan(topics=topics[0], groups=groups[0])
-    refuse(
+    reject(
         [
             *_no_room(namespace, "topic_count_max", Topic, "/topics", plan.topics),
             *_no_room(namespace, "group_count_max", ConsumerGroup, "/groups", plan.groups),
@@ -159,7 +159,7 @@ def _require_scopes(document: Document, by: Principal) -> None:
                 by.require(Scope.MANAGE, kind, thing.name)
             except Problem as problem:
                 faults += faults_at(thing.pointer, problem)
-    refuse(faults)
+    reject(faults)
 
 
 def _steps(

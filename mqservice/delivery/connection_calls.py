@@ -1,6 +1,6 @@
 """Requests the open sockets of all web processes over Valkey, when a user wants to see them.
 
-    page, REST ── PUBLISH mq:connections {ask, what, …} ──▶ [answer_calls] of each process
+    page, REST ── PUBLISH mq:connections {ask, what, …} ──▶ [serve_calls] of each process
          ▲                                                        │ its sessions
          └── BLPOP mq:connections:<ask>, one reply a process ◀────┘ RPUSH
 
@@ -63,7 +63,7 @@ class Found:
 
 
 # Any of redis: its stubs know neither what a decoded answer is nor which calls wait.
-async def answer_calls(
+async def serve_calls(
     url: str, sessions: Callable[[], Iterable[Connected]], *, ready: asyncio.Event | None = None
 ) -> None:
     """Answer calls until cancelled. Holds one connection and reconnects by itself.
@@ -85,7 +85,7 @@ async def answer_calls(
                 is_away = False
                 if ready is not None:
                     ready.set()
-                await _answer_all(client, pubsub, sessions)
+                await _serve(client, pubsub, sessions)
         except (RedisError, OSError) as exc:
             if not is_away:
                 log.info(
@@ -102,9 +102,7 @@ async def answer_calls(
         await asyncio.sleep(_RECONNECT_SECONDS)
 
 
-async def _answer_all(
-    client: Any, pubsub: Any, sessions: Callable[[], Iterable[Connected]]
-) -> None:
+async def _serve(client: Any, pubsub: Any, sessions: Callable[[], Iterable[Connected]]) -> None:
     while True:
         message = await pubsub.get_message(timeout=_HEARTBEAT_SECONDS)
         if message is None:
@@ -115,12 +113,12 @@ async def _answer_all(
             continue  # of another version
         key = f"{CHANNEL}:{call.ask}"
         pipe = client.pipeline(transaction=False)
-        pipe.rpush(key, msgspec.json.encode(answer_of(call, sessions())))
+        pipe.rpush(key, msgspec.json.encode(reply_to(call, sessions())))
         pipe.pexpire(key, _REPLY_LIFE_MS)
         await pipe.execute()
 
 
-def answer_of(call: Call, sessions: Iterable[Connected]) -> Reply:
+def reply_to(call: Call, sessions: Iterable[Connected]) -> Reply:
     """Do what a call asks for. One look at all sessions of the process."""
     own = [
         each
@@ -137,7 +135,9 @@ def answer_of(call: Call, sessions: Iterable[Connected]) -> Reply:
 
 def find_connections(url: str, tenant_id: int, namespace: str) -> Found:
     """All sockets of a namespace, the latest first. Raises Problem while nobody can be asked."""
-    replies, is_complete = _ask(url, Call(ask=_new_ask(), tenant_id=tenant_id, namespace=namespace))
+    replies, is_complete = _call(
+        url, Call(ask=_new_call_id(), tenant_id=tenant_id, namespace=namespace)
+    )
     connections = [each for reply in replies for each in reply.connections]
     count = sum(reply.count for reply in replies)
     connections.sort(key=lambda each: (-each.connected_ms, each.id))
@@ -150,16 +150,16 @@ def find_connections(url: str, tenant_id: int, namespace: str) -> Found:
 
 def end_connection(url: str, tenant_id: int, namespace: str, session_id: str) -> bool:
     """End one socket; False when there is none of that id. Raises Problem as above."""
-    call = Call(ask=_new_ask(), tenant_id=tenant_id, namespace=namespace, session_id=session_id)
-    replies, _ = _ask(url, call)
+    call = Call(ask=_new_call_id(), tenant_id=tenant_id, namespace=namespace, session_id=session_id)
+    replies, _ = _call(url, call)
     return any(reply.count for reply in replies)
 
 
-def _new_ask() -> str:
+def _new_call_id() -> str:
     return secrets.token_hex(12)
 
 
-def _ask(url: str, call: Call) -> tuple[list[Reply], bool]:
+def _call(url: str, call: Call) -> tuple[list[Reply], bool]:
     """The replies that came, and whether those are all."""
     key = f"{CHANNEL}:{call.ask}"
     try:

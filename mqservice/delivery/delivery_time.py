@@ -1,7 +1,7 @@
 """When a message is to be delivered, as producers give it: one of four fields, or none.
 
     delay_level 1 … 18 (more counts as 18)   delay "30s", delay_ms   deliver_at, RFC 3339
-        └──────────────┴────────────────────────┴──▶ [wait_of] ──▶ Wait, or None: at once
+        └──────────────┴────────────────────────┴──▶ [read_wait] ─▶ Wait, or None: at once
 
 Up to 365 days ahead. Invalid times are refused; they are never treated as "now". A ``deliver_at``
 that is over means now, and so does a delay of 0: both are moments that have been reached.
@@ -27,7 +27,7 @@ _NOW: Final = Wait(deliver_at_ms=1)  # a moment that is over
 _DIGITS: Final = re.compile(r"-?[0-9]{1,40}", re.ASCII)
 
 
-def wait_of(
+def read_wait(
     delay_level: int | None, delay: str | None, delay_ms: int | None, deliver_at: str | None
 ) -> Wait | None:
     """What the four fields say; None when none is given. Raises Fault."""
@@ -79,7 +79,7 @@ def wait_of(
     return Wait(delay_ms=delay_ms) if delay_ms else _NOW
 
 
-def check_far(wait: Wait, now_ms: int) -> None:
+def check_not_too_far(wait: Wait, now_ms: int) -> None:
     """Raises Fault for a time that is too far ahead."""
     if wait.deliver_at_ms > now_ms + DELAY_MS_MAX:
         raise _fault(
@@ -90,12 +90,12 @@ def check_far(wait: Wait, now_ms: int) -> None:
         )
 
 
-def is_to_come(wait: Wait, now_ms: int) -> bool:
+def is_in_future(wait: Wait, now_ms: int) -> bool:
     """False for a time that is over: such a message is delivered at once."""
     return not wait.deliver_at_ms or wait.deliver_at_ms > now_ms
 
 
-def level_of_header(text: str) -> int:
+def read_level_header(text: str) -> int:
     """The number in a header ``mq-delay-level``. Raises Fault."""
     if not _DIGITS.fullmatch(text):
         raise _fault(
@@ -104,7 +104,7 @@ def level_of_header(text: str) -> int:
     return int(text)
 
 
-def told_as_time(fault: Fault) -> Fault:
+def as_time_fault(fault: Fault) -> Fault:
     """The same fault of decoding; one in the fields of this module has their code."""
     if _FIELD.fullmatch(fault.pointer):
         return Fault(fault.pointer, CODE, fault.detail)

@@ -20,7 +20,7 @@ from mqservice.groups.routes import GroupRoute
 from mqservice.lib.problem import CONTENT_TYPE, Problem, problem_bytes
 from mqservice.lib.request_ids import accepted_request_id, new_request_id
 from mqservice.lib.safe_headers import Headers, api_headers, header_lines, refusal_headers
-from mqservice.lib.whole_response import write_whole
+from mqservice.lib.whole_response import write_response
 from mqservice.quotas.meter import TenantMeter
 from mqservice.topics.routes import TopicRoute
 
@@ -52,7 +52,7 @@ _id_head = new_request_id()[:16]
 _id_numbers = count()
 
 
-class ClientGone(Exception):
+class ClientDisconnected(Exception):
     """The client closed the connection before its request was complete: nobody to answer."""
 
 
@@ -195,12 +195,12 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
 
     Raises:
         Problem: 413 above ``bytes_max``, 415 when it is encoded, 408 when it takes too long.
-        ClientGone: the connection ended first.
+        ClientDisconnected: the connection ended first.
     """
     check_body_head(request, bytes_max)
     message = await request.receive()
     if message["type"] != "http.request":
-        raise ClientGone
+        raise ClientDisconnected
     body: bytes = message.get("body", b"")
     if not message.get("more_body", False):
         check_body(body, bytes_max)
@@ -224,7 +224,7 @@ async def _read_parts(request: Request, first: bytes, bytes_max: int) -> bytes:
             raise _too_large("more is", bytes_max)
         message = await request.receive()
         if message["type"] != "http.request":
-            raise ClientGone
+            raise ClientDisconnected
         part = message.get("body", b"")
         parts.append(part)
         total_bytes += len(part)
@@ -240,14 +240,14 @@ def _too_large(what: str, bytes_max: int) -> Problem:
     )
 
 
-async def answer(
+async def respond(
     request: Request,
     status: int,
     body: bytes,
     content_type: bytes = JSON_TYPE,
 ) -> None:
     """Send the one answer of ``request``."""
-    if not answer_now(request, status, body, content_type):
+    if not try_respond(request, status, body, content_type):
         headers = [
             (b"content-type", content_type),
             (b"content-length", b"%d" % len(body)),
@@ -262,8 +262,10 @@ async def answer(
             request.span.end()
 
 
-def answer_now(request: Request, status: int, body: bytes, content_type: bytes = JSON_TYPE) -> bool:
-    """``answer`` if that can be done without waiting; False: nothing was sent."""
+def try_respond(
+    request: Request, status: int, body: bytes, content_type: bytes = JSON_TYPE
+) -> bool:
+    """``respond`` if that can be done without waiting; False: nothing was sent."""
     request.answer_bytes = len(body)
     meter = request.meter
     lines = b"content-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b%b" % (
@@ -273,7 +275,7 @@ def answer_now(request: Request, status: int, body: bytes, content_type: bytes =
         _SAFE_LINES,
         b"" if meter is None else meter.header_lines(is_reading=request.is_reading),
     )
-    is_sent = write_whole(request.send, status, lines, body)
+    is_sent = write_response(request.send, status, lines, body)
     if is_sent and request.span is not None:
         request.span.end()
     return is_sent
@@ -285,7 +287,7 @@ def quota_headers(request: Request) -> Headers:
     return [] if meter is None else meter.headers(is_reading=request.is_reading)
 
 
-async def answer_problem(request: Request, problem: Problem, extra: Headers | None = None) -> None:
+async def respond_problem(request: Request, problem: Problem, extra: Headers | None = None) -> None:
     """Send ``problem`` as the answer of ``request``."""
     if request.span is not None:
         request.span.end(problem.code)
@@ -330,14 +332,14 @@ async def send_problem(
     if (
         kind == _ANSWER
         and not close
-        and write_whole(send, problem.status, header_lines(headers), body)
+        and write_response(send, problem.status, header_lines(headers), body)
     ):
         return
     await send({"type": f"{kind}.start", "status": problem.status, "headers": headers})
     await send({"type": f"{kind}.body", "body": body})
 
 
-async def refuse_upgrade(
+async def reject_upgrade(
     receive: Receive, send: Send, problem: Problem, *, path: str, request_id: str
 ) -> None:
     """Answer a WebSocket handshake with ``problem`` instead of an upgrade."""

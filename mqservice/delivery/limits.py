@@ -69,7 +69,7 @@ CONTAINS_BYTES_MAX: Final = 255
 # read for it, or so long: a reason that is made for it takes a few milliseconds to compare.
 CAUSE_PAGES_MAX: Final = 32
 CAUSE_MS_MAX: Final = SECOND_MS
-REASON_ASKED_CHARS_MAX: Final = 1_000
+REASON_QUERY_CHARS_MAX: Final = 1_000
 # One page asks the key index so often while nothing it found has the wanted tag or queue.
 PAGE_LOOK_UP_COUNT_MAX: Final = 16
 CURSOR_CHARS_MAX: Final = 8 * KIB
@@ -110,11 +110,11 @@ DRAIN_GRACE_MS: Final = 2 * SECOND_MS
 # latter is some 20,000 messages.
 RESUME_TTL_MS_DEFAULT: Final = 30 * SECOND_MS
 RESUME_TTL_MS_MAX: Final = 5 * 60 * SECOND_MS
-KEPT_BYTES_MAX: Final = MIB
-TAKE_OVER_MS_MAX: Final = 2 * SECOND_MS  # for another process to hand a session over
+SAVED_SESSION_BYTES_MAX: Final = MIB
+HAND_OVER_MS_MAX: Final = 2 * SECOND_MS  # for another process to hand a session over
 HAVE_TAG_COUNT_MAX: Final = 1_000  # of one subscription, beside those up to a tag
 # The engine takes a member that is silent for 120 s for gone.
 ANNOUNCE_MS: Final = 40 * SECOND_MS
 # The engine says every second that too much is in flight; once it no longer does, it is over.
-HELD_UP_MS: Final = 2_500
+BLOCKED_MS: Final = 2_500
 RECONNECT_MS: Final = 500

@@ -1,12 +1,12 @@
 """A receive that waits in the engine, and everything that can end it before a message arrives.
 
-    Poll.begin ──▶ what it settles ──┐
+    LongPoll.begin ─▶ what it settles ──┐
                ──▶ store.receive_for ┴─▶ one write ──▶ engine (parked)
-        ├── client gone ────────▶ ClientGone
+        ├── client gone ────────▶ ClientDisconnected
         ├── process ends ───────▶ nothing, at once
         ├── key may no longer ──▶ 401 or 403
         └── settlement failed ──▶ its error
-    Ended.ended ◀── records under a lease, or why there are none
+    OnOutcome.ended ◀─ records under a lease, or why there are none
 
 Whatever was leased by then is given back at once. What is settled along is not: it is sent whatever
 has ended the receive before. No task waits for anything here.
@@ -21,20 +21,20 @@ from typing import Final
 from mqservice.accounts.access import Principal, unauthenticated
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
-from mqservice.delivery.http import ClientGone, Request
+from mqservice.delivery.http import ClientDisconnected, Request
 from mqservice.delivery.settle_plan import SettleCall
-from mqservice.lib.client_disconnect import when_gone
+from mqservice.lib.client_disconnect import on_disconnect
 from mqservice.lib.problem import Problem
-from mqservice.store import Received, ReceiveHead, ReceiveHold, ReceiveRequest, StoreError
+from mqservice.store import PendingReceive, Received, ReceiveHead, ReceiveRequest, StoreError
 
-Ended = Callable[[Received | Exception], None]
+OnOutcome = Callable[[Received | Exception], None]
 
-_NOTHING: Final = Received(ReceiveHead(lease_generation=0, lease_until_ms=0, attempts=[]), [])
+_NO_MESSAGES: Final = Received(ReceiveHead(lease_generation=0, lease_until_ms=0, attempts=[]), [])
 
 
-class Poll:
+class LongPoll:
     """See the module's docstring. ``ended`` is called once, perhaps within ``begin``, and must not
-    raise. Hashable and told as ``ReceiveTold``; calling it says that the process ends.
+    raise. Hashable and told as ``ReceiveReplyHandler``; calling it says that the process ends.
     """
 
     __slots__ = (
@@ -56,16 +56,16 @@ class Poll:
         request: Request,
         order: ReceiveRequest,
         settling: SettleCall | None,
-        ended: Ended,
+        ended: OnOutcome,
     ) -> None:
         self._context = context
         self._request = request
         self._order = order
         self._settling = settling
-        self._ended: Ended | None = ended
+        self._ended: OnOutcome | None = ended
         self._authorization = request.headers[b"authorization"]
         self._has_begun = False
-        self._hold: ReceiveHold | None = None
+        self._hold: PendingReceive | None = None
         self._outcome: Received | Exception | None = None  # that waits for the settlement's
         self._unwatch: Callable[[], object]
 
@@ -76,7 +76,7 @@ class Poll:
         if self._order.wait_ms:
             key_id = self._request.principal.key_id
             context.caches.keys.watch.join(self._authorization, key_id, self.key_changed)
-        unwatch = when_gone(self._request.send, self.client_gone)
+        unwatch = on_disconnect(self._request.send, self.client_gone)
         if unwatch is None:
             unwatch = asyncio.ensure_future(self._until_gone()).cancel
         self._unwatch = unwatch
@@ -120,10 +120,10 @@ class Poll:
 
     def __call__(self) -> None:
         if self._outcome is None:
-            self._end(_NOTHING)
+            self._end(_NO_MESSAGES)
 
     def client_gone(self) -> None:
-        self._end(ClientGone())
+        self._end(ClientDisconnected())
 
     def key_changed(self, principal: Principal | None) -> None:
         """What the request's key may do now; None: nothing any more."""

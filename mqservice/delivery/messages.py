@@ -19,7 +19,7 @@ import msgspec
 
 from mqservice.delivery.bodies import JSON_PROPERTY, JSON_VALUE
 from mqservice.delivery.decoding import Fault
-from mqservice.delivery.delivery_time import check_far, is_to_come, wait_of
+from mqservice.delivery.delivery_time import check_not_too_far, is_in_future, read_wait
 from mqservice.delivery.limits import (
     KEY_BYTES_MAX,
     KEY_COUNT_MAX,
@@ -77,7 +77,7 @@ class ProduceMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc
             self.message_group,
             self.properties,
             self.queue,
-            wait_of(self.delay_level, self.delay, self.delay_ms, self.deliver_at),
+            read_wait(self.delay_level, self.delay, self.delay_ms, self.deliver_at),
             self.dedup_id,
         )
 
@@ -134,7 +134,7 @@ class PackedMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
             self.message_group,
             self.properties,
             self.queue,
-            wait_of(self.delay_level, self.delay, self.delay_ms, self.deliver_at),
+            read_wait(self.delay_level, self.delay, self.delay_ms, self.deliver_at),
             self.dedup_id,
         )
 
@@ -267,8 +267,8 @@ def encode_offer(
         message_group=offer.message_group,
         properties=properties,
     )
-    if offer.wait is not None and is_to_come(offer.wait, born_ms):
-        check_far(offer.wait, born_ms)
+    if offer.wait is not None and is_in_future(offer.wait, born_ms):
+        check_not_too_far(offer.wait, born_ms)
         message = scheduled(message, offer.wait)
     try:
         return message_id, encode_record(message)

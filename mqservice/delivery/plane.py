@@ -27,18 +27,18 @@ from mqservice.accounts.access import Principal, unauthenticated
 from mqservice.delivery.context import DeliveryContext, counted
 from mqservice.delivery.decoding import Fault, problem_of
 from mqservice.delivery.http import (
-    ClientGone,
+    ClientDisconnected,
     Match,
     Receive,
     Request,
     Scope,
     Send,
-    answer,
-    answer_now,
-    answer_problem,
     check_body,
     check_body_head,
     read_body,
+    respond,
+    respond_problem,
+    try_respond,
 )
 from mqservice.delivery.limits import KIB, MIB
 from mqservice.delivery.path_routes import NotLoaded
@@ -148,7 +148,7 @@ _matches: Final = BoundedCache[str, Match](
     bytes_max=_MATCHES_BYTES_MAX, entry_bytes_max=_MATCH_BYTES_MAX
 )
 known_match: Final = _matches.get
-"""``find_match`` of a path that was kept by ``keep_match``; None of all others."""
+"""``find_match`` of a path that was kept by ``remember_match``; None of all others."""
 
 
 def find_match(path: str) -> Match | None:
@@ -190,7 +190,7 @@ def find_match(path: str) -> Match | None:
     )
 
 
-def keep_match(path: str, match: Match) -> None:
+def remember_match(path: str, match: Match) -> None:
     """Have ``match`` found again without a search, for a caller that has shown a good key."""
     if match.operation in _SELDOM:
         return  # seldom asked for twice; it would only push out the others
@@ -304,7 +304,7 @@ class DataPlane:
                     principal = await counted(self._context, scope, keys.load(authorization))
                 recognised(send)
                 if known_match(scope["path"]) is None:
-                    keep_match(scope["path"], match)
+                    remember_match(scope["path"], match)
             request.principal = principal
             self._begin_span(request)
             handlers = HANDLERS[match.operation]
@@ -373,7 +373,7 @@ class DataPlane:
     def reply(self, request: Request, status: int, content: bytes, media_type: bytes) -> None:
         """As ``Request.reply``. It is written at once, unless the client reads slowly."""
         try:
-            is_sent = answer_now(request, status, content, media_type)
+            is_sent = try_respond(request, status, content, media_type)
         except Exception as exc:
             self.fail(request, exc)
             return
@@ -386,7 +386,7 @@ class DataPlane:
     async def _send(self, request: Request, status: int, content: bytes, media_type: bytes) -> None:
         ended = request.ended
         try:
-            await answer(request, status, content, media_type)
+            await respond(request, status, content, media_type)
         except Exception as exc:
             if ended is None:
                 await self.refuse(request, exc)
@@ -425,7 +425,7 @@ class DataPlane:
             await self._refuse(request, problem_of(exc))
         elif isinstance(exc, StoreError):
             await self._refuse(request, problem_from_store(exc))
-        elif isinstance(exc, ClientGone):
+        elif isinstance(exc, ClientDisconnected):
             if request.span is not None:
                 request.span.end(CLIENT_GONE)
         else:
@@ -435,7 +435,7 @@ class DataPlane:
                 extra={"action": "request_failed", "request_id": request.request_id},
             )
             problem = Problem.of("INTERNAL", "the request failed; its request id is in the log")
-            await answer_problem(request, problem)
+            await respond_problem(request, problem)
 
     async def _refuse(self, request: Request, problem: Problem) -> None:
         if request.scope["method"] == "GET":
@@ -447,7 +447,7 @@ class DataPlane:
         extra = None
         if problem.code in _PACED and not await self._paced(request):
             extra = _CLOSE
-        await answer_problem(request, problem, extra)
+        await respond_problem(request, problem, extra)
 
     async def _paced(self, request: Request) -> bool:
         """Let a refusal wait for its turn among its tenant's; False when too many wait already.
@@ -464,4 +464,4 @@ class DataPlane:
 
 async def _refuse_method(request: Request, methods: list[str]) -> None:
     problem = Problem.of("METHOD_NOT_ALLOWED", f"this path takes only {' and '.join(methods)}")
-    await answer_problem(request, problem, [(b"allow", ", ".join(methods).encode())])
+    await respond_problem(request, problem, [(b"allow", ", ".join(methods).encode())])

@@ -18,7 +18,7 @@ import msgspec
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode, problem_of
-from mqservice.delivery.delivery_time import level_of_header, told_as_time, wait_of
+from mqservice.delivery.delivery_time import as_time_fault, read_level_header, read_wait
 from mqservice.delivery.http import JSON_TYPE, NDJSON_TYPE, Request
 from mqservice.delivery.idempotency import request_key
 from mqservice.delivery.limits import (
@@ -36,7 +36,7 @@ from mqservice.delivery.messages import (
     check_offer,
 )
 from mqservice.delivery.path_routes import known_topic
-from mqservice.delivery.produce_responses import BatchAnswer
+from mqservice.delivery.produce_responses import BatchResponse
 from mqservice.delivery.put import Put
 from mqservice.lib.problem import Problem
 from mqservice.lib.trace_context import TRACEPARENT_HEADER, carry, context_of
@@ -108,7 +108,7 @@ def produce_batch(context: DeliveryContext, request: Request, body: bytes) -> No
 def _answer_batch(request: Request, put: Put) -> None:
     try:
         status, results = put.results()
-        content = _encode(BatchAnswer(results))
+        content = _encode(BatchResponse(results))
     except Exception as exc:
         request.fail(exc)
     else:
@@ -166,7 +166,7 @@ def _decoded(decoder: Callable[[bytes], T], body: bytes) -> T:
     try:
         return decode(decoder, body)
     except Fault as fault:
-        raise told_as_time(fault) from None
+        raise as_time_fault(fault) from None
 
 
 def raw_offer(request: Request, body: bytes) -> Offer:
@@ -206,7 +206,7 @@ def raw_offer(request: Request, body: bytes) -> Offer:
         elif name == b"mq-delay":
             delay = text
         elif name == b"mq-delay-level":
-            delay_level = level_of_header(text)
+            delay_level = read_level_header(text)
         elif name == b"mq-deliver-at":
             deliver_at = text
         elif name == b"mq-dedup-id":
@@ -215,7 +215,7 @@ def raw_offer(request: Request, body: bytes) -> Offer:
             properties[shown[len(_PROPERTY_HEADER) :]] = text
         else:
             raise Fault("", "BAD_REQUEST", f"the header {shown} is unknown")
-    wait = wait_of(delay_level, delay, None, deliver_at)
+    wait = read_wait(delay_level, delay, None, deliver_at)
     return Offer(body, False, tag, keys, message_group, properties, queue, wait, dedup_id)
 
 

@@ -14,7 +14,7 @@ from mqservice.store import PutResult, StoreError, Wait
 from mqservice.topics.routes import TopicRoute
 
 
-class StoredAnswer(msgspec.Struct, frozen=True, gc=False):
+class StoredResponse(msgspec.Struct, frozen=True, gc=False):
     """Response for one stored message. The last two fields belong to later features.
 
     A scheduled message has no offset yet, but ``deliver_at`` and ``recall_handle``.
@@ -33,7 +33,7 @@ class StoredAnswer(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoredResult(msgspec.Struct, frozen=True, gc=False):
-    """Result of one stored message of a batch; see ``StoredAnswer``."""
+    """Result of one stored message of a batch; see ``StoredResponse``."""
 
     index: int
     status: int
@@ -47,7 +47,7 @@ class StoredResult(msgspec.Struct, frozen=True, gc=False):
     recall_handle: str | None = None
 
 
-class RefusedResult(msgspec.Struct, frozen=True):
+class RejectedResult(msgspec.Struct, frozen=True):
     """Result of one message of a batch that the engine did not store."""
 
     index: int
@@ -58,10 +58,10 @@ class RefusedResult(msgspec.Struct, frozen=True):
     stored: bool | None
 
 
-class BatchAnswer(msgspec.Struct, frozen=True):
+class BatchResponse(msgspec.Struct, frozen=True):
     """Results in the order of the request."""
 
-    results: list[StoredResult | RefusedResult]
+    results: list[StoredResult | RejectedResult]
 
 
 def durability_of(route: TopicRoute) -> str:
@@ -69,7 +69,7 @@ def durability_of(route: TopicRoute) -> str:
     return "synced" if route.durability == "sync" else "buffered"
 
 
-def waiting(
+def scheduled_fields(
     context: DeliveryContext, route: TopicRoute, message_id: str, wait: Wait, result: PutResult
 ) -> dict[str, Any]:  # Any: fields of an answer, as ``replace`` takes them
     """What the answer says of a message that is to come. The schedule is always durable."""
@@ -84,9 +84,9 @@ def waiting(
     }
 
 
-def refused_result(index: int, error: StoreError) -> RefusedResult:
+def rejected_result(index: int, error: StoreError) -> RejectedResult:
     """Of a message that the engine did not store."""
     problem = problem_from_store(error)
-    return RefusedResult(
+    return RejectedResult(
         index, problem.status, problem.code, problem.detail, problem.retryable, problem.stored
     )

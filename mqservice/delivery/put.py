@@ -17,16 +17,16 @@ import msgspec
 
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, problem_of
-from mqservice.delivery.delivery_time import is_to_come
+from mqservice.delivery.delivery_time import is_in_future
 from mqservice.delivery.idempotency import marks_of, result_of
 from mqservice.delivery.messages import Offer, encode_offer
 from mqservice.delivery.produce_responses import (
-    RefusedResult,
-    StoredAnswer,
+    RejectedResult,
+    StoredResponse,
     StoredResult,
     durability_of,
-    refused_result,
-    waiting,
+    rejected_result,
+    scheduled_fields,
 )
 from mqservice.delivery.spans import OperationSpan
 from mqservice.lib.timestamps import rfc3339
@@ -84,7 +84,7 @@ class Put:
         self._waits: dict[int, Wait] = {}
         is_once = key is not None
         for index, offer in enumerate(offers):
-            if offer.wait is not None and is_to_come(offer.wait, born_ms):
+            if offer.wait is not None and is_in_future(offer.wait, born_ms):
                 self._waits[index] = offer.wait
             is_once = is_once or offer.dedup_id is not None
         self._marks = marks_of(key, offers, is_batch=is_batch) if is_once else None
@@ -200,7 +200,7 @@ class Put:
 
     # What became of it ---------------------------------------------------------------------------
 
-    def answer(self) -> tuple[int, StoredAnswer]:
+    def answer(self) -> tuple[int, StoredResponse]:
         """Status and answer of a put of one message: 201, or 200 if it was stored before.
 
         Raises StoreError: it was not stored, or nothing is known.
@@ -208,7 +208,7 @@ class Put:
         self._raise_unless_stored()
         (outcome,) = self._outcomes
         message_id = self._message_ids[0]
-        stored = StoredAnswer(
+        stored = StoredResponse(
             message_id,
             self._route.name,
             self._queue_ids[0],
@@ -217,21 +217,21 @@ class Put:
             durability_of(self._route),
         )
         if self._waits:
-            more = waiting(self._context, self._route, message_id, self._waits[0], outcome)
+            more = scheduled_fields(self._context, self._route, message_id, self._waits[0], outcome)
             stored = msgspec.structs.replace(stored, **more)
         if self._duplicates:
             return 200, msgspec.structs.replace(stored, duplicate=True)
         usage_counts.stored(self._route.engine_name, 1, self._sizes[0])
         return 201, stored
 
-    def results(self) -> tuple[int, list[StoredResult | RefusedResult]]:
+    def results(self) -> tuple[int, list[StoredResult | RejectedResult]]:
         """Status and results of a batch, in order: 201, 200 when all were stored before, 207 when
         some were refused.
 
         Raises StoreError: nothing was stored, or nothing is known.
         """
         self._raise_unless_stored()
-        results: list[StoredResult | RefusedResult] = []
+        results: list[StoredResult | RejectedResult] = []
         refused_count = 0
         stored_ms, stored_at = -1, ""
         durability = durability_of(self._route)
@@ -241,7 +241,7 @@ class Put:
             queue_offset, _, at_ms, error, _ = outcome
             if error is not None:
                 refused_count += 1
-                results.append(refused_result(index, error))
+                results.append(rejected_result(index, error))
                 continue
             if at_ms != stored_ms:  # messages of one frame are stored at one time
                 stored_ms, stored_at = at_ms, rfc3339(at_ms)
@@ -252,7 +252,7 @@ class Put:
                 stored = msgspec.structs.replace(stored, status=200, duplicate=True)
             if index in self._waits:
                 wait = self._waits[index]
-                more = waiting(self._context, self._route, message_id, wait, outcome)
+                more = scheduled_fields(self._context, self._route, message_id, wait, outcome)
                 stored = msgspec.structs.replace(stored, **more)
             results.append(stored)
         self._count_stored()

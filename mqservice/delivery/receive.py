@@ -40,11 +40,11 @@ from mqservice.delivery.limits import (
     WAIT_MS_DEFAULT,
     WAIT_MS_MAX,
 )
-from mqservice.delivery.long_poll import Poll, require_consume
+from mqservice.delivery.long_poll import LongPoll, require_consume
 from mqservice.delivery.path_routes import known_group, known_topic
 from mqservice.delivery.received_messages import ReceivedMessage, messages_of
-from mqservice.delivery.response_format import encoded, takes_msgpack
-from mqservice.delivery.settle_plan import Plan, SettleAnswer, SettleCall, Settlement
+from mqservice.delivery.response_format import accepts_msgpack, encoded
+from mqservice.delivery.settle_plan import SettleCall, SettleItems, SettlePlan, SettleResponse
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.durations import pick_duration_ms
 from mqservice.quotas.meter import TenantMeter
@@ -77,16 +77,16 @@ class ReceiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     auto_extend_ms: int | None = None
     consumer_zone: str | None = None
     client_id: str | None = None
-    settle: Settlement | None = None
+    settle: SettleItems | None = None
 
 
-class ReceiveAnswer(msgspec.Struct, frozen=True):
+class ReceiveResponse(msgspec.Struct, frozen=True):
     """``backlog_hint`` is null if the engine does not report it; ``settled`` is present if the
     request had something to settle."""
 
     messages: list[ReceivedMessage]
     backlog_hint: int | None = None
-    settled: SettleAnswer | msgspec.UnsetType = msgspec.UNSET
+    settled: SettleResponse | msgspec.UnsetType = msgspec.UNSET
 
 
 _decode_options = msgspec.json.Decoder(ReceiveOptions).decode
@@ -111,7 +111,7 @@ def receive_messages(context: DeliveryContext, request: Request, body: bytes) ->
     Returns what ends it when nobody waits for the answer any more.
     """
     topic, group = known_topic(context, request), known_group(context, request)
-    order, plan = wanted_of(context, request, topic, group, body)
+    order, plan = read_receive(context, request, topic, group, body)
     assert request.meter is not None, "the data plane has one for each request"
     call = _ReceiveCall(context, request, request.meter, group, order, plan)
     call.begin()
@@ -140,12 +140,12 @@ class _ReceiveCall:
         meter: TenantMeter,
         group: GroupRoute,
         order: ReceiveRequest,
-        plan: Plan | None,
+        plan: SettlePlan | None,
     ) -> None:
         self._context, self._request, self._meter = context, request, meter
         self._group, self._order, self._plan = group, order, plan
         self._settle: SettleCall | None = None
-        self._poll: Poll | None = None
+        self._poll: LongPoll | None = None
         self._is_over = False
 
     def begin(self) -> None:
@@ -184,7 +184,7 @@ class _ReceiveCall:
 
     def _receive(self, settle: SettleCall | None) -> None:
         order = _within_room(self._meter, self._order)
-        self._poll = Poll(self._context, self._request, order, settle, self._ended)
+        self._poll = LongPoll(self._context, self._request, order, settle, self._ended)
         self._poll.begin()
 
     def _leave(self) -> bool:
@@ -211,9 +211,9 @@ class _ReceiveCall:
             self._request.reply(200, content, media_type)
 
 
-def wanted_of(
+def read_receive(
     context: DeliveryContext, request: Request, topic: TopicRoute, group: GroupRoute, body: bytes
-) -> tuple[ReceiveRequest, Plan | None]:
+) -> tuple[ReceiveRequest, SettlePlan | None]:
     """What is to be received, and what is to be settled. Raises Fault unless all of it is right."""
     options = decode(_decode_options, body) if body else _DEFAULTS
     wanted = filter_of("/filter", options.filter, options.tag)
@@ -237,7 +237,7 @@ def wanted_of(
     if options.settle is None:
         return order, None
     # The receive itself lets the engine hear of its consumer.
-    plan = Plan(
+    plan = SettlePlan(
         context,
         group,
         options.settle,
@@ -268,8 +268,8 @@ def _answer_of(
     group: GroupRoute,
     order: ReceiveRequest,
     received: Received,
-    settled: SettleAnswer | msgspec.UnsetType,
-) -> ReceiveAnswer:
+    settled: SettleResponse | msgspec.UnsetType,
+) -> ReceiveResponse:
     """The answer, whose messages are counted as leased and as read."""
     meter = request.meter
     assert meter is not None, "the data plane has one for each request"
@@ -279,9 +279,9 @@ def _answer_of(
     if request.span is not None:
         request.span.received(received, group.engine_name)
     messages = messages_of(
-        context, received, group=group, client_id=order.client_id, as_bytes=takes_msgpack(request)
+        context, received, group=group, client_id=order.client_id, as_bytes=accepts_msgpack(request)
     )
-    return ReceiveAnswer(messages, settled=settled)
+    return ReceiveResponse(messages, settled=settled)
 
 
 def _member_id_of(options: ReceiveOptions, request: Request, group: GroupRoute) -> str:

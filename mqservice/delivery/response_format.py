@@ -10,14 +10,14 @@ _encode_json = msgspec.json.Encoder().encode
 _encode_msgpack = msgspec.msgpack.Encoder().encode
 
 
-def takes_msgpack(request: Request) -> bool:
+def accepts_msgpack(request: Request) -> bool:
     """Whether the client asks for MessagePack."""
     return MSGPACK_TYPE in request.headers.get(b"accept", b"")
 
 
 def encoded(request: Request, reply: msgspec.Struct) -> tuple[bytes, bytes]:
     """``reply`` and its media type."""
-    if takes_msgpack(request):
+    if accepts_msgpack(request):
         return _encode_msgpack(reply), MSGPACK_TYPE
     return _encode_json(reply), JSON_TYPE
 

@@ -16,12 +16,12 @@ from mqservice.delivery.decoding import decode
 from mqservice.delivery.http import Request
 from mqservice.delivery.limits import SMALL_REQUEST_BYTES_MAX
 from mqservice.delivery.path_routes import known_group
-from mqservice.delivery.settle_plan import Plan, SettleCall, Settlement
+from mqservice.delivery.settle_plan import SettleCall, SettleItems, SettlePlan
 from mqservice.groups.routes import GroupRoute
 from mqservice.store import StoreError
 
 
-class SettleOptions(Settlement, frozen=True, forbid_unknown_fields=True):
+class SettleOptions(SettleItems, frozen=True, forbid_unknown_fields=True):
     """The request's body. ``consumer_id``: extends its leases with ``auto_extend``; in a broadcast
     group those of the client that the receipts or ``client_id`` name."""
 
@@ -48,8 +48,8 @@ def settle_messages(context: DeliveryContext, request: Request, body: bytes) -> 
     group = known_group(context, request)
     options = decode(_decode_options, body)
     member_id = "" if options.consumer_id is None else consumer_member(options.consumer_id)
-    heard = _heard_of(group, options)
-    plan = Plan(context, group, options, member_id=member_id, heard=heard, span=request.span)
+    heard = _seen_client(group, options)
+    plan = SettlePlan(context, group, options, member_id=member_id, heard=heard, span=request.span)
     assert request.meter is not None, "the data plane has one for each request"
     call = SettleCall(plan, request.meter)
     waiter = _Waiter(request, call)
@@ -78,7 +78,7 @@ class _Waiter:
         self._request.fail(error)
 
 
-def _heard_of(group: GroupRoute, options: SettleOptions) -> list[str]:
+def _seen_client(group: GroupRoute, options: SettleOptions) -> list[str]:
     """The client whose consumer is heard of, "" unless the group broadcasts; none if none is."""
     client_id = ""
     if options.client_id is not None:

@@ -1,6 +1,6 @@
 """What becomes of receipts of one group: the engine settles them in one call; others have failed.
 
-    receipts ──▶ [Plan] read (MAC), grouped per queue and delivery ──▶ [SettleCall] ──▶ store
+    receipts ──▶ [SettlePlan] read (MAC), grouped per queue and delivery ─▶ [SettleCall] ──▶ store
                     └─ not ours ──▶ failed[] RECEIPT_INVALID      counts, failed[] ◀──┘
 
 A receipt given twice for the same thing counts once.
@@ -69,7 +69,7 @@ class ExtendItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lease_ms: int | None = None
 
 
-class Settlement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SettleItems(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Receipts, by what to do with their messages."""
 
     ack: list[str] = []
@@ -79,12 +79,12 @@ class Settlement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dead_letter: list[DeadLetterItem] = []
 
 
-class Extended(msgspec.Struct, frozen=True):
+class ExtendedLease(msgspec.Struct, frozen=True):
     receipt: str
     lease_until: str
 
 
-class Failed(msgspec.Struct, frozen=True):
+class FailedReceipt(msgspec.Struct, frozen=True):
     """A receipt that had no effect."""
 
     receipt: str
@@ -93,18 +93,18 @@ class Failed(msgspec.Struct, frozen=True):
     retryable: bool
 
 
-class SettleAnswer(msgspec.Struct, frozen=True):
+class SettleResponse(msgspec.Struct, frozen=True):
     acked: int
     nacked: int
-    extended: list[Extended]
+    extended: list[ExtendedLease]
     dead_lettered: int
-    failed: list[Failed]
+    failed: list[FailedReceipt]
 
 
 _INVALID_CODE: Final = "RECEIPT_INVALID"
 
 
-class Plan:
+class SettlePlan:
     """One settlement: what goes to the engine, and which receipt each part came from.
 
     Nothing is settled before its ``SettleCall`` begins. Raises Fault, with pointers below
@@ -116,7 +116,7 @@ class Plan:
         self,
         context: DeliveryContext,
         group: GroupRoute,
-        wanted: Settlement,
+        wanted: SettleItems,
         *,
         member_id: str,
         heard: list[str],
@@ -140,7 +140,7 @@ class Plan:
         # Of each lease: receipts say for which client they settle, "" unless the group broadcasts.
         self._client_ids: dict[int, str] = {}
         self._heard = heard
-        self._failed: list[Failed] = []
+        self._failed: list[FailedReceipt] = []
         self._pointer = pointer
         self._span = span
         self._add_acks(wanted.ack)
@@ -238,20 +238,22 @@ class Plan:
         client_ids = dict.fromkeys((*self._client_ids.values(), *self._heard))
         return [self._request(client_id) for client_id in client_ids]
 
-    def answer(self, replies: list[tuple[SettleRequest, SettleReply]]) -> SettleAnswer:
+    def answer(self, replies: list[tuple[SettleRequest, SettleReply]]) -> SettleResponse:
         """What became of it all, once, by what the engine has said to each request."""
         if self._span is not None:
             self._span.settled(replies, self._failed[0].code if self._failed else "")
-        answer = SettleAnswer(0, 0, [], 0, self._failed)
+        answer = SettleResponse(0, 0, [], 0, self._failed)
         for request, reply in replies:
             for failure in reply.failures:
                 problem = problem_from_store(
                     error_from_code(failure.code, "rejected by the storage engine")
                 )
                 text = self._text_of(failure, request.client_id)
-                self._failed.append(Failed(text, problem.code, problem.detail, problem.retryable))
+                self._failed.append(
+                    FailedReceipt(text, problem.code, problem.detail, problem.retryable)
+                )
             extended = [
-                Extended(
+                ExtendedLease(
                     self._texts[
                         extend.topic, extend.queue_id, extend.lease_generation, extend.queue_offset
                     ],
@@ -260,7 +262,7 @@ class Plan:
                 for extend, until_ms in zip(request.extends, reply.extended_until_ms, strict=True)
                 if until_ms
             ]
-            answer = SettleAnswer(
+            answer = SettleResponse(
                 answer.acked + reply.acked_count,
                 answer.nacked + reply.nacked_count,
                 answer.extended + extended,
@@ -323,7 +325,7 @@ class Plan:
     def _read(self, text: str) -> Receipt | None:
         receipt = self._read_receipt(text)
         if receipt is None:
-            self._failed.append(Failed(text, _INVALID_CODE, CODES[_INVALID_CODE][1], False))
+            self._failed.append(FailedReceipt(text, _INVALID_CODE, CODES[_INVALID_CODE][1], False))
             return None
         self._receipts.append((receipt, text))
         self._client_ids[receipt.lease_generation] = receipt.client_id
@@ -344,12 +346,12 @@ class SettleCall:
     """A plan on its way into the engine, by itself or in one write with a receive.
 
     What is settled is given back to the tenant's quota as soon as the engine says so, even when
-    nobody waits for the answer any more. The store calls it as its ``SettleTold``.
+    nobody waits for the answer any more. The store calls it as its ``SettleReplyHandler``.
     """
 
     __slots__ = ("_has_failed", "_meter", "_plan", "_replies", "_requests", "_waiter")
 
-    def __init__(self, plan: Plan, meter: TenantMeter) -> None:
+    def __init__(self, plan: SettlePlan, meter: TenantMeter) -> None:
         self._plan = plan
         self._meter = meter
         self._requests: list[SettleRequest] = plan.requests()
@@ -392,12 +394,12 @@ class SettleCall:
         del self._waiter  # which knows this in turn: freed without the garbage collector
         return waiter
 
-    def answer(self) -> SettleAnswer:
+    def answer(self) -> SettleResponse:
         """What became of it, once it ``is_settled``: the engine replies in order."""
         return self._plan.answer(list(zip(self._requests, self._replies, strict=True)))
 
 
-def _check_counts(pointer: str, wanted: Settlement) -> None:
+def _check_counts(pointer: str, wanted: SettleItems) -> None:
     if len(wanted.ack_upto) > ACK_UPTO_COUNT_MAX:
         found = len(wanted.ack_upto)
         raise Fault(

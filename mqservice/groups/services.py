@@ -113,7 +113,7 @@ def put_group(
         raise Problem.of("ILLEGAL_GROUP", fault)
     lock_namespace(namespace, with_tenant=True)
     group = ConsumerGroup.objects.filter(namespace=namespace, name=name).first()
-    _refuse_other_revision(group, revision)
+    _require_revision(group, revision)
     if group is None:
         require_room(namespace.tenant_id, "group_count_max", ConsumerGroup)
     planned = plan_group(namespace, name, group, change)
@@ -144,7 +144,7 @@ def plan_group(
         raise _setting(
             "/consume_timeout", f"must not be less than the lease, which is {row.lease_ms} ms"
         )
-    _refuse_what_broadcast_has_not(row)
+    _reject_broadcast_settings(row)
     row.namespace = namespace
     return PlannedGroup(group=row, before=before, is_different=before is None or is_changed)
 
@@ -207,7 +207,7 @@ def delete_group(
     """
     lock_namespace(namespace)
     group = get_group(namespace, name)
-    _refuse_other_revision(group, revision)
+    _require_revision(group, revision)
     engine_name, before = group.engine_name, settings_of(group, _SETTINGS)
     group.delete()
     record(by, namespace, "group.delete", f"groups/{name}", before=before)
@@ -248,7 +248,7 @@ def config_of(group: ConsumerGroup) -> GroupConfig:
     )
 
 
-def _refuse_other_revision(group: ConsumerGroup | None, revision: int | None) -> None:
+def _require_revision(group: ConsumerGroup | None, revision: int | None) -> None:
     if revision is not None and (group is None or group.revision != revision):
         raise Problem.of(
             "PRECONDITION_FAILED", "the group has changed since the revision in If-Match"
@@ -259,7 +259,7 @@ def _setting(pointer: str, detail: str) -> Problem:
     return refused(pointer, detail, "ILLEGAL_SETTING")
 
 
-def _refuse_what_broadcast_has_not(group: ConsumerGroup) -> None:
+def _reject_broadcast_settings(group: ConsumerGroup) -> None:
     """Its clients drop what they cannot consume, and nobody shares queues."""
     if group.dispatch != Dispatch.BROADCAST:
         return

@@ -24,7 +24,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.utils import timezone
 
 from mqservice.accounts.access import Principal
-from mqservice.accounts.rest import let_in
+from mqservice.accounts.rest import authenticate_writer
 from mqservice.idempotency.models import KEY_CHARS_MAX, AnsweredRequest
 from mqservice.lib.middleware import problem_response
 from mqservice.lib.problem import Problem
@@ -34,7 +34,7 @@ WINDOW: Final = timedelta(hours=24)
 _PATHS: Final = "/v1/ns/"
 _API: Final = "/v1/"
 _KEY: Final = re.compile(rf"[!-~]{{1,{KEY_CHARS_MAX}}}")
-_HEADERS_KEPT: Final = ("ETag", "Location")
+_SAVED_HEADERS: Final = ("ETag", "Location")
 _RETRY_MS: Final = 1_000
 _INSERT: Final = (
     "INSERT INTO idempotency_answeredrequest"
@@ -74,15 +74,15 @@ class IdempotencyMiddleware:
             if not _KEY.fullmatch(key):
                 detail = f"Idempotency-Key must be 1 to {KEY_CHARS_MAX} visible ASCII characters"
                 raise Problem.of("BAD_REQUEST", detail)
-            principal = let_in(request)
-            return _answer_once(
+            principal = authenticate_writer(request)
+            return _respond_once(
                 principal, key, request, lambda: view(request, *arguments, **keywords)
             )
         except Problem as problem:
             return problem_response(request, problem)
 
 
-def _answer_once(
+def _respond_once(
     principal: Principal, key: str, request: HttpRequest, answer: Callable[[], HttpResponseBase]
 ) -> HttpResponseBase:
     """Raises Problem IDEMPOTENCY_KEY_REUSED; FORBIDDEN when the rights are others than at the first
@@ -93,12 +93,12 @@ def _answer_once(
     fingerprint = hashlib.sha256(request.get_full_path().encode() + b"\0" + request.body).digest()
     with transaction.atomic():
         rights = _digest_of_rights(principal)
-        row_id = _begin(principal, rights, key, fingerprint)
+        row_id = _claim_key(principal, rights, key, fingerprint)
         if row_id is None:
             row = AnsweredRequest.objects.get(
                 tenant=principal.tenant_id, actor=principal.actor, key=key
             )
-            return _answer_again(row, rights, fingerprint)
+            return _repeat_response(row, rights, fingerprint)
         response = answer()
         if connection.needs_rollback:
             return response
@@ -109,13 +109,13 @@ def _answer_once(
             own.update(
                 status=response.status_code,
                 content_type=response.headers.get("Content-Type", ""),
-                headers={name: response[name] for name in _HEADERS_KEPT if name in response},
+                headers={name: response[name] for name in _SAVED_HEADERS if name in response},
                 body=response.content,
             )
         return response
 
 
-def _begin(principal: Principal, rights: bytes, key: str, fingerprint: bytes) -> int | None:
+def _claim_key(principal: Principal, rights: bytes, key: str, fingerprint: bytes) -> int | None:
     """The new row's id; None when there is one that still counts."""
     now = timezone.now()
     tenant_id, actor = principal.tenant_id, principal.actor
@@ -142,7 +142,7 @@ def _digest_of_rights(principal: Principal) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def _answer_again(row: AnsweredRequest, rights: bytes, fingerprint: bytes) -> HttpResponse:
+def _repeat_response(row: AnsweredRequest, rights: bytes, fingerprint: bytes) -> HttpResponse:
     if bytes(row.fingerprint) != fingerprint:
         raise Problem.of(
             "IDEMPOTENCY_KEY_REUSED",

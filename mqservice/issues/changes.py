@@ -7,7 +7,7 @@ a number has missed none.
 from __future__ import annotations
 
 from mqservice.accounts.models import Namespace
-from mqservice.issues.models import Issue, IssueBook, IssueEvent, IssueState, Why
+from mqservice.issues.models import Issue, IssueBook, IssueEvent, IssueState, StateChangeReason
 
 
 def locked_book(namespace: Namespace) -> IssueBook:
@@ -21,15 +21,17 @@ def locked_book(namespace: Namespace) -> IssueBook:
 
 
 def open_issue(
-    issue: Issue, book: IssueBook, why: Why, now_ms: int, *, actor: str = ""
+    issue: Issue, book: IssueBook, why: StateChangeReason, now_ms: int, *, actor: str = ""
 ) -> IssueEvent:
     """Neither row is saved, nor the event."""
     book.opening_count += 1
     issue.opening_number = book.opening_count
-    return note(issue, IssueState.OPEN, why, now_ms, actor=actor)
+    return record_event(issue, IssueState.OPEN, why, now_ms, actor=actor)
 
 
-def note(issue: Issue, state: IssueState, why: Why, now_ms: int, *, actor: str = "") -> IssueEvent:
+def record_event(
+    issue: Issue, state: IssueState, why: StateChangeReason, now_ms: int, *, actor: str = ""
+) -> IssueEvent:
     """The issue is in ``state`` now. Neither it is saved, nor the event."""
     issue.state = state.value
     issue.changed_ms = now_ms

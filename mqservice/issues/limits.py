@@ -12,9 +12,9 @@ ISSUES_MAX: Final = 500  # of a namespace; what is above it counts as other reas
 REASON_CHARS_MAX: Final = CAUSE_CHARS_MAX
 SAMPLE_CHARS_MAX: Final = 1_000  # of a reason as it was written
 EXAMPLES_MAX: Final = 5  # the newest messages of an issue
-HOURS_KEPT: Final = 48  # with letters, of an issue
-EVENTS_KEPT_MAX: Final = 100  # the newest changes of an issue
-KEPT_MS: Final = 90 * DAY_MS  # one that is resolved or ignored, since it was last seen
+HOURS_RETAINED: Final = 48  # with letters, of an issue
+EVENTS_RETAINED_MAX: Final = 100  # the newest changes of an issue
+RETAINED_MS: Final = 90 * DAY_MS  # one that is resolved or ignored, since it was last seen
 PAGE_MAX: Final = 100
 
 # Without a letter for so long an issue is resolved by itself.

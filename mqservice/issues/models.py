@@ -47,7 +47,7 @@ class IssueState(enum.StrEnum):
     IGNORED = "ignored"
 
 
-class Why(enum.StrEnum):
+class StateChangeReason(enum.StrEnum):
     """Why the state of an issue changed. FIRST, AGAIN: of letters; QUIET: there were none."""
 
     FIRST = "first"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from django.db.models import Count, Q, QuerySet
 
 from mqservice.accounts.models import Namespace
-from mqservice.issues.limits import EVENTS_KEPT_MAX, PAGE_MAX
+from mqservice.issues.limits import EVENTS_RETAINED_MAX, PAGE_MAX
 from mqservice.issues.models import Issue, IssueBook, IssueEvent, IssueState
 from mqservice.lib.problem import Problem
 
@@ -55,7 +55,7 @@ def issue_not_found(namespace: Namespace, public_id: str) -> Problem:
 
 def events_of(issue: Issue) -> list[IssueEvent]:
     """The newest changes first. One query."""
-    return list(IssueEvent.objects.filter(issue=issue).order_by("-number")[:EVENTS_KEPT_MAX])
+    return list(IssueEvent.objects.filter(issue=issue).order_by("-number")[:EVENTS_RETAINED_MAX])
 
 
 def book_of(namespace: Namespace) -> IssueBook:

@@ -12,7 +12,14 @@ from typing import Final
 from mqservice.accounts.models import Namespace
 from mqservice.issues.changes import locked_book, open_issue
 from mqservice.issues.limits import EXAMPLES_MAX, ISSUES_MAX
-from mqservice.issues.models import Issue, IssueBook, IssueEvent, IssueKind, IssueState, Why
+from mqservice.issues.models import (
+    Issue,
+    IssueBook,
+    IssueEvent,
+    IssueKind,
+    IssueState,
+    StateChangeReason,
+)
 from mqservice.issues.tallies import Cause, Tally, merged_hours
 
 _COUNTED: Final = (
@@ -52,7 +59,7 @@ def record_tallies(
     opened = []
     for cause in new[:room]:
         issue = _new_issue(namespace, group, cause, tallies[cause])
-        events.append(open_issue(issue, book, Why.FIRST, now_ms))
+        events.append(open_issue(issue, book, StateChangeReason.FIRST, now_ms))
         opened.append(issue)
     Issue.objects.bulk_create(opened)
     for cause in new[room:]:
@@ -84,7 +91,7 @@ def _count(issue: Issue, tally: Tally, book: IssueBook, now_ms: int) -> list[Iss
     # A letter from before it was resolved, counted late, is none that came in spite of it.
     if issue.state == IssueState.RESOLVED and tally.last_ms > issue.changed_ms:
         issue.reopen_count += 1
-        return [open_issue(issue, book, Why.AGAIN, now_ms)]
+        return [open_issue(issue, book, StateChangeReason.AGAIN, now_ms)]
     return []
 
 

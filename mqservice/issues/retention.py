@@ -9,9 +9,9 @@ from typing import Final
 from django.db import connection, transaction
 from django.db.models import F
 
-from mqservice.issues.changes import note
-from mqservice.issues.limits import CLEANED_MAX, EVENTS_KEPT_MAX, KEPT_MS
-from mqservice.issues.models import Issue, IssueBook, IssueEvent, IssueState, Why
+from mqservice.issues.changes import record_event
+from mqservice.issues.limits import CLEANED_MAX, EVENTS_RETAINED_MAX, RETAINED_MS
+from mqservice.issues.models import Issue, IssueBook, IssueEvent, IssueState, StateChangeReason
 
 _WATCHED: Final = (IssueState.OPEN.value, IssueState.ACKNOWLEDGED.value)
 _ENDED: Final = (IssueState.RESOLVED.value, IssueState.IGNORED.value)
@@ -52,15 +52,18 @@ def _resolve_quiet_of(namespace_id: int, now_ms: int) -> int:
             changed_ms__lte=until_ms,  # somebody reopened it: then it is quiet from then on
         )
     )
-    events = [note(issue, IssueState.RESOLVED, Why.QUIET, now_ms) for issue in issues]
+    events = [
+        record_event(issue, IssueState.RESOLVED, StateChangeReason.QUIET, now_ms)
+        for issue in issues
+    ]
     Issue.objects.bulk_update(issues, ["state", "changed_ms", "changed_by", "event_count"])
     IssueEvent.objects.bulk_create(events)
     return len(issues)
 
 
-def drop_old(now_ms: int) -> int:
+def delete_old(now_ms: int) -> int:
     """The number of rows that went; what is left waits for the next time."""
-    old = Issue.objects.filter(state__in=_ENDED, last_ms__lt=now_ms - KEPT_MS)
+    old = Issue.objects.filter(state__in=_ENDED, last_ms__lt=now_ms - RETAINED_MS)
     ids = set(old.order_by("last_ms").values_list("id", flat=True)[:CLEANED_MAX])
     with connection.cursor() as cursor:
         cursor.execute(_OF_NO_GROUP.format(table="issues_issue"), (CLEANED_MAX,))
@@ -73,7 +76,7 @@ def drop_old(now_ms: int) -> int:
         )
         place_count: int = cursor.rowcount
     deleted_count, _ = Issue.objects.filter(pk__in=ids).delete()
-    many = IssueEvent.objects.filter(number__lte=F("issue__event_count") - EVENTS_KEPT_MAX)
+    many = IssueEvent.objects.filter(number__lte=F("issue__event_count") - EVENTS_RETAINED_MAX)
     event_ids = list(many.values_list("id", flat=True)[:CLEANED_MAX])
     event_count, _ = IssueEvent.objects.filter(pk__in=event_ids).delete()
     return deleted_count + place_count + event_count

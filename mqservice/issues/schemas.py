@@ -14,7 +14,14 @@ from pydantic import ConfigDict
 
 from mqservice.accounts.access import Principal
 from mqservice.accounts.scopes import Kind, Scope
-from mqservice.issues.models import Issue, IssueBook, IssueEvent, IssueKind, IssueState, Why
+from mqservice.issues.models import (
+    Issue,
+    IssueBook,
+    IssueEvent,
+    IssueKind,
+    IssueState,
+    StateChangeReason,
+)
 from mqservice.lib.durations import HOUR_MS, format_duration_ms, parse_duration_ms
 from mqservice.lib.timestamps import rfc3339
 from mqservice.lib.wire import refused
@@ -86,7 +93,7 @@ class IssueEventOut(Schema):
 
     number: int
     state: IssueState
-    why: Why
+    why: StateChangeReason
     at: str
     by: str | None
 
@@ -95,7 +102,7 @@ class IssueEventOut(Schema):
         return cls(
             number=event.number,
             state=IssueState(event.state),
-            why=Why(event.why),
+            why=StateChangeReason(event.why),
             at=rfc3339(event.at_ms),
             by=event.actor or None,
         )

@@ -13,9 +13,9 @@ from django.db import transaction
 from mqservice.accounts.access import Principal
 from mqservice.accounts.audit import record
 from mqservice.accounts.models import Namespace
-from mqservice.issues.changes import locked_book, note, open_issue
+from mqservice.issues.changes import locked_book, open_issue, record_event
 from mqservice.issues.limits import QUIET_MS_MAX, QUIET_MS_MIN
-from mqservice.issues.models import ACTOR_CHARS_MAX, Issue, IssueState, Why
+from mqservice.issues.models import ACTOR_CHARS_MAX, Issue, IssueState, StateChangeReason
 from mqservice.issues.queries import issue_not_found
 from mqservice.lib.clock import Clock
 from mqservice.lib.durations import format_duration_ms
@@ -59,10 +59,10 @@ def change_issue(
         return issue
     actor, now_ms = principal.actor[:ACTOR_CHARS_MAX], clock.now_ms()
     if verb is Verb.REOPEN:
-        event = open_issue(issue, book, Why.BY_HAND, now_ms, actor=actor)
+        event = open_issue(issue, book, StateChangeReason.BY_HAND, now_ms, actor=actor)
         book.save(update_fields=["opening_count"])
     else:
-        event = note(issue, state, Why.BY_HAND, now_ms, actor=actor)
+        event = record_event(issue, state, StateChangeReason.BY_HAND, now_ms, actor=actor)
     issue.save(update_fields=_CHANGED)
     event.save(force_insert=True)
     record(

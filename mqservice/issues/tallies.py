@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from mqservice.issues.limits import EXAMPLES_MAX, HOURS_KEPT, SAMPLE_CHARS_MAX
+from mqservice.issues.limits import EXAMPLES_MAX, HOURS_RETAINED, SAMPLE_CHARS_MAX
 from mqservice.issues.samples import sample_of
 from mqservice.lib.durations import HOUR_MS
 from mqservice.lib.names import ENGINE_SEPARATOR, NAME_CHARS_MAX
@@ -60,4 +60,4 @@ def tally(records: Iterable[Record]) -> dict[Cause, Tally]:
 def merged_hours(hours: dict[str, int], more: Counter[int]) -> dict[str, int]:
     """The newest hours of both, as a JSON column has them."""
     both = Counter({int(hour): count for hour, count in hours.items()}) + more
-    return {str(hour): both[hour] for hour in sorted(both)[-HOURS_KEPT:]}
+    return {str(hour): both[hour] for hour in sorted(both)[-HOURS_RETAINED:]}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from mqservice.celery import app
-from mqservice.issues.retention import drop_old, resolve_quiet
+from mqservice.issues.retention import delete_old, resolve_quiet
 from mqservice.issues.scanning import scan
 from mqservice.lib.clock import SystemClock
 from mqservice.store import StoreError, blocking_client
@@ -34,4 +34,4 @@ def clean_up() -> None:
     """Resolve what has been quiet, drop what is too old."""
     now_ms = SystemClock().now_ms()
     resolve_quiet(now_ms)
-    drop_old(now_ms)
+    delete_old(now_ms)

@@ -1,6 +1,6 @@
 """Detects that the client of an HTTP request has disconnected, without a task that waits for it.
 
-connection lost ──▶ CorkedTransport.lost ──▶ whoever asked by [when_gone]
+connection lost ──▶ CorkedTransport.lost ──▶ whoever asked by [on_disconnect]
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from mqservice.lib.corked_transport import CorkedTransport
 
 
-def when_gone(
+def on_disconnect(
     send: Callable[..., Any], call: Callable[[], None]
 ) -> Callable[[], object] | None:  # Any: what an awaited ASGI send gives
     """Have ``call`` called once the client has left, at once if it has; what undoes that.
@@ -26,12 +26,12 @@ def when_gone(
     transport: Any = cycle.transport  # Any: uvicorn says asyncio's, and it may be given ours
     if type(transport) is not CorkedTransport:
         return None
-    if has_gone(send):
+    if is_disconnected(send):
         call()
     return transport.when_lost(call)
 
 
-def has_gone(send: Callable[..., Any]) -> bool:  # Any: as above
+def is_disconnected(send: Callable[..., Any]) -> bool:  # Any: as above
     """Whether the client is known to have left. uvicorn marks the last request of a connection
     only, and others may wait before it.
     """

@@ -1,7 +1,7 @@
 """The host and path of a request: one check for everything that is served.
 
     HTTP version, target, Host ──▶ [RequestTargets.check] ──▶ the target in origin form
-                                          └─ TargetRefused: 400, or 505 for another major version
+                                          └─ TargetRejected: 400, or 505 for another major version
 
 RFC 9112, 3.2 and 3.3. Stricter than it in two things: HTTP/1.0 needs a ``Host`` as well, and the
 authority of an absolute target has to be what ``Host`` says, since a proxy might go by either.
@@ -26,7 +26,7 @@ _SCHEMES: Final = (b"http", b"https")
 _NO_TARGET: Final = "the target of a request must be a path or an http URL"
 
 
-class TargetRefused(Exception):
+class TargetRejected(Exception):
     """``code`` is that of a ``Problem``; the text says what is wrong."""
 
     def __init__(self, code: str, detail: str) -> None:
@@ -46,16 +46,16 @@ class RequestTargets:
         """True for a ``Host`` that was found good before; None: ask ``check``."""
 
     def check(self, *, version: str, target: bytes, host: bytes | None) -> bytes:
-        """``target`` in origin form: path and query. Raises TargetRefused."""
+        """``target`` in origin form: path and query. Raises TargetRejected."""
         if version not in VERSIONS:
-            raise TargetRefused(
+            raise TargetRejected(
                 "HTTP_VERSION_UNSUPPORTED", f"send HTTP/1.1; this is HTTP/{version}"
             )
         if host is None:
-            raise TargetRefused("BAD_REQUEST", "the request has no Host header")
+            raise TargetRejected("BAD_REQUEST", "the request has no Host header")
         self._check_host(host)
         if b"#" in target:
-            raise TargetRefused("BAD_REQUEST", "the target of a request must not have a fragment")
+            raise TargetRejected("BAD_REQUEST", "the target of a request must not have a fragment")
         if target.startswith(b"/"):
             return target
         return _origin_form(target, host)
@@ -66,11 +66,11 @@ class RequestTargets:
         text = host.decode("latin-1")
         domain, port = split_domain_port(text) if len(host) <= HOST_BYTES_MAX else ("", "")
         if not domain or (port and int(port) > _PORT_MAX):
-            raise TargetRefused(
+            raise TargetRejected(
                 "BAD_REQUEST", "the Host header must be a host and an optional port"
             )
         if not validate_host(domain, self._allowed_hosts()):
-            raise TargetRefused(
+            raise TargetRejected(
                 "BAD_REQUEST",
                 "the service does not accept the name in the Host header; the "
                 "operator can allow it with MQ_ALLOWED_HOSTS",
@@ -82,13 +82,13 @@ def _origin_form(target: bytes, host: bytes) -> bytes:
     try:
         url = httptools.parse_url(target)
     except httptools.HttpParserInvalidURLError as exc:
-        raise TargetRefused("BAD_REQUEST", _NO_TARGET) from exc
+        raise TargetRejected("BAD_REQUEST", _NO_TARGET) from exc
     # For a text without a scheme it says None, whatever its types say.
     if (url.schema or b"").lower() not in _SCHEMES:
-        raise TargetRefused("BAD_REQUEST", _NO_TARGET)
+        raise TargetRejected("BAD_REQUEST", _NO_TARGET)
     authority, _, _ = target.partition(b"://")[2].partition(b"/")
     authority, _, _ = authority.partition(b"?")
     if authority.lower() != host.lower():
-        raise TargetRefused("BAD_REQUEST", "the URL and the Host header name different hosts")
+        raise TargetRejected("BAD_REQUEST", "the URL and the Host header name different hosts")
     query = target.partition(b"?")[2]
     return (url.path or b"/") + (b"?" + query if query else b"")

@@ -22,7 +22,7 @@ from redis.exceptions import RedisError
 log = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS: Final = 0.5
-AWAY_SECONDS: Final = 2.0  # for which nobody asks again
+UNAVAILABLE_SECONDS: Final = 2.0  # for which nobody asks again
 LOCAL_ENTRIES_MAX: Final = 20_000
 
 
@@ -85,7 +85,7 @@ class SharedCache(BaseCache):
             try:
                 return getattr(self._remote, name)(*args, **more)
             except (RedisError, OSError) as exc:
-                self._away_until = time.monotonic() + AWAY_SECONDS
+                self._away_until = time.monotonic() + UNAVAILABLE_SECONDS
                 log.warning(
                     "Valkey is unavailable; each process counts attempts on its own",
                     extra={"action": "cache_unavailable", "error": str(exc)},

@@ -1,6 +1,6 @@
 """Connections that have not sent a valid key or session yet: limited per address and in all.
 
-    accepted ──▶ add ──▶ [Strangers] ── one too many ──▶ the oldest of them is ended
+    accepted ──▶ add ──▶ [UnauthenticatedConnections] ─ one too many ──▶ the oldest of them is ended
                              ▲
     a good key, or lost ─────┘ remove
 
@@ -20,7 +20,7 @@ class Connection(Protocol):
         """End the connection at once."""
 
 
-class Strangers:
+class UnauthenticatedConnections:
     """See the module's docstring. One per process, used on its loop."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """A response that is complete when it starts, written at once.
 
-    delivery.answer ── status, lines of the head, body ──▶ [write_whole] ──▶ uvicorn's transport
+    delivery.answer ── status, lines of the head, body ──▶ [write_response] ─▶ uvicorn's transport
 
 ASGI wants two messages, and uvicorn searches each header twice for what must not be in one. For an
 answer of 200 bytes with nine headers that is an eighth of what the web process does for a message.
@@ -26,7 +26,7 @@ class _DefaultLines:
     lines = b""
 
 
-def write_whole(
+def write_response(
     send: Callable[..., Any], status: int, lines: bytes, body: bytes
 ) -> bool:  # Any: what an awaited ASGI send gives
     """Send a whole answer if ``send`` is uvicorn's own. ``lines``: of ``header_lines``, the

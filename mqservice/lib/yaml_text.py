@@ -104,15 +104,15 @@ class _Reader:
         next(self._events)
         event = next(self._events)
         if not isinstance(event, yaml.StreamEndEvent):
-            _refuse("a second document starts here, but only one is read", event)
+            _reject("a second document starts here, but only one is read", event)
         return value
 
     def _value(self, event: Event, pointer: str, depth: int) -> object:
         self._count += 1
         if self._count > NODE_COUNT_MAX:
-            _refuse(f"it has more than {NODE_COUNT_MAX:,} values", event)
+            _reject(f"it has more than {NODE_COUNT_MAX:,} values", event)
         if depth > DEPTH_MAX:
-            _refuse(f"it is nested more than {DEPTH_MAX} deep", event)
+            _reject(f"it is nested more than {DEPTH_MAX} deep", event)
         self._refuse_references(event)
         if self._wanted is not None and pointer in self._wanted:
             self.places.setdefault(pointer, _place_of(event))
@@ -139,7 +139,7 @@ class _Reader:
             self._refuse_references(event)
             name = _name(event)
             if name in members:
-                _refuse(f"{_shown(name)} was already given in line {lines[name]}", event)
+                _reject(f"{_shown(name)} was already given in line {lines[name]}", event)
             lines[name] = _place_of(event)[0]
             place = self._below(pointer, name)
             if self._wanted is not None and place in self._wanted:
@@ -157,13 +157,13 @@ class _Reader:
     def _refuse_references(self, event: Event) -> None:
         if isinstance(event, yaml.AliasEvent):
             name = _shown(str(event.anchor))[1:-1]
-            _refuse(f"*{name} is an alias: write out the value it stands for", event)
+            _reject(f"*{name} is an alias: write out the value it stands for", event)
         if event.anchor is not None:
-            _refuse(
+            _reject(
                 f"&{_shown(event.anchor)[1:-1]} is an anchor: anchors are not allowed here", event
             )
         if event.tag is not None:
-            _refuse(f"{_shown(event.tag)} is a tag: tags are not allowed here", event)
+            _reject(f"{_shown(event.tag)} is a tag: tags are not allowed here", event)
 
     def _all_events(self) -> Iterator[Event]:
         try:
@@ -185,7 +185,7 @@ class _Dumper(CSafeDumper):
 
 
 def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    is_plain = _PLAIN.fullmatch(text) is not None and not _is_other(text)
+    is_plain = _PLAIN.fullmatch(text) is not None and not _is_ambiguous(text)
     # The tag of texts is implied by the quotes, and by a plain word that is nothing else.
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_plain else '"')
 
@@ -193,7 +193,7 @@ def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _represent_text)
 
 
-def _is_other(text: str) -> bool:
+def _is_ambiguous(text: str) -> bool:
     return text in _WORDS or _NUMBER.fullmatch(text) is not None or bool(_UNCLEAR.fullmatch(text))
 
 
@@ -205,30 +205,30 @@ def _scalar(event: Event) -> object:
         return _WORDS[text]
     if _NUMBER.fullmatch(text):
         if len(text) > DIGITS_MAX:
-            _refuse(f"a number has more than {DIGITS_MAX} digits", event)
+            _reject(f"a number has more than {DIGITS_MAX} digits", event)
         number: int | float = json.loads(text)
         if number in (float("inf"), float("-inf")):
-            _refuse(f"{text} is too large", event)
+            _reject(f"{text} is too large", event)
         return number
-    _refuse_unclear(text, event)
+    _reject_ambiguous(text, event)
     return text
 
 
 def _name(event: Event) -> str:
     """Of a member. Raises YamlFault: what is no text could not be a name in JSON."""
     if not isinstance(event, yaml.ScalarEvent):
-        _refuse("a name must be a string, found a list or an object", event)
+        _reject("a name must be a string, found a list or an object", event)
     name: str = event.value
     if event.implicit[0]:
         if name == _MERGE:
-            _refuse("<< does not merge here: write out the members", event)
-        _refuse_unclear(name, event)
+            _reject("<< does not merge here: write out the members", event)
+        _reject_ambiguous(name, event)
     return name
 
 
-def _refuse_unclear(text: str, event: Event) -> None:
+def _reject_ambiguous(text: str, event: Event) -> None:
     if _NUMBER.fullmatch(text) is None and _UNCLEAR.fullmatch(text):
-        _refuse(
+        _reject(
             f"YAML parsers read {_shown(text)[1:-1]} differently: put strings in "
             "quotes, and write numbers and true or false as in JSON",
             event,
@@ -240,7 +240,7 @@ def _shown(text: str) -> str:
     return json.dumps(short, ensure_ascii=False)
 
 
-def _refuse(detail: str, event: Event) -> NoReturn:
+def _reject(detail: str, event: Event) -> NoReturn:
     raise YamlFault(detail, *_place_of(event))
 
 

@@ -92,18 +92,18 @@ class Masks:
 
     def of_topic(self, topic: str | None) -> TopicMask:
         """``topic`` None or empty: nobody knows which, so all rules hold."""
-        rules = [rule for rule in self.hidden if not topic or holds_for(rule, topic)]
+        rules = [rule for rule in self.hidden if not topic or applies_to(rule, topic)]
         return TopicMask(
             is_body_hidden=self.are_bodies_hidden or any(rule.part == Part.BODY for rule in rules),
             paths=frozenset(parse_path(rule.path) for rule in rules if rule.part == Part.FIELD),
             properties=frozenset(folded(rule.path) for rule in rules if rule.part == Part.PROPERTY),
-            has_clear=any(not topic or holds_for(rule, topic) for rule in self.clear),
+            has_clear=any(not topic or applies_to(rule, topic) for rule in self.clear),
         )
 
     def shows_more_in(self, topic: str) -> bool:
         """Whether something that is hidden elsewhere would be shown of a copy in ``topic``."""
         return not self.are_bodies_hidden and any(
-            not holds_for(rule, topic) for rule in self.hidden
+            not applies_to(rule, topic) for rule in self.hidden
         )
 
 
@@ -118,21 +118,21 @@ def masks_of(tenant_id: int, namespace: str, role: Role) -> Masks:
     hidden: list[MaskRule] = []
     clear: list[MaskRule] = []
     for rule in rules:
-        (clear if sees(role, rule.clear_for) else hidden).append(rule)
+        (clear if can_see(role, rule.clear_for) else hidden).append(rule)
     bodies_for = BodiesFor.DEVELOPER if policy is None else BodiesFor(policy.bodies_for)
     return Masks(
-        are_bodies_hidden=not sees(role, bodies_for),
+        are_bodies_hidden=not can_see(role, bodies_for),
         hidden=tuple(hidden),
         clear=tuple(clear),
     )
 
 
-def sees(role: Role, least: str) -> bool:
+def can_see(role: Role, least: str) -> bool:
     """Whether ``role`` is ``least`` or above it."""
     return is_at_most(Role(least), role)
 
 
-def holds_for(rule: MaskRule, topic: str) -> bool:
+def applies_to(rule: MaskRule, topic: str) -> bool:
     return _is_under(topic, rule.topics)
 
 

@@ -7,7 +7,7 @@ from pydantic import ConfigDict
 
 from mqservice.lib.wire import moment
 from mqservice.masking.models import BodiesFor, ClearFor, MaskRule, Part
-from mqservice.masking.services import RuleOrder
+from mqservice.masking.services import MaskRuleChange
 
 
 class MaskRuleIn(Schema):
@@ -21,8 +21,8 @@ class MaskRuleIn(Schema):
     path: str | None = None
     clear_for: ClearFor = ClearFor.ADMIN
 
-    def order(self) -> RuleOrder:
-        return RuleOrder(
+    def order(self) -> MaskRuleChange:
+        return MaskRuleChange(
             topics=self.topics, part=self.part, path=self.path or "", clear_for=self.clear_for
         )
 

@@ -19,7 +19,7 @@ from mqservice.lib.names import NAME_CHARS_MAX, name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.wire import refused
 from mqservice.masking.limits import PATH_CHARS_MAX, RULES_MAX
-from mqservice.masking.masks import sees
+from mqservice.masking.masks import can_see
 from mqservice.masking.models import BodiesFor, ClearFor, MaskPolicy, MaskRule, Part
 from mqservice.masking.paths import path_fault
 from mqservice.masking.queries import get_rule
@@ -29,7 +29,7 @@ _TOPICS: Final = re.compile(rf"[a-zA-Z0-9_-]{{0,{NAME_CHARS_MAX}}}\*?", re.ASCII
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuleOrder:
+class MaskRuleChange:
     """All settings of a rule."""
 
     topics: str
@@ -43,7 +43,7 @@ def put_rule(
     principal: Principal,
     namespace: Namespace,
     name: str,
-    order: RuleOrder,
+    order: MaskRuleChange,
     *,
     revision: int | None = None,
 ) -> tuple[MaskRule, bool]:
@@ -56,10 +56,10 @@ def put_rule(
     """
     if fault := name_fault(name):
         raise refused("/name", fault, "ILLEGAL_SETTING")
-    _refuse_unfit(order)
+    _reject_unfit(order)
     Namespace.objects.select_for_update().get(pk=namespace.pk)  # two creators of one name: in turn
     rule = MaskRule.objects.filter(namespace=namespace, name=name).first()
-    _refuse_other_revision(rule, revision)
+    _require_revision(rule, revision)
     is_new = rule is None
     if rule is None:
         if MaskRule.objects.filter(namespace=namespace).count() >= RULES_MAX:
@@ -67,7 +67,7 @@ def put_rule(
             raise Problem.of("QUOTA_EXCEEDED", detail)
         rule = MaskRule(namespace=namespace, name=name)
     else:
-        _refuse_hidden(principal, rule.clear_for)
+        _require_can_see(principal, rule.clear_for)
     before = None if is_new else settings_of(rule, _SETTINGS)
     for field in _SETTINGS:
         setattr(rule, field, str(getattr(order, field)))
@@ -90,8 +90,8 @@ def delete_rule(
     """
     Namespace.objects.select_for_update().get(pk=namespace.pk)
     rule = get_rule(namespace, name)
-    _refuse_other_revision(rule, revision)
-    _refuse_hidden(principal, rule.clear_for)
+    _require_revision(rule, revision)
+    _require_can_see(principal, rule.clear_for)
     before = settings_of(rule, _SETTINGS)
     rule.delete()
     record(principal, namespace, "mask.delete", f"masking/{name}", before=before)
@@ -103,7 +103,7 @@ def set_bodies_for(principal: Principal, namespace: Namespace, bodies_for: Bodie
     Namespace.objects.select_for_update().get(pk=namespace.pk)
     policy = MaskPolicy.objects.filter(namespace=namespace).first()
     before = BodiesFor.DEVELOPER.value if policy is None else policy.bodies_for
-    _refuse_hidden(principal, before)
+    _require_can_see(principal, before)
     if before == bodies_for:
         return
     MaskPolicy.objects.update_or_create(
@@ -119,7 +119,7 @@ def set_bodies_for(principal: Principal, namespace: Namespace, bodies_for: Bodie
     )
 
 
-def _refuse_unfit(order: RuleOrder) -> None:
+def _reject_unfit(order: MaskRuleChange) -> None:
     if not order.topics or _TOPICS.fullmatch(order.topics) is None:
         detail = "must be a topic's name, or the start of names and a *, such as payments-*"
         raise refused("/topics", detail, "ILLEGAL_SETTING")
@@ -134,13 +134,13 @@ def _refuse_unfit(order: RuleOrder) -> None:
         raise refused("/path", fault, "ILLEGAL_SETTING")
 
 
-def _refuse_hidden(principal: Principal, least: str) -> None:
+def _require_can_see(principal: Principal, least: str) -> None:
     """Raises Problem: what it hides is hidden from who asks."""
-    if not sees(principal.role, least):
+    if not can_see(principal.role, least):
         raise Problem.of("FORBIDDEN", f"only the role {least} may change this")
 
 
-def _refuse_other_revision(rule: MaskRule | None, revision: int | None) -> None:
+def _require_revision(rule: MaskRule | None, revision: int | None) -> None:
     if revision is not None and (rule is None or rule.revision != revision):
         raise Problem.of(
             "PRECONDITION_FAILED", "the rule has changed since the revision in If-Match"

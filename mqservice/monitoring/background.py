@@ -27,8 +27,8 @@ from mqservice.monitoring.models import Heartbeat
 
 log = logging.getLogger(__name__)
 
-ASKED_MAX: Final = 2  # times; workers often miss a broadcast that follows on another
-ANSWER_SECONDS: Final = 0.5  # a broadcast has no end; whoever has not answered by then is not shown
+QUERIES_MAX: Final = 2  # times; workers often miss a broadcast that follows on another
+REPLY_SECONDS: Final = 0.5  # a broadcast has no end; whoever has not answered by then is not shown
 WORKERS_MAX: Final = 200
 _VALKEY_SECONDS_MAX: Final = 0.5
 _LEADER: Final = """
@@ -73,10 +73,10 @@ class Leader:
 
 def find_workers() -> list[Worker] | None:
     """Who answers within half a second, twice; None when the broker does not."""
-    asking = app.control.inspect(timeout=ANSWER_SECONDS)
+    asking = app.control.inspect(timeout=REPLY_SECONDS)
     try:
-        stats = _answers(asking.stats)
-        queues = _answers(asking.active_queues) if stats else {}
+        stats = _collect_replies(asking.stats)
+        queues = _collect_replies(asking.active_queues) if stats else {}
     except (OperationalError, RedisError, OSError) as exc:
         log.info(
             "Could not ask which workers run: Valkey is unavailable",
@@ -88,9 +88,9 @@ def find_workers() -> list[Worker] | None:
     ]
 
 
-def _answers(ask: Callable[[], Any]) -> dict[str, Any]:  # Any: Celery's own answers
+def _collect_replies(ask: Callable[[], Any]) -> dict[str, Any]:  # Any: Celery's own answers
     """By worker; asked again while nobody answers."""
-    for _ in range(ASKED_MAX):
+    for _ in range(QUERIES_MAX):
         if found := ask():
             return dict(found)
     return {}

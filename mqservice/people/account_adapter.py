@@ -18,7 +18,7 @@ from django.urls import reverse
 
 from mqservice.accounts.models import User
 from mqservice.people import invitation_links
-from mqservice.people.own_tenant import may_found
+from mqservice.people.own_tenant import may_create_tenant
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
         if invitation_links.find_stashed(request) is not None:
             return reverse("people:join")
         user = request.user
-        if isinstance(user, User) and may_found(user):
+        if isinstance(user, User) and may_create_tenant(user):
             return reverse("people:start")
         return str(super().get_login_redirect_url(request))
 

@@ -1,6 +1,6 @@
 """What users do with their accounts, in the audit log of each of their tenants.
 
-    signals of allauth and Django ──▶ [record_person] ──▶ a row for each membership
+    signals of allauth and Django ──▶ [record_user_action] ─▶ a row for each membership
     a second factor's row saved, deleted ──▶ the same, in the transaction of the change
 
 Factors are told of by their rows and not by allauth, which says so once it has committed: a process
@@ -47,7 +47,7 @@ _FACTORS: Final[dict[str, Signal]] = {
 def connect() -> None:
     """Once, when Django is set up."""
     for action, signal in _ACCOUNT.items():
-        signal.connect(_person(action), weak=False, dispatch_uid=f"audit {action}")
+        signal.connect(_user_signal(action), weak=False, dispatch_uid=f"audit {action}")
     for action, signal in _FACTORS.items():
         signal.connect(_factor(action), weak=False, dispatch_uid=f"audit {action}")
     post_save.connect(_factor_saved, Authenticator, weak=False, dispatch_uid="audit factor.add")
@@ -57,7 +57,7 @@ def connect() -> None:
     auth_signals.user_login_failed.connect(_failed, weak=False, dispatch_uid="audit login failed")
 
 
-def record_person(user: User | None, action: str, details: Settings | None = None) -> None:
+def record_user_action(user: User | None, action: str, details: Settings | None = None) -> None:
     """One row for each tenant of ``user``. A login goes on where it cannot be written.
 
     For nobody, and for who belongs to no tenant, a row is written and taken back: how long it takes
@@ -94,10 +94,10 @@ def _unread_entry(action: str) -> AuditEntry:
     return entry_of("user:nobody", Tenant(pk=0), action, "users/nobody")
 
 
-def _person(action: str) -> Any:  # Any: receivers of signals take what they are sent
+def _user_signal(action: str) -> Any:  # Any: receivers of signals take what they are sent
     def tell(sender: object, user: object = None, **more: Any) -> None:
         if isinstance(user, User):
-            record_person(user, action)
+            record_user_action(user, action)
 
     return tell
 
@@ -106,7 +106,7 @@ def _factor(action: str) -> Any:  # Any: as above
     def tell(sender: object, user: object = None, authenticator: Any = None, **more: Any) -> None:
         if isinstance(user, User):
             kind = "" if authenticator is None else str(authenticator.type)
-            record_person(user, action, {"type": kind})
+            record_user_action(user, action, {"type": kind})
 
     return tell
 
@@ -132,4 +132,4 @@ def _failed(sender: object, credentials: dict[str, Any], **more: Any) -> None:  
         user = User.objects.filter(username=name).first()
     if user is None and isinstance(email, str) and email:
         user = User.objects.filter(email__iexact=email).first()
-    record_person(user, "user.login_fail")
+    record_user_action(user, "user.login_fail")

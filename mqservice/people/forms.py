@@ -20,7 +20,7 @@ from mqservice.people.same_work import (
 )
 
 
-class FoundingForm(forms.Form):
+class NewTenantForm(forms.Form):
     name = forms.CharField(
         label=gettext_lazy("Tenant name"),
         max_length=NAME_CHARS_MAX,

@@ -17,7 +17,7 @@ from mqservice.accounts.models import User
 from mqservice.celery import app
 
 UNVERIFIED_DAYS: Final = 7
-_DROPPED_A_TIME: Final = 5_000
+_DELETED_PER_CALL: Final = 5_000
 
 
 @app.task(name="people.clean_up", soft_time_limit=25, time_limit=30)
@@ -25,7 +25,7 @@ def clean_up() -> None:
     """Drop what is over, so many at a time."""
     now = timezone.now()
     sessions = Session.objects.filter(expire_date__lt=now).values_list("pk", flat=True)
-    keys = list(sessions[:_DROPPED_A_TIME])
+    keys = list(sessions[:_DELETED_PER_CALL])
     UserSession.objects.filter(session_key__in=keys).delete()
     Session.objects.filter(pk__in=keys).delete()
     unverified = EmailAddress.objects.filter(
@@ -34,5 +34,5 @@ def clean_up() -> None:
         user__memberships=None,
         user__date_joined__lt=now - timedelta(days=UNVERIFIED_DAYS),
     ).exclude(user__in=EmailAddress.objects.filter(verified=True).values("user"))
-    users = list(unverified.values_list("user", flat=True)[:_DROPPED_A_TIME])
+    users = list(unverified.values_list("user", flat=True)[:_DELETED_PER_CALL])
     User.objects.filter(pk__in=users).delete()

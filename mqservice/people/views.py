@@ -20,8 +20,8 @@ from mqservice.lib.json_logs import client_address_var
 from mqservice.lib.problem import Problem
 from mqservice.lib.throttle import network_of
 from mqservice.people import invitation_links
-from mqservice.people.forms import FoundingForm
-from mqservice.people.own_tenant import found_own, may_found
+from mqservice.people.forms import NewTenantForm
+from mqservice.people.own_tenant import create_own_tenant, may_create_tenant
 
 TOO_MANY_STATUS: Final = 429
 
@@ -67,12 +67,12 @@ def start(request: HttpRequest) -> HttpResponse:
     """Found the first tenant."""
     user = request.user
     assert isinstance(user, User), "login_required lets only users pass"
-    if not may_found(user):
+    if not may_create_tenant(user):
         return redirect("console:overview")
-    form = FoundingForm(request.POST or None)
+    form = NewTenantForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         try:
-            found_own(user, form.cleaned_data["name"])
+            create_own_tenant(user, form.cleaned_data["name"])
         except Problem as problem:
             form.add_error("name", problem.detail)
         else:

@@ -22,8 +22,8 @@ from mqservice.quotas.queries import limit_of
 BURST_SECONDS: Final = 2  # a bucket holds what its tenant may use in so long
 _KEY: Final = "mq:control:"
 _WAIT_SECONDS_MAX: Final = 0.25
-_AWAY_MS: Final = 1_000
-_LIMITS_KEPT_MS: Final = 1_000
+_UNAVAILABLE_MS: Final = 1_000
+_LIMITS_CACHED_MS: Final = 1_000
 _TENANTS_MAX: Final = 10_000
 # KEYS: the bucket. ARGV: rate a second, capacity. Answers: whether it was taken, what is left,
 # ms until one is left, ms until the bucket is full.
@@ -50,7 +50,7 @@ return {taken, math.floor(left), wait, math.ceil((capacity - left) / rate)}
 """
 
 
-class Taken(NamedTuple):
+class RateDecision(NamedTuple):
     """``left`` None: nobody could be asked, and the request goes through."""
 
     is_taken: bool
@@ -84,20 +84,20 @@ class ControlRate:
         self._limits: dict[int, tuple[int, int]] = {}
         self._away_until_ms = 0
 
-    def take(self, tenant_id: int) -> Taken:
+    def take(self, tenant_id: int) -> RateDecision:
         """One request of a tenant. A query each second for its limit; never fails for Valkey."""
         limit = self._limit_of(tenant_id)
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._away_until_ms:
-            return Taken(True, limit)
+            return RateDecision(True, limit)
         try:
             taken, left, retry_ms, full_ms = self._script(
                 keys=[f"{_KEY}{tenant_id}"], args=[limit, limit * BURST_SECONDS]
             )
         except (RedisError, OSError):
-            self._away_until_ms = now_ms + _AWAY_MS
-            return Taken(True, limit)
-        return Taken(bool(taken), limit, int(left), int(retry_ms), int(full_ms))
+            self._away_until_ms = now_ms + _UNAVAILABLE_MS
+            return RateDecision(True, limit)
+        return RateDecision(bool(taken), limit, int(left), int(retry_ms), int(full_ms))
 
     def close(self) -> None:
         self._client.close()
@@ -112,5 +112,5 @@ class ControlRate:
         with self._lock:
             if len(self._limits) >= _TENANTS_MAX:
                 self._limits.clear()
-            self._limits[tenant_id] = (now_ms + _LIMITS_KEPT_MS, limit)
+            self._limits[tenant_id] = (now_ms + _LIMITS_CACHED_MS, limit)
         return limit

@@ -1,6 +1,6 @@
 """Reports what tenants hold in the engine to the meters of this process: bytes stored, leases.
 
-    every second ──▶ [Holdings] ── USE, all namespaces of a request ──▶ engine
+    every second ──▶ [EngineUsage] ─ USE, all namespaces of a request ──▶ engine
                           └──▶ TenantMeter.hold(stored_bytes, inflight_count)
 
 No message waits for this: between two looks a meter counts what its own process adds. So a limit is
@@ -22,26 +22,26 @@ from django.db import DatabaseError, InterfaceError, close_old_connections
 from mqservice.accounts.models import Namespace
 from mqservice.lib.clock import Clock
 from mqservice.quotas.meters import Meters
-from mqservice.store import StoreError, UseReply, UseRequest
+from mqservice.store import StoreError, UsageReply, UsageRequest
 
 log = logging.getLogger(__name__)
 
-LOOK_MS: Final = 1_000
-_FAR_LOOK_MS: Final = 5_000
-_NAMES_KEPT_MS: Final = 10_000  # what a tenant stores in a new namespace counts that late
+UPDATE_MS: Final = 1_000
+_FAR_UPDATE_MS: Final = 5_000
+_NAMES_CACHED_MS: Final = 10_000  # what a tenant stores in a new namespace counts that late
 REQUEST_NAMES_MAX: Final = 1_000  # the engine's own limit
 _NEAR: Final = 0.5  # of a limit
 
 Names = dict[int, list[str]]  # of the namespaces of each tenant
 
 
-class Holdings:
+class EngineUsage:
     """See the module's docstring. One per process; used on the event loop of its meters."""
 
     def __init__(
         self,
         meters: Meters,
-        use: Callable[[UseRequest], Awaitable[UseReply]],
+        use: Callable[[UsageRequest], Awaitable[UsageReply]],
         clock: Clock,
         *,
         find_names: Callable[[list[int]], Awaitable[Names]] | None = None,
@@ -57,7 +57,7 @@ class Holdings:
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_MS / 1_000)
+            await asyncio.sleep(UPDATE_MS / 1_000)
             try:
                 await self.look()
             except (StoreError, DatabaseError, InterfaceError) as exc:
@@ -75,7 +75,7 @@ class Holdings:
         """One round. Raises ``StoreError``, ``DatabaseError``; the meters go on counting then."""
         now_ms = self._clock.monotonic_ms()
         tenant_ids = list(self._meters.known)
-        self._looked_ms = {one: self._looked_ms.get(one, -_FAR_LOOK_MS) for one in tenant_ids}
+        self._looked_ms = {one: self._looked_ms.get(one, -_FAR_UPDATE_MS) for one in tenant_ids}
         due = [one for one in tenant_ids if self._is_due(one, now_ms)]
         if not due:
             return
@@ -84,7 +84,7 @@ class Holdings:
         is_complete = True
         wanted = ((one, name) for one in due for name in self._names.get(one, ()))
         for part in _parts(wanted):
-            reply = await self._use(UseRequest(namespaces=[name for _, name in part]))
+            reply = await self._use(UsageRequest(namespaces=[name for _, name in part]))
             is_complete = is_complete and reply.is_complete
             for (tenant_id, _), used in zip(part, reply.namespaces, strict=True):
                 held[tenant_id][0] += used.stored_bytes
@@ -100,13 +100,13 @@ class Holdings:
         meter = self._meters.known[tenant_id]
         limits = meter.limits
         return (
-            now_ms - self._looked_ms[tenant_id] >= _FAR_LOOK_MS
+            now_ms - self._looked_ms[tenant_id] >= _FAR_UPDATE_MS
             or meter.stored_bytes > limits.storage_bytes_max * _NEAR
             or meter.inflight_count > limits.inflight_count_max * _NEAR
         )
 
     async def _learn_names(self, tenant_ids: list[int], now_ms: int) -> None:
-        is_old = self._named_ms is None or now_ms - self._named_ms >= _NAMES_KEPT_MS
+        is_old = self._named_ms is None or now_ms - self._named_ms >= _NAMES_CACHED_MS
         if is_old or any(tenant_id not in self._names for tenant_id in tenant_ids):
             found = await self._find_names(tenant_ids)
             self._names = {tenant_id: found.get(tenant_id, []) for tenant_id in tenant_ids}

@@ -25,7 +25,7 @@ _SWAP_SECONDS_MAX: Final = 0.5
 Texts = dict[str, str]  # by process
 
 
-class ExchangeAway(Exception):
+class ExchangeUnavailable(Exception):
     """Nobody could be asked."""
 
 
@@ -37,11 +37,11 @@ class Exchange(Protocol):
     ) -> tuple[Texts, dict[int, Texts]]:
         """Leave ``reports``, by tenant; all processes and, for these tenants, what all have left.
 
-        Raises ExchangeAway.
+        Raises ExchangeUnavailable.
         """
 
     async def forget(self, processes: list[str], tenant_ids: list[int]) -> None:
-        """Take away what processes that are gone have left. Raises ExchangeAway."""
+        """Take away what processes that are gone have left. Raises ExchangeUnavailable."""
 
     async def aclose(self) -> None: ...
 
@@ -75,7 +75,7 @@ class ValkeyExchange:
             async with asyncio.timeout(_SWAP_SECONDS_MAX):
                 answers = await pipe.execute()
         except (RedisError, OSError, TimeoutError) as exc:
-            raise ExchangeAway(str(exc)) from exc
+            raise ExchangeUnavailable(str(exc)) from exc
         found = [cast("Texts", answer) for answer in answers[2::3]]
         return found[0], dict(zip(reports, found[1:], strict=True))
 
@@ -88,7 +88,7 @@ class ValkeyExchange:
             async with asyncio.timeout(_SWAP_SECONDS_MAX):
                 await pipe.execute()
         except (RedisError, OSError, TimeoutError) as exc:
-            raise ExchangeAway(str(exc)) from exc
+            raise ExchangeUnavailable(str(exc)) from exc
 
     async def aclose(self) -> None:
         await self._client.aclose()

@@ -18,11 +18,11 @@ from mqservice.lib.problem import Problem
 from mqservice.lib.safe_headers import Headers, header_lines
 from mqservice.quotas.bucket import TokenBucket
 from mqservice.quotas.limits import QuotaLimits
-from mqservice.quotas.rejection_pacing import Refusals
+from mqservice.quotas.rejection_pacing import PacedRejections
 
 BURST_SECONDS: Final = 1  # a bucket holds what its tenant may use in so long
 _POLL_RETRY_MS: Final = 1_000
-_UNTOLD: Final = -1, b""  # header lines of no moment
+_NOT_REPORTED: Final = -1, b""  # header lines of no moment
 MESSAGES_IN, BYTES_IN, MESSAGES_OUT, BYTES_OUT = range(4)
 RATES: Final = (
     ("messages-in", "messages_in_per_second"),
@@ -43,7 +43,7 @@ class TenantMeter:
         self.poll_count = 0
         self.stored_bytes = 0  # as the engine told last, and what was stored here since
         self.inflight_count = 0  # the same, of messages under a lease
-        self.refusals = Refusals(now_ms)
+        self.refusals = PacedRejections(now_ms)
         self.demand = [0.0, 0.0, 0.0, 0.0]  # asked for since ``take_demand``, granted or not
         parts = equal_parts(limits, process_count)
         self.buckets = [TokenBucket(part, part * BURST_SECONDS, now_ms) for part in parts]
@@ -51,7 +51,7 @@ class TenantMeter:
         self._out = self.buckets[MESSAGES_OUT], self.buckets[BYTES_OUT]
         self._policy_in = _policy(limits, MESSAGES_IN, BYTES_IN)
         self._policy_out = _policy(limits, MESSAGES_OUT, BYTES_OUT)
-        self._told_in = self._told_out = _UNTOLD
+        self._told_in = self._told_out = _NOT_REPORTED
         self.socket_room, self.poll_room = equal_rooms(limits, process_count)
 
     def share(
@@ -70,7 +70,7 @@ class TenantMeter:
         self.limits = limits
         self._policy_in = _policy(limits, MESSAGES_IN, BYTES_IN)
         self._policy_out = _policy(limits, MESSAGES_OUT, BYTES_OUT)
-        self._told_in = self._told_out = _UNTOLD
+        self._told_in = self._told_out = _NOT_REPORTED
 
     def take_demand(self) -> list[float]:
         """What was asked for since the last call: messages and bytes, in and out."""

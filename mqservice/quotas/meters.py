@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from mqservice.lib.clock import Clock
-from mqservice.quotas.exchange import Exchange, ExchangeAway
+from mqservice.quotas.exchange import Exchange, ExchangeUnavailable
 from mqservice.quotas.limits import QuotaLimits
 from mqservice.quotas.meter import (
     RATES,
@@ -185,7 +185,7 @@ class Meters:
             processes, texts = await exchange.swap(self._process, self._number, own)
             if gone := self._processes.gone(now_ms):
                 await exchange.forget(gone, reporting)
-        except ExchangeAway as exc:
+        except ExchangeUnavailable as exc:
             if not self.is_degraded:
                 log.warning(
                     "Valkey is unavailable; each process enforces an equal share of the quotas",

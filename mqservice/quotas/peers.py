@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-GONE_MS: Final = 5_000  # a process reports at least every second
+DEPARTED_MS: Final = 5_000  # a process reports at least every second
 _FIELDS: Final = 7
 
 
@@ -45,7 +45,7 @@ class Peers:
         self._heard: dict[str, tuple[str, int]] = {}  # text and when it was new
 
     def alive(self, texts: Mapping[str, str], now_ms: int) -> dict[str, str]:
-        """The texts of others that have changed within ``GONE_MS``."""
+        """The texts of others that have changed within ``DEPARTED_MS``."""
         heard = {}
         for process, text in texts.items():
             if process == self._own:
@@ -55,9 +55,13 @@ class Peers:
             heard[process] = (text, now_ms) if known is None or is_new else known
         self._heard = heard
         return {
-            process: text for process, (text, at_ms) in heard.items() if now_ms - at_ms < GONE_MS
+            process: text
+            for process, (text, at_ms) in heard.items()
+            if now_ms - at_ms < DEPARTED_MS
         }
 
     def gone(self, now_ms: int) -> list[str]:
         """Those of the last ``alive`` that have not moved for several times as long."""
-        return [name for name, (_, at_ms) in self._heard.items() if now_ms - at_ms > 4 * GONE_MS]
+        return [
+            name for name, (_, at_ms) in self._heard.items() if now_ms - at_ms > 4 * DEPARTED_MS
+        ]

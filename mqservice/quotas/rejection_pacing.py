@@ -1,6 +1,6 @@
 """Delays quota errors, so that a flood of rejected requests gets no faster responses.
 
-    refusal of a tenant, or of an address ──▶ [Refusals] ── 100 a second ──▶ at once, after a
+    refusal of a tenant, or of an address ──▶ [PacedRejections] ─ 100 a second ──▶ at once, after a
                                                                              while, or too many wait
 
 On a connection whose refusal waits nothing more is read, so a client that does not heed a 429 or a
@@ -18,8 +18,8 @@ from mqservice.quotas.bucket import TokenBucket
 from mqservice.quotas.limits import KIB, MIB
 
 # Of one tenant or address by one process: so many a second, and that many at once before.
-REFUSALS_PER_SECOND: Final = 100
-REFUSALS_AT_ONCE: Final = 100
+REJECTIONS_PER_SECOND: Final = 100
+REJECTIONS_AT_ONCE: Final = 100
 # Who is not made to wait comes again at once, on a new connection even, and costs more than one who
 # waits does: so as many wait as there is room for, each with what was read of its body.
 WAITING_BYTES_MAX: Final = 40 * MIB
@@ -30,13 +30,13 @@ _LENGTH_DIGITS_MAX: Final = 19
 KEYS_MAX: Final = 10_000  # remembered at once; the oldest begin anew
 
 
-class Refusals:
+class PacedRejections:
     """Those of one tenant or address; see the module's docstring."""
 
     __slots__ = ("_bucket", "_waiting_bytes")
 
     def __init__(self, now_ms: int) -> None:
-        self._bucket = TokenBucket(REFUSALS_PER_SECOND, REFUSALS_AT_ONCE, now_ms)
+        self._bucket = TokenBucket(REJECTIONS_PER_SECOND, REJECTIONS_AT_ONCE, now_ms)
         self._waiting_bytes = 0
 
     def begin(self, now_ms: int, body_bytes: int = 0) -> int | None:
@@ -50,16 +50,16 @@ class Refusals:
         if left > 0:
             self._bucket.take(1)
             return 0
-        held_bytes = _held(body_bytes)
+        held_bytes = _held_bytes(body_bytes)
         if self._waiting_bytes + held_bytes > WAITING_BYTES_MAX:
             return None
-        if left * 1_000 > -REFUSALS_PER_SECOND * _WAIT_MS_MAX:  # no debt beyond the longest wait
+        if left * 1_000 > -REJECTIONS_PER_SECOND * _WAIT_MS_MAX:  # no debt beyond the longest wait
             self._bucket.take(1)
         self._waiting_bytes += held_bytes
         return min(self._bucket.wait_ms(), _WAIT_MS_MAX)
 
     def end(self, body_bytes: int = 0) -> None:
-        self._waiting_bytes -= _held(body_bytes)
+        self._waiting_bytes -= _held_bytes(body_bytes)
 
     async def turn(
         self, now_ms: int, sleep: Callable[[float], Awaitable[None]], body_bytes: int = 0
@@ -77,7 +77,7 @@ class Refusals:
         return True
 
 
-def _held(body_bytes: int) -> int:
+def _held_bytes(body_bytes: int) -> int:
     return CONNECTION_BYTES + min(body_bytes, BODY_BYTES_MAX)
 
 
@@ -90,7 +90,7 @@ def body_bytes_of(headers: dict[bytes, bytes]) -> int:
     return int(short) if short.isdigit() else BODY_BYTES_MAX
 
 
-class RefusalPaces:
+class RejectionPacer:
     """Of all tenants and addresses that are refused something by this process."""
 
     def __init__(
@@ -98,7 +98,7 @@ class RefusalPaces:
     ) -> None:
         self._clock = clock
         self._sleep = sleep
-        self._by_key: dict[str, Refusals] = {}
+        self._by_key: dict[str, PacedRejections] = {}
 
     async def turn(self, key: str, body_bytes: int = 0) -> bool:
         """Wait for the turn of a refusal of ``key``; False when too many of it wait already."""
@@ -107,5 +107,5 @@ class RefusalPaces:
         if refusals is None:
             if len(self._by_key) >= KEYS_MAX:
                 del self._by_key[next(iter(self._by_key))]
-            refusals = self._by_key[key] = Refusals(now_ms)
+            refusals = self._by_key[key] = PacedRejections(now_ms)
         return await refusals.turn(now_ms, self._sleep, body_bytes)

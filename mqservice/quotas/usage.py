@@ -10,7 +10,7 @@ from mqservice.accounts.models import Namespace
 from mqservice.quotas.engine_usage import REQUEST_NAMES_MAX
 from mqservice.quotas.process import process_meters
 from mqservice.quotas.schemas import UsageOut
-from mqservice.store import StoreError, UseRequest, blocking_client
+from mqservice.store import StoreError, UsageRequest, blocking_client
 
 
 def usage_of(tenant_id: int) -> UsageOut:
@@ -18,7 +18,7 @@ def usage_of(tenant_id: int) -> UsageOut:
     counts = Namespace.objects.filter(tenant=tenant_id).aggregate(
         topics=Count("topics", distinct=True), groups=Count("groups", distinct=True)
     )
-    held = _held(tenant_id)
+    held = _engine_usage(tenant_id)
     usage = UsageOut(
         topic_count=counts["topics"],
         group_count=counts["groups"],
@@ -42,7 +42,7 @@ def usage_of(tenant_id: int) -> UsageOut:
     )
 
 
-def _held(tenant_id: int) -> tuple[int, int] | None:
+def _engine_usage(tenant_id: int) -> tuple[int, int] | None:
     """Bytes stored and messages in flight; None while the engine cannot tell."""
     names = list(Namespace.objects.filter(tenant=tenant_id).values_list("name", flat=True))
     stored_bytes = inflight_count = 0
@@ -50,7 +50,7 @@ def _held(tenant_id: int) -> tuple[int, int] | None:
         with blocking_client() as client:
             for first in range(0, len(names), REQUEST_NAMES_MAX):
                 part = names[first : first + REQUEST_NAMES_MAX]
-                reply = client.use(UseRequest(namespaces=part))
+                reply = client.use(UsageRequest(namespaces=part))
                 if not reply.is_complete:
                     return None
                 stored_bytes += sum(use.stored_bytes for use in reply.namespaces)

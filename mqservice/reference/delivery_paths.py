@@ -16,11 +16,11 @@ from mqservice.reference.parts import (
     PATH_PARAMETERS,
     REQUEST_ID,
     JsonObject,
-    answer,
     json_content,
     problems,
     query_parameter,
     ref,
+    response_object,
 )
 
 
@@ -147,11 +147,11 @@ OPERATIONS: Final = [
             },
         },
         answers={
-            "200": answer(
+            "200": response_object(
                 "It was already stored by an earlier request with the same key.",
-                json_content(ref("StoredAnswer"), {**_STORED, "duplicate": True}),
+                json_content(ref("StoredResponse"), {**_STORED, "duplicate": True}),
             ),
-            "201": answer("The message is stored.", json_content(ref("StoredAnswer"), _STORED)),
+            "201": response_object("The message is stored.", json_content(ref("StoredResponse"), _STORED)),
         },
         codes=(*TOPIC_CODES, *BODY_CODES, *_MESSAGE_CODES),
     ),
@@ -188,19 +188,19 @@ OPERATIONS: Final = [
             },
         },
         answers={
-            "200": answer(
+            "200": response_object(
                 "All were already stored by an earlier request with the same keys.",
                 json_content(
-                    ref("BatchAnswer"),
+                    ref("BatchResponse"),
                     {"results": [{**_RESULT, "status": 200, "duplicate": True}]},
                 ),
             ),
-            "201": answer(
-                "All are stored.", json_content(ref("BatchAnswer"), {"results": [_RESULT]})
+            "201": response_object(
+                "All are stored.", json_content(ref("BatchResponse"), {"results": [_RESULT]})
             ),
-            "207": answer(
+            "207": response_object(
                 "Some are stored; each result says whether its message is.",
-                json_content(ref("BatchAnswer"), {"results": [_RESULT, _REFUSED]}),
+                json_content(ref("BatchResponse"), {"results": [_RESULT, _REFUSED]}),
             ),
         },
         codes=(*TOPIC_CODES, *BODY_CODES, *_MESSAGE_CODES),
@@ -227,9 +227,11 @@ OPERATIONS: Final = [
             ),
         },
         answers={
-            "200": answer(
+            "200": response_object(
                 "The leased messages; the list may be empty.",
-                json_content(ref("ReceiveAnswer"), {"messages": [_RECEIVED], "backlog_hint": None}),
+                json_content(
+                    ref("ReceiveResponse"), {"messages": [_RECEIVED], "backlog_hint": None}
+                ),
             )
         },
         codes=(
@@ -261,10 +263,10 @@ OPERATIONS: Final = [
             ),
         },
         answers={
-            "200": answer(
+            "200": response_object(
                 "The results, with the receipts that failed.",
                 json_content(
-                    ref("SettleAnswer"),
+                    ref("SettleResponse"),
                     {"acked": 1, "nacked": 1, "extended": [], "dead_lettered": 0, "failed": []},
                 ),
             )

@@ -137,7 +137,7 @@ SPECIAL_TEXTS: Final = {
     ("NewKeyOut", "name"): "What the key is for.",
     ("NewKeyOut", "namespace"): "The namespace it is bound to; null for the whole tenant.",
     ("NotificationOut", "target"): "The email address or the URL.",
-    ("PullAnswer", "status"): "RocketMQ's pull status.",
+    ("PullResponse", "status"): "RocketMQ's pull status.",
     ("PurgeIn", "filter"): "Conditions that dead letters must match.",
     ("PurgeOut", "messages"): "How many messages were or would be deleted.",
     ("PurgeOut", "queues"): "Each queue with the deleted range.",
@@ -183,7 +183,7 @@ ANSWER_RULES: Final[dict[str, JsonObject]] = {
 }
 
 RULES: Final[dict[str, dict[str, Any]]] = {  # Any: JSON
-    "FilterIn": {"reason": {"minLength": 1, "maxLength": limits.REASON_ASKED_CHARS_MAX}},
+    "FilterIn": {"reason": {"minLength": 1, "maxLength": limits.REASON_QUERY_CHARS_MAX}},
     "ProduceMessage": {
         "body": {"minLength": 1},
         "tag": {"minLength": 1, "maxLength": limits.TAG_BYTES_MAX},
@@ -211,7 +211,7 @@ RULES: Final[dict[str, dict[str, Any]]] = {  # Any: JSON
         "auto_extend_ms": _range(0, limits.AUTO_EXTEND_MS_MAX),
         "consumer_zone": _NAME,
     },
-    "Settlement": _SETTLEMENT,
+    "SettleItems": _SETTLEMENT,
     "SettleOptions": {**_SETTLEMENT, "consumer_id": _NAME},
     "NackItem": {
         "delay": _DURATION,

@@ -40,7 +40,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ResponseCard:
     """``codes``: (code, path of its page)."""
 
     status: str
@@ -67,8 +67,8 @@ class OperationCard:
     can_try: bool
     parameters: list[Field]
     body: Body | None
-    answers: list[Answer]
-    refusals: list[Answer]
+    answers: list[ResponseCard]
+    refusals: list[ResponseCard]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +160,7 @@ def _body(document: JsonObject, body: JsonObject | None) -> Body | None:
     )
 
 
-def _answer(document: JsonObject, status: str, response: JsonObject) -> Answer:
+def _answer(document: JsonObject, status: str, response: JsonObject) -> ResponseCard:
     response = resolved(document, response)
     content = response.get("content", {})
     codes: list[str] = []
@@ -168,7 +168,7 @@ def _answer(document: JsonObject, status: str, response: JsonObject) -> Answer:
         rule = content[CONTENT_TYPE]["schema"]["allOf"][1]
         codes = rule["properties"]["code"]["enum"]
     example = next((media["example"] for media in content.values() if "example" in media), None)
-    return Answer(
+    return ResponseCard(
         status=status,
         text=prose(response["description"]),
         example="" if example is None else json.dumps(example, indent=2, ensure_ascii=False),

@@ -204,7 +204,7 @@ def header_refs(*names: str) -> JsonObject:
     }
 
 
-def answer(description: str, content: JsonObject | None, *headers: str) -> JsonObject:
+def response_object(description: str, content: JsonObject | None, *headers: str) -> JsonObject:
     """One response; ``content`` is by media type, None for an empty body."""
     built: JsonObject = {"description": description, "headers": header_refs(*headers)}
     if content is not None:

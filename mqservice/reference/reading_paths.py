@@ -9,7 +9,7 @@ from typing import Final
 
 from mqservice.accounts.scopes import Scope
 from mqservice.delivery import plane
-from mqservice.delivery.limits import CONTAINS_BYTES_MAX, REASON_ASKED_CHARS_MAX
+from mqservice.delivery.limits import CONTAINS_BYTES_MAX, REASON_QUERY_CHARS_MAX
 from mqservice.delivery.reading.same_cause import NO_REASON
 from mqservice.reference.delivery_paths import (
     GROUP,
@@ -25,10 +25,10 @@ from mqservice.reference.parts import (
     LIMIT_SCHEMA,
     TIME_SCHEMA,
     JsonObject,
-    answer,
     json_content,
     query_parameter,
     ref,
+    response_object,
 )
 
 _OFFSET: Final = {"type": "integer", "minimum": 0, "maximum": (1 << 63) - 1}
@@ -61,7 +61,7 @@ _REASON: Final = query_parameter(
     "reason",
     "Only dead letters with the cause of this reason, or with this cause of an issue: numbers, "
     f"ids and quoted values may differ. `{NO_REASON}`: those without a reason.",
-    {"type": "string", "minLength": 1, "maxLength": REASON_ASKED_CHARS_MAX},
+    {"type": "string", "minLength": 1, "maxLength": REASON_QUERY_CHARS_MAX},
 )
 
 _ID: Final = "01679C42FC1C5916ED0B1323B800019A0A"
@@ -90,7 +90,7 @@ def _page(schema: str, message: JsonObject, *, has_completeness: bool = True) ->
     example: JsonObject = {"messages": [message], "next_cursor": None}
     if has_completeness:
         example["is_complete"] = True
-    return {"200": answer("A page; may be empty.", json_content(ref(schema), example))}
+    return {"200": response_object("A page; may be empty.", json_content(ref(schema), example))}
 
 
 OPERATIONS: Final = [
@@ -122,7 +122,7 @@ OPERATIONS: Final = [
             _LIMIT,
             cursor_parameter(),
         ],
-        answers=_page("BrowseAnswer", _MESSAGE),
+        answers=_page("BrowseResponse", _MESSAGE),
         codes=(
             *TOPIC_CODES,
             "QUEUE_NOT_FOUND",
@@ -140,7 +140,9 @@ OPERATIONS: Final = [
         summary="Read one message",
         description="Returns a message by its id.",
         scope=Scope.CONSUME,
-        answers={"200": answer("The message.", json_content(ref("StoredMessage"), _MESSAGE))},
+        answers={
+            "200": response_object("The message.", json_content(ref("StoredMessage"), _MESSAGE))
+        },
         codes=(*TOPIC_CODES, "MESSAGE_NOT_FOUND"),
     ),
     Operation(
@@ -161,10 +163,10 @@ OPERATIONS: Final = [
             _TAG,
         ],
         answers={
-            "200": answer(
+            "200": response_object(
                 "The messages.",
                 json_content(
-                    ref("PullAnswer"),
+                    ref("PullResponse"),
                     {
                         "status": "FOUND",
                         "min_offset": 0,
@@ -190,10 +192,10 @@ OPERATIONS: Final = [
             query_parameter("time", "The time, RFC 3339.", TIME_SCHEMA, is_required=True),
         ],
         answers={
-            "200": answer(
+            "200": response_object(
                 "The offset, and the range that can be read.",
                 json_content(
-                    ref("OffsetAnswer"), {"offset": 26100, "min_offset": 0, "max_offset": 26147}
+                    ref("OffsetResponse"), {"offset": 26100, "min_offset": 0, "max_offset": 26147}
                 ),
             )
         },
@@ -213,7 +215,7 @@ OPERATIONS: Final = [
         ),
         scope=Scope.CONSUME,
         parameters=[_KEY, _TAG, _REASON, _FROM, _TO, _LIMIT, cursor_parameter()],
-        answers=_page("DeadLettersAnswer", _DEAD),
+        answers=_page("DeadLettersResponse", _DEAD),
         codes=(*GROUP_CODES, "ILLEGAL_FILTER", "ILLEGAL_KEY", "CURSOR_INVALID"),
     ),
     Operation(
@@ -225,7 +227,9 @@ OPERATIONS: Final = [
         summary="Read one dead letter",
         description="Returns a dead letter of the group by its id.",
         scope=Scope.CONSUME,
-        answers={"200": answer("The message.", json_content(ref("DeadLetterMessage"), _DEAD))},
+        answers={
+            "200": response_object("The message.", json_content(ref("DeadLetterMessage"), _DEAD))
+        },
         codes=(*GROUP_CODES, "MESSAGE_NOT_FOUND"),
     ),
     Operation(
@@ -238,7 +242,7 @@ OPERATIONS: Final = [
         description="Pending messages of a topic, by kind of delay, then by arrival.",
         scope=Scope.CONSUME,
         parameters=[_LIMIT, cursor_parameter()],
-        answers=_page("ScheduledAnswer", _WAITING, has_completeness=False),
+        answers=_page("ScheduledResponse", _WAITING, has_completeness=False),
         codes=(*TOPIC_CODES, "CURSOR_INVALID"),
     ),
     Operation(
@@ -251,7 +255,9 @@ OPERATIONS: Final = [
         description="After a 200 the message is never delivered.",
         scope=Scope.PRODUCE,
         answers={
-            "200": answer("The message is cancelled.", json_content(ref("ScheduledDone"), _DONE))
+            "200": response_object(
+                "The message is cancelled.", json_content(ref("ScheduledDone"), _DONE)
+            )
         },
         codes=_HANDLE_CODES,
     ),
@@ -265,7 +271,7 @@ OPERATIONS: Final = [
         description="Delivers it immediately instead of at its time.",
         scope=Scope.PRODUCE,
         answers={
-            "200": answer(
+            "200": response_object(
                 "The message is on its way.",
                 json_content(ref("ScheduledDone"), {**_DONE, "state": "sent"}),
             )
@@ -285,9 +291,9 @@ OPERATIONS: Final = [
             "a crash leaves one of the two."
         ),
         scope=Scope.PRODUCE,
-        body={"required": True, "content": json_content(ref("NewTime"), {"delay": "2h"})},
+        body={"required": True, "content": json_content(ref("RescheduleRequest"), {"delay": "2h"})},
         answers={
-            "200": answer(
+            "200": response_object(
                 "The message is rescheduled.",
                 json_content(
                     ref("Rescheduled"),
@@ -316,7 +322,7 @@ OPERATIONS: Final = [
         scope=Scope.CONSUME,
         parameters=[_LIMIT, cursor_parameter()],
         answers=_page(
-            "NamespaceScheduledAnswer", {**_WAITING, "topic": "orders"}, has_completeness=False
+            "NamespaceScheduledResponse", {**_WAITING, "topic": "orders"}, has_completeness=False
         ),
         codes=(*NAMESPACE_CODES, "CURSOR_INVALID"),
     ),

@@ -11,11 +11,11 @@ from mqservice.monitoring.health import PartState
 from mqservice.reference.parts import (
     REQUEST_ID,
     JsonObject,
-    answer,
     json_content,
     problems,
     query_parameter,
     ref,
+    response_object,
 )
 
 SCHEMAS: Final[dict[str, JsonObject]] = {
@@ -67,7 +67,7 @@ def _open(operation_id: str, summary: str, description: str, answers: JsonObject
 
 def _document(media_type: str, description: str) -> JsonObject:
     schema = {"type": "object"} if media_type == "application/json" else {"type": "string"}
-    return {"200": answer(description, {media_type: {"schema": schema}})}
+    return {"200": response_object(description, {media_type: {"schema": schema}})}
 
 
 PATHS: Final[JsonObject] = {
@@ -76,7 +76,7 @@ PATHS: Final[JsonObject] = {
         "Check that the process is up",
         "Responds as long as the process works, without waiting for anything.",
         {
-            "200": answer(
+            "200": response_object(
                 "The process is up.", json_content(ref("Health"), {"status": "ok", "degraded": []})
             )
         },
@@ -86,8 +86,8 @@ PATHS: Final[JsonObject] = {
         "Check that the service is ready",
         "200 if database and engine respond, else 503; in both cases the state of each part.",
         {
-            "200": answer("The service is ready.", json_content(ref("Readiness"), _READY)),
-            "503": answer(
+            "200": response_object("The service is ready.", json_content(ref("Readiness"), _READY)),
+            "503": response_object(
                 "The service is not ready.",
                 json_content(
                     ref("Readiness"),

@@ -31,7 +31,7 @@ from mqservice.reports.page import daily_page
 from mqservice.reports.queries import (
     csv_lines,
     days_of,
-    find_last_night,
+    find_last_nightly_run,
     get_report,
     get_run,
     last_day,
@@ -49,7 +49,7 @@ from mqservice.reports.schemas import (
     RunListOut,
     RunOut,
 )
-from mqservice.reports.services import check_range, order_run, set_recipients
+from mqservice.reports.services import check_range, request_run, set_recipients
 
 router = Router(tags=["reports"])
 
@@ -67,7 +67,7 @@ def list_reports(request: AuthedRequest, ns: str) -> ReportListOut:
     """List reports with their days, and the result of the last night. Three queries."""
     namespace = get_namespace(request.auth, ns)
     found = days_of(namespace)
-    night = find_last_night()
+    night = find_last_nightly_run()
     at = settings.MQ_REPORTS_AT
     return ReportListOut(
         reports=[
@@ -97,7 +97,7 @@ def run(request: AuthedRequest, response: HttpResponse, ns: str, order: RunIn) -
     """Make the reports of a range of days, again if they exist."""
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE)
-    made = order_run(request.auth, namespace, order.from_date, order.to_date)
+    made = request_run(request.auth, namespace, order.from_date, order.to_date)
     response["Location"] = f"/v1/ns/{namespace.name}/reports/runs/{made.public_id}"
     return Status(202, RunOut.of(made))
 

@@ -46,7 +46,7 @@ class GroupHours:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Behind:
+class GroupLag:
     """``lag_last``: of the end of the day; ``drain_s``: how long that would have taken at the last
     hour's pace, None where it did not shrink.
     """
@@ -89,7 +89,7 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class TopicStorage:
     """Bytes that a topic took with all that came of its messages."""
 
     topic: str
@@ -98,7 +98,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Used:
+class TopicUsage:
     """Messages that were produced to a topic, and their bodies; ``before``: a week before."""
 
     topic: str
@@ -124,11 +124,11 @@ class Day:
     lag_max: Compared
     hours: list[dt.datetime]
     heat: list[GroupHours]
-    behind: list[Behind]
+    behind: list[GroupLag]
     reasons: list[DeadLetters]
     latencies: list[Latency]
-    storage: list[Stored]
-    usage: list[Used]
+    storage: list[TopicStorage]
+    usage: list[TopicUsage]
     produced_by_hour: list[Compared]
     produced_by_day: list[tuple[dt.date, Compared]]
 
@@ -150,7 +150,7 @@ def day_of(namespace: str, date: dt.date, parts: list[ReportPart]) -> Day:
     """The same, of parts of the day and of the two weeks up to it that somebody has read."""
     today = [part for part in parts if part.date == date]
     zone = today[0].zone if today else "UTC"
-    days = _Days({(part.report, part.date): part for part in parts}, zone)
+    days = _DayRows({(part.report, part.date): part for part in parts}, zone)
     hours = hours_of(date, zone)
     lags = days.rows("consumer_lag_hourly", date)
     return Day(
@@ -193,7 +193,7 @@ def hours_of(date: dt.date, zone: str) -> list[dt.datetime]:
     ]
 
 
-class _Days:
+class _DayRows:
     """Rows of reports by day."""
 
     def __init__(self, found: dict[tuple[str, dt.date], ReportPart], zone: str) -> None:
@@ -244,14 +244,14 @@ def _heat(rows: Rows) -> list[GroupHours]:
     return found[:GROUPS_MAX]
 
 
-def _behind(rows: Rows) -> list[Behind]:
+def _behind(rows: Rows) -> list[GroupLag]:
     by_pair: dict[tuple[str, str], Rows] = defaultdict(list)
     for row in rows:
         if row["lag_max"] is not None:
             by_pair[row["group"], row["topic"]].append(row)
     ends = {pair: max(hours, key=_hour_of) for pair, hours in by_pair.items()}
     found = [
-        Behind(
+        GroupLag(
             group=group,
             topic=topic,
             lag_max=max(row["lag_max"] for row in hours),
@@ -312,7 +312,7 @@ def _latencies(rows: Rows) -> list[Latency]:
     return sorted(found, key=lambda each: -(each.total_ms_p99 or 0))[:GROUPS_MAX]
 
 
-def _storage(rows: Rows) -> list[Stored]:
+def _storage(rows: Rows) -> list[TopicStorage]:
     """The largest topics, retries and dead letters with them."""
     now: Counter[str] = Counter()
     before: dict[str, int | None] = {}
@@ -323,17 +323,17 @@ def _storage(rows: Rows) -> list[Stored]:
         known = before.get(topic, 0)
         before[topic] = None if known is None or earlier is None else known + earlier
     return [
-        Stored(topic=topic, stored_bytes=count, stored_bytes_before=before[topic])
+        TopicStorage(topic=topic, stored_bytes=count, stored_bytes_before=before[topic])
         for topic, count in now.most_common(TOPICS_MAX)
     ]
 
 
-def _usage(days: _Days, date: dt.date) -> list[Used]:
+def _usage(days: _DayRows, date: dt.date) -> list[TopicUsage]:
     """The topics with the most messages."""
     is_known = days.has(date - _WEEK)
     before = {row["topic"]: row["message_count"] for row in days.rows("usage_daily", date - _WEEK)}
     found = [
-        Used(
+        TopicUsage(
             topic=row["topic"],
             message_count=row["message_count"],
             body_bytes=row.get("body_bytes"),
@@ -344,7 +344,7 @@ def _usage(days: _Days, date: dt.date) -> list[Used]:
     return sorted(found, key=lambda each: -each.message_count)[:TOPICS_MAX]
 
 
-def _by_hour(days: _Days, date: dt.date, hours: list[dt.datetime]) -> list[Compared]:
+def _by_hour(days: _DayRows, date: dt.date, hours: list[dt.datetime]) -> list[Compared]:
     """Produced messages of each hour beside those of the week before; empty without a report."""
     rows = days.rows("throughput_hourly", date)
     if not rows:

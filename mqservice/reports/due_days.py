@@ -1,6 +1,6 @@
 """Which nightly runs are due: a day's report is written at a local time of the next day.
 
-    now, plan, the newest night that was made ──▶ [missed_nights] ──▶ dates, the oldest first
+    now, plan, the newest night that was made ──▶ [missed_days] ────▶ dates, the oldest first
 
 A local time that a clock change leaves out comes when the clocks have moved; one that comes twice
 counts the first time. A wall clock that was wrong makes no night twice, and stops none for long.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from mqservice.lib.timestamps import datetime_ms
-from mqservice.reports.limits import NIGHTS_MAX
+from mqservice.reports.limits import DUE_DAYS_MAX
 
 _DAY = dt.timedelta(days=1)
 
@@ -45,13 +45,13 @@ class Plan:
         return date
 
 
-def missed_nights(plan: Plan, now_ms: int, last_made: dt.date | None) -> list[dt.date]:
-    """Days that are due and not made; ``NIGHTS_MAX`` of them at most, only the newest at first.
+def missed_days(plan: Plan, now_ms: int, last_made: dt.date | None) -> list[dt.date]:
+    """Days that are due and not made; ``DUE_DAYS_MAX`` of them at most, only the newest at first.
 
     ``last_made`` is the newest one up to ``plan.last_due``.
     """
     last = plan.last_due(now_ms)
     if last_made is None:
         return [last]
-    first = max(last_made + _DAY, last - (NIGHTS_MAX - 1) * _DAY)
+    first = max(last_made + _DAY, last - (DUE_DAYS_MAX - 1) * _DAY)
     return [first + day * _DAY for day in range((last - first).days + 1)]

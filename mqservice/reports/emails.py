@@ -1,6 +1,6 @@
 """The nightly summary by email: once per address, and never a reason to fail the reports.
 
-    a night done ──▶ [note_mails] ──▶ rows ── [claim_mails] ──▶ [send_mail] ──▶ mail server
+    a night done ──▶ [queue_emails] ─▶ rows ── [claim_emails] ─▶ [send_email] ─▶ mail server
                                        ▲                            └── not taken: later
                                        └── one of a night and address, by a unique index
 
@@ -25,13 +25,13 @@ from mqservice.lib.clock import Clock
 from mqservice.reports.day import Day, read_day
 from mqservice.reports.formatting import count_text
 from mqservice.reports.limits import (
-    MAIL_ATTEMPTS_MAX,
-    MAIL_CLAIM_MS,
-    MAIL_KEPT_DAYS,
-    MAIL_LINES_MAX,
-    MAIL_PAGE_BYTES_MAX,
-    MAIL_RETRY_MS,
-    MAILS_SWEPT_MAX,
+    EMAIL_ATTEMPTS_MAX,
+    EMAIL_CLAIM_MS,
+    EMAIL_LINES_MAX,
+    EMAIL_PAGE_BYTES_MAX,
+    EMAIL_RETAINED_DAYS,
+    EMAIL_RETRY_MS,
+    EMAILS_SWEPT_MAX,
     RECIPIENTS_MAX,
 )
 from mqservice.reports.models import (
@@ -59,12 +59,12 @@ def recipients_of(namespace: Namespace) -> list[str]:
     return list(dict.fromkeys(addresses))[:RECIPIENTS_MAX]
 
 
-def note_mails(run: ReportRun, now_ms: int) -> int:
+def queue_emails(run: ReportRun, now_ms: int) -> int:
     """In the transaction that ends a run: a row for each address of each namespace with reports.
 
     How many. Only nights are told of, and only when they are new enough to be news.
     """
-    oldest = timezone.now().date() - dt.timedelta(days=MAIL_KEPT_DAYS)
+    oldest = timezone.now().date() - dt.timedelta(days=EMAIL_RETAINED_DAYS)
     if run.trigger != Trigger.NIGHTLY.value or not settings.MQ_EMAIL_URL or run.from_date <= oldest:
         return 0
     parts = ReportPart.objects.filter(date=run.from_date).order_by("namespace_id")
@@ -79,26 +79,26 @@ def note_mails(run: ReportRun, now_ms: int) -> int:
 
 
 @transaction.atomic
-def claim_mails(now_ms: int) -> list[int]:
+def claim_emails(now_ms: int) -> list[int]:
     """Ids of mails to be sent now, claimed; those whose worker is gone become unknown."""
     rows = ReportMail.objects.select_for_update(skip_locked=True)
     lost = rows.filter(state=MailState.SENDING.value, due_ms__lte=now_ms)
-    lost_ids = list(lost.values_list("pk", flat=True)[:MAILS_SWEPT_MAX])
+    lost_ids = list(lost.values_list("pk", flat=True)[:EMAILS_SWEPT_MAX])
     ReportMail.objects.filter(pk__in=lost_ids).update(
         state=MailState.UNKNOWN.value, error="its worker died while it was sent"
     )
     due = rows.filter(state=MailState.PENDING.value, due_ms__lte=now_ms)
-    ids = list(due.order_by("due_ms", "pk").values_list("pk", flat=True)[:MAILS_SWEPT_MAX])
+    ids = list(due.order_by("due_ms", "pk").values_list("pk", flat=True)[:EMAILS_SWEPT_MAX])
     # Nobody else finds them for so long; if their order is lost they are found again.
-    ReportMail.objects.filter(pk__in=ids).update(due_ms=now_ms + MAIL_CLAIM_MS)
+    ReportMail.objects.filter(pk__in=ids).update(due_ms=now_ms + EMAIL_CLAIM_MS)
     return ids
 
 
-def send_mail(mail_id: int, clock: Clock) -> None:
+def send_email(mail_id: int, clock: Clock) -> None:
     """Send one, if it is still to be sent, and note what became of it. Raises nothing of what goes
     wrong with the mail server.
     """
-    due_ms = clock.now_ms() + MAIL_CLAIM_MS
+    due_ms = clock.now_ms() + EMAIL_CLAIM_MS
     mine = ReportMail.objects.filter(pk=mail_id, state=MailState.PENDING.value)
     if mine.update(state=MailState.SENDING.value, due_ms=due_ms) != 1:
         return
@@ -107,10 +107,10 @@ def send_mail(mail_id: int, clock: Clock) -> None:
     attempt_count = mail.attempt_count + 1
     values = {"state": MailState.SENT.value, "error": "", "attempt_count": attempt_count}
     if error is not None:
-        is_over = is_final or attempt_count >= MAIL_ATTEMPTS_MAX
+        is_over = is_final or attempt_count >= EMAIL_ATTEMPTS_MAX
         values["state"] = (MailState.FAILED if is_over else MailState.PENDING).value
         values["error"] = error[:ERROR_CHARS_MAX]
-        due_ms = clock.now_ms() + (MAIL_RETRY_MS << mail.attempt_count)
+        due_ms = clock.now_ms() + (EMAIL_RETRY_MS << mail.attempt_count)
         log.warning(
             "Could not send a nightly summary",
             extra={
@@ -124,13 +124,13 @@ def send_mail(mail_id: int, clock: Clock) -> None:
     sending.update(due_ms=due_ms, **values)
 
 
-def drop_old_mails() -> None:
+def delete_old_emails() -> None:
     """Forget mails of nights that are told to nobody any more."""
-    oldest = timezone.now().date() - dt.timedelta(days=MAIL_KEPT_DAYS)
+    oldest = timezone.now().date() - dt.timedelta(days=EMAIL_RETAINED_DAYS)
     ReportMail.objects.filter(date__lt=oldest).delete()
 
 
-def mail_of(day: Day) -> tuple[str, str]:
+def compose_email(day: Day) -> tuple[str, str]:
     """Subject and text."""
     figures = figures_of(day)
     letters = day.dead_letters.now or 0
@@ -147,14 +147,14 @@ def mail_of(day: Day) -> tuple[str, str]:
         lines += ["", "Groups with the largest lag:"]
         lines += [
             f"- {each.group} on {each.topic}: {count_text(each.lag_max)}, {behind_text(each)}"
-            for each in day.behind[:MAIL_LINES_MAX]
+            for each in day.behind[:EMAIL_LINES_MAX]
         ]
     if day.reasons:
         lines += ["", "Dead letters:"]
         lines += [
             f"- {count_text(each.count)} in {each.group}: {each.reason or 'no reason given'}"
             f"{' (new)' if each.is_new else ''}"
-            for each in day.reasons[:MAIL_LINES_MAX]
+            for each in day.reasons[:EMAIL_LINES_MAX]
         ]
     lines += [
         "",
@@ -169,7 +169,7 @@ def mail_of(day: Day) -> tuple[str, str]:
 def _try(mail: ReportMail) -> tuple[str | None, bool]:
     """What went wrong, None for nothing, and whether it always will."""
     day = read_day(mail.namespace, mail.date)
-    subject, text = mail_of(day)
+    subject, text = compose_email(day)
     # The same for each attempt, so that what knows such ids passes over a second copy.
     identity = f"{mail.namespace_id}/{mail.date}/{mail.address}".encode()
     sender = settings.MQ_EMAIL_FROM.rpartition("@")[2].strip("> ") or "localhost"
@@ -177,7 +177,7 @@ def _try(mail: ReportMail) -> tuple[str | None, bool]:
     headers = {"Message-ID": message_id, "Auto-Submitted": "auto-generated"}
     message = EmailMessage(subject, text, to=[mail.address], headers=headers)
     page = page_of(day)
-    if len(page.encode()) <= MAIL_PAGE_BYTES_MAX:
+    if len(page.encode()) <= EMAIL_PAGE_BYTES_MAX:
         message.attach(f"{mail.namespace.name}-{mail.date}.html", page, "text/html")
     try:
         message.send()

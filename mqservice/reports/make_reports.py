@@ -21,14 +21,14 @@ from django.db import transaction
 from mqservice.lib.clock import Clock
 from mqservice.lib.durations import MINUTE_MS, SECOND_MS
 from mqservice.reports.due_days import Plan
-from mqservice.reports.emails import note_mails
+from mqservice.reports.emails import queue_emails
 from mqservice.reports.lag_export import write_lag_samples
 from mqservice.reports.limits import RENEW_MS
 from mqservice.reports.models import ReportRun
 from mqservice.reports.results import load_rows
 from mqservice.reports.runs import claim, fail, finish, renew
-from mqservice.reports.settle_export import are_marks_kept, write_settles
-from mqservice.reports.spark import Failure, Outcome, Progress, RunFailed, Unwanted, run_spark
+from mqservice.reports.settle_export import are_marks_available, write_settles
+from mqservice.reports.spark import Failure, Outcome, Progress, RunFailed, RunSuperseded, run_spark
 from mqservice.store import SnapshotRelease, SnapshotRequest, StoreError, blocking_client
 
 log = logging.getLogger(__name__)
@@ -36,14 +36,14 @@ log = logging.getLogger(__name__)
 _LEASE_MARGIN_MS = 5 * MINUTE_MS
 
 
-def take_run(public_id: str, clock: Clock) -> None:
+def run_reports(public_id: str, clock: Clock) -> None:
     """Make the reports of one run. Takes minutes or hours; nothing when it is another one's."""
     run = claim(public_id, clock.now_ms())
     if run is None:
         return
     try:
         _make(run, clock)
-    except Unwanted:
+    except RunSuperseded:
         log.warning(
             "Another worker took over this report run, or it was cancelled",
             extra={"action": "report_run_superseded", "run": public_id},
@@ -70,9 +70,9 @@ def _make(run: ReportRun, clock: Clock) -> None:
         from_ms, to_ms = plan.day_start_ms(run.from_date), plan.day_start_ms(run.to_date)
         write_lag_samples(work / "lag.csv", from_ms, to_ms)
         # Without marks the report of before stays, which had them.
-        if are_marks_kept(from_ms, clock.now_ms()):
+        if are_marks_available(from_ms, clock.now_ms()):
             write_settles(work / "settles.csv", from_ms, to_ms)
-        heart = _Heart(run, clock)
+        heart = _ClaimRenewer(run, clock)
         with _snapshot() as end_offset:
             outcome = run_spark(
                 _arguments(run, work, end_offset),
@@ -92,8 +92,8 @@ def _load(run: ReportRun, path: Path, outcome: Outcome, now_ms: int) -> None:
     with transaction.atomic():
         row_count = load_rows(path, run, outcome, now_ms)
         if not finish(run, outcome, row_count):
-            raise Unwanted
-        note_mails(run, now_ms)
+            raise RunSuperseded
+        queue_emails(run, now_ms)
 
 
 def _arguments(run: ReportRun, work: Path, end_offset: int) -> list[str]:
@@ -132,7 +132,7 @@ def _snapshot() -> Iterator[int]:
         raise RunFailed(Failure.SNAPSHOT_LOST, "the log was deleted while it was being read")
 
 
-class _Heart:
+class _ClaimRenewer:
     """Tells the row that its worker lives, and how far it has come."""
 
     def __init__(self, run: ReportRun, clock: Clock) -> None:
@@ -142,7 +142,7 @@ class _Heart:
 
     def tell(self, progress: Progress) -> None:
         if not renew(self._run, self._clock.now_ms(), progress):
-            raise Unwanted
+            raise RunSuperseded
 
     def beat(self) -> bool:
         now_ms = self._clock.monotonic_ms()

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from mqservice.accounts.models import Namespace
 from mqservice.lib.timestamps import rfc3339
 from mqservice.reports.charts import LEVELS, UNKNOWN, bar, columns, strip
-from mqservice.reports.day import Behind, Compared, Day, GroupHours, read_day
+from mqservice.reports.day import Compared, Day, GroupHours, GroupLag, read_day
 from mqservice.reports.formatting import (
     bytes_text,
     change_text,
@@ -113,7 +113,7 @@ def figures_of(day: Day) -> list[Figure]:
     ]
 
 
-def behind_text(each: Behind) -> str:
+def behind_text(each: GroupLag) -> str:
     """How bad it was, in words."""
     notes = [
         f"oldest {duration_text(each.lag_ms_max)}",
@@ -144,7 +144,7 @@ def _strip(line: GroupHours, hours: list[dt.datetime]) -> Line:
     return Line(name=line.group, drawing=strip(cells, label=label), value=value)
 
 
-def _behind(found: list[Behind]) -> list[Line]:
+def _behind(found: list[GroupLag]) -> list[Line]:
     return [
         Line(
             name=f"{each.group} · {each.topic}",

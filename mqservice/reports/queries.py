@@ -82,7 +82,7 @@ def last_day(namespace: Namespace) -> dt.date | None:
 
 def runs_of(namespace: Namespace, *, before: str, limit: int) -> list[ReportRun]:
     """A page of nightly runs and of those the namespace has ordered, the newest first."""
-    rows = ReportRun.objects.filter(_seen_by(namespace))
+    rows = ReportRun.objects.filter(_visible_to(namespace))
     if before:
         rows = rows.filter(pk__lt=get_run(namespace, before).pk)
     return list(rows.order_by("-pk")[:limit])
@@ -90,13 +90,13 @@ def runs_of(namespace: Namespace, *, before: str, limit: int) -> list[ReportRun]
 
 def get_run(namespace: Namespace, public_id: str) -> ReportRun:
     """Raises Problem TASK_NOT_FOUND for absent and foreign alike. One query."""
-    run = ReportRun.objects.filter(_seen_by(namespace), public_id=public_id).first()
+    run = ReportRun.objects.filter(_visible_to(namespace), public_id=public_id).first()
     if run is None:
         raise Problem.of("TASK_NOT_FOUND", f"{public_id} does not exist in {namespace.name}")
     return run
 
 
-def find_last_night() -> ReportRun | None:
+def find_last_nightly_run() -> ReportRun | None:
     """The newest nightly run that has ended, well or not. One query."""
     ended = ReportRun.objects.filter(
         trigger=Trigger.NIGHTLY.value, state__in=[RunState.DONE.value, RunState.FAILED.value]
@@ -129,7 +129,7 @@ def _cell(value: Any) -> Any:  # Any: what JSON has
     return csv_cell(value)
 
 
-def _seen_by(namespace: Namespace) -> Q:
+def _visible_to(namespace: Namespace) -> Q:
     return Q(namespace=namespace) | Q(trigger=Trigger.NIGHTLY.value)
 
 

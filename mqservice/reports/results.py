@@ -20,7 +20,7 @@ from django.db import transaction
 from mqservice.accounts.models import Namespace
 from mqservice.lib.timestamps import datetime_ms
 from mqservice.reports.due_days import Plan
-from mqservice.reports.limits import INSERTED_PARTS, KEPT_MS
+from mqservice.reports.limits import INSERTED_PARTS, RETAINED_MS
 from mqservice.reports.models import ReportPart, ReportRun
 from mqservice.reports.spark import Outcome
 
@@ -74,9 +74,9 @@ def load_rows(path: Path, run: ReportRun, outcome: Outcome, now_ms: int) -> int:
     return row_count
 
 
-def drop_old(now_ms: int) -> None:
+def delete_old(now_ms: int) -> None:
     """Forget what is older than it is kept."""
-    oldest = dt.datetime.fromtimestamp((now_ms - KEPT_MS) / 1_000, dt.UTC).date()
+    oldest = dt.datetime.fromtimestamp((now_ms - RETAINED_MS) / 1_000, dt.UTC).date()
     ReportPart.objects.filter(date__lt=oldest).delete()
 
 

@@ -1,6 +1,6 @@
 """The row of a run: created, found due, claimed, renewed, finished. Conditional updates only.
 
-make_nights, order_run ──▶ pending ── claim ──▶ running ── renew* ──▶ finish, or fail
+create_due_runs, request_run ─▶ pending ─ claim ──▶ running ── renew* ──▶ finish, or fail
                               ▲                    │ no sign for CLAIM_MS     │
                               └────────────────────┴───── once more, later ◀──┘
 """
@@ -17,12 +17,12 @@ from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
 from mqservice.accounts.models import Tenant
-from mqservice.reports.due_days import Plan, missed_nights
+from mqservice.reports.due_days import Plan, missed_days
 from mqservice.reports.limits import (
     ATTEMPTS_MAX,
     CLAIM_MS,
-    KEPT_RUNS_MAX,
     QUEUED_MS,
+    RETAINED_RUNS_MAX,
     RETRY_FACTOR,
     RETRY_MS,
 )
@@ -40,7 +40,7 @@ def plan_of_settings() -> Plan | None:
     return None if at is None else Plan(at, settings.MQ_REPORTS_ZONE)
 
 
-def make_nights(plan: Plan, now_ms: int) -> list[ReportRun]:
+def create_due_runs(plan: Plan, now_ms: int) -> list[ReportRun]:
     """Rows for the nights that are due and have none. Two queries when there is nothing to do.
 
     The first one is that after the first day on which there was anybody: a service that was set up
@@ -50,8 +50,8 @@ def make_nights(plan: Plan, now_ms: int) -> list[ReportRun]:
         trigger=Trigger.NIGHTLY.value, from_date__lte=plan.last_due(now_ms)
     )
     last_made: dt.date | None = nights.aggregate(last=Max("from_date"))["last"]
-    missed = missed_nights(plan, now_ms, last_made)
-    if last_made is None and not _was_anybody_there(plan, missed[-1]):
+    missed = missed_days(plan, now_ms, last_made)
+    if last_made is None and not _had_traffic(plan, missed[-1]):
         return []
     made = []
     for date in missed:
@@ -70,7 +70,7 @@ def make_nights(plan: Plan, now_ms: int) -> list[ReportRun]:
     return made
 
 
-def _was_anybody_there(plan: Plan, date: dt.date) -> bool:
+def _had_traffic(plan: Plan, date: dt.date) -> bool:
     end_ms = plan.day_start_ms(date + _DAY)
     end = dt.datetime.fromtimestamp(end_ms / 1_000, dt.UTC)
     return Tenant.objects.filter(created_at__lt=end).exists()
@@ -125,13 +125,13 @@ def renew(run: ReportRun, now_ms: int, progress: Progress | None) -> bool:
             "done_count": progress.done,
             "total_count": progress.total,
         }
-    return _mine(run).update(**values) == 1
+    return _claimed_by(run).update(**values) == 1
 
 
 def finish(run: ReportRun, outcome: Outcome, row_count: int) -> bool:
     """In the transaction that has loaded the rows. False: the run is ours no longer."""
     return (
-        _mine(run).update(
+        _claimed_by(run).update(
             state=RunState.DONE.value,
             step="",
             done_count=len(outcome.report_rows) + 1,
@@ -150,17 +150,17 @@ def finish(run: ReportRun, outcome: Outcome, row_count: int) -> bool:
 def fail(run: ReportRun, failure: Failure, said: str, now_ms: int) -> None:
     """For good, or until a while later. Nothing when the run is ours no longer."""
     with transaction.atomic():
-        mine = _mine(run).select_for_update().first()
+        mine = _claimed_by(run).select_for_update().first()
         if mine is not None:
             _fail(mine, failure, said, now_ms)
 
 
-def drop_old_runs() -> None:
+def delete_old_runs() -> None:
     """Forget the oldest of too many that have ended; not those of a day, which are counted."""
     yesterday = timezone.now() - _DAY
     ended = ReportRun.objects.exclude(state__in=ACTIVE_STATES).filter(created_at__lt=yesterday)
     ended = ended.order_by("-pk")
-    old = list(ended.values_list("pk", flat=True)[KEPT_RUNS_MAX : KEPT_RUNS_MAX + 1_000])
+    old = list(ended.values_list("pk", flat=True)[RETAINED_RUNS_MAX : RETAINED_RUNS_MAX + 1_000])
     ReportRun.objects.filter(pk__in=old).delete()
 
 
@@ -178,7 +178,7 @@ def _fail(run: ReportRun, failure: Failure, said: str, now_ms: int) -> None:
     run.save()
 
 
-def _mine(run: ReportRun) -> QuerySet[ReportRun]:
+def _claimed_by(run: ReportRun) -> QuerySet[ReportRun]:
     return ReportRun.objects.filter(pk=run.pk, claim=run.claim, state=RunState.RUNNING.value)
 
 

@@ -18,11 +18,11 @@ from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import datetime_ms
 from mqservice.lib.wire import refused
 from mqservice.reports.emails import recipients_of
-from mqservice.reports.limits import ORDERED_DAYS_MAX, RANGE_DAYS_MAX, WAITING_RUNS_MAX
+from mqservice.reports.limits import RANGE_DAYS_MAX, REQUESTED_DAYS_MAX, WAITING_RUNS_MAX
 from mqservice.reports.models import ACTIVE_STATES, ReportRecipients, ReportRun, Trigger
 
 
-def order_run(
+def request_run(
     principal: Principal,
     namespace: Namespace,
     from_date: dt.date,
@@ -36,7 +36,7 @@ def order_run(
     nights come first. Raises Problem: BAD_REQUEST, or QUOTA_EXCEEDED.
     """
     now_ms = (clock or SystemClock()).now_ms()
-    check_range(from_date, to_date, ORDERED_DAYS_MAX)
+    check_range(from_date, to_date, REQUESTED_DAYS_MAX)
     today = dt.datetime.fromtimestamp(now_ms / 1_000, dt.UTC).date()
     if from_date > today + dt.timedelta(days=1):
         raise refused("/from", f"{from_date} is in the future")

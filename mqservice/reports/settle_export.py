@@ -19,9 +19,9 @@ from typing import Any, Final
 from django.db import connection
 
 from mqservice.lib.durations import HOUR_MS
-from mqservice.sampling.limits import MARKS_KEPT_MS
+from mqservice.sampling.limits import MARKS_RETAINED_MS
 from mqservice.sampling.models import RETRY_TOPIC
-from mqservice.sampling.progress_marks import Place, decode_places
+from mqservice.sampling.progress_marks import QueuePosition, decode_positions
 
 COLUMNS: Final = (
     "tenant", "group", "topic", "queue_id", "what", "from_offset", "to_offset", "after_ms",
@@ -48,9 +48,9 @@ ORDER BY 1, 2, 3, 5
 """
 
 
-def are_marks_kept(from_ms: int, now_ms: int) -> bool:
+def are_marks_available(from_ms: int, now_ms: int) -> bool:
     """Whether all marks of a range that begins then are still there."""
-    return from_ms >= now_ms - MARKS_KEPT_MS
+    return from_ms >= now_ms - MARKS_RETAINED_MS
 
 
 def write_settles(path: Path, from_ms: int, to_ms: int) -> int:
@@ -78,10 +78,10 @@ def _marks(from_ms: int, to_ms: int) -> Iterator[tuple[Any, ...]]:
 
 def ranges_of(marks: Iterator[tuple[Any, ...]], from_ms: int) -> Iterator[tuple[Any, ...]]:
     """(queue_id, what, from_offset, to_offset, after_ms, before_ms); Any: texts and numbers."""
-    known: dict[int, Place] = {}
+    known: dict[int, QueuePosition] = {}
     highest: dict[tuple[int, str], int] = {}
     for *_, after_ms, at_ms, blob in marks:
-        for place in decode_places(blob):
+        for place in decode_positions(blob):
             old = known.get(place.queue_id)
             known[place.queue_id] = place
             # What was set was not reached: another count of resets begins anew from here.

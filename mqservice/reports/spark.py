@@ -69,7 +69,7 @@ class RunFailed(Exception):
         self.tail = tail
 
 
-class Unwanted(Exception):
+class RunSuperseded(Exception):
     """The run was taken from this worker."""
 
 
@@ -98,7 +98,9 @@ def run_spark(
     still_wanted: Callable[[], bool],
     program: Sequence[str] = PROGRAM,
 ) -> Outcome:
-    """Run it to its end. Raises ``RunFailed``, or ``Unwanted`` once ``still_wanted`` says no."""
+    """Run it to its end. Raises ``RunFailed``, or ``RunSuperseded`` once ``still_wanted`` says
+    no.
+    """
     parent = os.getpid()
     with subprocess.Popen(
         [*program, *arguments],
@@ -145,9 +147,9 @@ def _follow(
                 else:
                     *lines, rest = (rest + block)[-LINE_BYTES_MAX:].split(b"\n")
                     for line in lines:
-                        outcome = _heard(line, tell) or outcome
+                        outcome = _read_progress(line, tell) or outcome
             if not still_wanted():
-                raise Unwanted
+                raise RunSuperseded
             if clock.monotonic_ms() >= until_ms:
                 raise RunFailed(Failure.TIME_LIMIT, f"it took longer than {limit_s} s", _text(tail))
     code = process.wait()
@@ -161,7 +163,7 @@ def _follow(
     raise RunFailed(Failure.KILLED, f"the process exited with {code}", said)
 
 
-def _heard(line: bytes, tell: Callable[[Progress], None]) -> Outcome | None:
+def _read_progress(line: bytes, tell: Callable[[Progress], None]) -> Outcome | None:
     """Lines of others on standard output are passed over: Java may print what it likes."""
     with contextlib.suppress(msgspec.DecodeError):
         return msgspec.json.decode(line, type=Outcome)

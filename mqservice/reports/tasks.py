@@ -11,11 +11,11 @@ from django.conf import settings
 from mqservice.celery import app
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import SECOND_MS
-from mqservice.reports.emails import claim_mails, drop_old_mails, send_mail
-from mqservice.reports.limits import MAIL_CLAIM_MS, MAIL_LIMIT_S, QUEUED_MS
-from mqservice.reports.make_reports import take_run
-from mqservice.reports.results import drop_old
-from mqservice.reports.runs import drop_old_runs, find_due, make_nights, plan_of_settings
+from mqservice.reports.emails import claim_emails, delete_old_emails, send_email
+from mqservice.reports.limits import EMAIL_CLAIM_MS, EMAIL_LIMIT_S, QUEUED_MS
+from mqservice.reports.make_reports import run_reports
+from mqservice.reports.results import delete_old
+from mqservice.reports.runs import create_due_runs, delete_old_runs, find_due, plan_of_settings
 
 _MARGIN_S = 10 * 60  # to export and to load, beside Spark's own limit
 
@@ -26,13 +26,13 @@ def sweep() -> None:
     now_ms = SystemClock().now_ms()
     plan = plan_of_settings()
     if plan is not None:
-        make_nights(plan, now_ms)
+        create_due_runs(plan, now_ms)
     public_id = find_due(now_ms)
     if public_id is not None:
         make.apply_async((public_id,), expires=QUEUED_MS / SECOND_MS)
-    for mail_id in claim_mails(now_ms):
+    for mail_id in claim_emails(now_ms):
         # Begun late it expires, so that it has ended when its claim does.
-        mail.apply_async((mail_id,), expires=MAIL_CLAIM_MS / SECOND_MS - MAIL_LIMIT_S)
+        mail.apply_async((mail_id,), expires=EMAIL_CLAIM_MS / SECOND_MS - EMAIL_LIMIT_S)
 
 
 @app.task(
@@ -42,18 +42,18 @@ def sweep() -> None:
 )
 def make(public_id: str) -> None:
     """Make the reports of one run."""
-    take_run(public_id, SystemClock())
+    run_reports(public_id, SystemClock())
 
 
-@app.task(name="reports.mail", soft_time_limit=MAIL_LIMIT_S - 10, time_limit=MAIL_LIMIT_S)
+@app.task(name="reports.mail", soft_time_limit=EMAIL_LIMIT_S - 10, time_limit=EMAIL_LIMIT_S)
 def mail(mail_id: int) -> None:
     """Send the summary of a night to one address."""
-    send_mail(mail_id, SystemClock())
+    send_email(mail_id, SystemClock())
 
 
 @app.task(name="reports.clean_up", soft_time_limit=25, time_limit=30)
 def clean_up() -> None:
     """Forget what is older than it is kept."""
-    drop_old(SystemClock().now_ms())
-    drop_old_runs()
-    drop_old_mails()
+    delete_old(SystemClock().now_ms())
+    delete_old_runs()
+    delete_old_emails()

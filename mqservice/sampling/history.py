@@ -13,7 +13,7 @@ from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.durations import HOUR_MS, SECOND_MS
 from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.lib.timestamps import datetime_ms, parse_rfc3339
-from mqservice.sampling.limits import KEPT_MS, POINTS_MAX, RESOLUTIONS_MS
+from mqservice.sampling.limits import POINTS_MAX, RESOLUTIONS_MS, RETAINED_MS
 from mqservice.sampling.models import ConsumerOffsetStep, GroupSample, TopicSample
 from mqservice.topics.models import Topic
 
@@ -51,7 +51,7 @@ def span_of(from_text: str, to_text: str, now_ms: int) -> Span:
     if from_ms >= to_ms:
         raise _fault("?from", "must be before `to`")
     for resolution_ms in RESOLUTIONS_MS:
-        is_kept = from_ms >= now_ms - KEPT_MS[resolution_ms] - resolution_ms
+        is_kept = from_ms >= now_ms - RETAINED_MS[resolution_ms] - resolution_ms
         if is_kept and (to_ms - from_ms) // resolution_ms < POINTS_MAX:
             return Span(from_ms=from_ms, to_ms=to_ms, resolution_ms=resolution_ms)
     coarsest_ms = RESOLUTIONS_MS[-1]

@@ -31,7 +31,7 @@ GROUP_TOPIC_LAG: Final = "mq_group_topic_lag_messages"
 GROUP_TOPIC_AGE: Final = "mq_group_topic_oldest_age_seconds"
 
 
-class Told(NamedTuple):
+class MetricColumn(NamedTuple):
     """One metric: which column of a row it is, and what one of it is worth there."""
 
     name: str
@@ -41,42 +41,44 @@ class Told(NamedTuple):
 
 
 OF_GROUPS: Final = (
-    Told(
+    MetricColumn(
         GROUP_LAG,
         "Messages that the group has not settled: not delivered, in flight, or "
         "waiting for a retry.",
         0,
     ),
-    Told(GROUP_AGE, "Age of the oldest message that the group has not settled.", 1, SECOND_MS),
-    Told("mq_group_inflight_messages", "Messages in flight.", 2),
-    Told(GROUP_MEMBERS, "Consumers that read for the group.", 3),
-    Told(GROUP_DEAD_LETTERS, "Messages that the group has dead-lettered, all time.", 4),
-    Told("mq_group_waiting_retry_messages", "Failed messages waiting for a retry.", 5),
-    Told("mq_group_lag_estimated", "1 where the lag is estimated, 0 where it is exact.", 6),
+    MetricColumn(
+        GROUP_AGE, "Age of the oldest message that the group has not settled.", 1, SECOND_MS
+    ),
+    MetricColumn("mq_group_inflight_messages", "Messages in flight.", 2),
+    MetricColumn(GROUP_MEMBERS, "Consumers that read for the group.", 3),
+    MetricColumn(GROUP_DEAD_LETTERS, "Messages that the group has dead-lettered, all time.", 4),
+    MetricColumn("mq_group_waiting_retry_messages", "Failed messages waiting for a retry.", 5),
+    MetricColumn("mq_group_lag_estimated", "1 where the lag is estimated, 0 where it is exact.", 6),
 )
 OF_GROUP_TOPICS: Final = (
-    Told(GROUP_TOPIC_LAG, "Messages of one topic that the group has not settled.", 0),
-    Told(
+    MetricColumn(GROUP_TOPIC_LAG, "Messages of one topic that the group has not settled.", 0),
+    MetricColumn(
         GROUP_TOPIC_AGE,
         "Age of the oldest message of the topic that the group has not settled.",
         1,
         SECOND_MS,
     ),
-    Told("mq_group_topic_inflight_messages", "Messages of a topic in flight.", 2),
-    Told(
+    MetricColumn("mq_group_topic_inflight_messages", "Messages of a topic in flight.", 2),
+    MetricColumn(
         "mq_group_topic_waiting_retry_messages",
         "Failed messages of a topic waiting for a retry.",
         5,
     ),
-    Told(
+    MetricColumn(
         "mq_group_topic_lag_estimated",
         "1 where the lag of the topic is estimated, 0 where it is exact.",
         6,
     ),
 )
 OF_TOPICS: Final = (
-    Told("mq_topic_messages_total", "Messages that were stored in the topic, all time.", 0),
-    Told("mq_topic_readable_messages", "Messages in the topic that can still be read.", 1),
+    MetricColumn("mq_topic_messages_total", "Messages that were stored in the topic, all time.", 0),
+    MetricColumn("mq_topic_readable_messages", "Messages in the topic that can still be read.", 1),
 )
 NAMES: Final = frozenset(told.name for told in (*OF_GROUPS, *OF_GROUP_TOPICS, *OF_TOPICS))
 
@@ -133,7 +135,7 @@ def _families(namespace: Namespace, now_ms: int) -> Iterator[Metric]:
             yield _family(told, namespace.name, labels, rows)
 
 
-def _family(told: Told, namespace: str, labels: tuple[str, ...], rows: Rows) -> Metric:
+def _family(told: MetricColumn, namespace: str, labels: tuple[str, ...], rows: Rows) -> Metric:
     names = [NAMESPACE_LABEL, *labels]
     family: GaugeMetricFamily | CounterMetricFamily
     if told.name.endswith("_total"):

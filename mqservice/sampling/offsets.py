@@ -23,7 +23,7 @@ from mqservice.sampling.limits import (
     DELETED_ROWS_MAX,
     OFFSET_STEP_MS,
     OFFSET_STEP_ROWS_MAX,
-    OFFSET_STEPS_KEPT_MS,
+    OFFSET_STEPS_RETAINED_MS,
     OFFSETS_PAGE_ROWS,
 )
 from mqservice.sampling.models import RETRY_TOPIC, OffsetFeedPlace
@@ -113,7 +113,7 @@ def persist_offsets(
     return Persisted(row_count=row_count, is_complete=False)
 
 
-def keep_step(now_ms: int) -> int:
+def save_offset_step(now_ms: int) -> int:
     """Keep where the groups stand that have moved since the step before; the number of rows.
 
     Once in ``OFFSET_STEP_MS``: made again for the same step it adds nothing.
@@ -125,7 +125,7 @@ def keep_step(now_ms: int) -> int:
         return row_count
 
 
-def clean_offsets(now_ms: int, *, rows_max: int = OFFSET_STEP_ROWS_MAX) -> int:
+def delete_old_offsets(now_ms: int, *, rows_max: int = OFFSET_STEP_ROWS_MAX) -> int:
     """Drop old steps, the oldest of too many, and what is left of deleted groups.
 
     The number of rows that went, at most a few times ``DELETED_ROWS_MAX``: what is left is for
@@ -136,7 +136,7 @@ def clean_offsets(now_ms: int, *, rows_max: int = OFFSET_STEP_ROWS_MAX) -> int:
         cursor.execute(
             "DELETE FROM sampling_consumeroffsetstep WHERE id IN (SELECT id FROM"
             " sampling_consumeroffsetstep WHERE at_ms < %s ORDER BY at_ms LIMIT %s)",
-            (now_ms - OFFSET_STEPS_KEPT_MS, DELETED_ROWS_MAX),
+            (now_ms - OFFSET_STEPS_RETAINED_MS, DELETED_ROWS_MAX),
         )
         deleted_count += cursor.rowcount
         cursor.execute("SELECT count(*) FROM sampling_consumeroffsetstep")

@@ -1,7 +1,7 @@
 """Marks of the progress of groups, from which reports know when messages were delivered and
 settled.
 
-    groups' queues, as sampled ──▶ [keep_marks] ── where something moved ──▶ ProgressMark, one row
+    groups' queues, as sampled ──▶ [write_marks] ─ where something moved ──▶ ProgressMark, one row
                                                                              a group and topic
 
 Settling knows nothing of this: it costs a row each ten seconds for a group at work, whatever its
@@ -22,7 +22,7 @@ from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.sampling.limits import (
     DELETED_ROWS_MAX,
     MARK_ROWS_DAY_MAX,
-    MARKS_KEPT_MS,
+    MARKS_RETAINED_MS,
     SAMPLE_MS,
 )
 from mqservice.sampling.models import RETRY_TOPIC, MarkRound, ProgressMark
@@ -33,7 +33,7 @@ _CACHED_MAX: Final = 20_000
 _written: dict[tuple[int, str, str], bytes] = {}
 
 
-class Standing(NamedTuple):
+class GroupPositions(NamedTuple):
     """A group's queues as the engine has just told them."""
 
     namespace_id: int
@@ -41,7 +41,7 @@ class Standing(NamedTuple):
     queues: list[GroupQueueStats]
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
+class QueuePosition(msgspec.Struct, frozen=True, array_like=True):
     """Everything below ``consumer_offset`` is settled, below ``delivered_offset`` was given out."""
 
     queue_id: int
@@ -50,15 +50,15 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     reset_count: int
 
 
-def encode_places(places: list[Place]) -> bytes:
+def encode_positions(places: list[QueuePosition]) -> bytes:
     return msgspec.msgpack.encode(places)
 
 
-def decode_places(content: bytes | memoryview) -> list[Place]:
-    return msgspec.msgpack.decode(content, type=list[Place])
+def decode_positions(content: bytes | memoryview) -> list[QueuePosition]:
+    return msgspec.msgpack.decode(content, type=list[QueuePosition])
 
 
-def keep_marks(broker: str, standings: Iterable[Standing], now_ms: int) -> int:
+def write_marks(broker: str, standings: Iterable[GroupPositions], now_ms: int) -> int:
     """Write a mark wherever something moved since the last one; how many.
 
     Two queries and an insert. Nothing when so many groups move that a day would have too many rows
@@ -67,7 +67,7 @@ def keep_marks(broker: str, standings: Iterable[Standing], now_ms: int) -> int:
     marks = {
         (each.namespace_id, each.group, topic): blob
         for each in standings
-        for topic, blob in places_of(each)
+        for topic, blob in positions_of(each)
     }
     moved = {key: blob for key, blob in marks.items() if _written.get(key) != blob}
     last = MarkRound.objects.filter(broker=broker).values_list("at_ms", flat=True).first()
@@ -100,31 +100,31 @@ def mark_pause_ms(mark_count: int) -> int:
     return SAMPLE_MS * max(1, -(-rows_a_day // MARK_ROWS_DAY_MAX))
 
 
-def clean_marks(now_ms: int) -> int:
+def delete_old_marks(now_ms: int) -> int:
     """Drop marks that are too old, ``DELETED_ROWS_MAX`` at most; how many went."""
     with connection.cursor() as cursor:
         cursor.execute(
             "DELETE FROM sampling_progressmark WHERE id IN (SELECT id FROM sampling_progressmark"
             " WHERE at_ms < %s ORDER BY at_ms LIMIT %s)",
-            (now_ms - MARKS_KEPT_MS, DELETED_ROWS_MAX),
+            (now_ms - MARKS_RETAINED_MS, DELETED_ROWS_MAX),
         )
         count: int = cursor.rowcount
         return count
 
 
-def places_of(standing: Standing) -> Iterable[tuple[str, bytes]]:
+def positions_of(standing: GroupPositions) -> Iterable[tuple[str, bytes]]:
     """(topic, encoded places) of each topic that the group reads, and of its retries."""
-    by_topic: dict[str, list[Place]] = {}
+    by_topic: dict[str, list[QueuePosition]] = {}
     for queue in standing.queues:
         # Retry queues of all topics are queues of one topic, which has the group's name.
         topic = RETRY_TOPIC if queue.retry_of else queue.topic.partition(ENGINE_SEPARATOR)[2]
         by_topic.setdefault(topic, []).append(_place(queue))
     for topic, places in by_topic.items():
-        yield topic, encode_places(places)
+        yield topic, encode_positions(places)
 
 
-def _place(queue: GroupQueueStats) -> Place:
-    return Place(
+def _place(queue: GroupQueueStats) -> QueuePosition:
+    return QueuePosition(
         queue_id=queue.queue_id,
         consumer_offset=queue.consumer_offset,
         # What was given back and waits is ready again: so much less counts as given out.

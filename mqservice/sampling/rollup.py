@@ -15,7 +15,7 @@ from typing import Final
 
 from django.db import connection
 
-from mqservice.sampling.limits import DELETED_ROWS_MAX, KEPT_MS, LATE_MS, RESOLUTIONS_MS
+from mqservice.sampling.limits import DELETED_ROWS_MAX, LATE_MS, RESOLUTIONS_MS, RETAINED_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +71,14 @@ def roll_up(now_ms: int) -> int:
     return made_count
 
 
-def clean_samples(now_ms: int) -> int:
+def delete_old_samples(now_ms: int) -> int:
     """Drop samples that are too old, ``DELETED_ROWS_MAX`` of each kind at most; how many went."""
     deleted_count = 0
     coarser = dict(pairwise(RESOLUTIONS_MS))
     with connection.cursor() as cursor:
         for series in SERIES:
             for resolution_ms in RESOLUTIONS_MS:
-                end_ms = now_ms - KEPT_MS[resolution_ms]
+                end_ms = now_ms - RETAINED_MS[resolution_ms]
                 if resolution_ms in coarser:
                     end_ms = min(end_ms, _newest(series, coarser[resolution_ms]))
                 cursor.execute(

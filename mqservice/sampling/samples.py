@@ -17,7 +17,7 @@ from mqservice.groups.lag import lag_of
 from mqservice.groups.models import ConsumerGroup
 from mqservice.sampling.limits import SAMPLE_MS, SAMPLED_GROUPS_MAX, SAMPLED_TOPICS_MAX
 from mqservice.sampling.models import GroupSample, StoreSample, TopicSample
-from mqservice.sampling.progress_marks import Standing, keep_marks
+from mqservice.sampling.progress_marks import GroupPositions, write_marks
 from mqservice.store import (
     Dispatch,
     GroupNotFound,
@@ -48,7 +48,7 @@ def take_samples(client: StoreClient, now_ms: int) -> int:
     observed = client.observe()
     groups = _sampled_groups()
     group_rows: list[GroupSample] = []
-    standings: list[Standing] = []
+    standings: list[GroupPositions] = []
     for group in groups:
         try:
             stats = client.group_stats(GroupRef(group=group.engine_name))
@@ -56,13 +56,13 @@ def take_samples(client: StoreClient, now_ms: int) -> int:
             continue  # deleted since, or its deletion was cut off
         group_rows += _group_samples(client, group, stats, observed, at_ms, now_ms)
         if group.dispatch != Dispatch.BROADCAST:  # its clients are each somewhere else
-            standings.append(Standing(group.namespace_id, group.name, stats.queues))
+            standings.append(GroupPositions(group.namespace_id, group.name, stats.queues))
     topics = _sampled_topics()
     topic_rows = [row for topic in topics for row in _topic_samples(client, topic, at_ms)]
     GroupSample.objects.bulk_create(group_rows, ignore_conflicts=True, batch_size=1_000)
     TopicSample.objects.bulk_create(topic_rows, ignore_conflicts=True, batch_size=1_000)
     StoreSample.objects.bulk_create([_store_sample(observed, at_ms)], ignore_conflicts=True)
-    keep_marks(observed.broker, standings, now_ms)
+    write_marks(observed.broker, standings, now_ms)
     if observed.disk_state != DISK_STATES[0]:
         log.warning(
             "The store's disk is filling up",

@@ -6,9 +6,9 @@ import logging
 
 from mqservice.celery import app
 from mqservice.lib.clock import SystemClock
-from mqservice.sampling.offsets import clean_offsets, keep_step, persist_offsets
-from mqservice.sampling.progress_marks import clean_marks
-from mqservice.sampling.rollup import clean_samples, roll_up
+from mqservice.sampling.offsets import delete_old_offsets, persist_offsets, save_offset_step
+from mqservice.sampling.progress_marks import delete_old_marks
+from mqservice.sampling.rollup import delete_old_samples, roll_up
 from mqservice.sampling.samples import take_samples
 from mqservice.store import StoreError, blocking_client
 
@@ -53,16 +53,16 @@ def roll_samples_up() -> None:
     roll_up(SystemClock().now_ms())
 
 
-@app.task(name="sampling.keep_step", soft_time_limit=40, time_limit=50)
+@app.task(name="sampling.save_offset_step", soft_time_limit=40, time_limit=50)
 def keep_offset_step() -> None:
     """Keep a step of the history of consumer offsets."""
-    keep_step(SystemClock().now_ms())
+    save_offset_step(SystemClock().now_ms())
 
 
 @app.task(name="sampling.clean_up", soft_time_limit=40, time_limit=50)
 def clean_up() -> None:
     """Drop what is older than it is kept."""
     now_ms = SystemClock().now_ms()
-    clean_samples(now_ms)
-    clean_offsets(now_ms)
-    clean_marks(now_ms)
+    delete_old_samples(now_ms)
+    delete_old_offsets(now_ms)
+    delete_old_marks(now_ms)

@@ -19,7 +19,7 @@ from mqservice.lib.etags import etag, revision_of
 from mqservice.lib.timestamps import rfc3339
 from mqservice.schedules.limits import NEXT_RUNS, PAGE_MAX
 from mqservice.schedules.models import Schedule
-from mqservice.schedules.queries import get_schedule, gone_topics, schedules_of
+from mqservice.schedules.queries import get_schedule, missing_topics, schedules_of
 from mqservice.schedules.schemas import (
     PreviewOut,
     ScheduleListOut,
@@ -49,7 +49,7 @@ def list_schedules(
     """List schedules, by name, with the results of their last runs. Three queries."""
     namespace = get_namespace(request.auth, ns)
     schedules = schedules_of(namespace, after=after, limit=limit)
-    gone = gone_topics(namespace, schedules)
+    gone = missing_topics(namespace, schedules)
     return ScheduleListOut(
         schedules=[
             ScheduleOut.of(each, namespace.name, gone, has_message=_may_see(request, each))
@@ -135,7 +135,7 @@ def _switch(request: AuthedRequest, ns: str, name: str, *, is_enabled: bool) -> 
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE)
     schedule = switch_schedule(request.auth, namespace, name, SystemClock(), is_enabled=is_enabled)
-    gone = gone_topics(namespace, [schedule])
+    gone = missing_topics(namespace, [schedule])
     return ScheduleOut.of(schedule, namespace.name, gone, has_message=_may_see(request, schedule))
 
 
@@ -150,7 +150,7 @@ def _shown(
     return ScheduleOut.of(
         schedule,
         namespace.name,
-        gone_topics(namespace, [schedule]),
+        missing_topics(namespace, [schedule]),
         has_message=_may_see(request, schedule),
         next_runs=times,
     )

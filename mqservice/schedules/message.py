@@ -57,7 +57,7 @@ def check_message(offer: Offer, route: TopicRoute) -> None:
         raise fault.under(POINTER) from None
 
 
-def keep(schedule: Schedule, offer: Offer) -> bool:
+def set_message(schedule: Schedule, offer: Offer) -> bool:
     """Make it the message of ``schedule``, which is not saved; whether that changes anything."""
     if offer == offer_of(schedule):
         return False

@@ -28,7 +28,7 @@ def get_schedule(namespace: Namespace, name: str, *, is_locked: bool = False) ->
     return schedule
 
 
-def gone_topics(namespace: Namespace, schedules: Iterable[Schedule]) -> frozenset[str]:
+def missing_topics(namespace: Namespace, schedules: Iterable[Schedule]) -> frozenset[str]:
     """Those topics of the schedules that there are no more. One query."""
     wanted = {schedule.topic for schedule in schedules}
     there = Topic.objects.filter(namespace=namespace, name__in=wanted)
@@ -36,7 +36,7 @@ def gone_topics(namespace: Namespace, schedules: Iterable[Schedule]) -> frozense
 
 
 def state_of(schedule: Schedule, gone: frozenset[str]) -> ScheduleState:
-    """``gone``: of ``gone_topics``."""
+    """``gone``: of ``missing_topics``."""
     if not schedule.is_enabled:
         return ScheduleState.PAUSED
     is_failing = schedule.last_error or schedule.topic in gone

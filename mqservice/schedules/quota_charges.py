@@ -18,7 +18,7 @@ from mqservice.lib.clock import Clock, SystemClock
 from mqservice.quotas.engine_usage import REQUEST_NAMES_MAX
 from mqservice.quotas.meter import TenantMeter, equal_parts, equal_rooms
 from mqservice.quotas.queries import limits_of
-from mqservice.store import StoreClient, UseRequest
+from mqservice.store import StoreClient, UsageRequest
 
 _LOOK_MS: Final = 1_000
 _TENANTS_MAX: Final = 10_000
@@ -66,7 +66,7 @@ def _stored_bytes(client: StoreClient, tenant_id: int) -> int:
     total = 0
     for start in range(0, len(names), REQUEST_NAMES_MAX):
         part = names[start : start + REQUEST_NAMES_MAX]
-        reply = client.use(UseRequest(namespaces=part))
+        reply = client.use(UsageRequest(namespaces=part))
         total += sum(used.stored_bytes for used in reply.namespaces)
     return total
 

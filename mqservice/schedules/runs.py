@@ -78,29 +78,29 @@ def due_run(schedule: Schedule, now_ms: int) -> Run | None:
         schedule.try_count = 0
     if now_ms - planned_ms >= MISSED_MS and schedule.catch_up == CatchUp.NONE:
         schedule.missed_ms = planned_ms
-        _go_on(schedule, planned_ms, now_ms)
+        _advance(schedule, planned_ms, now_ms)
         return None
     return Run(schedule=schedule, planned_ms=planned_ms)
 
 
-def sent(run: Run, message_id: str, now_ms: int) -> None:
+def record_sent(run: Run, message_id: str, now_ms: int) -> None:
     schedule = run.schedule
     schedule.last_ms, schedule.last_message_id, schedule.last_error = (
         run.planned_ms,
         message_id,
         "",
     )
-    _go_on(schedule, run.planned_ms, now_ms)
+    _advance(schedule, run.planned_ms, now_ms)
 
 
-def refuse(run: Run, problem: Problem, now_ms: int) -> None:
+def record_rejection(run: Run, problem: Problem, now_ms: int) -> None:
     """It was not sent: it is tried again after a pause, or given up until the next planned time."""
     schedule = run.schedule
     text = f"{problem.code}: {problem.detail or problem.title}"
     schedule.last_ms, schedule.last_message_id = run.planned_ms, ""
     schedule.last_error = text.replace("\0", "?")[:ERROR_CHARS_MAX]
     if not (problem.retryable or problem.code in _PASSING):
-        _go_on(schedule, run.planned_ms, now_ms)
+        _advance(schedule, run.planned_ms, now_ms)
         return
     pause_ms = min(PAUSE_MS_MAX, PAUSE_MS_MIN << min(schedule.try_count, 10))
     schedule.next_ms = run.planned_ms
@@ -112,13 +112,13 @@ def plan(schedule: Schedule, now_ms: int) -> None:
     """Plan the first run after now; none of one that is paused. What failed before is forgotten."""
     schedule.last_error = ""
     if schedule.is_enabled:
-        _go_on(schedule, now_ms, now_ms)
+        _advance(schedule, now_ms, now_ms)
     else:
         schedule.next_ms = schedule.due_ms = None
         schedule.try_count = 0
 
 
-def _go_on(schedule: Schedule, planned_ms: int, now_ms: int) -> None:
+def _advance(schedule: Schedule, planned_ms: int, now_ms: int) -> None:
     """To the first time after ``planned_ms`` that is not over: what the sweep has looked at it does
     not look at again.
     """

@@ -36,7 +36,14 @@ from mqservice.schedules.limits import (
 from mqservice.schedules.message import offer_of
 from mqservice.schedules.models import Schedule
 from mqservice.schedules.quota_charges import Charges, charges
-from mqservice.schedules.runs import RUN_FIELDS, Run, due_run, mark_of, refuse, sent
+from mqservice.schedules.runs import (
+    RUN_FIELDS,
+    Run,
+    due_run,
+    mark_of,
+    record_rejection,
+    record_sent,
+)
 from mqservice.store import (
     LookUpRequest,
     StoreBusy,
@@ -78,7 +85,7 @@ def sweep(clock: Clock, *, by: Charges = charges, turn_ms_max: int = TURN_MS_MAX
     ends_at_ms = clock.monotonic_ms() + turn_ms_max
     with blocking_client() as client:
         while True:
-            found_count = _send_some(client, clock, by)
+            found_count = _send_chunk(client, clock, by)
             looked_count += found_count
             if found_count < CHUNK_RUNS or clock.monotonic_ms() >= ends_at_ms:
                 break
@@ -86,7 +93,7 @@ def sweep(clock: Clock, *, by: Charges = charges, turn_ms_max: int = TURN_MS_MAX
 
 
 @transaction.atomic
-def _send_some(client: StoreClient, clock: Clock, by: Charges) -> int:
+def _send_chunk(client: StoreClient, clock: Clock, by: Charges) -> int:
     now_ms = clock.now_ms()
     rows = Schedule.objects.select_for_update(skip_locked=True, of=("self",))
     due = rows.select_related("namespace").filter(due_ms__lte=now_ms, is_enabled=True)
@@ -100,20 +107,20 @@ def _send_some(client: StoreClient, clock: Clock, by: Charges) -> int:
                 raise away
             route = find_route(run.schedule)
             if not run.is_remembered(now_ms) and _is_stored(client, route, run.message_id):
-                sent(run, run.message_id, now_ms)
+                record_sent(run, run.message_id, now_ms)
                 continue
             each = prepare(run.schedule, route, now_ms, run=run)
             by.take(client, run.schedule.namespace, len(each.record))
         except Problem as problem:
-            refuse(run, problem, now_ms)
+            record_rejection(run, problem, now_ms)
         except StoreError as exc:
             away = problem_from_store(exc)
-            refuse(run, away, now_ms)
+            record_rejection(run, away, now_ms)
         else:
             ready.append((run, each))
     if away is not None:
         for run, _ in ready:
-            refuse(run, away, now_ms)
+            record_rejection(run, away, now_ms)
     elif ready:
         _put(client, ready, now_ms)
     for run in runs:
@@ -189,15 +196,15 @@ def _put(client: StoreClient, ready: list[tuple[Run, Ready]], now_ms: int) -> No
         places = client.put_once([each.record for _, each in ready])
     except StoreError as exc:
         for run, _ in ready:
-            refuse(run, problem_from_store(exc), now_ms)
+            record_rejection(run, problem_from_store(exc), now_ms)
         return
     stored: list[Ready] = []
     for (run, each), place in zip(ready, places, strict=True):
         error = result_of(place).error
         if error is not None:
-            refuse(run, problem_from_store(error), now_ms)
+            record_rejection(run, problem_from_store(error), now_ms)
             continue
-        sent(run, each.message_id, now_ms)
+        record_sent(run, each.message_id, now_ms)
         if not place.is_duplicate:
             stored.append(each)
     count_stored(stored, now_ms)

@@ -22,7 +22,7 @@ from mqservice.lib.problem import Problem
 from mqservice.lib.wire import refused
 from mqservice.schedules.cron import Cron, CronFault, find_zone, parse_cron
 from mqservice.schedules.limits import SCHEDULES_MAX
-from mqservice.schedules.message import check_message, keep, offer_of
+from mqservice.schedules.message import check_message, offer_of, set_message
 from mqservice.schedules.models import CatchUp, Schedule
 from mqservice.schedules.queries import get_schedule
 from mqservice.schedules.quota_charges import charges
@@ -87,10 +87,10 @@ def put_schedule(
     lock_namespace(namespace)  # two creators of one name: in turn
     rows = Schedule.objects.select_for_update().filter(namespace=namespace, name=name)
     schedule = rows.first()
-    _refuse_other_revision(schedule, revision)
+    _require_revision(schedule, revision)
     is_new = schedule is None
     if schedule is None:
-        _refuse_missing(change)
+        _require_fields(change)
         if Schedule.objects.filter(namespace=namespace).count() >= SCHEDULES_MAX:
             raise Problem.of(
                 "QUOTA_EXCEEDED",
@@ -121,7 +121,7 @@ def delete_schedule(
 ) -> None:
     """What it has sent stays. Raises Problem: SCHEDULE_NOT_FOUND or PRECONDITION_FAILED."""
     schedule = get_schedule(namespace, name, is_locked=True)
-    _refuse_other_revision(schedule, revision)
+    _require_revision(schedule, revision)
     before = settings_of(schedule, _SETTINGS)
     schedule.delete()
     record(principal, namespace, "schedule.delete", _target(name), before=before)
@@ -220,7 +220,7 @@ def _apply(change: ScheduleChange, schedule: Schedule) -> set[str]:
         if value is not None and value != getattr(schedule, field):
             setattr(schedule, field, value)
             changed.add(field)
-    if change.message is not None and keep(schedule, change.message):
+    if change.message is not None and set_message(schedule, change.message):
         changed.add(_MESSAGE)
     return changed
 
@@ -237,13 +237,13 @@ def _check(schedule: Schedule, changed: set[str]) -> None:
             raise problem_of(fault) from None
 
 
-def _refuse_missing(change: ScheduleChange) -> None:
+def _require_fields(change: ScheduleChange) -> None:
     for name in ("topic", "cron", "message"):
         if getattr(change, name) is None:
             raise refused(f"/{name}", "is missing")
 
 
-def _refuse_other_revision(schedule: Schedule | None, revision: int | None) -> None:
+def _require_revision(schedule: Schedule | None, revision: int | None) -> None:
     if revision is not None and (schedule is None or schedule.revision != revision):
         raise Problem.of(
             "PRECONDITION_FAILED", "the schedule has changed since the revision in If-Match"

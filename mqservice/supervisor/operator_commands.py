@@ -21,7 +21,7 @@ from mqservice.supervisor.secrets_file import load_or_create_secrets
 
 TIMEOUT_S: Final = 120
 SETTINGS: Final = "mqservice.settings"
-_UNSAID: Final = "the command printed nothing"
+_UNSET: Final = "the command printed nothing"
 
 
 def run_command(
@@ -50,16 +50,16 @@ def run_command(
         raise StartFailed(f"{arguments[0]} did not end within {TIMEOUT_S} s.") from None
     if done.returncode != 0:
         said = [line for line in done.stderr.splitlines() if line.strip()]
-        raise StartFailed(said[-1] if said else _UNSAID)
+        raise StartFailed(said[-1] if said else _UNSET)
     return done.stdout
 
 
 def service_environment(environ: Mapping[str, str], data_dir: Path) -> dict[str, str]:
     """That of a process of the service. Raises ConfigInvalid where no service was ever started."""
-    return dict(environ) if _is_told(environ) else _env_of_up(environ, data_dir)
+    return dict(environ) if _has_service_environment(environ) else _env_of_up(environ, data_dir)
 
 
-def _is_told(environ: Mapping[str, str]) -> bool:
+def _has_service_environment(environ: Mapping[str, str]) -> bool:
     """Whether the environment is that of a process of the service, as in a container."""
     return all(
         environ.get(name) or environ.get(f"{name}_FILE")

@@ -13,7 +13,7 @@ from mqservice.supervisor.child import ChildSpec
 from mqservice.supervisor.config import PORT_MAX, SupervisorConfig
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.errors import ConfigInvalid
-from mqservice.supervisor.readiness import has_not_ended, is_listening, is_unix_socket_open
+from mqservice.supervisor.readiness import is_listening, is_running, is_unix_socket_open
 from mqservice.supervisor.secrets_file import Secrets
 
 METRICS_PORT_VARIABLE: Final = "MQ_ENGINE_METRICS_PORT"
@@ -172,7 +172,7 @@ def _background_spec(
         name=name,
         argv=(sys.executable, "-W", _ROOT_IS_MEANT, "-P", "-m", *program),
         env={**env, "MQ_PROCESS": name},
-        gate=has_not_ended,
+        gate=is_running,
         cwd=data_dir.path,
         stop_timeout_ms=ANALYTICS_STOP_MS if name == "analytics" else WORKER_STOP_MS,
     )

@@ -80,7 +80,7 @@ async def is_url_ok(url: str) -> bool:
     return await asyncio.to_thread(_is_url_ok, url)
 
 
-async def has_not_ended(pid: int) -> bool:
+async def is_running(pid: int) -> bool:
     """For processes that give no sign of their own: being alive is enough."""
     return os.path.exists(f"/proc/{pid}")  # noqa: ASYNC240  # no disk behind /proc
 

@@ -64,7 +64,7 @@ async def _restart_one(data_dir: DataDir, name: str) -> int:
     if before is not None:
         _signal(before, signal.SIGTERM)
         limit_ms = _STOP_MS.get(_kind_of(name), WORKER_STOP_MS)
-        if not await _has_come(lambda: _is_gone(before), limit_ms):
+        if not await _wait_until(lambda: _has_exited(before), limit_ms):
             _signal(before, signal.SIGKILL)
     deadline_ms = _monotonic_ms() + START_WAIT_MS
     while _monotonic_ms() < deadline_ms:
@@ -87,7 +87,7 @@ async def _is_ready(data_dir: DataDir, name: str, facts: Quickstart) -> bool:
     return await is_url_ok(f"{facts.own_url}/readyz")
 
 
-async def _has_come(condition: Callable[[], bool], within_ms: int) -> bool:
+async def _wait_until(condition: Callable[[], bool], within_ms: int) -> bool:
     deadline_ms = _monotonic_ms() + within_ms
     while not condition():
         if _monotonic_ms() > deadline_ms:
@@ -96,7 +96,7 @@ async def _has_come(condition: Callable[[], bool], within_ms: int) -> bool:
     return True
 
 
-def _is_gone(pid: int) -> bool:
+def _has_exited(pid: int) -> bool:
     return not os.path.exists(f"/proc/{pid}")
 
 

@@ -21,7 +21,7 @@ CONNECT_SECONDS_MAX: Final = 3
 POLL_WAIT_S: Final = 1
 
 
-def why_not(url: str) -> str | None:
+def connection_problem(url: str) -> str | None:
     """Why nobody with this URL can log in, in one line; None when somebody can."""
     try:
         psycopg.connect(url, connect_timeout=CONNECT_SECONDS_MAX).close()
@@ -34,7 +34,7 @@ def main() -> int:
     """Exit code 0, once a log-in was possible."""
     url = envsecret("DATABASE_URL", chars_min=1)
     told = None
-    while (reason := why_not(url)) is not None:
+    while (reason := connection_problem(url)) is not None:
         if reason != told:
             print(f"mqservice: waiting for PostgreSQL: {reason}", file=sys.stderr, flush=True)
         told = reason

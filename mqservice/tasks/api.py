@@ -29,7 +29,7 @@ from mqservice.tasks.schemas import (
     TaskListOut,
     TaskOut,
 )
-from mqservice.tasks.services import TaskOrder, cancel_task, create_task
+from mqservice.tasks.services import TaskRequest, cancel_task, create_task
 from mqservice.topics.queries import get_topic
 
 router = Router(tags=["tasks"])
@@ -126,7 +126,7 @@ def _order(
     request.auth.require(Scope.MANAGE, Kind.GROUP, group)
     if target is not None:  # messages come into that topic
         request.auth.require(Scope.MANAGE, Kind.TOPIC, target)
-    order = TaskOrder(
+    order = TaskRequest(
         kind=kind,
         group=get_group(namespace, group),
         selection=wanted.selection(),

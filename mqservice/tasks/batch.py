@@ -16,7 +16,7 @@ import msgspec
 
 from mqservice.store import PurgeRequest, RedriveOutcome, RedriveRequest, StoreClient
 from mqservice.tasks.models import FailureOutcome, TaskKind
-from mqservice.tasks.walk import Page, Spot
+from mqservice.tasks.walk import DeadLetterRef, Page
 
 _FAILURES = {
     RedriveOutcome.NO_TOPIC: FailureOutcome.NO_TOPIC,
@@ -27,7 +27,7 @@ _FAILURES = {
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """``place`` and ``looked_count`` are the walk's after it."""
 
-    spots: list[Spot]
+    spots: list[DeadLetterRef]
     place: str | None
     looked_count: int
 
@@ -39,13 +39,13 @@ class Result:
     moved_count: int = 0
     skipped_count: int = 0
     failed_count: int = 0
-    failures: list[tuple[Spot, FailureOutcome]] = field(default_factory=list)
+    failures: list[tuple[DeadLetterRef, FailureOutcome]] = field(default_factory=list)
 
-    def skip(self, spot: Spot) -> None:
+    def skip(self, spot: DeadLetterRef) -> None:
         self.skipped_count += 1
         self.failures.append((spot, FailureOutcome.GONE))
 
-    def fail(self, spot: Spot, outcome: FailureOutcome) -> None:
+    def fail(self, spot: DeadLetterRef, outcome: FailureOutcome) -> None:
         self.failed_count += 1
         self.failures.append((spot, outcome))
 
@@ -54,7 +54,7 @@ def batch_of(page: Page) -> Batch:
     return Batch(spots=page.spots, place=page.place, looked_count=page.looked_count)
 
 
-def noted(batch: Batch) -> Any:  # Any: what a JSON column takes
+def encode_note(batch: Batch) -> Any:  # Any: what a JSON column takes
     return msgspec.to_builtins(batch)
 
 
@@ -74,7 +74,7 @@ def send(
     Raises ``StoreError``; then it may have been done in part, and is to be repeated.
     """
     result = Result()
-    spots: dict[int, Spot] = {}
+    spots: dict[int, DeadLetterRef] = {}
     for spot in batch.spots:
         if spot.queue_offset is None:
             result.fail(spot, FailureOutcome.NOT_FOUND)
@@ -93,7 +93,7 @@ def _redrive(
     client: StoreClient,
     group: str,
     target: str,
-    spots: dict[int, Spot],
+    spots: dict[int, DeadLetterRef],
     result: Result,
     *,
     is_repeated: bool,
@@ -124,7 +124,7 @@ def _redrive(
 def _purge(
     client: StoreClient,
     group: str,
-    spots: dict[int, Spot],
+    spots: dict[int, DeadLetterRef],
     result: Result,
     *,
     is_repeated: bool,

@@ -8,7 +8,7 @@ SECOND_MS: Final = 1_000
 MIB: Final = 1024 * 1024
 
 ACTIVE_TASKS_MAX: Final = 10  # of a namespace at a time
-KEPT_TASKS_MAX: Final = 1_000  # of a namespace that have ended; the oldest go first
+RETAINED_TASKS_MAX: Final = 1_000  # of a namespace that have ended; the oldest go first
 IDS_MAX: Final = 1_000
 ID_CHARS_MAX: Final = 255
 FAILURES_MAX: Final = 10_000  # listed for a task; what goes beyond is only counted

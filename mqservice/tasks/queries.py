@@ -11,7 +11,7 @@ from mqservice.lib.clock import Clock, SystemClock
 from mqservice.store import StoreError, blocking_client
 from mqservice.tasks.limits import COUNTED_MAX, COUNTING_MS_MAX, PAGE_MAX, SCANNED_MAX
 from mqservice.tasks.models import Task, TaskFailure
-from mqservice.tasks.services import TaskOrder, find_walk, task_not_found
+from mqservice.tasks.services import TaskRequest, find_walk, task_not_found
 from mqservice.topics.models import Topic
 
 
@@ -52,7 +52,7 @@ def failures_of(task: Task, *, after: int = 0, limit: int = PAGE_MAX) -> list[Ta
     return list(rows[: min(limit, PAGE_MAX)])
 
 
-def count_ahead(order: TaskOrder, clock: Clock | None = None) -> Count:
+def count_ahead(order: TaskRequest, clock: Clock | None = None) -> Count:
     """What a task would move now, as far as a few seconds go. Changes nothing.
 
     Raises Problem when the engine does not answer.

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.filters import filter_of_query, tags_in
 from mqservice.delivery.messages import key_fault
-from mqservice.delivery.reading.same_cause import NO_REASON, cause_asked, reason_fault
+from mqservice.delivery.reading.same_cause import NO_REASON, reason_fault, requested_cause
 from mqservice.lib.timestamps import rfc3339
 from mqservice.lib.wire import moment, refused, time_ms
 from mqservice.tasks.limits import ID_CHARS_MAX, IDS_MAX
@@ -56,7 +56,7 @@ class FilterIn(Schema):
             raise refused("/filter/to", f"to is {from_ms - to_ms} ms before from")
         if self.reason is not None and (fault := reason_fault(self.reason)):
             raise refused("/filter/reason", f"a reason {fault}")
-        cause = None if self.reason is None else cause_asked(self.reason)
+        cause = None if self.reason is None else requested_cause(self.reason)
         found = Selection(key=self.key, tags=tags, from_ms=from_ms, to_ms=to_ms, cause=cause)
         if found.is_all:
             raise refused(

@@ -17,7 +17,7 @@ from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.problem import Problem
 from mqservice.store import StoreError, blocking_client
-from mqservice.tasks.limits import ACTIVE_TASKS_MAX, KEPT_TASKS_MAX
+from mqservice.tasks.limits import ACTIVE_TASKS_MAX, RETAINED_TASKS_MAX
 from mqservice.tasks.models import ACTIVE_STATES, Task, TaskKind, TaskState
 from mqservice.tasks.pace import first_pace_us
 from mqservice.tasks.selection import Selection, document_of
@@ -25,11 +25,11 @@ from mqservice.tasks.walk import Walk, walk_from
 from mqservice.topics.models import Topic
 
 CANCEL_ACTION: Final = "task.cancel"
-_DROPPED_A_TIME: Final = 2  # more than are made, so that the number comes down
+_DELETED_PER_CALL: Final = 2  # more than are made, so that the number comes down
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOrder:
+class TaskRequest:
     """What a task is to do. ``target`` None: to the topic that each message came from.
 
     ``rate``: messages per second; None: for a redrive the default of the settings, for a purge,
@@ -43,7 +43,7 @@ class TaskOrder:
     rate: int | None = None
 
 
-def create_task(order: TaskOrder, principal: Principal, clock: Clock | None = None) -> Task:
+def create_task(order: TaskRequest, principal: Principal, clock: Clock | None = None) -> Task:
     """Note a task for what is in the DLQ now, audited; a worker begins with it within seconds.
 
     Raises Problem: QUOTA_EXCEEDED, or what the engine's failure means.
@@ -71,7 +71,7 @@ def create_task(order: TaskOrder, principal: Principal, clock: Clock | None = No
         paced_us=first_pace_us(now_ms),
     )
     with transaction.atomic():
-        _make_room(order.group.namespace)
+        _require_room(order.group.namespace)
         task.save()
         record(
             principal,
@@ -131,7 +131,7 @@ def task_not_found(namespace: Namespace, public_id: str) -> Problem:
     return Problem.of("TASK_NOT_FOUND", f"{public_id} does not exist in {namespace.name}")
 
 
-def _make_room(namespace: Namespace) -> None:
+def _require_room(namespace: Namespace) -> None:
     """Refuse one active task too many; forget the oldest of too many that have ended."""
     Namespace.objects.select_for_update().get(pk=namespace.pk)  # two at once: in turn
     tasks = Task.objects.filter(namespace=namespace)
@@ -143,6 +143,6 @@ def _make_room(namespace: Namespace) -> None:
             retryable=True,
         )
     ended = tasks.exclude(state__in=ACTIVE_STATES).order_by("-id").values_list("id", flat=True)
-    old = list(ended[KEPT_TASKS_MAX - 1 : KEPT_TASKS_MAX - 1 + _DROPPED_A_TIME])
+    old = list(ended[RETAINED_TASKS_MAX - 1 : RETAINED_TASKS_MAX - 1 + _DELETED_PER_CALL])
     if old:
         Task.objects.filter(pk__in=old).delete()

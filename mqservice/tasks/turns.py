@@ -18,7 +18,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from mqservice.tasks.batch import Batch, Result, noted
+from mqservice.tasks.batch import Batch, Result, encode_note
 from mqservice.tasks.limits import (
     CLAIM_MS,
     FAILURES_MAX,
@@ -95,9 +95,9 @@ def note(task: Task, batch: Batch, now_ms: int) -> bool:
     """Write down what is about to be done. False: it must not be, the task is ours no longer."""
     claimed_until_ms = now_ms + CLAIM_MS
     mine = Task.objects.filter(pk=task.pk, claim=task.claim, state=TaskState.RUNNING)
-    if mine.update(batch=noted(batch), claimed_until_ms=claimed_until_ms) != 1:
+    if mine.update(batch=encode_note(batch), claimed_until_ms=claimed_until_ms) != 1:
         return False
-    task.batch, task.claimed_until_ms = noted(batch), claimed_until_ms
+    task.batch, task.claimed_until_ms = encode_note(batch), claimed_until_ms
     return True
 
 
@@ -145,13 +145,13 @@ def save(task: Task, batch: Batch, result: Result, now_ms: int) -> bool:
 
 def release(task: Task, next_step_ms: int) -> None:
     """Give the task back until ``next_step_ms``. One statement, as ``pause`` and ``end``."""
-    _let_go(task, next_step_ms=next_step_ms)
+    _release_claim(task, next_step_ms=next_step_ms)
 
 
 def pause(task: Task, error: str, now_ms: int) -> None:
     """Give the task back for a while that grows with each error in a row, up to a minute."""
     pause_ms = min(PAUSE_MS_MAX, PAUSE_MS_MIN << min(task.error_count, 10))
-    _let_go(
+    _release_claim(
         task,
         next_step_ms=now_ms + pause_ms,
         error=error[:ERROR_CHARS_MAX],
@@ -161,7 +161,7 @@ def pause(task: Task, error: str, now_ms: int) -> None:
 
 def end(task: Task, state: TaskState, error: str = "") -> None:
     """Bring the task to its end, unless it was cancelled meanwhile."""
-    is_ended = _let_go(
+    is_ended = _release_claim(
         task, state=state.value, error=error[:ERROR_CHARS_MAX], finished_at=timezone.now()
     )
     if is_ended:
@@ -171,7 +171,7 @@ def end(task: Task, state: TaskState, error: str = "") -> None:
         )
 
 
-def _let_go(task: Task, **values: object) -> bool:
+def _release_claim(task: Task, **values: object) -> bool:
     mine = Task.objects.filter(pk=task.pk, claim=task.claim, state=TaskState.RUNNING)
     return mine.update(claimed_until_ms=0, **values) == 1
 

@@ -41,7 +41,7 @@ from mqservice.tasks.selection import Selection
 DLQ_QUEUE_ID: Final = 0
 
 
-class Spot(msgspec.Struct, frozen=True, array_like=True):
+class DeadLetterRef(msgspec.Struct, frozen=True, array_like=True):
     """A message by id, and where it lies in the DLQ.
 
     Either may be missing: ``queue_offset`` None is an id without a message, an empty
@@ -60,7 +60,7 @@ class Page:
     ``to_look_count`` is behind the walk then.
     """
 
-    spots: list[Spot]
+    spots: list[DeadLetterRef]
     topics: list[str]
     place: str | None
     looked_count: int
@@ -91,7 +91,10 @@ class Walk:
         except TopicNotFound:  # the group has not given up anything yet
             ids = self.selection.ids
             return Page(
-                spots=[Spot(one, None) for one in ids], topics=[], place=None, looked_count=len(ids)
+                spots=[DeadLetterRef(one, None) for one in ids],
+                topics=[],
+                place=None,
+                looked_count=len(ids),
             )
 
     def _queue_page(self, client: StoreClient, position: int, messages_max: int) -> Page:
@@ -118,11 +121,13 @@ class Walk:
         if len(wanted) > messages_max:
             next_offset = wanted[messages_max].queue_offset
             del wanted[messages_max:]
-        spots = [Spot(record.message_id, record.queue_offset) for record in wanted]
+        spots = [DeadLetterRef(record.message_id, record.queue_offset) for record in wanted]
         if head.status is PullStatus.FOUND and not selection.tags and not selection.is_compared:
             # Moved before, or damaged; only the engine can say which.
             seen = {record.queue_offset for record in wanted}
-            spots += [Spot("", at) for at in range(position, next_offset) if at not in seen]
+            spots += [
+                DeadLetterRef("", at) for at in range(position, next_offset) if at not in seen
+            ]
         return Page(
             spots=spots,
             topics=[_origin(record) for record in wanted],
@@ -136,15 +141,15 @@ class Walk:
 
     def _ids_page(self, client: StoreClient, index: int, messages_max: int) -> Page:
         ids = self.selection.ids
-        spots: list[Spot] = []
+        spots: list[DeadLetterRef] = []
         topics: list[str] = []
         bytes_left = BATCH_BYTES_MAX
         while index < len(ids) and len(spots) < messages_max and bytes_left > 0:
             record = self._find(client, ids[index])
             if record is None:
-                spots.append(Spot(ids[index], None))
+                spots.append(DeadLetterRef(ids[index], None))
             else:
-                spots.append(Spot(ids[index], record.queue_offset))
+                spots.append(DeadLetterRef(ids[index], record.queue_offset))
                 topics.append(_origin(record))
                 bytes_left -= len(record.body)
             index += 1

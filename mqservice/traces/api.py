@@ -10,7 +10,7 @@ from mqservice.accounts.scopes import Kind, Scope
 from mqservice.groups.queries import get_group
 from mqservice.lib.wire import refused
 from mqservice.topics.queries import get_topic
-from mqservice.traces.queries import road_of
+from mqservice.traces.queries import find_trace
 from mqservice.traces.schemas import TraceOut
 
 ID_CHARS_MAX = 255
@@ -37,7 +37,7 @@ def trace_message(
     if len(message_id) > ID_CHARS_MAX:
         detail = f"an ID must have at most {ID_CHARS_MAX} characters, found {len(message_id)}"
         raise refused("", detail)
-    road = road_of(
+    road = find_trace(
         namespace,
         message_id,
         topic=None if topic is None else get_topic(namespace, topic),

@@ -1,6 +1,6 @@
 """Requests the trace of a message from the engine, part by part.
 
-namespace, id ──▶ [road_of] ── TRACE, after which topic ──▶ engine
+namespace, id ──▶ [find_trace] ─ TRACE, after which topic ──▶ engine
                       ◀── hops, groups ── as many parts as its time a call makes of it ──┘
 """
 
@@ -29,7 +29,7 @@ PARTS_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Road:
+class MessageTrace:
     """``is_complete``: nothing is missing, as far as anybody can know."""
 
     hops: list[TraceHop]
@@ -37,9 +37,9 @@ class Road:
     is_complete: bool
 
 
-def road_of(
+def find_trace(
     namespace: Namespace, message_id: str, *, topic: Topic | None, group: ConsumerGroup | None
-) -> Road:
+) -> MessageTrace:
     """All records of the message in the namespace, and what it is to each group.
 
     Raises Problem: MESSAGE_NOT_FOUND, or what the engine's failure means.
@@ -75,10 +75,10 @@ def road_of(
         if not is_complete:
             detail = "no message with this ID was found, but not all messages could be searched"
         raise Problem.of("MESSAGE_NOT_FOUND", detail, retryable=not is_complete)
-    return Road(hops=list(hops.values()), groups=groups, is_complete=is_complete)
+    return MessageTrace(hops=list(hops.values()), groups=groups, is_complete=is_complete)
 
 
-def was_redriven(road: Road, group: TracedGroup) -> bool:
+def was_redriven(road: MessageTrace, group: TracedGroup) -> bool:
     """Of a dead letter that is gone: whether it was sent on its way, not dropped."""
     return group.state is TraceState.GONE and any(
         hop.from_topic == group.place_topic and hop.from_offset == group.queue_offset

@@ -8,7 +8,7 @@ from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.lib.timestamps import rfc3339
 from mqservice.store import TracedGroup, TraceState
 from mqservice.traces.events import Event, EventKind, events_of, shown_member
-from mqservice.traces.queries import Road, was_redriven
+from mqservice.traces.queries import MessageTrace, was_redriven
 
 
 class EventOut(Schema):
@@ -56,7 +56,7 @@ class GroupStateOut(Schema):
     client_id: str | None
 
     @classmethod
-    def of(cls, road: Road, group: TracedGroup) -> GroupStateOut:
+    def of(cls, road: MessageTrace, group: TracedGroup) -> GroupStateOut:
         state: str = group.state
         if group.state is TraceState.GONE:
             state = "redriven" if was_redriven(road, group) else "purged"
@@ -85,7 +85,7 @@ class TraceOut(Schema):
     is_complete: bool
 
     @classmethod
-    def of(cls, message_id: str, road: Road) -> TraceOut:
+    def of(cls, message_id: str, road: MessageTrace) -> TraceOut:
         return cls(
             id=message_id,
             events=[EventOut.of(event) for event in events_of(road.hops)],

@@ -15,7 +15,7 @@ import msgspec
 
 from mqservice.supervisor.child import die_with_parent
 from mqservice.supervisor.processes import PYTHON
-from mqservice.transfers.errors import TransferError, TransferRefused
+from mqservice.transfers.errors import TransferError, TransferRejected
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 ReportT = TypeVar("ReportT")
@@ -37,7 +37,7 @@ def run_program(
 ) -> ReportT:
     """Run the program to its end; its report.
 
-    Raises TransferRefused, nothing was changed; TransferError, with the program's last words.
+    Raises TransferRejected, nothing was changed; TransferError, with the program's last words.
     """
     parent = os.getpid()
     with (
@@ -69,4 +69,4 @@ def run_program(
         errors.seek(0)
         said = errors.read().decode("utf-8", "replace").strip().splitlines()
         words = said[-1] if said else "the engine's program ended with no output"
-        raise TransferRefused(words) if code == _EXIT_REFUSED else TransferError(words)
+        raise TransferRejected(words) if code == _EXIT_REFUSED else TransferError(words)

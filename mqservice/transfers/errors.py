@@ -1,7 +1,7 @@
 """Why an import or export failed, each with one line for people and its own exit code.
 
 TransferError         1  it failed; nothing of it is left
-└── TransferRefused   2  the store or the place do not allow it; nothing was done
+└── TransferRejected  2  the store or the place do not allow it; nothing was done
 """
 
 from __future__ import annotations
@@ -15,5 +15,5 @@ class TransferError(Exception):
     exit_code: ClassVar[int] = 1
 
 
-class TransferRefused(TransferError):
+class TransferRejected(TransferError):
     exit_code = 2

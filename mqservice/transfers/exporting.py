@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from mqservice.backups.errors import BackupRefused
+from mqservice.backups.errors import BackupRejected
 from mqservice.backups.installation import store_dir
 from mqservice.backups.manifest import sync_directory
 from mqservice.transfers.engine_program import Progress, run_program
-from mqservice.transfers.errors import TransferError, TransferRefused
+from mqservice.transfers.errors import TransferError, TransferRejected
 from mqservice.transfers.reports import ExportReport
 
 _ASIDE_SUFFIX: Final = ".exporting"
@@ -32,16 +32,16 @@ def export_store(
     """Write a namespace, or all for "", of the store of ``data_dir`` to ``target``; durable.
 
     Raises:
-        TransferRefused: the engine runs, there is no such namespace, or the place is not empty.
+        TransferRejected: the engine runs, there is no such namespace, or the place is not empty.
         TransferError: it failed; ``target`` is not there.
     """
     source = store_dir(environ, data_dir)
     aside = target.with_name(target.name + _ASIDE_SUFFIX)
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise TransferRefused(f"{target} is not empty; name an empty or new directory")
+            raise TransferRejected(f"{target} is not empty; name an empty or new directory")
         if aside.exists() and not (aside / _MARK).exists():
-            raise TransferRefused(
+            raise TransferRejected(
                 f"{aside} already exists and is not part of an export: move it away"
             )
         shutil.rmtree(aside, ignore_errors=True)
@@ -57,8 +57,8 @@ def export_store(
             sync_directory(target.parent)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
-    except BackupRefused as error:
-        raise TransferRefused(str(error)) from error
+    except BackupRejected as error:
+        raise TransferRejected(str(error)) from error
     except OSError as error:
         raise TransferError(f"cannot export the store: {error}") from error
     return report

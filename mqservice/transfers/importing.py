@@ -19,16 +19,16 @@ from typing import Final
 
 import msgspec
 
-from mqservice.backups.errors import BackupRefused
+from mqservice.backups.errors import BackupRejected
 from mqservice.backups.installation import find_database_url, store_dir
 from mqservice.backups.manifest import sync_directory
-from mqservice.backups.new_data_dir import embedded_database, held_place
+from mqservice.backups.new_data_dir import embedded_database, reserved_data_dir
 from mqservice.lib.names import NAME_CHARS_MAX, name_fault
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.operator_commands import run_command
 from mqservice.supervisor.secrets_file import load_or_create_secrets
 from mqservice.transfers.engine_program import Progress, run_program
-from mqservice.transfers.errors import TransferError, TransferRefused
+from mqservice.transfers.errors import TransferError, TransferRejected
 from mqservice.transfers.reports import ImportReport
 
 _COMMAND: Final = "import-store"
@@ -40,10 +40,10 @@ _STORE_VARIABLE: Final = "MQ_ENGINE_STORE_DIR"
 def inspect_store(
     environ: Mapping[str, str], source: Path, namespace: str, retention_ms: int, *, told: Progress
 ) -> ImportReport:
-    """What an import would bring. Changes nothing. Raises TransferRefused, TransferError."""
+    """What an import would bring. Changes nothing. Raises TransferRejected, TransferError."""
     fault = name_fault(namespace)
     if fault is not None:
-        raise TransferRefused(f"namespace {namespace!r}: {fault}")
+        raise TransferRejected(f"namespace {namespace!r}: {fault}")
     arguments = ["inspect", *_arguments(source, namespace, retention_ms)]
     report = run_program(arguments, ImportReport, env=environ, told=told)
     _require_names(report)
@@ -64,18 +64,18 @@ def import_store(
     ``DATABASE_URL`` of ``environ`` names the database, else the embedded one is made.
 
     Raises:
-        TransferRefused: a place is not fresh, or the source cannot be read; nothing was done.
+        TransferRejected: a place is not fresh, or the source cannot be read; nothing was done.
         TransferError, SupervisorError: there is nothing of it, or the next import removes it.
     """
     place, store = DataDir(data_dir), store_dir(environ, data_dir)
     try:
-        with held_place(place, store, command=_COMMAND) as aside:
+        with reserved_data_dir(place, store, command=_COMMAND) as aside:
             aside.mkdir(mode=0o700)
             done = asyncio.run(_bring_in(environ, place, aside, source, report, retention_ms, told))
             aside.rename(store)
             sync_directory(store.parent)
-    except BackupRefused as error:
-        raise TransferRefused(str(error)) from error
+    except BackupRejected as error:
+        raise TransferRejected(str(error)) from error
     except OSError as error:
         raise TransferError(f"cannot import the store: {error}") from error
     return done
@@ -103,7 +103,7 @@ async def _bring_in(
         env = {**environ, _STORE_VARIABLE: str(aside)}
         done = await asyncio.to_thread(run_program, arguments, ImportReport, env=env, told=told)
         if (done.topics, done.groups) != (report.topics, report.groups):
-            raise TransferRefused(f"{source} has changed since it was checked: import it again")
+            raise TransferRejected(f"{source} has changed since it was checked: import it again")
         await command("define_imported", str(definitions))
     definitions.unlink()
     return done
@@ -129,10 +129,10 @@ def _arguments(source: Path, namespace: str, retention_ms: int) -> list[str]:
 
 
 def _require_names(report: ImportReport) -> None:
-    """Raises TransferRefused: a topic or group has a name that the service keeps for itself."""
+    """Raises TransferRejected: a topic or group has a name that the service keeps for itself."""
     named = [("topic", topic.name) for topic in report.topics]
     named += [("group", group.name) for group in report.groups]
     for what, name in named:
         fault = name_fault(name)
         if fault is not None:
-            raise TransferRefused(f"{what} {name!r} of the store: {fault}")
+            raise TransferRejected(f"{what} {name!r} of the store: {fault}")

@@ -17,7 +17,7 @@ from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339
 from mqservice.lib.wire import time_ms
 from mqservice.usage.limits import PAGE_MAX
-from mqservice.usage.queries import By, Per, UsageQuestion, UsageRow, usage_page
+from mqservice.usage.queries import GroupBy, Interval, UsageQuery, UsageRow, usage_page
 
 router = Router(tags=["usage"])
 
@@ -59,8 +59,8 @@ class UsagePageOut(Schema):
     """A page, the oldest first; ``next_cursor`` is null on the last one."""
 
     tenant: str
-    per: Per
-    by: By
+    per: Interval
+    by: GroupBy
     rows: list[UsageRowOut]
     next_cursor: str | None
 
@@ -70,8 +70,8 @@ def read_usage(
     request: AuthedRequest,
     since: Annotated[str | None, Query(None, alias="from")],
     to: str | None = None,
-    per: Per = Per.HOUR,
-    by: By = By.TENANT,
+    per: Interval = Interval.HOUR,
+    by: GroupBy = GroupBy.TENANT,
     namespace: Name = None,
     topic: Name = None,
     cursor: str | None = None,
@@ -80,7 +80,7 @@ def read_usage(
     """Read what the tenant has used, by hour or day: the last day without `from` and `to`. With
     `Accept: text/csv` it is a table, and `X-Next-Cursor` leads to the next page. One query."""
     is_csv = _takes_csv(request)
-    question = UsageQuestion(
+    question = UsageQuery(
         from_ms=None if since is None else time_ms("?from", since),
         to_ms=None if to is None else time_ms("?to", to),
         per=per,

@@ -20,7 +20,7 @@ MESSAGES_IN, BYTES_IN, MESSAGES_OUT, BYTES_OUT, API_CALLS = range(5)
 
 
 @dataclass(slots=True)
-class Taken:
+class UsageBatch:
     """Five numbers of each topic, and calls of each tenant that were about none."""
 
     topics: dict[str, list[int]] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class UsageCounts:
 
     def __init__(self, topics_max: int = TOPICS_MAX) -> None:
         self._topics_max = topics_max
-        self._now = Taken()
+        self._now = UsageBatch()
         self._lock = threading.Lock()
         self._elsewhere: dict[int, int] = {}
 
@@ -61,16 +61,16 @@ class UsageCounts:
         with self._lock:
             _count(self._elsewhere, tenant_id, 1)
 
-    def take(self) -> Taken:
+    def take(self) -> UsageBatch:
         """All that was counted; it is forgotten here."""
-        taken, self._now = self._now, Taken()
+        taken, self._now = self._now, UsageBatch()
         with self._lock:
             elsewhere, self._elsewhere = self._elsewhere, {}
         for tenant_id, count in elsewhere.items():
             _count(taken.calls, tenant_id, count)
         return taken
 
-    def give_back(self, taken: Taken) -> None:
+    def give_back(self, taken: UsageBatch) -> None:
         """What could not be written counts with what comes."""
         for topic, numbers in taken.topics.items():
             row = self._now.topics.get(topic) or self._row(topic)

@@ -10,7 +10,7 @@ WRITE_MS: Final = 10 * SECOND_MS
 # Topics that one process counts between two writes; of more the tenant's calls are counted only.
 TOPICS_MAX: Final = 20_000
 TENANTS_MAX: Final = 20_000
-KEPT_MS: Final = 35 * DAY_MS
+RETAINED_MS: Final = 35 * DAY_MS
 ROWS_MAX: Final = 5_000_000  # about 900 MB; the oldest hours go first
 DELETED_ROWS_MAX: Final = 50_000  # by one statement of the clean-up
 STORAGE_TOPICS: Final = 1_000  # of one call to the engine

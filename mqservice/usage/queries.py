@@ -29,14 +29,14 @@ _NUMBERS: Final = ("messages_in", "bytes_in", "messages_out", "bytes_out", "api_
 Place = tuple[int, str, str, int, int]
 
 
-class Per(enum.StrEnum):
+class Interval(enum.StrEnum):
     """How long a row's span is; days are those of UTC."""
 
     HOUR = "hour"
     DAY = "day"
 
 
-class By(enum.StrEnum):
+class GroupBy(enum.StrEnum):
     """What a row is of."""
 
     TENANT = "tenant"
@@ -44,17 +44,17 @@ class By(enum.StrEnum):
     TOPIC = "topic"
 
 
-SPAN_MS: Final = {Per.HOUR: HOUR_MS, Per.DAY: DAY_MS}
+SPAN_MS: Final = {Interval.HOUR: HOUR_MS, Interval.DAY: DAY_MS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UsageQuestion:
+class UsageQuery:
     """Hours that begin in [from_ms, to_ms); None: the day up to now. None of a name: any."""
 
     from_ms: int | None = None
     to_ms: int | None = None
-    per: Per
-    by: By
+    per: Interval
+    by: GroupBy
     namespace: str | None = None
     topic: str | None = None
 
@@ -83,7 +83,7 @@ class UsagePage:
 
 def usage_page(
     principal: Principal,
-    question: UsageQuestion,
+    question: UsageQuery,
     now_ms: int,
     *,
     cursor: str | None,
@@ -97,8 +97,8 @@ def usage_page(
     claim = _claim(principal, question)
     after = None if cursor is None else _place(cursor, claim)
     from_ms, to_ms = _range(question, now_ms) if after is None else after[3:]
-    namespace = "namespace" if question.by is not By.TENANT else "''::text"
-    topic = "topic" if question.by is By.TOPIC else "''::text"
+    namespace = "namespace" if question.by is not GroupBy.TENANT else "''::text"
+    topic = "topic" if question.by is GroupBy.TOPIC else "''::text"
     where = "tenant_id = %(tenant)s AND hour_ms >= %(from)s AND hour_ms < %(to)s"
     bound = principal.namespace if principal.namespace is not None else question.namespace
     if principal.namespace is not None and question.namespace not in (None, principal.namespace):
@@ -144,7 +144,7 @@ def usage_page(
     return UsagePage(rows=rows, next_cursor=_cursor(place, claim))
 
 
-def _range(question: UsageQuestion, now_ms: int) -> tuple[int, int]:
+def _range(question: UsageQuery, now_ms: int) -> tuple[int, int]:
     """From the beginning of a span on, so that the first is whole."""
     to_ms = now_ms + 1 if question.to_ms is None else question.to_ms
     from_ms = to_ms - DAY_MS if question.from_ms is None else question.from_ms
@@ -157,7 +157,7 @@ def _signer() -> Signer:
     return Signer(settings.SECRET_KEY, "usage cursor", settings.SECRET_KEY_FALLBACKS)
 
 
-def _claim(principal: Principal, question: UsageQuestion) -> bytes:
+def _claim(principal: Principal, question: UsageQuery) -> bytes:
     return msgspec.msgpack.encode((
         principal.tenant_id, principal.namespace, question.from_ms, question.to_ms,
         question.per.value, question.by.value, question.namespace, question.topic,

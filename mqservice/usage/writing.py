@@ -21,12 +21,12 @@ from mqservice.accounts.models import Namespace
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import HOUR_MS
 from mqservice.lib.names import ENGINE_SEPARATOR, engine_name
-from mqservice.store import StoreClient, UseRequest
+from mqservice.store import StoreClient, UsageRequest
 from mqservice.topics.models import Topic
-from mqservice.usage.counts import Taken, UsageCounts, usage_counts
+from mqservice.usage.counts import UsageBatch, UsageCounts, usage_counts
 from mqservice.usage.limits import (
     DELETED_ROWS_MAX,
-    KEPT_MS,
+    RETAINED_MS,
     ROWS_MAX,
     STORAGE_TOPICS,
     WRITE_MS,
@@ -58,7 +58,7 @@ _MEASURED: Final = (
 )
 
 
-def write_counts(taken: Taken, now_ms: int) -> int:
+def write_counts(taken: UsageBatch, now_ms: int) -> int:
     """Add what was counted to the rows of this hour; how many. Two queries, none for nothing."""
     names = {topic.partition(ENGINE_SEPARATOR)[0] for topic in taken.topics}
     owners: dict[str, int] = {}
@@ -101,7 +101,7 @@ async def _write(counts: UsageCounts) -> None:
         )
 
 
-def _write_on_thread(taken: Taken) -> None:
+def _write_on_thread(taken: UsageBatch) -> None:
     try:
         write_counts(taken, SystemClock().now_ms())
     finally:
@@ -120,7 +120,7 @@ def measure_storage(client: StoreClient, now_ms: int) -> int:
     rest = topics.iterator(chunk_size=STORAGE_TOPICS)
     while part := list(islice(rest, STORAGE_TOPICS)):
         names = [engine_name(namespace=namespace, name=topic) for _, namespace, topic in part]
-        reply = client.use(UseRequest(topics=names))
+        reply = client.use(UsageRequest(topics=names))
         rows = [
             (tenant_id, hour_ms, namespace, topic, byte_count)
             for (tenant_id, namespace, topic), byte_count in zip(
@@ -137,7 +137,7 @@ def measure_storage(client: StoreClient, now_ms: int) -> int:
 
 def clean_up(now_ms: int, *, rows_max: int = ROWS_MAX) -> int:
     """Drop hours that are too old, and the oldest where there are too many rows; how many went."""
-    old = UsageHour.objects.filter(hour_ms__lt=now_ms - KEPT_MS)
+    old = UsageHour.objects.filter(hour_ms__lt=now_ms - RETAINED_MS)
     deleted_count = _delete(old.order_by("hour_ms").values_list("pk", flat=True))
     beyond = UsageHour.objects.count() - rows_max
     if beyond > 0:

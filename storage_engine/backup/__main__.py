@@ -14,8 +14,8 @@ import msgspec
 
 from storage_engine.backup.adopt import adopt
 from storage_engine.backup.file_copy import Pace
-from storage_engine.backup.protocol_lines import Go, Line, encode_line
-from storage_engine.backup.take_backup import TakingFailed, take
+from storage_engine.backup.protocol_lines import Line, StartCopy, encode_line
+from storage_engine.backup.take_backup import BackupFailed, take_backup
 from storage_engine.errors import StoreError
 from storage_engine.wire.sync_client import StoreClient
 
@@ -43,30 +43,30 @@ def main(arguments: list[str] | None = None) -> int:
             return 0
         os.nice(NICENESS)
         with StoreClient(options.socket, client_name="backup", timeout_ms=TIMEOUT_MS) as client:
-            take(
+            take_backup(
                 options.store,
                 options.target,
                 client,
-                say=_say,
-                wait_for_go=_wait_for_go,
+                say=_print_line,
+                wait_for_go=_wait_for_start,
                 pace=Pace(options.rate_bytes),
             )
-    except (TakingFailed, StoreError, OSError) as exc:
+    except (BackupFailed, StoreError, OSError) as exc:
         print(exc, file=sys.stderr)
         return 1
     return 0
 
 
-def _say(line: Line) -> None:
+def _print_line(line: Line) -> None:
     sys.stdout.buffer.write(encode_line(line))
     sys.stdout.buffer.flush()
 
 
-def _wait_for_go() -> Go:
+def _wait_for_start() -> StartCopy:
     line = sys.stdin.buffer.readline()
     if not line:
-        raise TakingFailed("the process that asked for the copy is gone")
-    return msgspec.json.decode(line, type=Go)
+        raise BackupFailed("the process that asked for the copy is gone")
+    return msgspec.json.decode(line, type=StartCopy)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Holds a snapshot of the log in the engine for as long as a copy takes.
 
-[HeldLog] ── snapshot, each few minutes a new one ──▶ engine: retention waits
+[LogHold] ── snapshot, each few minutes a new one ──▶ engine: retention waits
 
 A lease is short, so that a copier that dies holds nothing for long, and is taken anew well before
 its end. An engine that is away meanwhile deletes nothing; one that came back may, and then a file
@@ -20,7 +20,7 @@ LEASE_MS = 600_000
 _RENEW_AFTER_NS = 60_000_000_000
 
 
-class HeldLog:
+class LogHold:
     """See the module's docstring. ``taken`` is what the engine said last."""
 
     def __init__(self, client: StoreClient) -> None:

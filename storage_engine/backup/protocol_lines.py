@@ -1,9 +1,10 @@
 """The lines that ``python -m storage_engine.backup take`` and its caller exchange.
 
-    Ready ──▶ caller ── Go ──▶ Taken, Step, Step, … ──▶ CopiedFile, … ──▶ Done
+    Ready ──▶ caller ── StartCopy ──▶ CopyStarted, CopyProgress, … ──▶ CopiedFile, … ──▶ Done
 
-``Ready``: the log's files stay. Between ``Go`` and ``Taken``, some milliseconds, the moment of the
-copy is fixed; the caller fixes the same moment elsewhere. What went wrong is said on stderr.
+``Ready``: the log's files stay. Between ``StartCopy`` and ``CopyStarted``, some milliseconds, the
+moment of the copy is fixed; the caller fixes the same moment elsewhere. What went wrong is said on
+stderr.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class Ready(Line, frozen=True, kw_only=True, tag="ready"):
     """The engine answers, owns the store, and keeps its files."""
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
+class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
     """A segment that an earlier backup holds whole, and which file it was then."""
 
     name: str
@@ -30,13 +31,13 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     source_mtime_ns: int
 
 
-class Go(Line, frozen=True, kw_only=True, tag="go"):
+class StartCopy(Line, frozen=True, kw_only=True, tag="go"):
     """Take it now; link what is known instead of copying it."""
 
-    known: list[Known] = []
+    known: list[KnownSegment] = []
 
 
-class Taken(Line, frozen=True, kw_only=True, tag="taken"):
+class CopyStarted(Line, frozen=True, kw_only=True, tag="taken"):
     """The copy holds the log in ``[start_offset, end_offset)``, and progress from just before."""
 
     start_offset: int
@@ -44,7 +45,7 @@ class Taken(Line, frozen=True, kw_only=True, tag="taken"):
     segment_bytes: int
 
 
-class Step(Line, frozen=True, kw_only=True, tag="step"):
+class CopyProgress(Line, frozen=True, kw_only=True, tag="step"):
     """How much of the log is copied."""
 
     done_bytes: int

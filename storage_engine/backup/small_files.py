@@ -30,10 +30,10 @@ from storage_engine.layout import (
 
 ATTEMPTS_MAX: Final = 500
 PAUSE_S: Final = 0.02  # topics that are made one after another leave gaps as long as this
-_Look = dict[str, tuple[int, ...]]
+_Identities = dict[str, tuple[int, ...]]
 
 
-class NeverStill(Exception):
+class FilesKeptChanging(Exception):
     """The engine replaced some file during every attempt."""
 
 
@@ -41,22 +41,22 @@ def copy_small_files(store: Path, target: Path) -> list[CopiedFile]:
     """Copy them; some milliseconds, durable on return.
 
     Raises:
-        NeverStill: 500 attempts within some ten seconds met changes.
+        FilesKeptChanging: 500 attempts within some ten seconds met changes.
         OSError: a file cannot be read or written.
     """
     never = threading.Event()
     for _ in range(ATTEMPTS_MAX):
-        before = _look(store)
+        before = _file_identities(store)
         try:
             copied = [_copy(store, target, path) for path in before]
         except FileNotFoundError:
             copied = []
-        if copied and _look(store) == before:
+        if copied and _file_identities(store) == before:
             return copied
         for path in before:
             (target / path).unlink(missing_ok=True)
         never.wait(PAUSE_S)
-    raise NeverStill(
+    raise FilesKeptChanging(
         f"the tables of {store} changed during each of {ATTEMPTS_MAX} attempts to copy "
         "them; try again when fewer topics and groups change"
     )
@@ -71,9 +71,9 @@ def _copy(store: Path, target: Path, path: str) -> CopiedFile:
     return write_file(target / path, content[: read_entries(content)[2]], name=path)
 
 
-def _look(store: Path) -> _Look:
+def _file_identities(store: Path) -> _Identities:
     """Which file stands under each name; of one that only grows its size does not count."""
-    found: _Look = {}
+    found: _Identities = {}
     for path in _paths(store):
         try:
             stat = path.stat()

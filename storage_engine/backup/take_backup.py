@@ -1,7 +1,7 @@
 """Copies the store of a running engine, with every acknowledged message in it.
 
-    lease ─▶ checkpoint ─▶ Ready … Go ─▶ small files, one moment's ─▶ checkpoint, lease: the end
-                                                                            └─▶ segments up to it
+    lease ─▶ checkpoint ─▶ Ready … StartCopy ─▶ small files at once ─▶ checkpoint, lease: the end
+                                                                     └─▶ segments up to it
 
 The order is what makes it right. The files of the log are held first, so that ``minOffsets.json``
 is never behind what retention has deleted. Progress comes before the end of the log is chosen, and
@@ -23,18 +23,18 @@ from typing import Final
 import msgspec
 
 from storage_engine.backup.file_copy import Pace, copy_file, sync_directories
-from storage_engine.backup.log_hold import HeldLog
+from storage_engine.backup.log_hold import LogHold
 from storage_engine.backup.protocol_lines import (
     CopiedFile,
+    CopyProgress,
+    CopyStarted,
     Done,
-    Go,
-    Known,
+    KnownSegment,
     Line,
     Ready,
-    Step,
-    Taken,
+    StartCopy,
 )
-from storage_engine.backup.small_files import NeverStill, copy_small_files
+from storage_engine.backup.small_files import FilesKeptChanging, copy_small_files
 from storage_engine.disk.files import Files
 from storage_engine.errors import OffsetOutOfRange, StoreError
 from storage_engine.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, segment_name
@@ -46,26 +46,26 @@ _STEP_BYTES: Final = 64 * 1024 * 1024
 _CHECKPOINTS_MAX: Final = 3  # the engine's own may come in between
 
 
-class TakingFailed(Exception):
+class BackupFailed(Exception):
     """Why there is no copy, for a person."""
 
 
-def take(
+def take_backup(
     store: Path,
     target: Path,
     client: StoreClient,
     *,
     say: Callable[[Line], None],
-    wait_for_go: Callable[[], Go],
+    wait_for_go: Callable[[], StartCopy],
     pace: Pace,
 ) -> None:
     """Copy the store of the engine behind ``client`` into ``target``, an empty directory.
 
-    Raises TakingFailed; ``target`` holds a part then.
+    Raises BackupFailed; ``target`` holds a part then.
     """
     try:
-        _refuse_other_engine(store, client)
-        held = HeldLog(client)
+        _reject_other_engine(store, client)
+        held = LogHold(client)
         try:
             say(Ready())
             go = wait_for_go()
@@ -73,7 +73,7 @@ def take(
             client.checkpoint()
             end = held.take_again(held.taken.start_offset)
             say(
-                Taken(
+                CopyStarted(
                     start_offset=end.start_offset,
                     end_offset=end.end_offset,
                     segment_bytes=end.segment_bytes,
@@ -87,11 +87,11 @@ def take(
             say(file)
         sync_directories(target)
         say(Done())
-    except (NeverStill, StoreError, OSError) as exc:
-        raise TakingFailed(str(exc)) from exc
+    except (FilesKeptChanging, StoreError, OSError) as exc:
+        raise BackupFailed(str(exc)) from exc
 
 
-def _refuse_other_engine(store: Path, client: StoreClient) -> None:
+def _reject_other_engine(store: Path, client: StoreClient) -> None:
     """A checkpoint must show in the very store that is to be copied."""
     path = store / CHECKPOINT_FILE
     for _ in range(_CHECKPOINTS_MAX):
@@ -99,7 +99,7 @@ def _refuse_other_engine(store: Path, client: StoreClient) -> None:
         found = path.stat()
         if (found.st_ino, found.st_mtime_ns) == (asked.inode, asked.mtime_ns):
             return
-    raise TakingFailed(
+    raise BackupFailed(
         f"the engine that answered does not own the store in {store}; name the socket of "
         "the engine that does"
     )
@@ -108,8 +108,8 @@ def _refuse_other_engine(store: Path, client: StoreClient) -> None:
 def _copy_log(
     store: Path,
     target: Path,
-    held: HeldLog,
-    known: list[Known],
+    held: LogHold,
+    known: list[KnownSegment],
     *,
     say: Callable[[Line], None],
     pace: Pace,
@@ -128,7 +128,7 @@ def _copy_log(
         held.keep(segment.base_offset)
         if done_bytes - told_bytes >= _STEP_BYTES:
             told_bytes = done_bytes
-            say(Step(done_bytes=done_bytes, total_bytes=total_bytes))
+            say(CopyProgress(done_bytes=done_bytes, total_bytes=total_bytes))
 
     for segment in segments:
         name = segment_name(segment.base_offset)
@@ -152,11 +152,11 @@ def _copy_log(
         else:
             passed(segment.size_bytes)
         say(file)
-    say(Step(done_bytes=total_bytes, total_bytes=total_bytes))
+    say(CopyProgress(done_bytes=total_bytes, total_bytes=total_bytes))
 
 
 def _linked(
-    known: Known | None, segment: Segment, end_offset: int, target: Path, path: str
+    known: KnownSegment | None, segment: Segment, end_offset: int, target: Path, path: str
 ) -> CopiedFile | None:
     """A full segment never changes: the same file as then needs no second copy."""
     if known is None or segment.end_offset > end_offset:
@@ -183,7 +183,7 @@ def _write_checkpoint(target: Path, end_offset: int) -> CopiedFile:
     path = target / CHECKPOINT_FILE
     mark = read_checkpoint(path)
     if mark is None:
-        raise TakingFailed(f"cannot read {path}, which was just copied")
+        raise BackupFailed(f"cannot read {path}, which was just copied")
     write_checkpoint(Files(), path, msgspec.structs.replace(mark, flushed_offset=end_offset))
     path.chmod(0o600)
     content = path.read_bytes()

@@ -1,6 +1,6 @@
 """Repeats a receive whose reply was lost: the same messages again, and no others.
 
-    receive ── attempt_id ──▶ [Attempts] ──┬─ known: what is still under its lease, lease anew
+    receive ── attempt_id ──▶ [ReceiveAttempts] ─┬─ known: what is still under its lease, lease anew
                                            ├─ the first one is parked still: takes its place
                                            └─ else: as any other, and remembered
 
@@ -22,10 +22,10 @@ from typing import Final
 from storage_engine.clock import Clock
 from storage_engine.config import SECOND_MS
 from storage_engine.delivery.lease import Lease
-from storage_engine.delivery.subscription import Delivered, Parked
+from storage_engine.delivery.subscription import Delivered, WaitingReceive
 from storage_engine.wire.deliveries import ReceiveRequest
 
-KEPT_MS: Final = 300 * SECOND_MS
+RETAINED_MS: Final = 300 * SECOND_MS
 # Of all groups together, about 200 bytes each; one that waits or got nothing counts as one.
 _MESSAGES_MAX: Final = 100_000
 _Key = tuple[str, str, str, str]  # group, topic, member id, attempt id
@@ -37,14 +37,14 @@ class _Attempt:
     def __init__(self, began_ms: int) -> None:
         self.began_ms = began_ms
         self.delivered: Delivered | None = None
-        self.parked: Parked | None = None
+        self.parked: WaitingReceive | None = None
 
     @property
     def weight(self) -> int:
         return 1 if self.delivered is None else len(self.delivered.records)
 
 
-class Attempts:
+class ReceiveAttempts:
     """See the module's docstring. ``lease_until`` ends a lease at a time (monotonic, ms)."""
 
     def __init__(self, clock: Clock, lease_until: Callable[[int, Lease], None]) -> None:
@@ -60,12 +60,14 @@ class Attempts:
         if known is None or known.delivered is None or known.delivered.lease is None:
             return None
         now_ms = self._clock.monotonic_ms()
-        found = self._renew(known.delivered, request) if now_ms < known.began_ms + KEPT_MS else None
+        found = (
+            self._renew(known.delivered, request) if now_ms < known.began_ms + RETAINED_MS else None
+        )
         if found is None:
             self._drop(key)
         return found
 
-    def waiting(self, request: ReceiveRequest) -> Parked | None:
+    def waiting(self, request: ReceiveRequest) -> WaitingReceive | None:
         """The receive with this id that is still parked."""
         known = self._known.get(_key(request))
         if known is None or known.parked is None or known.parked.is_done:
@@ -86,7 +88,7 @@ class Attempts:
 
         return remember
 
-    def parked(self, request: ReceiveRequest, parked: Parked) -> None:
+    def parked(self, request: ReceiveRequest, parked: WaitingReceive) -> None:
         """The receive waits; a repeat takes its place."""
         self._begin(_key(request)).parked = parked
 
@@ -96,7 +98,7 @@ class Attempts:
         now_ms = self._clock.monotonic_ms()
         while self._known:
             oldest, known = next(iter(self._known.items()))
-            if self.message_count < _MESSAGES_MAX and now_ms < known.began_ms + KEPT_MS:
+            if self.message_count < _MESSAGES_MAX and now_ms < known.began_ms + RETAINED_MS:
                 break
             self._drop(oldest)
         attempt = self._known[key] = _Attempt(now_ms)

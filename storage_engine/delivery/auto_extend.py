@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from storage_engine.clock import Clock
-from storage_engine.delivery.subscription import Delivered, Parked
+from storage_engine.delivery.subscription import Delivered, WaitingReceive
 from storage_engine.wire.deliveries import ReceiveRequest
 
 # The leases of a member that is forgotten end as others do.
@@ -32,7 +32,7 @@ class _Member:
     def __init__(self) -> None:
         self.heard_ms = 0
         self.until_ms = 0
-        self.parked: Parked | None = None
+        self.parked: WaitingReceive | None = None
 
 
 class AutoExtend:
@@ -88,7 +88,7 @@ class AutoExtends:
 
         return heard
 
-    def parked(self, request: ReceiveRequest, parked: Parked) -> None:
+    def parked(self, request: ReceiveRequest, parked: WaitingReceive) -> None:
         """Its receive waits; while it does the member is there."""
         member = self._members.get((request.group, request.member_id))
         if member is not None:

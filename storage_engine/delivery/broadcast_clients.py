@@ -75,7 +75,7 @@ class BroadcastClients:
                 raise ClientLimit(
                     f"{where} {count} clients, which is the limit of {limit}; a "
                     "client expires "
-                    f"{self._config.broadcast_client_kept_ms // SECOND_MS} s after it "
+                    f"{self._config.broadcast_client_expiry_ms // SECOND_MS} s after it "
                     "was last seen"
                 )
 
@@ -101,7 +101,7 @@ class BroadcastClients:
 
     def silent(self, count_max: int) -> list[Client]:
         """Some of those that were not seen for so long that they are to be forgotten."""
-        kept_ms = self._config.broadcast_client_kept_ms
+        kept_ms = self._config.broadcast_client_expiry_ms
         if self._clock.monotonic_ms() - self._began[1] < min(kept_ms, _GRACE_MS):
             return []
         before_ms = self._now_ms() - kept_ms

@@ -25,16 +25,16 @@ from msgspec.structs import replace
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
-from storage_engine.delivery.delivery_blockers import Holdups
+from storage_engine.delivery.delivery_blockers import DeliveryBlockers
 from storage_engine.delivery.due_heap import DueHeap
 from storage_engine.delivery.failure import Failure
-from storage_engine.delivery.filter_scan import Looking, ReadChecked
+from storage_engine.delivery.filter_scan import FilterScans, ReadChecked
 from storage_engine.delivery.lease import Lease
-from storage_engine.delivery.lease_messages import Leasing
+from storage_engine.delivery.lease_messages import MessageLeaser
 from storage_engine.delivery.memberships import Memberships
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.receive_limits import check_limits
-from storage_engine.delivery.settle import Settling
+from storage_engine.delivery.settle import Settler
 from storage_engine.delivery.start_positions import (
     OffsetAtTime,
     StartOf,
@@ -42,8 +42,8 @@ from storage_engine.delivery.start_positions import (
     start_at,
     start_of,
 )
-from storage_engine.delivery.subscription import Delivered, Parked, Subscription
-from storage_engine.delivery.waiting_receives import Waiting
+from storage_engine.delivery.subscription import Delivered, Subscription, WaitingReceive
+from storage_engine.delivery.waiting_receives import WaitingReceives
 from storage_engine.errors import FilterInvalid, StoreError
 from storage_engine.filters.message_filter import EVERYTHING, known_filter
 from storage_engine.groups.clients import split_reader
@@ -90,10 +90,10 @@ class Delivery:
         self._memberships = Memberships(
             clock, self.serve, tell, self.new_floor, config.member_count_max
         )
-        self.holdups = Holdups(config, clock, tell)
+        self.holdups = DeliveryBlockers(config, clock, tell)
         reading = read, retries_before, self._generations, self._leases.push
-        self._leasing = Leasing(config, clock, consumer_offsets, *reading)
-        self._settling = Settling(
+        self._leasing = MessageLeaser(config, clock, consumer_offsets, *reading)
+        self._settling = Settler(
             config,
             clock,
             consumer_offsets,
@@ -105,8 +105,8 @@ class Delivery:
         )
         self.settle = self._settling.settle
         skip = consumer_offsets.skip
-        self.looking = Looking(clock, properties, read, skip, later, self.serve)
-        self.waiting = Waiting(config, clock, self._leasing, self.looking)
+        self.looking = FilterScans(clock, properties, read, skip, later, self.serve)
+        self.waiting = WaitingReceives(config, clock, self._leasing, self.looking)
 
     # Receiving ------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class Delivery:
         queues: list[ConsumeQueue],
         request: ReceiveRequest,
         answer: Callable[[Delivered], None],
-    ) -> Parked | None:
+    ) -> WaitingReceive | None:
         """Reply now if messages are ready or the receive does not wait; otherwise let it wait.
 
         Raises:
@@ -232,7 +232,7 @@ class Delivery:
                     )
 
     def serve(self, subscription: Subscription) -> None:
-        """See ``Waiting.serve``."""
+        """See ``WaitingReceives.serve``."""
         if subscription.parked:
             self.waiting.serve(subscription)
 

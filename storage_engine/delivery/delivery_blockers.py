@@ -1,6 +1,6 @@
 """Reports consumers that wait although there are messages, because too many are in flight.
 
-    receives that wait, queues that are full ──▶ [Holdups] ── every second ──▶ HELD_UP notices
+    waiting receives, full queues ──▶ [DeliveryBlockers] ── every second ──▶ HELD_UP notices
 
 Said again each second while it lasts, so that those who come later hear it too; that it is over
 shows by messages that come, or by silence. Loop thread only.
@@ -17,7 +17,7 @@ from storage_engine.delivery.subscription import Subscription
 from storage_engine.wire.notices import Notice, NoticeKind
 
 
-class Holdups:
+class DeliveryBlockers:
     """See the module's docstring."""
 
     def __init__(self, config: StoreConfig, clock: Clock, tell: Callable[[Notice], None]) -> None:

@@ -1,8 +1,8 @@
 """Searches queues for messages that match a filter, in small steps that do not block the loop.
 
-    take ──▶ [Look] ── tag hash of a unit, then properties in the log ──▶ wanted, or skipped
+    take ──▶ [FilterScan] ─ tag hash of a unit, then properties in the log ──▶ wanted, or skipped
                │ spent, nothing found, somebody waits
-               └──▶ [Looking] ── next turn of the loop, in turn with others ──▶ serve ──▶ take
+               └──▶ [FilterScans] ─ next turn of the loop, in turn with others ──▶ serve ──▶ take
 
 One look passes over so many units, reads so many records and takes so long at most; all looks
 between two ticks together take a part of the time, whatever the filters are. What was looked at is
@@ -27,14 +27,14 @@ ReadChecked = Callable[[list[tuple[int, int]]], tuple[bytes, list[int]]]
 
 _UNITS_MAX: Final = 10_000  # about 1 ms when the tag hash decides
 _RECORDS_MAX: Final = 1_000  # about 5 ms with a usual condition and small bodies
-LOOK_MS_MAX: Final = 5
+SCAN_MS_MAX: Final = 5
 # Of the 100 ms between two ticks: a hostile filter leaves two thirds of the loop to everybody else.
 _TICK_SHARE_MS: Final = 30
 # What a message costs that is delivered without a filter; finding one is no waste of time.
 _FOUND_MS: Final = 0.02
 
 
-class Look:
+class FilterScan:
     """One look through a filter. ``read`` gives the properties of a record, unverified, as are
     those of the last one found, ``properties``; None when they cannot be read.
     """
@@ -66,7 +66,7 @@ class Look:
         self.found_count = 0
         self.passed_over_count = 0
         self.began_ms = clock.monotonic_ms()
-        self._end_ms = self.began_ms + min(ms_left, LOOK_MS_MAX)
+        self._end_ms = self.began_ms + min(ms_left, SCAN_MS_MAX)
         self.units_left = _UNITS_MAX if ms_left > 0 else 0
         self._records_left = _RECORDS_MAX
 
@@ -112,7 +112,7 @@ class Look:
         return is_wanted
 
 
-class SettlingLook(Look):
+class SettlingScan(FilterScan):
     """One that settles what it passes over: ``skip`` does that for a run of messages.
 
     ``read_checked`` is ``CommitLog``'s. What a damaged record says of itself counts for nothing: it
@@ -139,8 +139,8 @@ class SettlingLook(Look):
         return is_wanted or bool(self._read_checked([(physical_offset, record_bytes)])[1])
 
 
-class Looking:
-    """See the module's docstring; ``SettlingLook`` says what the first functions are.
+class FilterScans:
+    """See the module's docstring; ``SettlingScan`` says what the first functions are.
 
     ``later`` has something done in the next turn of the loop; ``serve`` gives what is ready to
     those who wait.
@@ -166,11 +166,11 @@ class Looking:
         self._is_over = False
         self.skipped_count = 0
 
-    def begin(self, subscription: Subscription) -> SettlingLook:
+    def begin(self, subscription: Subscription) -> SettlingScan:
         """A look for one take, or for some that follow each other."""
-        return SettlingLook(subscription.filter, self._clock, self._ms_left, *self._reading)
+        return SettlingScan(subscription.filter, self._clock, self._ms_left, *self._reading)
 
-    def end(self, subscription: Subscription, look: Look) -> None:
+    def end(self, subscription: Subscription, look: FilterScan) -> None:
         """Record the time spent, and continue later if a receive still waits for messages after the
         skipped ones.
         """

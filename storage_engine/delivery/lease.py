@@ -103,4 +103,4 @@ class Lease:
 
 
 # A generation that no request can say; see ``ProcessQueue.hold``.
-ON_ITS_WAY: Final = Lease(1 << 64, "")
+MOVING: Final = Lease(1 << 64, "")

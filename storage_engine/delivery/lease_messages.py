@@ -1,6 +1,6 @@
 """Leases messages for one receive, from all queues that its member may read.
 
-    receive, serve ──▶ [Leasing] ── take ──▶ ProcessQueue of each queue ──▶ records and attempts
+    receive, serve ──▶ [MessageLeaser] ── take ──▶ ProcessQueue of each queue ──▶ records, attempts
                            └── damaged ones ──▶ settled: nobody can ever read them
 
 Loop thread only.
@@ -15,7 +15,7 @@ from functools import partial
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
-from storage_engine.delivery.filter_scan import ReadChecked, SettlingLook
+from storage_engine.delivery.filter_scan import ReadChecked, SettlingScan
 from storage_engine.delivery.lease import Lease
 from storage_engine.delivery.ordered_take import take_by_message_group, take_in_order
 from storage_engine.delivery.process_queue import ProcessQueue, Taken
@@ -26,7 +26,7 @@ from storage_engine.wire.deliveries import ReceiveRequest
 log = logging.getLogger(__name__)
 
 
-class Leasing:
+class MessageLeaser:
     """See the module's docstring.
 
     ``read`` is ``CommitLog.read_checked``; ``retries_before`` says how often a record was moved
@@ -56,7 +56,7 @@ class Leasing:
         self.damaged_count = 0
 
     def take(
-        self, subscription: Subscription, request: ReceiveRequest, look: SettlingLook | None
+        self, subscription: Subscription, request: ReceiveRequest, look: SettlingScan | None
     ) -> Delivered | None:
         """Lease what is ready; records that cannot be read as written are settled instead."""
         if subscription.config.is_paused:
@@ -98,7 +98,7 @@ class Leasing:
         self.damaged_count += len(damaged)
 
     def _lease(
-        self, subscription: Subscription, request: ReceiveRequest, look: SettlingLook | None
+        self, subscription: Subscription, request: ReceiveRequest, look: SettlingScan | None
     ) -> tuple[Lease, list[tuple[int, int]], list[int]] | None:
         now_ms = self._clock.monotonic_ms()
         deadline_ms = now_ms + subscription.config.consume_timeout_ms

@@ -77,7 +77,7 @@ class Memberships:
             held = [
                 queue_id
                 for queue_id in queue_ids
-                if queue_id < len(queues) and _holds(member_id, queues[queue_id])
+                if queue_id < len(queues) and _has_leases(member_id, queues[queue_id])
             ]
             if held:
                 self._tell(
@@ -112,5 +112,5 @@ class Memberships:
                 del self._exclusive[subscription]
 
 
-def _holds(member_id: str, process_queue: ProcessQueue) -> bool:
+def _has_leases(member_id: str, process_queue: ProcessQueue) -> bool:
     return any(lease.member_id == member_id for lease in process_queue.inflight.values())

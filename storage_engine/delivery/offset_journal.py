@@ -206,7 +206,7 @@ class OffsetJournal:
         """
         names: dict[tuple[str, str], int] = {}
         parts = [
-            _dropped_bytes(dropped or _nobody(beginning), beginning, names),
+            _dropped_bytes(dropped or _placeholder_drop(beginning), beginning, names),
             self._position_bytes(moved, names),
             self._above_bytes(settled, names),
         ]
@@ -406,7 +406,7 @@ def _filters_bytes(
     return b"".join(parts)
 
 
-def _nobody(beginning: Beginning) -> list[tuple[str, str]]:
+def _placeholder_drop(beginning: Beginning) -> list[tuple[str, str]]:
     """An empty group name, for keeping ``beginning`` when no group was dropped."""
     return [("", "")] if any(beginning) else []
 

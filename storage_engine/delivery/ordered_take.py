@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 
-from storage_engine.delivery.filter_scan import SettlingLook
+from storage_engine.delivery.filter_scan import SettlingScan
 from storage_engine.delivery.lease import Lease
 from storage_engine.delivery.message_groups import MessageGroups
 from storage_engine.delivery.process_queue import NEVER, ProcessQueue, Taken
@@ -28,7 +28,7 @@ def take_in_order(
     bytes_max: int,
     *,
     is_first: bool,
-    look: SettlingLook | None = None,
+    look: SettlingScan | None = None,
 ) -> list[Taken]:
     """As ``ProcessQueue.take``: the next batch of the queue, once the last one is settled."""
     if process_queue.message_groups is not None:
@@ -70,7 +70,7 @@ def take_by_message_group(
     bytes_max: int,
     *,
     is_first: bool,
-    look: SettlingLook | None = None,
+    look: SettlingScan | None = None,
     waiting_max: int,
 ) -> list[Taken]:
     """As ``ProcessQueue.take``: of each message group the next batch, once the last is settled.
@@ -140,7 +140,7 @@ class ByMessageGroup:
         """See ``MessageGroups.find_ready``."""
         return self._groups.find_ready(self._lease, self._batch_max)
 
-    def passes_over(self, queue_offset: int, look: SettlingLook) -> bool:
+    def passes_over(self, queue_offset: int, look: SettlingScan) -> bool:
         """Whether the new message that the look has found must wait; then it does so from now."""
         properties = look.properties
         text = self._text = b"" if properties is None else message_group_of(properties)
@@ -157,7 +157,7 @@ class ByMessageGroup:
 
 
 def _known_groups(
-    process_queue: ProcessQueue, waiting_max: int, look: SettlingLook
+    process_queue: ProcessQueue, waiting_max: int, look: SettlingScan
 ) -> MessageGroups:
     """With what is in flight, or was given back, while the queue was not read by message groups.
 

@@ -18,13 +18,13 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Final
 
-from storage_engine.delivery.lease import ON_ITS_WAY, Lease, Verdict
+from storage_engine.delivery.lease import MOVING, Lease, Verdict
 from storage_engine.delivery.offset_runs import OffsetRuns, runs_of
 from storage_engine.delivery.progress import Progress
 from storage_engine.queues.consume_queue import ConsumeQueue
 
 if TYPE_CHECKING:
-    from storage_engine.delivery.filter_scan import SettlingLook
+    from storage_engine.delivery.filter_scan import SettlingScan
     from storage_engine.delivery.message_groups import MessageGroups
     from storage_engine.delivery.ordered_take import ByMessageGroup
     from storage_engine.delivery.subscription import Subscription
@@ -80,7 +80,7 @@ class ProcessQueue:
         bytes_max: int,
         *,
         is_first: bool,
-        look: SettlingLook | None = None,
+        look: SettlingScan | None = None,
     ) -> list[Taken]:
         """Lease messages that are ready: released ones first, then new ones, in order.
 
@@ -175,7 +175,7 @@ class ProcessQueue:
         lease: Lease,
         count: int,
         bytes_max: int,
-        look: SettlingLook,
+        look: SettlingScan,
         *,
         is_first: bool,
         order: ByMessageGroup | None = None,
@@ -317,7 +317,7 @@ class ProcessQueue:
         ends_ms = [
             each.ends_ms
             for each in self.inflight.values()
-            if each.member_id != member_id and each is not ON_ITS_WAY and not each.is_unnamed
+            if each.member_id != member_id and each is not MOVING and not each.is_unnamed
         ]
         return max(ends_ms, default=None)
 
@@ -384,8 +384,8 @@ class ProcessQueue:
         ``forget`` follows when it is there.
         """
         self.inflight[queue_offset].count -= 1
-        self.inflight[queue_offset] = ON_ITS_WAY
-        ON_ITS_WAY.count += 1
+        self.inflight[queue_offset] = MOVING
+        MOVING.count += 1
 
     def give_back(self, queue_offset: int, ready_ms: int, *, is_attempt: bool = True) -> None:
         """Make a leased message available again from ``ready_ms`` (monotonic) on."""

@@ -16,23 +16,23 @@ from msgspec.structs import replace
 
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
-from storage_engine.delivery.attempts import Attempts
+from storage_engine.delivery.attempts import ReceiveAttempts
 from storage_engine.delivery.auto_extend import AutoExtends
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.receive_limits import check_limits
-from storage_engine.delivery.subscription import Delivered, Parked
+from storage_engine.delivery.subscription import Delivered, WaitingReceive
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import ReceiveRequest
 from storage_engine.wire.groups import GroupConfig
 
 
-class Receiving:
+class Receiver:
     """See the module's docstring."""
 
     def __init__(self, config: StoreConfig, clock: Clock, delivery: Delivery) -> None:
         self._config = config
         self._delivery = delivery
-        self._attempts = Attempts(clock, delivery.lease_until)
+        self._attempts = ReceiveAttempts(clock, delivery.lease_until)
         self._auto_extends = AutoExtends(clock)
 
     def hear(self, group: str, member_id: str) -> None:
@@ -45,7 +45,7 @@ class Receiving:
         queues: list[ConsumeQueue],
         request: ReceiveRequest,
         answer: Callable[[Delivered], None],
-    ) -> Parked | None:
+    ) -> WaitingReceive | None:
         """See ``Delivery.receive``, which raises."""
         has_members = request.auto_extend_ms or len(self._auto_extends)
         if not (request.attempt_id or has_members):
@@ -70,7 +70,7 @@ class Receiving:
         queues: list[ConsumeQueue],
         request: ReceiveRequest,
         answer: Callable[[Delivered], None],
-    ) -> Parked | None:
+    ) -> WaitingReceive | None:
         self._delivery.join(group, queues, request)
         delivered = self._attempts.again(request)
         if delivered is not None:
@@ -79,7 +79,9 @@ class Receiving:
         answer = self._attempts.remembering(request, answer)
         waiting = self._attempts.waiting(request)
         if waiting is not None and request.wait_ms:
-            parked: Parked | None = self._delivery.waiting.take_place(waiting, request, answer)
+            parked: WaitingReceive | None = self._delivery.waiting.take_place(
+                waiting, request, answer
+            )
         else:
             if waiting is not None:
                 self._delivery.waiting.cancel(waiting, answer=True)

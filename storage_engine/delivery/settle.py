@@ -1,6 +1,6 @@
 """Applies the settles of members: acks, nacks and extensions, each on its own.
 
-    server ── SettleRequest ──▶ [Settling] ──┬─ acks ──▶ consumer_offsets (journal)
+    server ── SettleRequest ──▶ [Settler] ───┬─ acks ──▶ consumer_offsets (journal)
                                              ├─ nacks ──▶ retries
                                              └─ extends ──▶ leases
 
@@ -33,7 +33,7 @@ from storage_engine.wire.deliveries import (
 Find = Callable[[str, str, int], ProcessQueue | None]  # group, topic, queue id
 
 
-class Settling:
+class Settler:
     """See the module's docstring.
 
     ``first_generation``: leases below it are from before this start. ``fail`` takes a message that

@@ -44,7 +44,7 @@ class Delivered(NamedTuple):
         return read_records(self.records) if self.content is None else self.content
 
 
-class Parked:
+class WaitingReceive:
     """A receive that waits. ``answer`` is called exactly once, unless ``cancel`` came first."""
 
     __slots__ = ("answer", "is_done", "request", "subscription")
@@ -99,7 +99,7 @@ class Subscription:
         self.queues: list[ProcessQueue] = []
         self.retry: ProcessQueue | None = None
         self.sources: list[ProcessQueue] = []
-        self.parked: OrderedDict[Parked, None] = OrderedDict()  # in order of arrival
+        self.parked: OrderedDict[WaitingReceive, None] = OrderedDict()  # in order of arrival
         self._rotor = 0
 
     def join(

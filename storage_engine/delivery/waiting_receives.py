@@ -1,6 +1,6 @@
 """Receives that wait for messages, in order of arrival.
 
-receive ── nothing ready ──▶ [Waiting] ── something is: serve ──▶ leasing ──▶ answer
+receive ── nothing ready ──▶ [WaitingReceives] ─ something is: serve ──▶ leasing ──▶ answer
                                 └── time over, cancelled, deleted ──▶ an empty answer, or none
 
 Loop thread only.
@@ -15,24 +15,24 @@ from typing import Final
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.delivery.due_heap import DueHeap
-from storage_engine.delivery.filter_scan import Looking, SettlingLook
-from storage_engine.delivery.lease_messages import Leasing
-from storage_engine.delivery.subscription import Delivered, Parked, Subscription
+from storage_engine.delivery.filter_scan import FilterScans, SettlingScan
+from storage_engine.delivery.lease_messages import MessageLeaser
+from storage_engine.delivery.subscription import Delivered, Subscription, WaitingReceive
 from storage_engine.errors import StoreBusy, StoreError
 from storage_engine.wire.deliveries import ReceiveRequest
 
 
-class Waiting:
+class WaitingReceives:
     """See the module's docstring. Waits end at monotonic times."""
 
     def __init__(
-        self, config: StoreConfig, clock: Clock, leasing: Leasing, looking: Looking
+        self, config: StoreConfig, clock: Clock, leasing: MessageLeaser, looking: FilterScans
     ) -> None:
         self._config = config
         self._clock = clock
         self._leasing = leasing
         self._looking = looking
-        self._ends: DueHeap[Parked] = DueHeap(lambda parked: not parked.is_done)
+        self._ends: DueHeap[WaitingReceive] = DueHeap(lambda parked: not parked.is_done)
         self.count = 0
 
     def answer_or_park(
@@ -41,19 +41,19 @@ class Waiting:
         request: ReceiveRequest,
         delivered: Delivered | None,
         answer: Callable[[Delivered], None],
-    ) -> Parked | None:
+    ) -> WaitingReceive | None:
         """Reply with what was delivered, or with nothing if the receive does not wait; otherwise
         let it wait.
 
         Raises ``StoreBusy`` when too many are parked.
         """
         if delivered is None and request.wait_ms > 0:
-            if self.count >= self._config.parked_count_max:
+            if self.count >= self._config.waiting_receive_count_max:
                 raise StoreBusy(
                     f"{self.count} receives are waiting already, which is the limit; try "
                     "again later"
                 )
-            parked = Parked(request, subscription, answer)
+            parked = WaitingReceive(request, subscription, answer)
             subscription.parked[parked] = None
             self.count += 1
             self._ends.push(self._clock.monotonic_ms() + request.wait_ms, parked)
@@ -74,7 +74,7 @@ class Waiting:
         if look is not None:
             self._looking.end(subscription, look)
 
-    def _serve_each(self, subscription: Subscription, look: SettlingLook | None) -> None:
+    def _serve_each(self, subscription: Subscription, look: SettlingScan | None) -> None:
         """What is ready for one member of an exclusive group says nothing about the others."""
         done: set[str] = set()  # members who have all that is ready for them
         for waiting in list(subscription.parked):
@@ -88,11 +88,11 @@ class Waiting:
                 self._end(waiting, delivered)
 
     def take_place(
-        self, waiting: Parked, request: ReceiveRequest, answer: Callable[[Delivered], None]
-    ) -> Parked:
+        self, waiting: WaitingReceive, request: ReceiveRequest, answer: Callable[[Delivered], None]
+    ) -> WaitingReceive:
         """Let a receive wait where another one did, which is answered with nothing."""
         subscription = waiting.subscription
-        parked = Parked(request, subscription, answer)
+        parked = WaitingReceive(request, subscription, answer)
         subscription.parked = OrderedDict(
             (parked if each is waiting else each, None) for each in subscription.parked
         )
@@ -101,12 +101,12 @@ class Waiting:
         waiting.answer(_NOTHING)
         return parked
 
-    def cancel(self, parked: Parked, *, answer: bool) -> None:
+    def cancel(self, parked: WaitingReceive, *, answer: bool) -> None:
         """End a wait: with an empty reply, or without one if the connection is closed."""
         if not parked.is_done:
             self._end(parked, _NOTHING if answer else None)
 
-    def finish(self, parked: Parked, refusal: StoreError | None = None) -> None:
+    def finish(self, parked: WaitingReceive, refusal: StoreError | None = None) -> None:
         """End a wait with nothing, or with a refusal."""
         self._end(parked, _NOTHING if refusal is None else _NOTHING._replace(refusal=refusal))
 
@@ -115,7 +115,7 @@ class Waiting:
         for parked in self._ends.pop_due(now_ms):
             self._end(parked, _NOTHING)
 
-    def _end(self, parked: Parked, delivered: Delivered | None) -> None:
+    def _end(self, parked: WaitingReceive, delivered: Delivered | None) -> None:
         parked.is_done = True
         del parked.subscription.parked[parked]
         self.count -= 1

@@ -32,18 +32,18 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from storage_engine.filters.syntax import (
+    And,
     Between,
     Comparison,
-    Every,
     Membership,
     Negation,
     Node,
     NullTest,
     Number,
+    Or,
     Property,
     Search,
     Signed,
-    Some,
     Text,
     Truth,
 )
@@ -98,7 +98,7 @@ def compile_condition(node: Node) -> Condition:
                 _comparison(Word.GREATER_EQUAL, operand, low),
                 _comparison(Word.LESS_EQUAL, operand, high),
             )
-            return _negated(_every(bounds)) if is_negated else _every(bounds)
+            return _negated(_all_of(bounds)) if is_negated else _all_of(bounds)
         case Membership(name, values, is_negated):
             return _membership(name, values, is_negated)
         case Search(text=""):
@@ -108,10 +108,10 @@ def compile_condition(node: Node) -> Condition:
             return _negated(found) if is_negated else found
         case Negation(part):
             return _negated(compile_condition(part))
-        case Every(parts):
-            return _every(tuple(map(compile_condition, parts)))
-        case Some(parts):
-            return _some(tuple(map(compile_condition, parts)))
+        case And(parts):
+            return _all_of(tuple(map(compile_condition, parts)))
+        case Or(parts):
+            return _any_of(tuple(map(compile_condition, parts)))
         case _:
             raise AssertionError(f"the parser lets no {node!r} be a condition")
 
@@ -144,7 +144,7 @@ def truth_of(value: Value) -> bool | None:
     return None
 
 
-def _every(parts: tuple[Condition, ...]) -> Condition:
+def _all_of(parts: tuple[Condition, ...]) -> Condition:
     if len(parts) == 2:
         left, right = parts
 
@@ -171,7 +171,7 @@ def _every(parts: tuple[Condition, ...]) -> Condition:
     return every
 
 
-def _some(parts: tuple[Condition, ...]) -> Condition:
+def _any_of(parts: tuple[Condition, ...]) -> Condition:
     def some(framed: bytes) -> bool | None:
         answer: bool | None = False
         for part in parts:

@@ -85,7 +85,7 @@ def _condition(text: str) -> Condition:
 _conditions: Final = _Conditions()
 
 
-def keep_compiled(count_max: int) -> None:
+def set_compiled_max(count_max: int) -> None:
     """How many compiled conditions this process keeps, ``COMPILED_MAX`` unless told.
 
     Where more than these are asked in turn, each turn compiles: some milliseconds for a long one.
@@ -121,7 +121,7 @@ def _compile_tags(text: str) -> Filter:
     tags = parse_tags(text)
     if tags == [ALL]:
         return Filter(
-            kind=FilterKind.TAG, text=ALL, is_all=True, matches_unit=_always, matches=_always
+            kind=FilterKind.TAG, text=ALL, is_all=True, matches_unit=_match_all, matches=_match_all
         )
     wanted = frozenset(tag.encode() for tag in tags)
     hashes = frozenset(java_hash(tag) for tag in tags)
@@ -131,7 +131,7 @@ def _compile_tags(text: str) -> Filter:
 
     return Filter(
         kind=FilterKind.TAG,
-        text=_kept(" || ".join(tags)),
+        text=_canonical_or_none(" || ".join(tags)),
         is_all=False,
         matches_unit=hashes.__contains__,
         matches=matches,
@@ -141,7 +141,7 @@ def _compile_tags(text: str) -> Filter:
 
 def _compile_condition(text: str) -> Filter:
     tree = parse(text)
-    kept = _kept(canonical(tree))
+    kept = _canonical_or_none(canonical(tree))
     _conditions.of(kept)  # whatever is to be refused is refused now
 
     def matches(properties: bytes) -> bool:
@@ -149,11 +149,11 @@ def _compile_condition(text: str) -> Filter:
         return _conditions.of(kept)(b"\x02" + properties + b"\x02") is True
 
     return Filter(
-        kind=FilterKind.SQL92, text=kept, is_all=False, matches_unit=_always, matches=matches
+        kind=FilterKind.SQL92, text=kept, is_all=False, matches_unit=_match_all, matches=matches
     )
 
 
-def _kept(text: str) -> str:
+def _canonical_or_none(text: str) -> str:
     """The canonical text, unless it is too long to be read back: it must survive a restart."""
     text_bytes = len(text.encode())
     if text_bytes > TEXT_BYTES_MAX:
@@ -164,7 +164,7 @@ def _kept(text: str) -> str:
     return text
 
 
-def _always(_: object) -> bool:
+def _match_all(_: object) -> bool:
     return True
 
 

@@ -27,18 +27,18 @@ from typing import Final
 from storage_engine.errors import FilterInvalid
 from storage_engine.filters.limits import DEPTH_MAX, NODES_MAX, refusal, shown
 from storage_engine.filters.syntax import (
+    And,
     Between,
     Comparison,
-    Every,
     Membership,
     Negation,
     Node,
     NullTest,
     Number,
+    Or,
     Property,
     Search,
     Signed,
-    Some,
     Text,
     Truth,
 )
@@ -93,10 +93,10 @@ class _Parser:
                 return node
             terms.append(_as_condition(node, start))
             if not is_and:
-                choices.append(_joined(Every, terms))
+                choices.append(_joined(And, terms))
                 terms = []
                 if not is_or:
-                    return _joined(Some, choices)
+                    return _joined(Or, choices)
             self._take_node()
 
     def _term(self, depth: int) -> Node:
@@ -274,7 +274,7 @@ class _Parser:
         return refusal(what, token.at, hint)
 
 
-def _joined(kind: type[Every] | type[Some], parts: list[Node]) -> Node:
+def _joined(kind: type[And] | type[Or], parts: list[Node]) -> Node:
     """One part as it is, or several as one node, with those of its own kind taken apart."""
     if len(parts) == 1:
         return parts[0]

@@ -5,7 +5,7 @@
 
 Operands are ``Property``, ``Signed``, ``Text``, ``Number``, and all conditions, since the grammar
 lets TRUE, FALSE and a condition in parentheses be compared for equality. Conditions are all others
-and ``Property``. ``Every`` and ``Some`` have two parts at least and none of their own kind, so that
+and ``Property``. ``And`` and ``Or`` have two parts at least and none of their own kind, so that
 ``a AND (b AND c)`` and ``(a AND b) AND c`` are one tree.
 """
 
@@ -97,14 +97,14 @@ class Negation:
 
 
 @dataclass(frozen=True, slots=True)
-class Every:
+class And:
     """AND."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Some:
+class Or:
     """OR."""
 
     parts: tuple[Node, ...]
@@ -122,8 +122,8 @@ Node = (
     | Membership
     | Search
     | Negation
-    | Every
-    | Some
+    | And
+    | Or
 )
 _OPERANDS: Final = (Property, Signed, Text, Number, Truth)
 
@@ -156,10 +156,10 @@ def canonical(node: Node) -> str:
         case Search(operator, name, text, is_negated):
             return f"{name} {_not(is_negated)}{operator} {canonical(Text(text))}"
         case Negation(part):
-            return f"NOT {_enclosed(part, Every, Some)}"
-        case Every(parts):
-            return " AND ".join(_enclosed(part, Some) for part in parts)
-        case Some(parts):
+            return f"NOT {_enclosed(part, And, Or)}"
+        case And(parts):
+            return " AND ".join(_enclosed(part, Or) for part in parts)
+        case Or(parts):
             return " OR ".join(map(canonical, parts))
 
 
@@ -167,7 +167,7 @@ def _operand(node: Node) -> str:
     return canonical(node) if isinstance(node, _OPERANDS) else f"({canonical(node)})"
 
 
-def _enclosed(node: Node, *weaker: type[Every] | type[Some]) -> str:
+def _enclosed(node: Node, *weaker: type[And] | type[Or]) -> str:
     """In parentheses where the part binds weaker than what is around it."""
     return f"({canonical(node)})" if isinstance(node, weaker) else canonical(node)
 

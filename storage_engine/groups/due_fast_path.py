@@ -64,7 +64,7 @@ _DUE_DIGITS: Final = 13  # of any day between 2001 and 2286
 Layout = tuple[int, int, int, int, int, bytes, int]
 
 
-class QuickDue(NamedTuple):
+class FastDueRecord(NamedTuple):
     """``tag_hash`` and ``keys`` are those of the record, as whoever appends it needs them.
 
     ``layout``: of the record that it was made of; None when that has not one key, its id.
@@ -78,7 +78,7 @@ class QuickDue(NamedTuple):
     layout: Layout | None
 
 
-class QuickWay:
+class DueFastPath:
     """Remembers what records had in common; what it answers does not depend on that.
 
     ``layouts``: by the bytes behind the body.
@@ -89,7 +89,7 @@ class QuickWay:
         # From the topic's length to the due time → the real topic and queue.
         self._places: dict[bytes, tuple[bytes, int]] = {}
 
-    def due(self, record: bytes, settles: bytes) -> QuickDue | None:
+    def due(self, record: bytes, settles: bytes) -> FastDueRecord | None:
         """The record to deliver, with the holes of a producer's; ``settles`` is what it settles,
         as a value.
         """
@@ -147,7 +147,7 @@ class QuickWay:
                 record[at:],
             )
         )
-        return QuickDue(topic, queue_id, made, tag_hash, keys, layout)
+        return FastDueRecord(topic, queue_id, made, tag_hash, keys, layout)
 
     def _remember(self, layout: Layout, tail_bytes: int) -> Layout:
         if len(self.layouts) >= _HEADS_MAX:

@@ -171,9 +171,9 @@ def retry_record(
         if delay_level:
             _set(draft, DELAY_LEVEL, str(delay_level))
         draft.topic, draft.queue_id = SCHEDULE_TOPIC_BYTES, schedule_queue_id
-    _tell(draft, RETRY_DELIVERY_MS, str(delivered_ms))
-    _tell(draft, RETRY_MEMBER, member_id)
-    _tell(draft, RETRY_REASON, reason)
+    _set_trace_property(draft, RETRY_DELIVERY_MS, str(delivered_ms))
+    _set_trace_property(draft, RETRY_MEMBER, member_id)
+    _set_trace_property(draft, RETRY_REASON, reason)
     return draft.encode()
 
 
@@ -222,7 +222,7 @@ def dead_letter_record(
     told = _cut(reason, min(room, REASON_BYTES_MAX))
     if told:
         draft.set(DLQ_REASON.encode(), told)
-    _tell(draft, RETRY_MEMBER, member_id)
+    _set_trace_property(draft, RETRY_MEMBER, member_id)
     draft.topic, draft.queue_id = dlq_topic_of(group).encode(), queue_id
     return draft.encode()
 
@@ -407,7 +407,7 @@ def _set(draft: RecordDraft, name: str, value: str) -> None:
     draft.set(name.encode(), value.encode())
 
 
-def _tell(draft: RecordDraft, name: str, text: str) -> None:
+def _set_trace_property(draft: RecordDraft, name: str, text: str) -> None:
     """Set what only traces need, cut to the room that there is; not at all when there is little."""
     room = PROPERTIES_BYTES_MAX - draft.properties_bytes() - len(name) - PAIR_BYTES
     told = _cut(text, min(room - _TRACE_ROOM_BYTES, TRACE_REASON_BYTES_MAX))

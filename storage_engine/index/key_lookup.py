@@ -37,7 +37,7 @@ _RECORD_WORK: Final = 8
 _CURSOR = struct.Struct(">BIqiqq")  # version, key hash, file, entry, its record, below
 _CURSOR_CRC = struct.Struct(">I")
 _CURSOR_VERSION: Final = 1
-IsGone = Callable[[str, int, int], bool]  # topic, queue id, queue offset
+IsRemoved = Callable[[str, int, int], bool]  # topic, queue id, queue offset
 _NO_BOUND: Final = (1 << 63) - 1
 
 
@@ -97,7 +97,7 @@ class KeyLookup:
         commit_log: CommitLog,
         queues: list[ConsumeQueue],
         request: LookUpRequest,
-        is_gone: IsGone,
+        is_gone: IsRemoved,
     ) -> None:
         """``is_gone`` names dead letters that are none any more.
 

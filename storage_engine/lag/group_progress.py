@@ -26,7 +26,7 @@ from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.subscription import Subscription
 from storage_engine.errors import StoreCorrupt
 from storage_engine.lag.retry_ages import RetryAges
-from storage_engine.lag.unread import EXACT_UNITS_MAX, SAMPLE_RECORDS_MAX, Unread
+from storage_engine.lag.unread import EXACT_UNITS_MAX, SAMPLE_RECORDS_MAX, UnreadCounter
 from storage_engine.lag.unsettled import first_readable, first_unsettled, unsettled_count
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.queues.consume_queue import ConsumeQueue
@@ -68,7 +68,7 @@ class GroupProgress:
         self._delivery = delivery
         self._scheduled = scheduled
         self._later = later
-        self._unread: dict[ProcessQueue, Unread] = {}
+        self._unread: dict[ProcessQueue, UnreadCounter] = {}
         self._retry_ages: dict[ProcessQueue, RetryAges] = {}
 
     def stats(self, group: str) -> tuple[list[GroupQueueStats], list[TopicLag]]:
@@ -107,7 +107,7 @@ class GroupProgress:
         found = []
         for process_queue, each in zip(queues, unread, strict=True):
             behind = each.look(wanted, is_exact=is_exact, records_max=records_max)
-            held_count, first = _held(process_queue)
+            held_count, first = _matched_unsettled(process_queue)
             if first is None:
                 first = behind.first
             elif behind.first is not None:
@@ -143,7 +143,7 @@ class GroupProgress:
         self, retry: ProcessQueue, subscription: Subscription, waiting: Waiting | None
     ) -> GroupQueueStats:
         lag = self._whole_lag(retry)
-        ages = _kept(
+        ages = _cached(
             self._retry_ages, retry, lambda: RetryAges(retry, self._commit_log, self._later)
         )
         return GroupQueueStats(
@@ -161,10 +161,12 @@ class GroupProgress:
             scheduled_count=None if waiting is None else waiting.count,
         )
 
-    def _unread_of(self, process_queue: ProcessQueue) -> Unread:
+    def _unread_of(self, process_queue: ProcessQueue) -> UnreadCounter:
         properties = self._commit_log.properties
-        return _kept(
-            self._unread, process_queue, lambda: Unread(process_queue, properties, self._clock)
+        return _cached(
+            self._unread,
+            process_queue,
+            lambda: UnreadCounter(process_queue, properties, self._clock),
         )
 
     def _stored_ms(self, queue: ConsumeQueue, queue_offset: int) -> int | None:
@@ -218,7 +220,7 @@ def _oldest(rows: list[GroupQueueStats], scheduled: Waiting) -> int | None:
     return min(known) if known and len(known) == len(held) else None
 
 
-def _held(process_queue: ProcessQueue) -> tuple[int, int | None]:
+def _matched_unsettled(process_queue: ProcessQueue) -> tuple[int, int | None]:
     """How many messages a filter has wanted already that are not settled, and the first of them."""
     first = first_readable(process_queue)
     position = max(process_queue.position, first)
@@ -231,7 +233,7 @@ def _held(process_queue: ProcessQueue) -> tuple[int, int | None]:
     return count, lowest
 
 
-def _kept(
+def _cached(
     known: dict[ProcessQueue, KnownT], process_queue: ProcessQueue, make: Callable[[], KnownT]
 ) -> KnownT:
     """What is known of a queue; that of queues which are read no more is forgotten in time."""

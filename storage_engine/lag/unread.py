@@ -3,7 +3,7 @@
        consumer offset        position                     max_offset
              │  in flight, again │   units that no take has seen │
     ─────────┴───────────────────┴───────────────────────────────┴──
-               all wanted: a filter  [Unread]: by tag hash, or a sample of them
+               all wanted: a filter  [UnreadCounter]: by tag hash, or a sample of them
                has looked at them
 
 Tag hashes are counted in the units themselves, with numpy, and what was counted is remembered: a
@@ -42,7 +42,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class MatchCount:
     """``first``: offset of the first of them, or, not exact, where none comes before; None when
     there is none.
     """
@@ -62,7 +62,7 @@ class _Sample(NamedTuple):
         return moved * _STALE_PARTS <= high - low
 
 
-class Unread:
+class UnreadCounter:
     """See the module's docstring. One for each process queue with a filter.
 
     ``properties`` reads those of a record, unverified.
@@ -95,7 +95,7 @@ class Unread:
         self._searched_from = self._searched = 0
         self._first: int | None = None
         self._sample: _Sample | None = None
-        self._asked: tuple[int, int, int, Wanted] | None = None  # of [low, high), so many known
+        self._asked: tuple[int, int, int, MatchCount] | None = None  # of [low, high), so many known
 
     @property
     def unit_count(self) -> int:
@@ -108,7 +108,7 @@ class Unread:
         low = max(self._process_queue.position, progress.consumer_offset, queue.min_offset)
         return low, queue.max_offset
 
-    def look(self, wanted: Filter, *, is_exact: bool, records_max: int) -> Wanted:
+    def look(self, wanted: Filter, *, is_exact: bool, records_max: int) -> MatchCount:
         """What the filter wants from ``position`` on, of what is not settled, in flight or given
         back there.
 
@@ -120,7 +120,7 @@ class Unread:
             self._begin(wanted)
         low, high = self._span()
         if low >= high:
-            return Wanted(0, None, is_exact=True)
+            return MatchCount(0, None, is_exact=True)
         if wanted.tag_hashes is None:
             return self._ask(wanted, low, high, records_max)
         if not is_exact and high - low > _SAMPLE_UNITS:
@@ -128,7 +128,9 @@ class Unread:
         known = _known(self._process_queue, low, high)
         self._follow(low, high)
         count = self._count - self._count_at(known)
-        return Wanted(count, self._first_wanted(low, high, known) if count else None, is_exact=True)
+        return MatchCount(
+            count, self._first_wanted(low, high, known) if count else None, is_exact=True
+        )
 
     def _begin(self, wanted: Filter) -> None:
         self._filter = wanted
@@ -163,7 +165,7 @@ class Unread:
             self._searched = stop if self._first is None else self._first + 1
         return self._first
 
-    def _sampled(self, low: int, high: int) -> Wanted:
+    def _sampled(self, low: int, high: int) -> MatchCount:
         sample = self._sample
         if sample is None or not sample.is_good_for(low, high):
             step = (high - low - _SAMPLE_PART_UNITS) / (_SAMPLE_PARTS - 1)
@@ -173,13 +175,13 @@ class Unread:
         known_count = _known_count(self._process_queue, low, high)
         count = round(sample.share * (high - low - known_count))
         if not count:
-            return Wanted(0, None, is_exact=False)
+            return MatchCount(0, None, is_exact=False)
         if known_count:
             first = first_unsettled(self._process_queue, low, high)
         else:
             found_at = self._first_wanted(low, high, np.zeros(0, np.int64))
             first = self._searched if found_at is None else found_at
-        return Wanted(count, min(first, high - 1), is_exact=False)
+        return MatchCount(count, min(first, high - 1), is_exact=False)
 
     def _count_in(self, start: int, stop: int) -> int:
         pieces = self._process_queue.queue.tag_fields(start, stop)
@@ -212,7 +214,7 @@ class Unread:
 
     # By properties --------------------------------------------------------------------------
 
-    def _ask(self, wanted: Filter, low: int, high: int, records_max: int) -> Wanted:
+    def _ask(self, wanted: Filter, low: int, high: int, records_max: int) -> MatchCount:
         """Of a condition: every record where they are few, else some of them."""
         known_count = _known_count(self._process_queue, low, high)
         asked = self._asked
@@ -224,7 +226,7 @@ class Unread:
                 share = len(found) / max(count, 1)
                 first = found[0] if found else None
                 is_all = count == len(offsets)
-                result = Wanted(round(share * len(offsets)), first, is_exact=is_all)
+                result = MatchCount(round(share * len(offsets)), first, is_exact=is_all)
                 asked = self._asked = low, high, known_count, result
             return asked[3]
         sample = self._sample
@@ -235,7 +237,7 @@ class Unread:
             sample = self._sample = _Sample(low, high, len(found) / max(count, 1))
         count = round(sample.share * (high - low - known_count))
         first = first_unsettled(self._process_queue, low, high) if count else None
-        return Wanted(count, first, is_exact=False)
+        return MatchCount(count, first, is_exact=False)
 
     def _matching(self, wanted: Filter, offsets: Iterable[int]) -> tuple[list[int], int]:
         """Which of these match, and how many were asked before that took too long."""
@@ -265,14 +267,14 @@ def _known(process_queue: ProcessQueue, low: int, high: int) -> Ints:
     spans = [(max(first, low), min(first + count, high)) for first, count in runs]
     parts = [np.arange(first, end) for first, end in spans if first < end]
     if process_queue.has_gone_back:
-        parts.append(np.array(_held(process_queue, low, high), np.int64))
+        parts.append(np.array(_matched_unsettled(process_queue, low, high), np.int64))
     return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
 
 def _known_count(process_queue: ProcessQueue, low: int, high: int) -> int:
-    held = _held(process_queue, low, high) if process_queue.has_gone_back else []
+    held = _matched_unsettled(process_queue, low, high) if process_queue.has_gone_back else []
     return settled_count(process_queue.progress, low, high) + len(held)
 
 
-def _held(process_queue: ProcessQueue, low: int, high: int) -> list[int]:
+def _matched_unsettled(process_queue: ProcessQueue, low: int, high: int) -> list[int]:
     return [at for at in (*process_queue.inflight, *process_queue.again) if low <= at < high]

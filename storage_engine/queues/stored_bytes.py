@@ -20,13 +20,13 @@ from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 
 BLOCK_UNITS: Final = 4_096
-LOOK_UNITS_MAX: Final = 262_144  # read by one look: 5 MB, some milliseconds
+SCAN_UNITS_MAX: Final = 262_144  # read by one look: 5 MB, some milliseconds
 
 
 class StoredBytes:
     """See the module's docstring. ``begin`` a look, then ask ``of``."""
 
-    def __init__(self, queues: ConsumeQueues, look_units_max: int = LOOK_UNITS_MAX) -> None:
+    def __init__(self, queues: ConsumeQueues, look_units_max: int = SCAN_UNITS_MAX) -> None:
         self._queues = queues
         self._look_units_max = look_units_max
         self._units_left = look_units_max

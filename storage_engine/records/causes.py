@@ -61,21 +61,21 @@ _SAME_IN_A_ROW: Final = re.compile(r"(<(?:n|id|time|text|ip|email)>)(?:[ ,;]+\1)
 
 def cause_of(reason: str) -> str:
     """At most ``CAUSE_CHARS_MAX`` characters; empty where there is no reason."""
-    text = _on_one_line(reason[:_READ_CHARS_MAX])
+    text = _single_line(reason[:_READ_CHARS_MAX])
     # A sign or a cut can bring together what was apart, rarely. Each further look takes digits or
     # quotes away, and puts none there, so that it comes to an end.
-    while (found := _cut(_SAME_IN_A_ROW.sub(r"\1", _VARIABLE.sub(_sign, text)))) != text:
+    while (found := _cut(_SAME_IN_A_ROW.sub(r"\1", _VARIABLE.sub(_placeholder, text)))) != text:
         text = found
     return text
 
 
-def _sign(found: re.Match[str]) -> str:
+def _placeholder(found: re.Match[str]) -> str:
     kind = found.lastgroup
     assert kind is not None
     return _SIGNS.get(kind, found[0])
 
 
-def _on_one_line(text: str) -> str:
+def _single_line(text: str) -> str:
     return " ".join("".join(map(_readable, text)).split())
 
 

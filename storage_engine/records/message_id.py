@@ -32,12 +32,12 @@ class _Sequence:
 _sequence = _Sequence()
 
 
-def _begin_anew() -> None:
+def _restart_sequence() -> None:
     global _sequence
     _sequence = _Sequence()
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+os.register_at_fork(after_in_child=_restart_sequence)
 
 
 def new_message_id() -> str:

@@ -1,6 +1,6 @@
 """Stores that must not be opened although their log can be read; only reads files.
 
-    names in the directory ──▶ [refuse_strangers]      consume queues' units ──▶ [refuse_gaps]
+    names in the directory ──▶ [reject_foreign_files]  consume queues' units ──▶ [reject_gaps]
 
 Consume queues are derived and prove nothing, but one that leads to a record which no segment holds
 says that a segment is missing, which the log cannot say of its own first and last.
@@ -28,7 +28,7 @@ _PARTS: Final = frozenset({COMMIT_LOG_DIR, CONFIG_DIR, LOCK_FILE})
 _LIGHT_QUEUE: Final = "%LMQ%"  # RocketMQ's light message queues, which have no records of their own
 
 
-def refuse_strangers(store: Path) -> None:
+def reject_foreign_files(store: Path) -> None:
     """Raises ``StoreCorrupt``: the directory has files, and is no store."""
     names = {path.name for path in store.iterdir()} if store.is_dir() else set()
     names = {name for name in names if not name.startswith(".") and name != LOST_AND_FOUND}
@@ -47,7 +47,7 @@ class _Queue(NamedTuple):
     files: list[tuple[int, Path]]  # by base offset
 
 
-def refuse_gaps(
+def reject_gaps(
     store: Path, floors: Mapping[str, list[int]], *, log_start: int, log_end: int, is_ours: bool
 ) -> None:
     """Check consume queues and configuration against the segments that are there.
@@ -77,14 +77,14 @@ def refuse_gaps(
             floor = of_topic[queue.queue_id] if queue.queue_id < len(of_topic) else 0
             unit = _unit_at(queue, floor)
             if unit is not None and unit[0] < log_start and 0 < unit[1] < PRE_BLANK_BYTES:
-                _refuse(queue, floor, unit, "the first segments are", log_start, log_end)
+                _reject(queue, floor, unit, "the first segments are", log_start, log_end)
         else:
             last = _last_unit(queue)
             if last is not None and last[1][0] + last[1][1] > log_end:
-                _refuse(queue, *last, "the last segments are", log_start, log_end)
+                _reject(queue, *last, "the last segments are", log_start, log_end)
 
 
-def _refuse(
+def _reject(
     queue: _Queue, queue_offset: int, unit: Unit, what: str, log_start: int, log_end: int
 ) -> None:
     raise StoreCorrupt(

@@ -118,14 +118,14 @@ def read_log(
     keeps_whole = checkpoint is None or not was_power_cut
     start = max(mark.dispatched_offset, commit_log.start_offset)
     found = _read_log(segments, start, mark.flushed_offset, keeps_whole=keeps_whole)
-    _refuse_short(segments, found, start)
-    torn_bytes = _refuse_cut(
+    _reject_short_segments(segments, found, start)
+    torn_bytes = _reject_cut_log(
         segments, found, is_ours=checkpoint is not None, unsynced_bytes_max=unsynced_bytes_max
     )
     return LogFound(found, start, checkpoint, keeps_whole, torn_bytes)
 
 
-def _refuse_short(segments: list[MappedFile], found: Scan, start_offset: int) -> None:
+def _reject_short_segments(segments: list[MappedFile], found: Scan, start_offset: int) -> None:
     """A segment may be shorter than the others only where nothing was in what it lacks."""
     for segment in segments:
         short_at = segment.base_offset + segment.present_bytes
@@ -146,7 +146,7 @@ def _refuse_short(segments: list[MappedFile], found: Scan, start_offset: int) ->
             )
 
 
-def _refuse_cut(
+def _reject_cut_log(
     segments: list[MappedFile], found: Scan, *, is_ours: bool, unsynced_bytes_max: int
 ) -> int:
     """Behind the end may stand what a power cut tore of our own writing, and nothing else; how many
@@ -205,7 +205,9 @@ def recover(
     segments = commit_log.segments()
     unsaved_offset = mark.dispatched_offset
     cut = queues.load(start, floors)
-    if sum(queue.max_offset for queue in queues) != mark.unit_count or _begin_late(queues, floors):
+    if sum(queue.max_offset for queue in queues) != mark.unit_count or _raise_queue_starts(
+        queues, floors
+    ):
         # Somebody deleted or exchanged consume queues: all of them come back from the log. No
         # checkpoint may count their units meanwhile: after a power cut some files are the old ones.
         if checkpoint is not None:
@@ -276,7 +278,7 @@ def _read_log(
     return scan(segments, start, flushed_offset, keeps_whole=keeps_whole)
 
 
-def _begin_late(queues: ConsumeQueues, floors: Mapping[str, list[int]]) -> bool:
+def _raise_queue_starts(queues: ConsumeQueues, floors: Mapping[str, list[int]]) -> bool:
     """Whether the first file of a queue is missing, which leaves its end as it was."""
     for queue in queues:
         of_topic = floors.get(queue.topic, [])

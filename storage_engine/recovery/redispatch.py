@@ -50,8 +50,8 @@ from storage_engine.records.schedule_topic import (
 from storage_engine.records.settles import SETTLES_HEAD, Settles, settles_of
 
 BATCH_RECORDS: Final = 2_048
-_LIKES_MAX: Final = 1_024
-_LIKE_BYTES_MAX: Final = 1_024  # of what makes records alike; longer ones are read one by one
+_TEMPLATES_MAX: Final = 1_024
+_TEMPLATE_BYTES_MAX: Final = 1_024  # of what makes records alike; longer ones are read one by one
 _DIGITS_BACK: Final = CRC_DIGITS + 1
 _DELIVER_AT: Final = PROPERTY_DELIVER_AT.encode()
 _NO_NAMES: Final = frozenset({b"", b".", b".."})
@@ -71,7 +71,7 @@ class Keys(Protocol):
         """The records between two physical offsets have these keys."""
 
 
-class _Like(NamedTuple):
+class _RecordTemplate(NamedTuple):
     """What is the same of records whose bytes behind the body differ in id and CRC only."""
 
     fills: list[_Fill]
@@ -125,7 +125,7 @@ class Redispatch:
         self._keys = keys
         self._found_mark = found_mark
         self._fills: dict[bytes, list[_Fill]] = {}
-        self._likes: dict[bytes, _Like] = {}
+        self._likes: dict[bytes, _RecordTemplate] = {}
         self._is_whole_log = True
         self.settles: list[Settles] = []
 
@@ -188,7 +188,7 @@ class Redispatch:
 
     def _look(
         self, offset: int, parts: RecordParts, *, is_plain: bool
-    ) -> tuple[_Like, list[bytes]]:
+    ) -> tuple[_RecordTemplate, list[bytes]]:
         """Read all of a record, its keys too; remember it where others may be like it."""
         tail, properties_at = parts.tail, parts.properties_at
         is_new = offset >= self._unsaved_offset
@@ -202,11 +202,11 @@ class Redispatch:
         tag = unit_tag_of(parts.topic, tail[properties_at:], parts.store_timestamp_ms)
         fills = self._fills_of(parts.topic, parts.queue_id)
         keys = keys_of(tail, properties_at, len(tail))
-        like = _Like(fills, tag, topic_hash(parts.topic), keys[1:])
+        like = _RecordTemplate(fills, tag, topic_hash(parts.topic), keys[1:])
         head_at = len(tail) - ID_HEAD_BACK
         if (
             is_plain
-            and properties_at <= head_at <= _LIKE_BYTES_MAX
+            and properties_at <= head_at <= _TEMPLATE_BYTES_MAX
             and not has_settles
             and not has_mark
             and tail.startswith(ID_HEAD, head_at)
@@ -217,7 +217,7 @@ class Redispatch:
             and keys[:1] == [tail[-ID_BACK:-ID_END_BACK]]
             and PAIR_END not in keys[0]
         ):
-            if len(self._likes) >= _LIKES_MAX:
+            if len(self._likes) >= _TEMPLATES_MAX:
                 self._likes.clear()
             self._likes[tail[:-ID_BACK]] = like
         return like, keys

@@ -68,7 +68,7 @@ class _Followed:
         self.far = [0] * max(block_count, 0)  # not known: to be read by the first look
 
 
-class _Look:
+class _Lookahead:
     """A look ahead that is under way: blocks to read, and what was found before ``until``."""
 
     __slots__ = ("blocks", "ends", "found", "until")
@@ -92,7 +92,7 @@ class DueIndex:
         self._frontier: Key = (-_NEVER, 0, 0)
         self._run: list[Key] = []  # what looks have found, the first one last
         self._heap: list[Key] = []  # what came since, and is before the frontier
-        self._look: _Look | None = None
+        self._look: _Lookahead | None = None
 
     def follow(self, queue_id: int, queue: DueQueue) -> None:
         """Know a queue's messages too; those it has now are found by looking ahead."""
@@ -186,10 +186,12 @@ class DueIndex:
         self._run.sort(reverse=True)
         return self._frontier[0] <= now_ms and self.peek() is None
 
-    def _begin_look(self, until: Key) -> _Look:
+    def _begin_look(self, until: Key) -> _Lookahead:
         until = max(until, (self._frontier[0] + 1, 0, 0))
         units = self._block_units
-        look = self._look = _Look(until, {id_: each.seen for id_, each in self._followed.items()})
+        look = self._look = _Lookahead(
+            until, {id_: each.seen for id_, each in self._followed.items()}
+        )
         for queue_id, followed in self._followed.items():
             gone = min(followed.queue.start // units - followed.first_block, len(followed.far))
             if gone > 0:
@@ -202,7 +204,7 @@ class DueIndex:
             ]
         return look
 
-    def _read(self, look: _Look, queue_id: int, block: int) -> int:
+    def _read(self, look: _Lookahead, queue_id: int, block: int) -> int:
         """Find what one block has before ``look.until``; the units read."""
         followed, units = self._followed[queue_id], self._block_units
         queue = followed.queue

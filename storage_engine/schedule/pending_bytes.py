@@ -22,7 +22,7 @@ from storage_engine.schedule.real_topics import real_topic, real_topics
 from storage_engine.schedule.source import Source
 
 BLOCK_UNITS: Final = 4_096
-LOOK_UNITS_MAX: Final = 8_192  # read by one look, 5 to 10 ms
+SCAN_UNITS_MAX: Final = 8_192  # read by one look, 5 to 10 ms
 
 
 class _Queue:
@@ -53,7 +53,7 @@ class PendingBytes:
         commit_log: CommitLog,
         sources: Sequence[Source],
         namespace_of: Callable[[bytes], str],
-        look_units_max: int = LOOK_UNITS_MAX,
+        look_units_max: int = SCAN_UNITS_MAX,
     ) -> None:
         self._commit_log = commit_log
         self._sources = sources

@@ -21,7 +21,7 @@ from storage_engine.errors import BadRequest, StoreBusy, TopicNotFound
 from storage_engine.groups.rescheduled_record import rescheduled_record
 from storage_engine.groups.retry_record import scheduled_queue_of
 from storage_engine.log.commit_log import CommitLog
-from storage_engine.moves import Move, settling
+from storage_engine.moves import Move, settles_for
 from storage_engine.queries import Queries
 from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.record import Record
@@ -60,7 +60,7 @@ class _Found(NamedTuple):
     queue_offset: int
 
 
-class _Wanted(NamedTuple):
+class _TopicMatch(NamedTuple):
     """Messages for the topic of that name, or for all topics that begin with it."""
 
     name: bytes
@@ -140,7 +140,7 @@ class ScheduledMessages:
             raise BadRequest(f"there is no place {request.queue_offset} of {request.queue_id}")
         self._schedule.follow()
         name = f"{request.topic}%" if request.is_namespace else request.topic
-        wanted = _Wanted(name.encode(), request.is_namespace)
+        wanted = _TopicMatch(name.encode(), request.is_namespace)
         page = _Page(min(request.bytes_max, self._config.receive_bytes_max), request.messages_max)
         place = request.queue_offset
         for source in self._schedule.sources[request.queue_id :]:
@@ -150,7 +150,7 @@ class ScheduledMessages:
             place = 0
         return page.until(0, 0, is_end=True)
 
-    def _fill(self, page: _Page, source: Source, place: int, wanted: _Wanted) -> int:
+    def _fill(self, page: _Page, source: Source, place: int, wanted: _TopicMatch) -> int:
         """Add messages from ``place`` on, a block of the queue after the other.
 
         Where to go on, which is the end of the queue when it has no more.
@@ -178,7 +178,7 @@ class ScheduledMessages:
         return place
 
     def _look(
-        self, page: _Page, source: Source, places: range, wanted: _Wanted, topics: set[bytes]
+        self, page: _Page, source: Source, places: range, wanted: _TopicMatch, topics: set[bytes]
     ) -> int:
         """Add messages of these places as far as they fit; the first place that is left.
 
@@ -269,7 +269,7 @@ class ScheduledMessages:
             old,
             due_ms=due_ms,
             queue_id=queue_id,
-            settles=settling(source.progress, queue_offset),
+            settles=settles_for(source.progress, queue_offset),
         )
         self._schedule.mover.check(record)
         move = Move(record, source.progress, queue_offset)

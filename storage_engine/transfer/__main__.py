@@ -27,7 +27,7 @@ from storage_engine.transfer.conversion import ImportLimits
 from storage_engine.transfer.exporting import export_store
 from storage_engine.transfer.importing import import_store, inspect_store
 from storage_engine.transfer.report import ExportReport, ImportReport
-from storage_engine.transfer.source import SourceRefused
+from storage_engine.transfer.source import SourceRejected
 
 EXIT_FAILED = 1
 EXIT_REFUSED = 2
@@ -38,13 +38,13 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         report = _run(options)
-    except (SourceRefused, ConfigInvalid) as exc:
+    except (SourceRejected, ConfigInvalid) as exc:
         print(exc, file=sys.stderr)
         return EXIT_REFUSED
     except (StoreError, OSError) as exc:
         print(exc, file=sys.stderr)
         return EXIT_FAILED
-    _say({"say": "report", "report": msgspec.to_builtins(report)})
+    _print_line({"say": "report", "report": msgspec.to_builtins(report)})
     return 0
 
 
@@ -53,12 +53,16 @@ def _run(options: argparse.Namespace) -> ImportReport | ExportReport:
     if options.command == "export":
         # The target is opened to be built and closed again: no segment will follow its last.
         config = msgspec.structs.replace(config_from_env(os.environ), prepare_segments=0)
-        return asyncio.run(export_store(source, config, namespace, clock=clock, told=_say_step))
+        return asyncio.run(
+            export_store(source, config, namespace, clock=clock, told=_print_progress)
+        )
     limits = ImportLimits(options.name_chars_max, options.queue_count_max, options.retention_ms)
     if options.command == "inspect":
-        return inspect_store(source, namespace, limits, told=_say_step)
+        return inspect_store(source, namespace, limits, told=_print_progress)
     config = config_from_env(os.environ)
-    return asyncio.run(import_store(source, config, namespace, limits, clock=clock, told=_say_step))
+    return asyncio.run(
+        import_store(source, config, namespace, limits, clock=clock, told=_print_progress)
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -79,11 +83,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _say_step(done_bytes: int, total_bytes: int) -> None:
-    _say({"say": "step", "done_bytes": done_bytes, "total_bytes": total_bytes})
+def _print_progress(done_bytes: int, total_bytes: int) -> None:
+    _print_line({"say": "step", "done_bytes": done_bytes, "total_bytes": total_bytes})
 
 
-def _say(line: dict[str, object]) -> None:
+def _print_line(line: dict[str, object]) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
     sys.stdout.buffer.flush()
 

@@ -55,7 +55,7 @@ from storage_engine.transfer.report import (
     LeftBehind,
     TopicReport,
 )
-from storage_engine.transfer.source import RocketmqStore, SourceRecord, SourceRefused
+from storage_engine.transfer.source import RocketmqStore, SourceRecord, SourceRejected
 
 _RETRY_TOPIC: Final = b"RETRY_TOPIC"
 _DLQ_ORIGIN_TOPIC: Final = b"DLQ_ORIGIN_TOPIC"
@@ -491,7 +491,7 @@ class Conversion:
 
 
 def refuse_namespace(namespace: str, chars_max: int) -> None:
-    """Raises ``SourceRefused``: the service can have no namespace of that name."""
+    """Raises ``SourceRejected``: the service can have no namespace of that name."""
     fault = name_fault(namespace, chars_max)
     if fault:
-        raise SourceRefused(f"namespace {namespace!r}: {fault}")
+        raise SourceRejected(f"namespace {namespace!r}: {fault}")

@@ -55,7 +55,7 @@ from storage_engine.transfer.facts import TIMER_OUT_MS
 from storage_engine.transfer.names import TIMER_TOPIC
 from storage_engine.transfer.own_store import OwnStore
 from storage_engine.transfer.report import DelayedReport, ExportedTopic, ExportReport
-from storage_engine.transfer.source import SourceRecord, SourceRefused
+from storage_engine.transfer.source import SourceRecord, SourceRejected
 from storage_engine.transfer.target import NewStore, Progress, counted, require_room
 from storage_engine.wire.groups import Dispatch, GroupConfig
 
@@ -128,7 +128,7 @@ class _Export:
         head = record.head
         place = topic, head.queue_id
         if self._ends.setdefault(place, head.queue_offset) != head.queue_offset:
-            raise SourceRefused(
+            raise SourceRejected(
                 f"messages {self._ends[place]} to {head.queue_offset - 1} of "
                 f"{topic}/{head.queue_id} are missing from the log, and RocketMQ's "
                 "queues cannot have gaps. Run `mqservice engine verify`"
@@ -265,7 +265,7 @@ async def export_store(
     nothing in the directory is of any use.
 
     Raises:
-        SourceRefused: the source is in use, damaged, or has no such namespace.
+        SourceRejected: the source is in use, damaged, or has no such namespace.
         DiskFull: there is no room.
         StoreCorrupt: what was written is not what was read.
     """
@@ -276,7 +276,7 @@ async def export_store(
         if not (export.topics or export.groups):
             known = [*store.topics.configs, *store.groups.configs]
             names = sorted({name.partition("%")[0] for name in known if "%" in name[1:]} - {""})
-            raise SourceRefused(
+            raise SourceRejected(
                 f"{source} has no topic or group of namespace {namespace or '(any)'}; it has "
                 f"{', '.join(names) or 'none at all'}"
             )

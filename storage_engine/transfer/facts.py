@@ -101,7 +101,9 @@ class Facts:
 
 
 def gather_facts(store: RocketmqStore) -> Facts:
-    """Read the whole log once. Raises ``SourceRefused``: it is damaged, or a part of it missing."""
+    """Read the whole log once. Raises ``SourceRejected``: it is damaged, or a part of it
+    missing.
+    """
     gathering = _Gathering(store)
     for record in store.records():
         gathering.look(record)

@@ -45,7 +45,7 @@ from storage_engine.wire.topics import TopicConfig
 def inspect_store(
     source: Path, namespace: str, limits: ImportLimits, *, told: Progress
 ) -> ImportReport:
-    """What an import would bring. Changes nothing. Raises ``SourceRefused``."""
+    """What an import would bring. Changes nothing. Raises ``SourceRejected``."""
     refuse_namespace(namespace, limits.name_chars_max)
     with RocketmqStore(source) as store:
         facts = gather_facts(store)
@@ -71,7 +71,7 @@ async def import_store(
     there. Durable on return; after an error nothing in the directory is of any use.
 
     Raises:
-        SourceRefused: the source is damaged, in use, or was changed meanwhile.
+        SourceRejected: the source is damaged, in use, or was changed meanwhile.
         DiskFull: there is no room; with the bytes that are missing.
         StoreCorrupt: what was written is not what was read.
     """

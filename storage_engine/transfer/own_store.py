@@ -23,7 +23,7 @@ from storage_engine.records.settles import SETTLES_HEAD, settles_of
 from storage_engine.recovery.checkpoint import read_checkpoint
 from storage_engine.schedule.schedule import SCHEDULE_GROUP
 from storage_engine.topic_names import retry_topic_of
-from storage_engine.transfer.source import SourceRefused, StoreFiles
+from storage_engine.transfer.source import SourceRejected, StoreFiles
 
 
 class OwnStore(StoreFiles):
@@ -42,7 +42,7 @@ class OwnStore(StoreFiles):
 
     def _require_kind(self) -> None:
         if not (self.path / COMMIT_LOG_DIR).is_dir():
-            raise SourceRefused(
+            raise SourceRejected(
                 f"{self.path} is not a store of this service: it has no "
                 f"{COMMIT_LOG_DIR} directory. Name a data directory in which a "
                 "service was started"
@@ -50,9 +50,9 @@ class OwnStore(StoreFiles):
         try:
             mark = read_checkpoint(self.path / CHECKPOINT_FILE)
         except StoreCorrupt as exc:
-            raise SourceRefused(str(exc)) from exc
+            raise SourceRejected(str(exc)) from exc
         if mark is None:
-            raise SourceRefused(
+            raise SourceRejected(
                 f"{self.path} has no checkpoint of this service: start the service on "
                 "it once, and stop it again"
             )
@@ -64,11 +64,11 @@ class OwnStore(StoreFiles):
             self._floors.load()
             self._offsets.load()
         except StoreCorrupt as exc:
-            raise SourceRefused(f"{exc}. Nothing was changed") from exc
+            raise SourceRejected(f"{exc}. Nothing was changed") from exc
 
     def settle_moved(self) -> None:
         """Read the log once, for the records that took another one's place. Raises
-        ``SourceRefused``.
+        ``SourceRejected``.
         """
         found = []
         for record in self.records():

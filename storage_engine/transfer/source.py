@@ -5,7 +5,7 @@
 
 No byte of the directory is written and no file in it is made. The lock file is locked for reading,
 which keeps a broker from starting on the store meanwhile and fails where one runs. Every file that
-cannot be believed is a ``SourceRefused`` with its name and what would be right.
+cannot be believed is a ``SourceRejected`` with its name and what would be right.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from storage_engine.queues.consume_queue import PRE_BLANK_BYTES, UNIT, UNIT_BYTE
 from storage_engine.records.record import RecordHead, parse_head
 from storage_engine.records.record_check import is_blank, whole_record
 from storage_engine.recovery.checkpoint import read_checkpoint
-from storage_engine.recovery.open_checks import refuse_gaps
+from storage_engine.recovery.open_checks import reject_gaps
 from storage_engine.verify.salvage import first_nonzero, mapped, next_whole
 
 TIMER_CHECKPOINT_FILE: Final = "timercheck"
@@ -49,7 +49,7 @@ _READ_LOCK: Final = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 1, 0)
 _TIMER_CHECKPOINT: Final = struct.Struct(">qqqq")
 
 
-class SourceRefused(StoreError):
+class SourceRejected(StoreError):
     """The directory is not a RocketMQ store that can be read; nothing was changed."""
 
     code = 16
@@ -134,7 +134,7 @@ class StoreFiles:
         self._segments: list[tuple[int, Path]] = []
 
     def __enter__(self) -> Self:
-        """Lock and read all but the log. Raises ``SourceRefused``."""
+        """Lock and read all but the log. Raises ``SourceRejected``."""
         try:
             self._require_kind()
             self._lock()
@@ -144,7 +144,7 @@ class StoreFiles:
         except BaseException as exc:
             self._locked.close()
             if isinstance(exc, OSError):
-                raise SourceRefused(f"cannot read {self.path}: {exc}") from exc
+                raise SourceRejected(f"cannot read {self.path}: {exc}") from exc
             raise
         return self
 
@@ -152,11 +152,11 @@ class StoreFiles:
         self._locked.close()
 
     def _require_kind(self) -> None:
-        """Raises ``SourceRefused``: the directory is no store of this kind."""
+        """Raises ``SourceRejected``: the directory is no store of this kind."""
         raise NotImplementedError
 
     def _read_config(self) -> None:
-        """Read all small files. Raises ``SourceRefused``."""
+        """Read all small files. Raises ``SourceRejected``."""
         raise NotImplementedError
 
     @property
@@ -179,7 +179,7 @@ class StoreFiles:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _READ_LOCK)
         except (BlockingIOError, PermissionError) as exc:
-            raise SourceRefused(
+            raise SourceRejected(
                 f"{self.path} is in use: a broker or an engine has its lock. "
                 f"{self.how_to_stop}. Nothing was changed"
             ) from exc
@@ -194,7 +194,7 @@ class StoreFiles:
         return stamps
 
     def require_unchanged(self) -> None:
-        """Raises ``SourceRefused``: somebody has written to the store since it was opened."""
+        """Raises ``SourceRejected``: somebody has written to the store since it was opened."""
         now = self._stamps()
         changed = sorted(
             name
@@ -202,7 +202,7 @@ class StoreFiles:
             if now.get(name) != self._before.get(name)
         )
         if changed:
-            raise SourceRefused(
+            raise SourceRejected(
                 f"{self.path} was changed while it was read "
                 f"({', '.join(changed[:3])}): stop the broker that writes to it, and "
                 "start again"
@@ -216,20 +216,20 @@ class StoreFiles:
             if (base := base_offset_of(path.name)) is not None and path.stat().st_size
         )
         if not found:
-            raise SourceRefused(
+            raise SourceRejected(
                 f"{directory} has no segments: copy the files of its commitlog directory too"
             )
         self.segment_bytes = found[0][1].stat().st_size
         wanted = self.start_offset = found[0][0]
         for base, path in found:
             if base != wanted:
-                raise SourceRefused(
+                raise SourceRejected(
                     f"{directory}: segment {wanted:020d} is missing, the next one is "
                     f"{path.name}. Copy the whole directory"
                 )
             size = path.stat().st_size
             if size != self.segment_bytes:
-                raise SourceRefused(
+                raise SourceRejected(
                     f"{path} has {size} bytes, but the first segment has "
                     f"{self.segment_bytes}: it was not copied completely. Copy it "
                     "again"
@@ -240,7 +240,7 @@ class StoreFiles:
     def records(self) -> Iterator[SourceRecord]:
         """Every whole record in the order of the log; sets ``end_offset`` at the end of it.
 
-        Raises ``SourceRefused``: something in the middle of the log is no record.
+        Raises ``SourceRejected``: something in the middle of the log is no record.
         """
         for index, (base, path) in enumerate(self._segments):
             with mapped(path) as content, memoryview(content) as view:
@@ -268,7 +268,7 @@ class StoreFiles:
     ) -> None:
         follows_at = next_whole(content, view, at + 1, base)
         if follows_at is not None:
-            raise SourceRefused(
+            raise SourceRejected(
                 f"{path}: there is no record at {base + at} ({fault}), but records "
                 f"follow at {base + follows_at}. {self.how_to_mend}"
             )
@@ -280,7 +280,7 @@ class StoreFiles:
             with mapped(later) as content, memoryview(content) as later_view:
                 nonzero_at = first_nonzero(later, later_view, 0)
             if nonzero_at is not None:
-                raise SourceRefused(
+                raise SourceRejected(
                     f"{path}: records end at {self.end_offset}, but segment "
                     f"{later.name} has more from {later_base + nonzero_at} on. "
                     f"{self.how_to_mend}"
@@ -305,13 +305,13 @@ class RocketmqStore(StoreFiles):
         self.timer: TimerProgress | None = None
 
     def _require_kind(self) -> None:
-        _refuse_what_is_no_store(self.path)
+        _reject_other_directories(self.path)
 
     def _read_config(self) -> None:
         config = self.path / CONFIG_DIR
         topics = self._json(config / TOPICS_FILE, _Topics)
         if topics is None:
-            raise SourceRefused(
+            raise SourceRejected(
                 f"{config / TOPICS_FILE} is missing, and it lists the topics. Copy "
                 "the whole config directory of the broker's store; stores with "
                 "storeType=defaultRocksDB keep it elsewhere and cannot be read"
@@ -330,7 +330,7 @@ class RocketmqStore(StoreFiles):
         if path.exists():
             content = path.read_bytes()
             if len(content) < _TIMER_CHECKPOINT.size:
-                raise SourceRefused(
+                raise SourceRejected(
                     f"{path} has {len(content)} bytes, but {_TIMER_CHECKPOINT.size} "
                     "or more are expected: copy it again"
                 )
@@ -345,19 +345,19 @@ class RocketmqStore(StoreFiles):
         try:
             return config_json.decode(content, kind, path)
         except StoreCorrupt as exc:
-            raise SourceRefused(
+            raise SourceRejected(
                 f"{exc}. RocketMQ keeps the previous version as {path.name}.bak; "
                 "nothing was changed"
             ) from exc
 
     def require_complete(self) -> None:
-        """After ``records``: raises ``SourceRefused`` when consume queues lead behind its end."""
+        """After ``records``: raises ``SourceRejected`` when consume queues lead behind its end."""
         try:
-            refuse_gaps(
+            reject_gaps(
                 self.path, {}, log_start=self.start_offset, log_end=self.end_offset, is_ours=False
             )
         except StoreCorrupt as exc:
-            raise SourceRefused(str(exc)) from exc
+            raise SourceRejected(str(exc)) from exc
 
     def queue_ends(self) -> Iterator[tuple[str, int, int]]:
         """Topic, queue id and max offset of each consume queue that has units."""
@@ -402,18 +402,18 @@ def _end_of(directory: Path) -> int:
     return 0
 
 
-def _refuse_what_is_no_store(path: Path) -> None:
+def _reject_other_directories(path: Path) -> None:
     if not path.is_dir():
-        raise SourceRefused(f"{path} is not a directory: name the broker's storePathRootDir")
+        raise SourceRejected(f"{path} is not a directory: name the broker's storePathRootDir")
     if not (path / COMMIT_LOG_DIR).is_dir():
         inner = path / "store"
         hint = f"; {inner} looks like one" if (inner / COMMIT_LOG_DIR).is_dir() else ""
-        raise SourceRefused(
+        raise SourceRejected(
             f"{path} is not a RocketMQ store: it has no {COMMIT_LOG_DIR} "
             f"directory{hint}. Name the broker's storePathRootDir"
         )
     if (path / _ROCKSDB_QUEUES).is_dir() and not (path / CONSUME_QUEUE_DIR).is_dir():
-        raise SourceRefused(
+        raise SourceRejected(
             f"{path / _ROCKSDB_QUEUES} is a RocksDB database: stores with "
             "storeType=defaultRocksDB cannot be read. Let the broker write its "
             "queues and config as files first"
@@ -421,9 +421,9 @@ def _refuse_what_is_no_store(path: Path) -> None:
     try:
         mark = read_checkpoint(path / CHECKPOINT_FILE)
     except StoreCorrupt as exc:
-        raise SourceRefused(str(exc)) from exc
+        raise SourceRejected(str(exc)) from exc
     if mark is not None:
-        raise SourceRefused(
+        raise SourceRejected(
             f"{path} was written by this service, not by RocketMQ: use `mqservice backup` to copy "
             "it, or start the service on it"
         )

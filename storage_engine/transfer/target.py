@@ -23,7 +23,7 @@ from storage_engine.records.record_draft import RecordDraft, read_draft
 from storage_engine.records.record_parts import store_timestamp_of
 from storage_engine.store import STORE_HOST, Store
 from storage_engine.transfer.log_writer import LogWriter
-from storage_engine.transfer.source import SourceRecord, SourceRefused, StoreFiles
+from storage_engine.transfer.source import SourceRecord, SourceRejected, StoreFiles
 
 Progress = Callable[[int, int], None]  # bytes of the log that were read, bytes in all
 QueueKey = tuple[str, int]
@@ -48,7 +48,7 @@ def require_room(store: StoreFiles, target: Path) -> None:
     wanted = store.log_bytes + store.log_bytes // _ROOM_PART
     free = shutil.disk_usage(place).free
     if free < wanted:
-        raise SourceRefused(
+        raise SourceRejected(
             f"{place} has {free} bytes free, but about {wanted} are needed; nothing was changed"
         )
 

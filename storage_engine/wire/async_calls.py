@@ -72,7 +72,7 @@ from storage_engine.wire.scheduled import (
 )
 from storage_engine.wire.sessions import (
     SessionAbsentRequest,
-    SessionKeepRequest,
+    SessionSaveRequest,
     SessionTakeReply,
     SessionTakeRequest,
 )
@@ -92,7 +92,7 @@ from storage_engine.wire.topics import (
     TopicStats,
 )
 from storage_engine.wire.traces import TraceReply, TraceRequest
-from storage_engine.wire.usage import UseReply, UseRequest
+from storage_engine.wire.usage import UsageReply, UsageRequest
 
 ReplyT = TypeVar("ReplyT", bound=Wire)
 
@@ -180,7 +180,7 @@ class AsyncCalls(abc.ABC):
     async def leave(self, request: LeaveRequest) -> None:
         await self._ask(Op.LEAVE, request, Empty)
 
-    async def session_keep(self, request: SessionKeepRequest) -> None:
+    async def session_keep(self, request: SessionSaveRequest) -> None:
         """Raises ``StoreBusy`` when there is no room; nothing has changed then."""
         await self._ask(Op.SESSION_KEEP, request, Empty)
 
@@ -249,9 +249,9 @@ class AsyncCalls(abc.ABC):
     async def snapshot_release(self, request: SnapshotRelease) -> SnapshotReleaseReply:
         return await self._ask(Op.SNAPSHOT_RELEASE, request, SnapshotReleaseReply)
 
-    async def use(self, request: UseRequest) -> UseReply:
+    async def use(self, request: UsageRequest) -> UsageReply:
         """How much namespaces and topics hold."""
-        return await self._ask(Op.USE, request, UseReply)
+        return await self._ask(Op.USE, request, UsageReply)
 
     async def stats(self) -> StatsReply:
         return await self._ask(Op.STATS, Empty(), StatsReply)

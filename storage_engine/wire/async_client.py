@@ -48,12 +48,12 @@ from storage_engine.wire.frames import (
 from storage_engine.wire.inflight import Call, InFlight, fail_entry, no_reply
 from storage_engine.wire.notices import Notice
 from storage_engine.wire.protocol import CancelRequest, Empty, HelloReply, HelloRequest, Op
-from storage_engine.wire.put_coalescer import PutCall, PutCoalescer, answer_puts, fail_puts
+from storage_engine.wire.put_coalescer import PutCall, PutCoalescer, complete_puts, fail_puts
 from storage_engine.wire.reply_handlers import (
     ReceiveCall,
-    ReceiveTold,
+    ReceiveReplyHandler,
     SettleCall,
-    SettleTold,
+    SettleReplyHandler,
     release_of,
 )
 from storage_engine.wire.silence import SilenceWatch
@@ -194,7 +194,7 @@ class AsyncStoreClient(AsyncCalls):
             self._is_sending = True
             self._loop.call_soon(self._send_puts)
 
-    def receive_for(self, told: ReceiveTold, request: ReceiveRequest) -> ReceiveCall:
+    def receive_for(self, told: ReceiveReplyHandler, request: ReceiveRequest) -> ReceiveCall:
         """``receive`` for one who needs no task: ``told`` is told. Raises, and tells nobody, when
         nothing was sent: StoreUnavailable, StoreBusy, ShuttingDown.
         """
@@ -202,7 +202,7 @@ class AsyncStoreClient(AsyncCalls):
         call.request_id, _ = self._begin(Op.RECEIVE, request, call, request.wait_ms)
         return call
 
-    def settle_for(self, told: SettleTold, request: SettleRequest) -> None:
+    def settle_for(self, told: SettleReplyHandler, request: SettleRequest) -> None:
         """``settle`` for one who needs no task; as ``receive_for``."""
         self._begin(Op.SETTLE, request, SettleCall(told))
 
@@ -329,7 +329,7 @@ class AsyncStoreClient(AsyncCalls):
             if status:
                 fail_puts(entry.puts, decode_error(status, payload))
             else:
-                answer_puts(entry.puts, payload)
+                complete_puts(entry.puts, payload)
             return
         call = entry.call
         if call is None or call.done():

@@ -95,7 +95,7 @@ from storage_engine.wire.scheduled import (
 )
 from storage_engine.wire.sessions import (
     SessionAbsentRequest,
-    SessionKeepRequest,
+    SessionSaveRequest,
     SessionTakeReply,
     SessionTakeRequest,
 )
@@ -115,7 +115,7 @@ from storage_engine.wire.topics import (
     TopicStats,
 )
 from storage_engine.wire.traces import TraceReply, TraceRequest
-from storage_engine.wire.usage import UseReply, UseRequest
+from storage_engine.wire.usage import UsageReply, UsageRequest
 
 PROTOCOL_VERSION: Final = 1
 FRAME_HEAD = struct.Struct(">IBBHII")
@@ -293,8 +293,8 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.DEAD_LETTERS: DeadLettersRequest,
     Op.OFFSETS_CHANGED: OffsetsChangedRequest,
     Op.OBSERVE: Empty,
-    Op.USE: UseRequest,
-    Op.SESSION_KEEP: SessionKeepRequest,
+    Op.USE: UsageRequest,
+    Op.SESSION_KEEP: SessionSaveRequest,
     Op.SESSION_TAKE: SessionTakeRequest,
     Op.SESSION_ABSENT: SessionAbsentRequest,
     Op.DELIVER_DUE: DeliverDueRequest,
@@ -335,7 +335,7 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.DEAD_LETTERS: DeadLettersReply,
     Op.OFFSETS_CHANGED: OffsetsChangedReply,
     Op.OBSERVE: ObserveReply,
-    Op.USE: UseReply,
+    Op.USE: UsageReply,
     Op.NOTICE: Notice,
     Op.SESSION_KEEP: Empty,
     Op.SESSION_TAKE: SessionTakeReply,

@@ -1,7 +1,7 @@
 """Packs puts that are sent together into as few frames as they fit.
 
 put, put, put ──▶ [PutCoalescer] ── take() ──▶ (payload, waiters) of each frame
-reply of a frame ──▶ answer_puts ──▶ each put's own results
+reply of a frame ──▶ complete_puts ─▶ each put's own results
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class PutCoalescer:
         return frames
 
 
-def answer_puts(waiters: list[PutWaiter], payload: bytes) -> None:
+def complete_puts(waiters: list[PutWaiter], payload: bytes) -> None:
     """Give each put of a frame its part of the reply."""
     count = sum([waiter.record_count for waiter in waiters])
     results = put_results(*decode_put_reply(payload), count)

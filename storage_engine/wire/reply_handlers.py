@@ -21,7 +21,7 @@ from storage_engine.wire.protocol import Op
 log = logging.getLogger(__name__)
 
 
-class SettleTold(Protocol):
+class SettleReplyHandler(Protocol):
     """Who has settled something; one of the two is called, once."""
 
     def settled(self, reply: SettleReply) -> None: ...
@@ -29,7 +29,7 @@ class SettleTold(Protocol):
     def settle_failed(self, error: StoreError) -> None: ...
 
 
-class ReceiveTold(Protocol):
+class ReceiveReplyHandler(Protocol):
     """Who receives; one of the two is called, once, unless the receive is cancelled before."""
 
     def received(self, received: Received) -> None: ...
@@ -37,7 +37,7 @@ class ReceiveTold(Protocol):
     def receive_failed(self, error: StoreError) -> None: ...
 
 
-class ReceiveHold(Protocol):
+class PendingReceive(Protocol):
     """A caller's hold on a receive that is under way."""
 
     def cancel(self) -> None:
@@ -59,7 +59,7 @@ class SettleCall:
 
     __slots__ = ("_told",)
 
-    def __init__(self, told: SettleTold) -> None:
+    def __init__(self, told: SettleReplyHandler) -> None:
         self._told = told
 
     def done(self) -> bool:
@@ -79,14 +79,16 @@ class SettleCall:
 
 
 class ReceiveCall:
-    """In the place of a future of a RECEIVE reply; a ``ReceiveHold``."""
+    """In the place of a future of a RECEIVE reply; a ``PendingReceive``."""
 
     __slots__ = ("_client", "_is_cancelled", "_payload", "_request", "_told", "request_id")
 
-    def __init__(self, client: Receiver, request: ReceiveRequest, told: ReceiveTold) -> None:
+    def __init__(
+        self, client: Receiver, request: ReceiveRequest, told: ReceiveReplyHandler
+    ) -> None:
         self._client = client
         self._request = request
-        self._told: ReceiveTold | None = told  # until it is, since it holds this in turn
+        self._told: ReceiveReplyHandler | None = told  # until it is, since it holds this in turn
         self._payload: bytes | None = None
         self._is_cancelled = False
         self.request_id = 0
@@ -115,7 +117,7 @@ class ReceiveCall:
         told.receive_failed(error)
 
     def cancel(self) -> None:
-        """See ``ReceiveHold``."""
+        """See ``PendingReceive``."""
         if self._is_cancelled:
             return
         self._is_cancelled, self._told = True, None

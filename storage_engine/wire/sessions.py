@@ -12,7 +12,7 @@ from storage_engine.wire.deliveries import LeaseRef
 from storage_engine.wire.struct import Wire
 
 
-class HeldLeases(Wire, frozen=True, kw_only=True):
+class SessionLeases(Wire, frozen=True, kw_only=True):
     """Messages that a session holds of one group, or of one client of a broadcast group."""
 
     group: str
@@ -20,7 +20,7 @@ class HeldLeases(Wire, frozen=True, kw_only=True):
     client_id: str = ""
 
 
-class SessionKeepRequest(Wire, frozen=True, kw_only=True):
+class SessionSaveRequest(Wire, frozen=True, kw_only=True):
     """Keep ``content`` for ``keep_ms``; if nobody takes it, give ``held`` back.
 
     ``has_vanished``: the client went without a word, so the deliveries have failed, for
@@ -30,7 +30,7 @@ class SessionKeepRequest(Wire, frozen=True, kw_only=True):
     session_id: str
     keep_ms: int
     content: bytes
-    held: list[HeldLeases]
+    held: list[SessionLeases]
     reason: str
     has_vanished: bool = False
 
@@ -44,7 +44,7 @@ class SessionTakeRequest(Wire, frozen=True, kw_only=True):
     wait_ms: int
 
 
-class GoneLease(Wire, frozen=True, kw_only=True):
+class LostLease(Wire, frozen=True, kw_only=True):
     """Leases of a kept session that have ended since; ``why``: lease_expired, reset, deleted."""
 
     group: str
@@ -57,7 +57,7 @@ class SessionTakeReply(Wire, frozen=True, kw_only=True):
     """``content`` is None when nobody has the session. It is kept no more."""
 
     content: bytes | None
-    gone: list[GoneLease]
+    gone: list[LostLease]
 
 
 class SessionAbsentRequest(Wire, frozen=True, kw_only=True):

@@ -89,7 +89,7 @@ from storage_engine.wire.topics import (
     TopicStats,
 )
 from storage_engine.wire.traces import TraceReply, TraceRequest
-from storage_engine.wire.usage import UseReply, UseRequest
+from storage_engine.wire.usage import UsageReply, UsageRequest
 
 ReplyT = TypeVar("ReplyT", bound=Wire)
 
@@ -219,9 +219,9 @@ class SyncCalls(abc.ABC):
     def observe(self) -> ObserveReply:
         return self._ask(Op.OBSERVE, Empty(), ObserveReply)
 
-    def use(self, request: UseRequest) -> UseReply:
+    def use(self, request: UsageRequest) -> UsageReply:
         """How much namespaces and topics hold."""
-        return self._ask(Op.USE, request, UseReply)
+        return self._ask(Op.USE, request, UsageReply)
 
     def snapshot(self, request: SnapshotRequest) -> SnapshotReply:
         """Keep the log's files for a reader of them."""

@@ -11,14 +11,14 @@ from storage_engine.wire.struct import Wire
 NAMES_MAX: Final = 1_000  # of one request, namespaces and topics together
 
 
-class UseRequest(Wire, frozen=True, kw_only=True):
+class UsageRequest(Wire, frozen=True, kw_only=True):
     """``topics`` are full names."""
 
     namespaces: list[str] = msgspec.field(default_factory=list)
     topics: list[str] = msgspec.field(default_factory=list)
 
 
-class NamespaceUse(msgspec.Struct, frozen=True, array_like=True):
+class NamespaceUsage(msgspec.Struct, frozen=True, array_like=True):
     """``stored_bytes``: of all records that can be read in the namespace's topics, its groups'
     retry and dead-letter topics included, and of those that are scheduled and still to come; such
     a one counts for a while after it was delivered, too.
@@ -29,13 +29,13 @@ class NamespaceUse(msgspec.Struct, frozen=True, array_like=True):
     inflight_count: int
 
 
-class UseReply(Wire, frozen=True, kw_only=True):
+class UsageReply(Wire, frozen=True, kw_only=True):
     """In the order of the request; what does not exist holds nothing.
 
     ``is_complete``: False while the engine, after a start, has not looked at all there is: the
     bytes are then fewer than they will be, and asking again goes on from there.
     """
 
-    namespaces: list[NamespaceUse]
+    namespaces: list[NamespaceUsage]
     topic_bytes: list[int]
     is_complete: bool

@@ -14,7 +14,7 @@ import pytest
 
 from analytics import java
 from analytics.__main__ import EXIT_ARGUMENTS, EXIT_FAILED, EXIT_NO_SPARK, main
-from analytics.session import why_no_spark
+from analytics.session import spark_problem
 from tests.analytics.stores import at, make_topics, open_store, put_orders
 
 RUN = ["run", "--store", "s", "--lake", "l", "--out", "o", "--from", "2026-01-05"]
@@ -36,7 +36,7 @@ def test_java_is_taken_from_17_on(
 ) -> None:
     fake_java(tmp_path, version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    reason = why_no_spark()
+    reason = spark_problem()
     assert (reason == "") is is_enough
     if not is_enough:
         assert "Java 17 or newer is needed" in reason

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from analytics.dataset import Dataset
 from analytics.days import Scope
 from analytics.ingest import IngestOptions, ingest, messages_table
-from analytics.report_run import JOBS, Run, read_frames, run
+from analytics.report_run import JOBS, ReportRun, read_frames, run
 from tests.analytics.stores import (
     DAY_MS,
     HOUR_MS,
@@ -63,7 +63,7 @@ async def test_a_chaotic_store_is_counted_exactly_and_a_second_run_changes_nothi
     jobs = "throughput_hourly", "usage_daily", "retry_depth_daily", "dlq_daily"
 
     def reports(**how: Any) -> dict[str, list[Any]]:
-        what = Run(
+        what = ReportRun(
             scope=scope, lake=lake, out=out, ingest=options(tmp_path / "s", **how), jobs=jobs
         )
         found = run(spark, what, now_ms=LATER_MS)
@@ -200,7 +200,7 @@ async def test_days_of_a_zone_have_as_many_hours_as_its_clocks_show(
             await put_orders(store, 5)
             store.clock.advance(HOUR_MS)
     scope = Scope(dt.date(2026, 10, 25), dt.date(2026, 10, 26), "Europe/Berlin")
-    what = Run(scope=scope, lake=str(tmp_path / "l"), out="", ingest=options(tmp_path / "s"))
+    what = ReportRun(scope=scope, lake=str(tmp_path / "l"), out="", ingest=options(tmp_path / "s"))
     ingest(spark, what.lake, scope.utc_dates(), what.ingest, now_ms=at("2026-11-01T00:00+00:00"))
 
     rows = JOBS["throughput_hourly"].transform(read_frames(spark, what), scope).collect()

@@ -18,11 +18,11 @@ from mqservice.lib.connection_limits import ConnectionLimits
 from mqservice.lib.corked_transport import CORK_BYTES_MAX
 from mqservice.quotas.rejection_pacing import (
     CONNECTION_BYTES,
-    REFUSALS_AT_ONCE,
+    REJECTIONS_AT_ONCE,
     WAITING_BYTES_MAX,
-    RefusalPaces,
+    RejectionPacer,
 )
-from mqservice.web import AddressRefused, ConfigRefused, address_from, bind_socket
+from mqservice.web import AddressUnavailable, ConfigInvalid, address_from, bind_socket
 from mqservice.web_transport import HEAD_BYTES_MAX, CorkedHttpProtocol
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
@@ -76,9 +76,9 @@ def test_who_is_refused_by_the_control_plane_again_and_again_waits_too(
     async def sleep(seconds: float) -> None:
         slept_s.append(seconds)
 
-    monkeypatch.setattr(server.application, "_refusals", RefusalPaces(ManualClock(), sleep))
+    monkeypatch.setattr(server.application, "_refusals", RejectionPacer(ManualClock(), sleep))
     with httpx.Client(base_url=server.url, timeout=60) as client:
-        answers = [client.get("/v1/quotas") for _ in range(REFUSALS_AT_ONCE)]
+        answers = [client.get("/v1/quotas") for _ in range(REJECTIONS_AT_ONCE)]
         assert slept_s == []
         late = client.get("/v1/quotas")
         assert len(slept_s) == 1
@@ -170,12 +170,12 @@ def test_an_address_from_the_environment() -> None:
 
 @pytest.mark.parametrize("port", ["http", "-1", "65536", "1.5", "٣"])
 def test_a_port_that_cannot_be_meant(port: str) -> None:
-    with pytest.raises(ConfigRefused, match="MQ_PORT"):
+    with pytest.raises(ConfigInvalid, match="MQ_PORT"):
         address_from({"MQ_PORT": port})
 
 
 def test_an_address_that_does_not_exist() -> None:
-    with pytest.raises(ConfigRefused, match="not an address"):
+    with pytest.raises(ConfigInvalid, match="not an address"):
         bind_socket("no.such.host.invalid", 0, is_shared=False)
 
 
@@ -189,7 +189,7 @@ def test_a_shared_port_is_bound_by_several() -> None:
 def test_an_unshared_port_is_bound_once() -> None:
     with bind_socket("127.0.0.1", 0, is_shared=False) as first:
         port: int = first.getsockname()[1]
-        with pytest.raises(AddressRefused, match=f"cannot listen on 127.0.0.1:{port}"):
+        with pytest.raises(AddressUnavailable, match=f"cannot listen on 127.0.0.1:{port}"):
             bind_socket("127.0.0.1", port, is_shared=False)
 
 

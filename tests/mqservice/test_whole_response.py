@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from mqservice.delivery import http
 from mqservice.lib.safe_headers import header_lines
-from mqservice.lib.whole_response import write_whole
+from mqservice.lib.whole_response import write_response
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
 
@@ -73,10 +73,10 @@ def outcomes(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
 
     def observed(*given: Any) -> bool:  # Any: as the real
-        found.append(write_whole(*given))
+        found.append(write_response(*given))
         return found[-1]
 
-    monkeypatch.setattr(http, "write_whole", observed)
+    monkeypatch.setattr(http, "write_response", observed)
     return found
 
 
@@ -106,7 +106,7 @@ def test_it_is_what_uvicorn_makes_of_two_messages(
     server = fresh()
     at_once = all_of(server, exchange(server.key()))
     assert any(outcomes), "nothing was written at once"
-    monkeypatch.setattr(http, "write_whole", lambda *given: False)
+    monkeypatch.setattr(http, "write_response", lambda *given: False)
     server = fresh()
     assert all_of(server, exchange(server.key())) == at_once
     assert at_once.count(b"HTTP/1.1 201 ") >= 1
@@ -138,7 +138,7 @@ class Cycle:
 
     def answer(self, *headers: tuple[bytes, bytes]) -> bool:
         lines = header_lines([(b"content-length", b"2"), *headers])
-        return write_whole(self.cycle.send, 201, lines, b"{}")
+        return write_response(self.cycle.send, 201, lines, b"{}")
 
 
 def test_head_and_body_are_one_write_and_the_request_ends_once() -> None:
@@ -176,4 +176,4 @@ async def test_another_send_is_left_alone() -> None:
     async def send(message: object) -> None:
         raise AssertionError
 
-    assert not write_whole(send, 200, b"", b"")
+    assert not write_response(send, 200, b"", b"")

@@ -158,7 +158,7 @@ def reset_undone_by_an_older_move(
 
 
 @planted(
-    "storage_engine.broadcast_groups:Broadcasting._reader",
+    "storage_engine.broadcast_groups:BroadcastGroups._reader",
     f"{_TESTS}/test_broadcast.py::test_each_client_gets_every_message",
 )
 def broadcast_progress_shared_by_clients(
@@ -181,7 +181,7 @@ def redriven_dead_letter_still_there(
 
 
 @planted(
-    "storage_engine.saved_sessions:KeptSessions._release",
+    "storage_engine.saved_sessions:SavedSessions._release",
     f"{_TESTS}/test_saved_sessions.py::test_what_a_member_held_that_left_in_order_keeps_its_attempt",
 )
 def attempt_counted_though_the_member_left_in_order(

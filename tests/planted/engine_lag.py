@@ -56,7 +56,7 @@ def what_a_filter_passes_over_is_lag(real: Real, progress: Thing, queues: Thing)
 
 
 @planted(
-    "storage_engine.lag.unread:Unread._sampled",
+    "storage_engine.lag.unread:UnreadCounter._sampled",
     f"{_LAG}::test_tags_are_counted_by_a_sample_beyond_the_bound",
 )
 def estimate_of_tags_called_exact(real: Real, unread: Thing, low: Thing, high: Thing) -> Thing:
@@ -64,7 +64,7 @@ def estimate_of_tags_called_exact(real: Real, unread: Thing, low: Thing, high: T
 
 
 @planted(
-    "storage_engine.lag.unread:Unread._ask",
+    "storage_engine.lag.unread:UnreadCounter._ask",
     f"{_LAG}::test_a_condition_is_asked_of_all_records_where_they_are_few_and_of_some_beyond",
 )
 def estimate_of_a_condition_called_exact(

@@ -34,7 +34,7 @@ def record_whose_crc_property_is_hurt_has_none(real: Real, end: Thing) -> Thing:
 
 
 @planted(
-    "storage_engine.recovery.recovery:_refuse_cut",
+    "storage_engine.recovery.recovery:_reject_cut_log",
     f"{_REFUSED}::test_nothing_is_cut_from_a_store_that_we_did_not_write",
 )
 def tail_cut_without_a_checkpoint_of_ours(
@@ -71,7 +71,7 @@ def store_opened_beside_rocketmq(real: Real, lock: Thing, descriptor: Thing) -> 
 
 
 @planted(
-    "storage_engine.recovery.recovery:_refuse_short",
+    "storage_engine.recovery.recovery:_reject_short_segments",
     f"{_REFUSED}::test_a_damaged_store_of_ours_is_refused_untouched",
     f"{_REFUSED}::test_a_damaged_store_of_rocketmq_is_refused_untouched",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mqservice.delivery.produce_responses import RefusedResult, StoredResult
+from mqservice.delivery.produce_responses import RejectedResult, StoredResult
 from mqservice.lib.problem import Problem
 from mqservice.store import OutcomeUnknown, SettleReply
 from tests.planted.plant import Plant, Real, Thing, planting
@@ -23,7 +23,7 @@ def batch_reported_as_stored_whole(real: Real, put: Thing) -> Thing:
     _, results = real(put)
     return 201, [
         StoredResult(each.index, 201, "", 0, 0, "", "synced")
-        if isinstance(each, RefusedResult)
+        if isinstance(each, RejectedResult)
         else each
         for each in results
     ]
@@ -97,7 +97,7 @@ def room_of_what_a_receive_settles_not_given_back(real: Real, meter: Thing, orde
 
 
 @planted(
-    "mqservice.idempotency.middleware:_answer_again",
+    "mqservice.idempotency.middleware:_repeat_response",
     f"{_TESTS}/idempotency/test_posts.py::test_another_request_under_the_key_is_409",
 )
 def other_content_under_a_key_answered_as_the_first(
@@ -181,7 +181,7 @@ def batches_all_to_one_queue(real: Real, chooser: Thing, route: Thing, wishes: T
 
 
 @planted(
-    "mqservice.delivery.socket.publish_confirms:Confirming._drop",
+    "mqservice.delivery.socket.publish_confirms:PublishConfirms._drop",
     f"{_TESTS}/delivery/test_publish_confirms.py::test_an_end_leaves_nobody_waiting_and_counts_what_was_stored",
 )
 def stored_messages_of_a_lost_client_not_counted(

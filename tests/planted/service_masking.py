@@ -62,7 +62,7 @@ def copy_made_where_no_rule_holds(real: Real, masks: Thing, topic: Thing) -> Thi
 
 
 @planted(
-    "mqservice.masking.services:_refuse_hidden",
+    "mqservice.masking.services:_require_can_see",
     f"{_MASKING}/test_masking_api.py::test_an_admin_cannot_lift_what_only_owners_see",
 )
 def who_is_masked_may_lift_the_mask(real: Real, principal: Thing, least: Thing) -> None:

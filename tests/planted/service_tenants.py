@@ -52,7 +52,7 @@ def scope_not_asked_for_groups(
 
 
 @planted(
-    "mqservice.accounts.access:_end_of",
+    "mqservice.accounts.access:_valid_until",
     f"{_TESTS}/accounts/test_key_verification.py::test_expired_key_is_refused",
 )
 def expiry_of_a_key_ignored(real: Real, row: Thing, is_present: Thing) -> None:
@@ -85,7 +85,7 @@ def key_makes_a_stronger_key(real: Real, wanted: Thing, own: Thing) -> bool:
 
 
 @planted(
-    "mqservice.accounts.member_services:_refuse_last_owner",
+    "mqservice.accounts.member_services:_require_another_owner",
     f"{_TESTS}/accounts/test_people_api.py::test_the_last_owner_stays",
 )
 def last_owner_may_go(real: Real, tenant: Thing) -> None:
@@ -147,7 +147,7 @@ def list_of_topics_of_all_tenants(
 
 
 @planted(
-    "mqservice.accounts.audit_search:_fitting",
+    "mqservice.accounts.audit_search:_matching",
     f"{_TESTS}/accounts/test_audit_api.py::test_who_is_bound_to_a_namespace_sees_its_entries_only",
 )
 def audit_of_the_whole_tenant_shown_to_a_bound_key(
@@ -157,7 +157,7 @@ def audit_of_the_whole_tenant_shown_to_a_bound_key(
 
 
 @planted(
-    "mqservice.idempotency.middleware:_answer_once",
+    "mqservice.idempotency.middleware:_respond_once",
     f"{_TESTS}/idempotency/test_posts.py::test_keys_are_the_tenants_own",
 )
 def request_key_without_tenant(
@@ -221,7 +221,7 @@ def stale_answers_used_for_ever(real: Real, cache: Thing, key: Thing) -> Thing:
 
 
 @planted(
-    "mqservice.accounts.session_access:person_of",
+    "mqservice.accounts.session_access:session_principal",
     f"{_TESTS}/console/test_keys_pages.py::test_viewer_and_developer_see_no_action_and_are_refused_each",
 )
 def every_member_is_an_owner(real: Real, member: Thing, user: Thing, namespace: Thing) -> Thing:
@@ -248,7 +248,7 @@ def key_of_a_namespace_has_a_say_over_people(
 
 
 @planted(
-    "mqservice.idempotency.middleware:_answer_once",
+    "mqservice.idempotency.middleware:_respond_once",
     f"{_TESTS}/idempotency/test_posts.py::test_another_key_with_the_same_rights_asks_for_itself",
 )
 def answer_under_an_idempotency_key_given_to_another_key(

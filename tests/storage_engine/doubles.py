@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from storage_engine.config import StoreConfig
-from storage_engine.delivery.subscription import Delivered, Parked
+from storage_engine.delivery.subscription import Delivered, WaitingReceive
 from storage_engine.disk.files import Files, Mapping
 from storage_engine.errors import DiskFull, StoreError, SyncFailed
 from storage_engine.filters.message_filter import FilterKind
@@ -296,7 +296,7 @@ class OpenStore:
         tags: str = "",
         sql: str = "",
         is_unnamed: bool = False,
-    ) -> tuple[list[Leased], Parked | None]:
+    ) -> tuple[list[Leased], WaitingReceive | None]:
         """Receive; the list gets the answer when there is one."""
         answers: list[Leased] = []
 

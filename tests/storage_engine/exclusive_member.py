@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage_engine.delivery.subscription import Delivered, Parked
+from storage_engine.delivery.subscription import Delivered, WaitingReceive
 from storage_engine.records.record_run import decode_records
 from storage_engine.wire.deliveries import ReceiveRequest
 from tests.storage_engine.doubles import OpenStore
@@ -16,7 +16,9 @@ class Member:
         self.name = name
         self.got: list[Delivered] = []
 
-    def poll(self, count: int = 16, *, wait_ms: int = 0, lease_ms: int = 1_000) -> Parked | None:
+    def poll(
+        self, count: int = 16, *, wait_ms: int = 0, lease_ms: int = 1_000
+    ) -> WaitingReceive | None:
         request = ReceiveRequest(
             group="g", topic="t", member_id=self.name, messages_max=count, bytes_max=1 << 20,
             wait_ms=wait_ms, lease_ms=lease_ms,

@@ -5,7 +5,7 @@ listener = Listener(store, "a") ──▶ receive, park, ack, nack, extend ─�
 
 from __future__ import annotations
 
-from storage_engine.delivery.subscription import Delivered, Parked
+from storage_engine.delivery.subscription import Delivered, WaitingReceive
 from storage_engine.records.record_run import decode_records
 from storage_engine.wire.deliveries import (
     LeaseRef,
@@ -62,7 +62,7 @@ class Listener:
         lease_ms: int = 1_000,
         member_id: str = "m",
         tags: str = "",
-    ) -> tuple[list[Leased], Parked | None]:
+    ) -> tuple[list[Leased], WaitingReceive | None]:
         """Receive; the list gets the answer when there is one."""
         answers: list[Leased] = []
         store = self.store.store

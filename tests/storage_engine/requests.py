@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-from storage_engine.delivery.subscription import Delivered, Parked
+from storage_engine.delivery.subscription import Delivered, WaitingReceive
 from storage_engine.records.record import Record
 from storage_engine.records.record_run import decode_records
 from storage_engine.wire.deliveries import (
@@ -42,7 +42,9 @@ class Asked:
             wait_ms=wait_ms, lease_ms=lease_ms, attempt_id=attempt_id,
             auto_extend_ms=auto_extend_ms, client_id=client_id,
         )  # fmt: skip
-        self.parked: Parked | None = self._store.consumption.receive(request, self.answers.append)
+        self.parked: WaitingReceive | None = self._store.consumption.receive(
+            request, self.answers.append
+        )
 
     @property
     def answer(self) -> Delivered:

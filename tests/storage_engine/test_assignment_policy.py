@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from storage_engine.errors import BadRequest
 from storage_engine.groups.assignment import Strategy
 from storage_engine.groups.assignment_policy import AssignmentPolicy, queue_ids_of
-from storage_engine.inspection_calls import inspections
+from storage_engine.inspection_calls import inspection_calls
 from storage_engine.wire.deliveries import ReceiveRequest
 from storage_engine.wire.groups import Dispatch, GroupConfig, GroupRef
 from storage_engine.wire.members import GroupMembers, TopicMembers
@@ -123,7 +123,7 @@ class Zoned:
         self.store.consumption.receive(request, lambda delivered: None)
 
     def members(self) -> TopicMembers:
-        reply = inspections(self.store)[Op.GROUP_MEMBERS](GroupRef(group="g"))
+        reply = inspection_calls(self.store)[Op.GROUP_MEMBERS](GroupRef(group="g"))
         assert isinstance(reply, GroupMembers)
         [topic] = reply.topics
         return topic

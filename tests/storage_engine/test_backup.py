@@ -14,9 +14,15 @@ import pytest
 from storage_engine.backup import file_copy, small_files
 from storage_engine.backup.adopt import adopt
 from storage_engine.backup.file_copy import Pace, copy_file
-from storage_engine.backup.protocol_lines import CopiedFile, Go, Known, Line, Taken
-from storage_engine.backup.small_files import NeverStill, copy_small_files
-from storage_engine.backup.take_backup import TakingFailed, take
+from storage_engine.backup.protocol_lines import (
+    CopiedFile,
+    CopyStarted,
+    KnownSegment,
+    Line,
+    StartCopy,
+)
+from storage_engine.backup.small_files import FilesKeptChanging, copy_small_files
+from storage_engine.backup.take_backup import BackupFailed, take_backup
 from storage_engine.client import (
     AsyncStoreClient,
     GroupConfig,
@@ -45,15 +51,17 @@ def copy_of(
     target: Path,
     *,
     client: StoreClient | None = None,
-    known: list[Known] | None = None,
+    known: list[KnownSegment] | None = None,
 ) -> list[Line]:
     """Take a copy; what was said on the way."""
     said: list[Line] = []
     target.mkdir()
     with contextlib.ExitStack() as stack:
         asked = client or stack.enter_context(engine.client())
-        go = Go(known=known or [])
-        take(engine.store_dir, target, asked, say=said.append, wait_for_go=lambda: go, pace=Pace())
+        go = StartCopy(known=known or [])
+        take_backup(
+            engine.store_dir, target, asked, say=said.append, wait_for_go=lambda: go, pace=Pace()
+        )
     return said
 
 
@@ -146,7 +154,7 @@ def test_a_copy_under_load_has_all_that_was_answered_before_it_began(tmp_path: P
         acknowledged, settled = list(load.acknowledged), set(load.settled)
         said = copy_of(engine, tmp_path / "copy")
         load.stop()
-    (taken,) = [line for line in said if isinstance(line, Taken)]
+    (taken,) = [line for line in said if isinstance(line, CopyStarted)]
     assert serious_findings(tmp_path / "copy", end_offset=taken.end_offset) == []
     with started(tmp_path / "copy") as engine, engine.client() as client:
         bodies = pull_all(client, 0)
@@ -230,7 +238,7 @@ def test_what_stands_behind_the_end_is_zero_and_the_checkpoint_says_where_it_is(
             put(client, b"before")
         with PutsMore(engine.socket, client_name="test") as more:
             said = copy_of(engine, tmp_path / "copy", client=more)
-        (taken,) = [line for line in said if isinstance(line, Taken)]
+        (taken,) = [line for line in said if isinstance(line, CopyStarted)]
         path = Path("commitlog", f"{0:020d}")
         original, copied = (root / path for root in (engine.store_dir, tmp_path / "copy"))
         assert b"behind the end" in original.read_bytes()[taken.end_offset :]
@@ -250,7 +258,7 @@ def test_full_segments_that_are_known_are_linked(tmp_path: Path) -> None:
         first = files_of(copy_of(engine, tmp_path / "first"))
         segments = [file for file in first if file.path.startswith("commitlog/")]
         known = [
-            Known(
+            KnownSegment(
                 name=Path(file.path).name,
                 path=str(tmp_path / "first" / file.path),
                 size_bytes=file.size_bytes,
@@ -274,10 +282,10 @@ def test_full_segments_that_are_known_are_linked(tmp_path: Path) -> None:
 def test_the_engine_of_another_store_is_refused(tmp_path: Path) -> None:
     with engine_with_topic() as engine, engine_with_topic() as other:
         (tmp_path / "copy").mkdir()
-        with other.client() as client, pytest.raises(TakingFailed, match="does not own"):
-            take(
+        with other.client() as client, pytest.raises(BackupFailed, match="does not own"):
+            take_backup(
                 engine.store_dir, tmp_path / "copy", client, say=lambda line: None,
-                wait_for_go=Go, pace=Pace(),
+                wait_for_go=StartCopy, pace=Pace(),
             )  # fmt: skip
         with other.client() as client:
             assert list((tmp_path / "copy").iterdir()) == []
@@ -306,7 +314,7 @@ def test_tables_that_change_meanwhile_are_read_again(
     assert (tmp_path / "copy" / "config" / "topics.json").read_bytes() == b"2"
     assert len(copied) == 4
     monkeypatch.setattr(small_files, "ATTEMPTS_MAX", 0)
-    with pytest.raises(NeverStill):
+    with pytest.raises(FilesKeptChanging):
         copy_small_files(store, tmp_path / "again")
 
 
@@ -356,15 +364,15 @@ def test_a_copy_that_has_lost_its_last_segment_does_not_start(tmp_path: Path) ->
 
 def test_a_segment_that_was_deleted_on_the_way_is_named(tmp_path: Path) -> None:
     def no_more(line: Line) -> None:
-        if isinstance(line, Taken):
+        if isinstance(line, CopyStarted):
             sorted((engine.store_dir / "commitlog").iterdir())[0].unlink()
 
     with engine_with_topic(queues=1) as engine, engine.client() as client:
         put(client, b"a")
         (tmp_path / "copy").mkdir()
-        with pytest.raises(TakingFailed):
-            take(
-                engine.store_dir, tmp_path / "copy", client, say=no_more, wait_for_go=Go,
+        with pytest.raises(BackupFailed):
+            take_backup(
+                engine.store_dir, tmp_path / "copy", client, say=no_more, wait_for_go=StartCopy,
                 pace=Pace(),
             )  # fmt: skip
 

@@ -66,7 +66,7 @@ async def test_all_groups_together_have_a_limit_too(tmp_path: Path) -> None:
 
 
 async def test_receives_that_are_refused_make_no_client(tmp_path: Path) -> None:
-    async with OpenStore(tmp_path, limits={"parked_count_max": 1}) as store:
+    async with OpenStore(tmp_path, limits={"waiting_receive_count_max": 1}) as store:
         await filled(store, 0)
         with pytest.raises(BadRequest):
             Listener(store, "a").receive(0)

@@ -7,7 +7,7 @@ from pathlib import Path
 from storage_engine.config import HOUR_MS, SECOND_MS
 from storage_engine.group_members import members_of
 from storage_engine.groups.retry_record import find_dead_letter
-from storage_engine.inspection_calls import inspections
+from storage_engine.inspection_calls import inspection_calls
 from storage_engine.offset_feed import OffsetFeed
 from storage_engine.records.record_run import decode_records
 from storage_engine.wire.deliveries import LeaseRef, SettleRequest
@@ -18,9 +18,9 @@ from storage_engine.wire.offsets import OffsetResetRequest, ResetTo
 from storage_engine.wire.protocol import Op
 from storage_engine.wire.reads import PullRequest
 from storage_engine.wire.sessions import (
-    GoneLease,
-    HeldLeases,
-    SessionKeepRequest,
+    LostLease,
+    SessionLeases,
+    SessionSaveRequest,
     SessionTakeReply,
     SessionTakeRequest,
 )
@@ -166,9 +166,9 @@ async def test_a_kept_session_of_a_client_says_what_is_gone_and_drops_nothing(
         lease = LeaseRef(
             topic="t", queue_id=0, lease_generation=leased.generation, queue_offsets=[0, 1]
         )
-        keep = SessionKeepRequest(
+        keep = SessionSaveRequest(
             session_id="s", keep_ms=5_000, content=b"x", reason="nobody came",
-            held=[HeldLeases(group="g", leases=[lease], client_id="a")],
+            held=[SessionLeases(group="g", leases=[lease], client_id="a")],
         )  # fmt: skip
         kept = store.store.consumption.kept_sessions
         kept.keep(keep, ear)
@@ -179,7 +179,7 @@ async def test_a_kept_session_of_a_client_says_what_is_gone_and_drops_nothing(
         ended = LeaseRef(
             topic="t", queue_id=0, lease_generation=leased.generation, queue_offsets=[1]
         )
-        gone = GoneLease(group="g", lease=ended, why="lease_expired", client_id="a")
+        gone = LostLease(group="g", lease=ended, why="lease_expired", client_id="a")
         assert replies == [SessionTakeReply(content=b"x", gone=[gone])]
         kept.keep(keep, ear)
         await store.pass_time(5_000)
@@ -217,7 +217,7 @@ async def test_a_trace_says_what_a_message_is_to_each_client(tmp_path: Path) -> 
         Listener(store, "b", group="acme%g", topic="acme%t").ack(leased)
         for group in ("", "acme%g"):
             request = TraceRequest(namespace="acme", message_id=given.message_id, group=group)
-            reply = inspections(store.store)[Op.TRACE](request)
+            reply = inspection_calls(store.store)[Op.TRACE](request)
             assert isinstance(reply, TraceReply)
             assert [(each.group, each.client_id, each.state) for each in reply.groups] == [
                 ("acme%g", "a", TraceState.IN_FLIGHT),

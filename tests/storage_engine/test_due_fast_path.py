@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.groups.due_fast_path import QuickWay
+from storage_engine.groups.due_fast_path import DueFastPath
 from storage_engine.groups.retry_record import due_record, forwarded_record
 from storage_engine.records.message_keys import keys_of
 from storage_engine.records.record import StoreMessage, encode_record
@@ -22,7 +22,7 @@ from tests.storage_engine.retry_records import message, retried, stored
 
 SETTLES = Settles("CID_RMQ_SYS_SCHEDULE", "SCHEDULE_TOPIC_XXXX", 18, 77, 3)
 VALUE = settles_value(SETTLES).encode()
-WAY = QuickWay()  # one for all examples, so that what it remembers of one is used for others
+WAY = DueFastPath()  # one for all examples, so that what it remembers of one is used for others
 waits = st.one_of(
     st.builds(lambda level: Wait(level=level), st.integers(1, 40)),
     st.builds(lambda ms: Wait(delay_ms=ms), st.integers(1, 10**9)),
@@ -44,21 +44,23 @@ def test_both_ways_give_the_same_record(plain: StoreMessage, wait: Wait) -> None
     parts = parts_of(made)
     assert quick.tag_hash == unit_tag_of(parts.topic, parts.tail[parts.properties_at :])
     assert quick.keys == keys_of(parts.tail, parts.properties_at, len(parts.tail))
-    fresh = QuickWay().due(record, VALUE)
+    fresh = DueFastPath().due(record, VALUE)
     assert fresh == quick
 
 
 def test_what_is_remembered_of_one_is_true_of_the_next() -> None:
-    way = QuickWay()
+    way = DueFastPath()
     for tag, keys, body in [("a", [], b"1"), ("a", [], b"22"), ("b", ["k"], b"1"), ("a", [], b"")]:
         plain = msgspec.structs.replace(message(), tag=tag, keys=keys, body=body or b"0")
         record = stored(encode_record(scheduled(plain, Wait(delay_ms=5))))
-        assert way.due(record, VALUE) == QuickWay().due(record, VALUE) is not None
+        assert way.due(record, VALUE) == DueFastPath().due(record, VALUE) is not None
 
 
 def test_an_ordinary_message_takes_the_short_way() -> None:
     for wait in (Wait(level=3), Wait(delay_ms=5), Wait(deliver_at_ms=9)):
-        assert QuickWay().due(stored(encode_record(scheduled(message(), wait))), VALUE) is not None
+        assert (
+            DueFastPath().due(stored(encode_record(scheduled(message(), wait))), VALUE) is not None
+        )
 
 
 @pytest.mark.parametrize(
@@ -82,4 +84,4 @@ def test_an_ordinary_message_takes_the_short_way() -> None:
     ids=["retry", "forwarded", "plain", "v6"],
 )
 def test_all_others_take_the_long_way(record: bytes) -> None:
-    assert QuickWay().due(record, VALUE) is None
+    assert DueFastPath().due(record, VALUE) is None

@@ -14,7 +14,7 @@ from storage_engine.delivery.progress import Progress
 from storage_engine.due_moves import DueMoves
 from storage_engine.errors import StoreCorrupt, TopicNotFound
 from storage_engine.groups.retry_record import due_record, forwarded_record
-from storage_engine.moves import settling
+from storage_engine.moves import settles_for
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.message_keys import keys_of
@@ -114,7 +114,7 @@ def test_a_batch_becomes_what_each_of_its_messages_does_by_itself(
                 continue
             entry = due.puts.entries[index]
             made = stored(payload[at : at + entry[1]])
-            long = stored(due_record(record, settles=settling(source, queue_offset)))
+            long = stored(due_record(record, settles=settles_for(source, queue_offset)))
             assert read_record(made) == read_record(long)
             stamp_at = 56 + (12 if ":" in one.born_host[0] else 0)
             parts = parts_of(made)
@@ -169,7 +169,7 @@ def test_retries_and_forwarded_messages_stand_between_those_that_are_alike() -> 
     retry = stored(
         retried(stored(encode_record(message(topic="t", queue_id=0))), group="t", delay_level=0)
     )
-    forwarded = stored(forwarded_record(waiting(2), settles=settling(PROGRESSES[0], 9)))
+    forwarded = stored(forwarded_record(waiting(2), settles=settles_for(PROGRESSES[0], 9)))
     moves = due_moves()
     taken, failed, reasons = batch_of(moves, waiting(0), retry, forwarded, waiting(3))
     assert (taken, failed, reasons) == ([0, 2, 3], [1], [TopicNotFound])  # no such retry topic
@@ -179,7 +179,7 @@ def test_one_message_alone_becomes_the_same() -> None:
     record = msgspec.structs.replace(message(topic="t", queue_id=1), keys=[])
     waits = stored(encode_record(scheduled(record, Wait(delay_ms=5))))
     move = due_moves().move(PROGRESSES[1], 7, waits)
-    long = due_record(waits, settles=settling(PROGRESSES[1], 7))
+    long = due_record(waits, settles=settles_for(PROGRESSES[1], 7))
     assert read_record(stored(move.record)) == read_record(stored(long))
 
 
@@ -220,7 +220,7 @@ def test_one_that_differs_in_one_thing_is_not_taken_for_those_before_it(
     payload = b"".join(puts.parts)
     made = [payload[entry[0] : entry[0] + entry[1]] for entry in puts.entries]
     assert [read_record(stored(each)) for each in made] == [
-        read_record(stored(due_record(record, settles=settling(PROGRESSES[0], number))))
+        read_record(stored(due_record(record, settles=settles_for(PROGRESSES[0], number))))
         for number, record in enumerate(records)
     ]
     tags = [unit_tag_of(b"t", parts.tail[parts.properties_at :]) for parts in map(parts_of, made)]

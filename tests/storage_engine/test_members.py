@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from storage_engine.delivery.lease_messages import Leasing
+from storage_engine.delivery.lease_messages import MessageLeaser
 from storage_engine.delivery.members import SILENCE_MS_MAX, Members
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import BadRequest, StoreBusy
@@ -227,13 +227,13 @@ async def test_one_look_tells_all_that_wait_for_a_member(
         for member in members:
             member.poll(wait_ms=10_000)
     looks = []
-    take = Leasing.take
+    take = MessageLeaser.take
 
     def counted(*arguments: Any) -> Delivered | None:  # Any: whatever ``take`` takes
         looks.append(1)
         return take(*arguments)
 
-    monkeypatch.setattr(Leasing, "take", counted)
+    monkeypatch.setattr(MessageLeaser, "take", counted)
     await store.put_bodies(b"3/new", queue_id=3)
     assert [member.bodies() for member in members] == [[], [b"3/new"]]
     assert len(looks) == 3

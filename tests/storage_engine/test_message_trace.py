@@ -11,7 +11,7 @@ import pytest
 from storage_engine import message_trace
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import BadRequest
-from storage_engine.inspection_calls import inspections
+from storage_engine.inspection_calls import inspection_calls
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
@@ -59,7 +59,7 @@ class Traced:
 
     def trace(self, namespace: str = "acme", **fields: str) -> TraceReply:
         request = TraceRequest(namespace=namespace, message_id=self.id, **fields)
-        reply = inspections(self.store)[Op.TRACE](request)
+        reply = inspection_calls(self.store)[Op.TRACE](request)
         assert isinstance(reply, TraceReply)
         return reply
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from storage_engine.delivery.progress import Progress
 from storage_engine.errors import DiskFull
-from storage_engine.moves import Move, Mover, settling
+from storage_engine.moves import Move, Mover, settles_for
 from storage_engine.records.record import StoreMessage, encode_record
 from storage_engine.records.record_parts import parts_of
 from storage_engine.records.record_run import decode_records
@@ -140,7 +140,7 @@ def move(
     offsets = store.store._consumer_offsets
     progress = progress_of(store)
     content = b"abc"[queue_offset : queue_offset + 1] if body is None else body
-    value = settles_value(settling(progress, queue_offset))
+    value = settles_value(settles_for(progress, queue_offset))
     record = encode_record(with_property(message(content, topic="u"), value))
     moved = threading.Event()
     Mover(store.store._engine_puts, offsets).move(

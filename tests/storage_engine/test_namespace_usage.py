@@ -9,11 +9,11 @@ import pytest
 
 from storage_engine.clock import measured_ns
 from storage_engine.errors import BadRequest
-from storage_engine.namespace_usage import NamespaceUses
+from storage_engine.namespace_usage import NamespaceUsageCounter
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.stored_bytes import BLOCK_UNITS, StoredBytes
-from storage_engine.wire.usage import NAMES_MAX, NamespaceUse, UseRequest
+from storage_engine.wire.usage import NAMES_MAX, NamespaceUsage, UsageRequest
 from tests.storage_engine.doubles import FaultyFiles, OpenStore, message, tiny_config
 from tests.storage_engine.requests import Asked
 
@@ -79,8 +79,8 @@ async def test_namespaces_are_told_apart_and_include_what_groups_keep(tmp_path: 
             store.topic(topic)
             await store.put(message(b"x" * 100, topic=topic))
         watched = store.store.watched()
-        uses = NamespaceUses(watched.queues, watched.delivery, measured_ns)
-        found = uses.use(UseRequest(namespaces=["acme", "acme2", "none"], topics=["t", "u"]))
+        uses = NamespaceUsageCounter(watched.queues, watched.delivery, measured_ns)
+        found = uses.use(UsageRequest(namespaces=["acme", "acme2", "none"], topics=["t", "u"]))
         one = found.topic_bytes[0]
         assert one > 100
         assert found.topic_bytes == [one, 0]
@@ -88,7 +88,7 @@ async def test_namespaces_are_told_apart_and_include_what_groups_keep(tmp_path: 
         assert (none, found.is_complete) == (0, True)
         assert acme > 2 * acme2 > one
         with pytest.raises(BadRequest):
-            uses.use(UseRequest(namespaces=[str(n) for n in range(NAMES_MAX + 1)]))
+            uses.use(UsageRequest(namespaces=[str(n) for n in range(NAMES_MAX + 1)]))
 
 
 async def test_leases_count_until_they_are_settled_or_end(tmp_path: Path) -> None:
@@ -98,12 +98,12 @@ async def test_leases_count_until_they_are_settled_or_end(tmp_path: Path) -> Non
         await store.put_bodies(b"a", b"b", b"c")
         watched = store.store.watched()
         clock_ns = 0
-        uses = NamespaceUses(watched.queues, watched.delivery, lambda: clock_ns)
+        uses = NamespaceUsageCounter(watched.queues, watched.delivery, lambda: clock_ns)
 
         def inflight() -> int:
             nonlocal clock_ns
             clock_ns += 1
-            return uses.use(UseRequest(namespaces=["g"])).namespaces[0].inflight_count
+            return uses.use(UsageRequest(namespaces=["g"])).namespaces[0].inflight_count
 
         assert inflight() == 0
         Asked(store, 2)
@@ -117,9 +117,9 @@ async def test_an_answer_is_given_again_for_a_while_that_its_cost_decides(tmp_pa
         store.topic("acme%a")
         times = iter([0, 10, 100, 511, 600])
         watched = store.store.watched()
-        uses = NamespaceUses(watched.queues, watched.delivery, lambda: next(times))
-        asked = UseRequest(namespaces=["acme"])
-        assert uses.use(asked).namespaces == [NamespaceUse(0, 0)]
+        uses = NamespaceUsageCounter(watched.queues, watched.delivery, lambda: next(times))
+        asked = UsageRequest(namespaces=["acme"])
+        assert uses.use(asked).namespaces == [NamespaceUsage(0, 0)]
         await store.put(message(b"x", topic="acme%a"))
-        assert uses.use(asked).namespaces == [NamespaceUse(0, 0)]  # 50 times 10 ns are not over
+        assert uses.use(asked).namespaces == [NamespaceUsage(0, 0)]  # 50 times 10 ns are not over
         assert uses.use(asked).namespaces[0].stored_bytes > 0

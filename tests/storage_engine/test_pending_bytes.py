@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.namespace_usage import NamespaceUses, namespace_of
+from storage_engine.namespace_usage import NamespaceUsageCounter, namespace_of
 from storage_engine.schedule import pending_bytes
 from storage_engine.schedule.pending_bytes import PendingBytes
 from storage_engine.schedule.real_topics import real_topic
-from storage_engine.status_calls import observers
+from storage_engine.status_calls import status_calls
 from storage_engine.wire.protocol import Op
 from storage_engine.wire.scheduled import ScheduledCancelRequest, ScheduledOutcome
-from storage_engine.wire.usage import UseReply, UseRequest
+from storage_engine.wire.usage import UsageReply, UsageRequest
 from tests.storage_engine.delaying import delayed, numbered
 from tests.storage_engine.doubles import OpenStore
 
@@ -157,14 +157,14 @@ async def test_a_namespace_holds_what_it_has_scheduled_until_it_is_cancelled(
             return clock_ns
 
         watched = store.store.watched()
-        uses = NamespaceUses(
+        uses = NamespaceUsageCounter(
             watched.queues, watched.delivery, measured_ns, pending=pending_of(store)
         )
 
         def held() -> int:
             nonlocal clock_ns
             clock_ns += 1_000 * 10**9
-            reply = uses.use(UseRequest(namespaces=["acme", "rival"]))
+            reply = uses.use(UsageRequest(namespaces=["acme", "rival"]))
             assert (reply.namespaces[1].stored_bytes, reply.is_complete) == (0, True)
             return reply.namespaces[0].stored_bytes
 
@@ -185,6 +185,6 @@ async def test_the_engine_tells_it_when_it_is_asked(tmp_path: Path) -> None:
         store.topic("acme%a")
         await store.put(delayed(b"x" * 100, 1, delay_ms=1_000, topic="acme%a"))
         await store.settled()
-        reply = observers(store.store)[Op.USE](UseRequest(namespaces=["acme"]))
-        assert isinstance(reply, UseReply)
+        reply = status_calls(store.store)[Op.USE](UsageRequest(namespaces=["acme"]))
+        assert isinstance(reply, UsageReply)
         assert reply.namespaces[0].stored_bytes == walked(store)["acme"] > 100

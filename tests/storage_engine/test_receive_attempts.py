@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.delivery import attempts
-from storage_engine.delivery.attempts import KEPT_MS
+from storage_engine.delivery.attempts import RETAINED_MS
 from storage_engine.errors import BadRequest
 from tests.storage_engine.doubles import OpenStore
 from tests.storage_engine.requests import Asked, filled
@@ -56,8 +56,8 @@ async def test_after_the_lease_or_five_minutes_it_is_a_receive_like_any_other(
         await store.pass_time(1_000)
         later = Asked(store, 1, attempt_id="a")
         assert later.answer.lease_generation > first.answer.lease_generation
-        long = Asked(store, 1, attempt_id="b", lease_ms=KEPT_MS + 1_000)
-        await store.pass_time(KEPT_MS)
+        long = Asked(store, 1, attempt_id="b", lease_ms=RETAINED_MS + 1_000)
+        await store.pass_time(RETAINED_MS)
         assert not set(Asked(store, 1, attempt_id="b").bodies) & set(long.bodies)
 
 
@@ -137,7 +137,7 @@ async def test_memory_is_bounded_by_messages(
             assert known.message_count <= 5
         assert Asked(store, 2, attempt_id="f").bodies == [b"10", b"11"]
         assert Asked(store, 2, attempt_id="a").bodies == []
-        await store.pass_time(KEPT_MS)
+        await store.pass_time(RETAINED_MS)
         Asked(store, 1, attempt_id="z")
         assert known.message_count == 1
 

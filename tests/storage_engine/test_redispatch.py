@@ -40,7 +40,7 @@ def without_derived(store_dir: Path, target: Path) -> Path:
 async def test_records_of_every_kind_get_the_same_units_and_keys_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, likes_max: int, batch: int
 ) -> None:
-    monkeypatch.setattr(redispatch, "_LIKES_MAX", likes_max)
+    monkeypatch.setattr(redispatch, "_TEMPLATES_MAX", likes_max)
     monkeypatch.setattr(redispatch, "BATCH_RECORDS", batch)
     await fill(tmp_path / "live", RECORDS)
     copied = without_derived(tmp_path / "live", tmp_path / "copied")

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from storage_engine.delivery.attempts import KEPT_MS
+from storage_engine.delivery.attempts import RETAINED_MS
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import BatchUnknown, LeaseExpired
 from storage_engine.records.record_run import decode_records
@@ -31,7 +31,7 @@ class AnswerMachine(DeliveryMachine):
     def receive_again(self, count: int, attempt_id: str) -> None:
         now_ms = self.clock.monotonic_ms()
         generation, run, began_ms = self.attempts.get(attempt_id, (0, -1, 0))
-        is_kept = run == self.model.run and now_ms < began_ms + KEPT_MS
+        is_kept = run == self.model.run and now_ms < began_ms + RETAINED_MS
         held = [one for one in self._answer(generation) if is_kept and self.model.holds(one)]
         ready = {queue: self.model.ready(*queue) for queue in QUEUES}
         room = {queue: INFLIGHT_MAX - self.model.inflight_count(*queue) for queue in QUEUES}

@@ -14,9 +14,9 @@ from storage_engine.wire.deliveries import LeaseRef
 from storage_engine.wire.notices import Notice, NoticeKind
 from storage_engine.wire.offsets import ResetTo
 from storage_engine.wire.sessions import (
-    HeldLeases,
     SessionAbsentRequest,
-    SessionKeepRequest,
+    SessionLeases,
+    SessionSaveRequest,
     SessionTakeReply,
     SessionTakeRequest,
 )
@@ -47,7 +47,7 @@ class Web:
         *,
         has_vanished: bool = True,
     ) -> None:
-        request = SessionKeepRequest(
+        request = SessionSaveRequest(
             session_id=name,
             keep_ms=keep_ms,
             content=b"state",
@@ -68,7 +68,7 @@ class Web:
         return [reply.content for reply in self.taken]
 
 
-def held(leased: Leased | None) -> list[HeldLeases]:
+def held(leased: Leased | None) -> list[SessionLeases]:
     if leased is None:
         return []
     offsets = [record.queue_offset for record in leased.records]
@@ -76,7 +76,7 @@ def held(leased: Leased | None) -> list[HeldLeases]:
     lease = LeaseRef(
         topic=topic, queue_id=0, lease_generation=leased.generation, queue_offsets=offsets
     )
-    return [HeldLeases(group="g", leases=[lease])]
+    return [SessionLeases(group="g", leases=[lease])]
 
 
 async def test_a_kept_session_is_taken_once_with_its_leases(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ async def test_a_session_taken_back_says_which_leases_are_gone_and_why(tmp_path:
 
 
 async def test_there_is_room_for_so_many_sessions_and_bytes(tmp_path: Path) -> None:
-    limits = {"kept_session_count_max": 2, "kept_session_bytes_max": 600}
+    limits = {"saved_session_count_max": 2, "saved_session_bytes_max": 600}
     async with OpenStore(tmp_path, limits=limits) as store:
         await filled(store, 9)
         leased = store.receive(9, lease_ms=60_000)
@@ -277,7 +277,7 @@ async def test_a_session_goes_from_one_client_to_another() -> None:
         await b.wait_connected(10_000)
         try:
             take = SessionTakeRequest(session_id="s", wait_ms=5_000)
-            keep = SessionKeepRequest(
+            keep = SessionSaveRequest(
                 session_id="s", keep_ms=1_000, content=b"x" * 9, held=[], reason=""
             )
             await a.ping()  # what was written before is served

@@ -16,7 +16,7 @@ from storage_engine.errors import (
     TopicNotFound,
 )
 from storage_engine.log.commit_log import CommitLog
-from storage_engine.message_trace import Tracing
+from storage_engine.message_trace import MessageTracer
 from storage_engine.put_path import Appended
 from storage_engine.records.record import encode_record
 from storage_engine.records.record_run import decode_records
@@ -92,7 +92,7 @@ async def test_every_answer_tells_the_same_due_time(tmp_path: Path) -> None:
         await store.settled()
         (appended,) = answers
         due = {b"a": appended.due_ms[0], b"b": appended.due_ms[2]}
-        tracing = Tracing(
+        tracing = MessageTracer(
             store.store.consumption.clock, store.store.queries, store.store.consumption
         )
         for _ in range(3):

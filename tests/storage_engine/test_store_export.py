@@ -11,7 +11,7 @@ from storage_engine.records.record import decode_record
 from storage_engine.transfer.exporting import export_store
 from storage_engine.transfer.importing import inspect_store
 from storage_engine.transfer.report import ExportReport
-from storage_engine.transfer.source import RocketmqStore, SourceRefused
+from storage_engine.transfer.source import RocketmqStore, SourceRejected
 from storage_engine.wire.deliveries import Nack, SettleRequest
 from storage_engine.wire.groups import Dispatch, GroupConfig
 from tests.storage_engine.delaying import delayed, put_delayed
@@ -184,7 +184,7 @@ async def test_all_namespaces_keep_their_prefix_which_rocketmq_knows(tmp_path: P
 async def test_a_namespace_that_is_not_there_is_refused(tmp_path: Path) -> None:
     source = await filled(tmp_path / "ours")
     with pytest.raises(
-        SourceRefused, match="has no topic or group of namespace none; it has acme, oth"
+        SourceRejected, match="has no topic or group of namespace none; it has acme, oth"
     ):
         await exported(source, tmp_path / "theirs", "none")
     assert not (tmp_path / "theirs").exists()
@@ -194,7 +194,7 @@ async def test_a_store_that_an_engine_has_open_is_refused(tmp_path: Path) -> Non
     source = await filled(tmp_path / "ours")
     async with OpenStore(source):
         before = fingerprint(source)
-        with pytest.raises(SourceRefused, match="is in use"):
+        with pytest.raises(SourceRejected, match="is in use"):
             await exported(source, tmp_path / "theirs")
         assert fingerprint(source) == before
 
@@ -238,5 +238,5 @@ async def test_what_was_delivered_or_settled_is_not_exported_again(tmp_path: Pat
 async def test_a_damaged_store_is_not_exported(tmp_path: Path) -> None:
     source = await filled(tmp_path / "ours")
     hurt(segments(source)[0], 120)
-    with pytest.raises(SourceRefused, match="is no record"):
+    with pytest.raises(SourceRejected, match="is no record"):
         await exported(source, tmp_path / "theirs")

@@ -19,7 +19,7 @@ from storage_engine.recovery.checkpoint import Checkpoint, write_checkpoint
 from storage_engine.transfer.conversion import ImportLimits
 from storage_engine.transfer.importing import import_store, inspect_store
 from storage_engine.transfer.report import ImportReport, LeftBehind
-from storage_engine.transfer.source import SourceRefused
+from storage_engine.transfer.source import SourceRejected
 from storage_engine.verify.verification import Verification
 from storage_engine.wire.reads import LookUpRequest, PullRequest
 from tests.storage_engine.doubles import ManualClock, OpenStore, tiny_config
@@ -319,7 +319,7 @@ def test_a_dry_run_says_the_same_and_makes_nothing(
 
 def refusal(source: Path) -> str:
     before = hashes(source)
-    with pytest.raises(SourceRefused) as caught:
+    with pytest.raises(SourceRejected) as caught:
         inspect_store(source, "acme", LIMITS, told=ignored)
     assert hashes(source) == before
     return str(caught.value)
@@ -386,10 +386,10 @@ async def test_a_store_that_changes_meanwhile_is_not_used(
         (plain[1] / "config" / "consumerOffset.json").write_text("{}")
 
     config = tiny_config(tmp_path / "target")
-    with pytest.raises(SourceRefused, match="was changed while it was read"):
+    with pytest.raises(SourceRejected, match="was changed while it was read"):
         await import_store(plain[1], config, "acme", LIMITS, clock=ManualClock(), told=change)
 
 
 def test_a_namespace_of_no_possible_name_is_refused(plain: tuple[RocketmqStore, Path]) -> None:
-    with pytest.raises(SourceRefused, match="characters other than"):
+    with pytest.raises(SourceRejected, match="characters other than"):
         inspect_store(plain[1], "a%b", LIMITS, told=ignored)

@@ -76,7 +76,7 @@ async def test_a_cancelled_receive_is_answered_empty_or_not_at_all_and_takes_not
 
 
 async def test_only_so_many_receives_may_park(tmp_path: Path) -> None:
-    store = await filled(tmp_path, 0, parked_count_max=2)
+    store = await filled(tmp_path, 0, waiting_receive_count_max=2)
     first, parked = store.park()
     store.park()
     with pytest.raises(StoreBusy):

@@ -23,7 +23,7 @@ from django.contrib.sessions.backends.db import SessionStore
 
 from mqservice.accounts.models import Namespace, User
 from mqservice.accounts.roles import Permission
-from mqservice.accounts.session_access import find_person
+from mqservice.accounts.session_access import find_session_principal
 from mqservice.delivery.context import DeliveryContext
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import SECOND_MS
@@ -145,5 +145,5 @@ class PageSocket(AsyncConsumer):
 def _find_namespace(user: User, name: str, needs: Permission) -> Namespace | None:
     rows = Namespace.objects.select_related("tenant")
     namespace = rows.filter(name=name, tenant__members__user=user).first()
-    person = None if namespace is None else find_person(user, namespace)
+    person = None if namespace is None else find_session_principal(user, namespace)
     return namespace if person is not None and person.permits(needs) else None

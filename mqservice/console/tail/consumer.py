@@ -26,9 +26,9 @@ from django.conf import settings
 
 from mqservice.accounts.models import Namespace, User
 from mqservice.accounts.roles import Permission
-from mqservice.accounts.session_access import find_person
+from mqservice.accounts.session_access import find_session_principal
 from mqservice.console.live.page_socket import Closed, PageSocket
-from mqservice.console.masking import note_seen
+from mqservice.console.masking import audit_seen
 from mqservice.console.tail.reading import Tail
 from mqservice.console.tail.rows import TailFilter, TailRow, row_of
 from mqservice.delivery.context import DeliveryContext
@@ -168,8 +168,8 @@ class TailConsumer(PageSocket):
         self._mask, self._masked_ms = mask, self.context.clock.monotonic_ms()
 
     def _note_seen(self, user: User, namespace: Namespace) -> None:
-        if (person := find_person(user, namespace)) is not None:
-            note_seen(person, namespace.name, self.query("topic"))
+        if (person := find_session_principal(user, namespace)) is not None:
+            audit_seen(person, namespace.name, self.query("topic"))
 
     async def _rest(self, namespace: Namespace) -> None:
         """Until the page wants more; a paused one ends with its session too."""
@@ -181,7 +181,7 @@ class TailConsumer(PageSocket):
 
 
 def _find_mask(user: User, namespace: Namespace, topic: str) -> TopicMask | None:
-    person = find_person(user, namespace)
+    person = find_session_principal(user, namespace)
     if person is None:
         return None
     return masks_of(namespace.tenant_id, namespace.name, person.role).of_topic(topic)

@@ -1,6 +1,6 @@
 """Reads the messages that a topic got since the last check, from the ends of its queues.
 
-    ends of the queues ──▶ what is new ──▶ at most so many of the newest of each ──▶ filter ──▶ Look
+    ends of the queues ──▶ what is new ──▶ at most N of the newest of each ──▶ filter ─▶ NewMessages
           (one call)        (counted)              (a call for each queue)
 
 Places are kept here, in memory: no group, no lease and no consumer offset is touched. Each look
@@ -35,7 +35,7 @@ _PULL_MAX: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class NewMessages:
     """``records``: those to show, the oldest first. ``per_s``: stored in the topic, None until two
     looks were made. ``one_of``: one of how many that fit is shown, 1.0 for each.
     """
@@ -79,7 +79,7 @@ class Tail:
         self._room = 0.0  # messages that may be shown, up to a second's worth
         self._window: deque[_Counts] = deque()
 
-    async def look(self, wanted: TailFilter, now_ms: int) -> Look:
+    async def look(self, wanted: TailFilter, now_ms: int) -> NewMessages:
         """What came since the last look; the newest that were there, the first time.
 
         ``now_ms`` is monotonic. Raises ``StoreError``, and then has read nothing: the next look
@@ -106,7 +106,7 @@ class Tail:
         arrived = 0 if is_first else sum(each.count for each in ranges)
         counted = (0, 0, 0) if is_first else (len(found), len(fitting), len(records))
         self._count(_Counts(now_ms, arrived, *counted))
-        return Look(records=records, per_s=self._per_s(), one_of=self._one_of())
+        return NewMessages(records=records, per_s=self._per_s(), one_of=self._one_of())
 
     def rest(self) -> None:
         """Nobody looks for a while: a rate from before would say nothing afterwards."""

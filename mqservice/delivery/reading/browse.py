@@ -36,8 +36,8 @@ from mqservice.delivery.reading.stored_messages import (
     stored_message,
     stored_messages,
 )
-from mqservice.delivery.reading.walk import Page, Question
-from mqservice.delivery.response_format import reply_struct, takes_msgpack
+from mqservice.delivery.reading.walk import BrowsePage, BrowseQuery
+from mqservice.delivery.response_format import accepts_msgpack, reply_struct
 from mqservice.store import FilterKind, Store
 from mqservice.topics.routes import TopicRoute
 
@@ -46,7 +46,7 @@ _NAMES: Final = (
 )  # fmt: skip
 
 
-class BrowseAnswer(msgspec.Struct, frozen=True):
+class BrowseResponse(msgspec.Struct, frozen=True):
     """``is_complete`` is false while the key index lacks the newest messages. ``scanned``: with
     ``filter`` or ``contains``, how many messages were checked for this page."""
 
@@ -56,8 +56,8 @@ class BrowseAnswer(msgspec.Struct, frozen=True):
     scanned: int | msgspec.UnsetType = msgspec.UNSET
 
 
-FindPage = Callable[[Store, TopicRoute, Question, bytes | None, int], Awaitable[Page]]
-encode_question = msgspec.msgpack.Encoder().encode
+FindPage = Callable[[Store, TopicRoute, BrowseQuery, bytes | None, int], Awaitable[BrowsePage]]
+encode_query = msgspec.msgpack.Encoder().encode
 
 
 async def browse_messages(context: DeliveryContext, request: Request) -> None:
@@ -65,20 +65,20 @@ async def browse_messages(context: DeliveryContext, request: Request) -> None:
     request.principal.require(Scope.CONSUME, Kind.TOPIC, request.match.topic)
     topic = await topic_route(context, request)
     query = Query(request.scope["query_string"], _NAMES)
-    question = _question_of(query, topic)
+    question = _read_query(query, topic)
     limit = query.number("limit", low=1, high=BROWSE_COUNT_MAX) or BROWSE_COUNT_DEFAULT
-    bound_to = encode_question(question)
+    bound_to = encode_query(question)
     place = read_place(context, query, topic, bound_to)
-    page = await find_page_of(question)(context.store, topic, question, place, limit)
+    page = await page_reader(question)(context.store, topic, question, place, limit)
     next_cursor = None
     if page.place is not None:
         next_cursor = context.cursors.write(page.place, topic=topic.engine_name, question=bound_to)
-    messages = stored_messages(page.records, as_bytes=takes_msgpack(request))
+    messages = stored_messages(page.records, as_bytes=accepts_msgpack(request))
     scanned = page.scanned_count if question.is_scan else msgspec.UNSET
-    reply_struct(request, BrowseAnswer(messages, next_cursor, page.is_complete, scanned))
+    reply_struct(request, BrowseResponse(messages, next_cursor, page.is_complete, scanned))
 
 
-def find_page_of(question: Question) -> FindPage:
+def page_reader(question: BrowseQuery) -> FindPage:
     """What finds the pages of a question."""
     return queue_page if question.key is None else key_page
 
@@ -123,10 +123,10 @@ async def read_message(context: DeliveryContext, request: Request) -> None:
     topic = await topic_route(context, request)
     Query(request.scope["query_string"], ())
     record = await find_by_id(context.store, topic, request.match.message_id)
-    reply_struct(request, stored_message(record, as_bytes=takes_msgpack(request)))
+    reply_struct(request, stored_message(record, as_bytes=accepts_msgpack(request)))
 
 
-def _question_of(query: Query, topic: TopicRoute) -> Question:
+def _read_query(query: Query, topic: TopicRoute) -> BrowseQuery:
     queue_id = query.queue(topic.queue_count)
     offset = query.number("offset", low=0, high=OFFSET_MAX)
     from_ms, to_ms = span_of(query)
@@ -151,7 +151,7 @@ def _question_of(query: Query, topic: TopicRoute) -> Question:
         raise Fault(f"?{name}", "BAD_REQUEST", "a search by key takes tags, but no condition")
     tags = [] if is_sql else tags_in(wanted)
     condition = wanted.text if is_sql else ""
-    return Question(key, tags, from_ms, to_ms, queue_id, offset, condition, _contains(query))
+    return BrowseQuery(key, tags, from_ms, to_ms, queue_id, offset, condition, _contains(query))
 
 
 def _contains(query: Query) -> str:

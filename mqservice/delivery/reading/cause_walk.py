@@ -25,33 +25,33 @@ from mqservice.delivery.limits import (
 from mqservice.delivery.reading.key_search import key_page
 from mqservice.delivery.reading.queue_walk import encode_place, queue_page
 from mqservice.delivery.reading.same_cause import SameCause
-from mqservice.delivery.reading.walk import Page, Question
+from mqservice.delivery.reading.walk import BrowsePage, BrowseQuery
 from mqservice.lib.clock import Clock
 from mqservice.store import Record, Store
 from mqservice.topics.routes import TopicRoute
 
 
-class CauseQuestion(msgspec.Struct, frozen=True, array_like=True):
+class CauseQuery(msgspec.Struct, frozen=True, array_like=True):
     """A question of which only letters of the cause are wanted; a cursor is bound to both."""
 
-    question: Question
+    question: BrowseQuery
     cause: str
 
 
 async def cause_page(
     store: Store,
     topic: TopicRoute,
-    asked: CauseQuestion,
+    asked: CauseQuery,
     place: bytes | None,
     messages_max: int,
     clock: Clock,
-) -> Page:
+) -> BrowsePage:
     """One page of a DLQ, which has one queue. Raises ``StoreError``."""
     question, same = asked.question, SameCause(asked.cause)
     if question.key is not None:
         page = await key_page(store, topic, question, place, messages_max)
-        fitting = await asyncio.to_thread(_fitting, page.records, same)
-        return Page(
+        fitting = await asyncio.to_thread(_matching, page.records, same)
+        return BrowsePage(
             records=fitting,
             place=page.place,
             is_complete=page.is_complete,
@@ -62,13 +62,13 @@ async def cause_page(
     scanned_count, bytes_left, scan_bytes_left = 0, BROWSE_BYTES_MAX, SCAN_BYTES_MAX
     for _ in range(CAUSE_PAGES_MAX):
         page = await queue_page(store, topic, question, place, BROWSE_COUNT_MAX)
-        for record in await asyncio.to_thread(_fitting, page.records, same):
+        for record in await asyncio.to_thread(_matching, page.records, same):
             bytes_left -= len(record.body)
             if found and (len(found) == messages_max or bytes_left < 0):
                 looked_at = [
                     each for each in page.records if each.queue_offset < record.queue_offset
                 ]
-                return Page(
+                return BrowsePage(
                     records=found,
                     place=encode_place([record.queue_offset]),
                     scanned_count=scanned_count + len(looked_at),
@@ -84,8 +84,8 @@ async def cause_page(
             or clock.monotonic_ms() >= ends_at_ms
         ):
             break
-    return Page(records=found, place=place, scanned_count=scanned_count)
+    return BrowsePage(records=found, place=place, scanned_count=scanned_count)
 
 
-def _fitting(records: list[Record], same: SameCause) -> list[Record]:
+def _matching(records: list[Record], same: SameCause) -> list[Record]:
     return [record for record in records if same.has(record)]

@@ -22,19 +22,19 @@ from mqservice.delivery.http import Request
 from mqservice.delivery.limits import BROWSE_COUNT_DEFAULT, BROWSE_COUNT_MAX
 from mqservice.delivery.path_routes import group_route
 from mqservice.delivery.reading.browse import (
-    encode_question,
-    find_page_of,
+    encode_query,
     key_of,
+    page_reader,
     read_place,
     span_of,
 )
-from mqservice.delivery.reading.cause_walk import CauseQuestion, cause_page
+from mqservice.delivery.reading.cause_walk import CauseQuery, cause_page
 from mqservice.delivery.reading.key_search import find_by_id
 from mqservice.delivery.reading.query import Query
-from mqservice.delivery.reading.same_cause import cause_asked, reason_fault
+from mqservice.delivery.reading.same_cause import reason_fault, requested_cause
 from mqservice.delivery.reading.stored_messages import StoredMessage, stored_message
-from mqservice.delivery.reading.walk import Page, Question
-from mqservice.delivery.response_format import reply_struct, takes_msgpack
+from mqservice.delivery.reading.walk import BrowsePage, BrowseQuery
+from mqservice.delivery.response_format import accepts_msgpack, reply_struct
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.lib.problem import Problem
@@ -56,7 +56,7 @@ class DeadLetterMessage(StoredMessage, frozen=True, gc=False, kw_only=True):
     last_delivered_at: str | None
 
 
-class DeadLettersAnswer(msgspec.Struct, frozen=True):
+class DeadLettersResponse(msgspec.Struct, frozen=True):
     """``is_complete`` is false while the key index lacks the newest messages. ``scanned``: with
     ``reason``, how many dead letters were checked for this page."""
 
@@ -71,7 +71,7 @@ async def browse_dead_letters(context: DeliveryContext, request: Request) -> Non
     request.principal.require(Scope.CONSUME, Kind.GROUP, request.match.group)
     topic = _dlq_of(await group_route(context, request))
     query = Query(request.scope["query_string"], _NAMES)
-    question = Question(
+    question = BrowseQuery(
         key_of(query),
         tags_in(filter_of_query(query.text("tag"), None, None)),
         *span_of(query),
@@ -80,23 +80,23 @@ async def browse_dead_letters(context: DeliveryContext, request: Request) -> Non
     )
     cause = _cause_of(query)
     limit = query.number("limit", low=1, high=BROWSE_COUNT_MAX) or BROWSE_COUNT_DEFAULT
-    asked = None if cause is None else CauseQuestion(question, cause)
-    bound_to = encode_question(question) if asked is None else _encode_cause_question(asked)
+    asked = None if cause is None else CauseQuery(question, cause)
+    bound_to = encode_query(question) if asked is None else _encode_cause_question(asked)
     place = read_place(context, query, topic, bound_to)
     try:
         if asked is None:
-            page = await find_page_of(question)(context.store, topic, question, place, limit)
+            page = await page_reader(question)(context.store, topic, question, place, limit)
         else:
             page = await cause_page(context.store, topic, asked, place, limit, context.clock)
     except TopicNotFound:  # nothing was given up yet
-        page = Page(records=[], place=None)
+        page = BrowsePage(records=[], place=None)
     next_cursor = None
     if page.place is not None:
         next_cursor = context.cursors.write(page.place, topic=topic.engine_name, question=bound_to)
-    as_bytes = takes_msgpack(request)
+    as_bytes = accepts_msgpack(request)
     messages = [_dead_letter(record, as_bytes=as_bytes) for record in page.records]
     scanned = msgspec.UNSET if asked is None else page.scanned_count
-    answer = DeadLettersAnswer(messages, next_cursor, page.is_complete, scanned)
+    answer = DeadLettersResponse(messages, next_cursor, page.is_complete, scanned)
     reply_struct(request, answer)
 
 
@@ -109,7 +109,7 @@ async def read_dead_letter(context: DeliveryContext, request: Request) -> None:
         record = await find_by_id(context.store, topic, request.match.message_id)
     except TopicNotFound as exc:
         raise Problem.of("MESSAGE_NOT_FOUND", "the group has no dead letters yet") from exc
-    reply_struct(request, _dead_letter(record, as_bytes=takes_msgpack(request)))
+    reply_struct(request, _dead_letter(record, as_bytes=accepts_msgpack(request)))
 
 
 def _cause_of(query: Query) -> str | None:
@@ -119,7 +119,7 @@ def _cause_of(query: Query) -> str | None:
         return None
     if fault := reason_fault(text):
         raise Fault("?reason", "BAD_REQUEST", f"a reason {fault}")
-    return cause_asked(text)
+    return requested_cause(text)
 
 
 def _dlq_of(group: GroupRoute) -> TopicRoute:

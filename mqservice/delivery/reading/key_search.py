@@ -15,15 +15,15 @@ from mqservice.delivery.limits import (
     PAGE_LOOK_UP_COUNT_MAX,
 )
 from mqservice.delivery.reading.query import OFFSET_MAX
-from mqservice.delivery.reading.walk import Page, Question
+from mqservice.delivery.reading.walk import BrowsePage, BrowseQuery
 from mqservice.lib.problem import Problem
 from mqservice.store import LookUpRequest, Record, Store
 from mqservice.topics.routes import TopicRoute
 
 
 async def key_page(
-    store: Store, topic: TopicRoute, question: Question, place: bytes | None, messages_max: int
-) -> Page:
+    store: Store, topic: TopicRoute, question: BrowseQuery, place: bytes | None, messages_max: int
+) -> BrowsePage:
     """One page: one look-up, and more only while nothing that was found is wanted.
 
     Raises ``StoreError``.
@@ -45,12 +45,12 @@ async def key_page(
                 cursor=cursor,
             )
         )
-        records = [record for record in found if _is_wanted(record, question)]
+        records = [record for record in found if _matches(record, question)]
         scanned_count += len(found)
         cursor, is_complete = head.cursor, head.is_complete
         if records or not cursor:
             break
-    return Page(
+    return BrowsePage(
         records=records,
         place=cursor.encode() if cursor else None,
         is_complete=is_complete,
@@ -97,7 +97,7 @@ async def find_by_id(store: Store, topic: TopicRoute, message_id: str) -> Record
     raise Problem.of("MESSAGE_NOT_FOUND", detail, retryable=not is_complete)
 
 
-def _is_wanted(record: Record, question: Question) -> bool:
+def _matches(record: Record, question: BrowseQuery) -> bool:
     return (
         (not question.tags or record.tag in question.tags)
         and (question.queue_id is None or record.queue_id == question.queue_id)

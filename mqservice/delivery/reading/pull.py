@@ -27,7 +27,7 @@ from mqservice.delivery.limits import BROWSE_BYTES_MAX, BROWSE_COUNT_DEFAULT, BR
 from mqservice.delivery.path_routes import topic_route
 from mqservice.delivery.reading.query import OFFSET_MAX, Query, missing
 from mqservice.delivery.reading.stored_messages import StoredMessage, stored_messages
-from mqservice.delivery.response_format import reply_struct, takes_msgpack
+from mqservice.delivery.response_format import accepts_msgpack, reply_struct
 from mqservice.lib.problem import Problem
 from mqservice.lib.queue_numbers import QUEUE_NOT_FOUND
 from mqservice.store import OffsetAtTimeRequest, PullRequest
@@ -36,7 +36,7 @@ from mqservice.topics.routes import TopicRoute
 _QUEUE_DIGITS_MAX: Final = 9
 
 
-class PullAnswer(msgspec.Struct, frozen=True):
+class PullResponse(msgspec.Struct, frozen=True):
     """``status`` is one of RocketMQ's pull statuses."""
 
     status: str
@@ -46,7 +46,7 @@ class PullAnswer(msgspec.Struct, frozen=True):
     messages: list[StoredMessage]
 
 
-class OffsetAnswer(msgspec.Struct, frozen=True):
+class OffsetResponse(msgspec.Struct, frozen=True):
     """``offset`` is ``max_offset`` if no message was stored at or after the time."""
 
     offset: int
@@ -74,10 +74,12 @@ async def pull_messages(context: DeliveryContext, request: Request) -> None:
             tags=tags_in(filter_of_query(query.text("tag"), None, None)),
         )
     )
-    messages = stored_messages(records, as_bytes=takes_msgpack(request))
+    messages = stored_messages(records, as_bytes=accepts_msgpack(request))
     reply_struct(
         request,
-        PullAnswer(head.status.name, head.min_offset, head.max_offset, head.next_offset, messages),
+        PullResponse(
+            head.status.name, head.min_offset, head.max_offset, head.next_offset, messages
+        ),
     )
 
 
@@ -92,7 +94,7 @@ async def read_offset_at_time(context: DeliveryContext, request: Request) -> Non
     reply = await context.store.offset_at_time(
         OffsetAtTimeRequest(topic=topic.engine_name, queue_id=queue_id, timestamp_ms=moment_ms)
     )
-    reply_struct(request, OffsetAnswer(reply.queue_offset, reply.min_offset, reply.max_offset))
+    reply_struct(request, OffsetResponse(reply.queue_offset, reply.min_offset, reply.max_offset))
 
 
 def _queue_of(request: Request, topic: TopicRoute) -> int:

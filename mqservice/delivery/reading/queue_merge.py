@@ -35,7 +35,7 @@ from mqservice.delivery.limits import (
     SCAN_BYTES_MAX,
     SCAN_PULL_COUNT_MAX,
 )
-from mqservice.delivery.reading.walk import Question
+from mqservice.delivery.reading.walk import BrowseQuery
 from mqservice.store import FilterKind, PullRequest, PullStatus, Record, Store
 
 NO_END: Final = (1 << 63) - 1
@@ -64,7 +64,7 @@ class MergedPage:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Lane:
+class _QueueCursor:
     """A queue on the way through a page.
 
     ``next_at`` is the physical offset of its next message, None while that is not known. Its
@@ -107,7 +107,7 @@ class QueueMerge:
         topic: str,
         ranges: Sequence[QueueRange],
         *,
-        question: Question,
+        question: BrowseQuery,
         messages_max: int,
     ) -> None:
         self._store = store
@@ -116,7 +116,7 @@ class QueueMerge:
         self._text = question.contains.encode()
         self._messages_max = messages_max
         self._lanes = [
-            _Lane(
+            _QueueCursor(
                 queue_id=each.queue_id,
                 position=each.position,
                 end=each.end,
@@ -194,7 +194,7 @@ class QueueMerge:
             elif not lane.is_done:
                 return  # nobody knows whether it comes before the others
 
-    def _give(self, lane: _Lane) -> None:
+    def _give(self, lane: _QueueCursor) -> None:
         record = lane.waiting.popleft()
         size_bytes = _size_bytes(record)
         lane.waiting_bytes -= size_bytes
@@ -205,13 +205,13 @@ class QueueMerge:
         else:
             lane.pass_over()
 
-    async def _refill(self, lane: _Lane, *, is_kept: bool = False) -> None:
+    async def _refill(self, lane: _QueueCursor, *, is_kept: bool = False) -> None:
         """Pull until the lane knows its next message, is done, or the pulls are used up."""
         lane.next_at = None
         while lane.is_unknown and self._pulls_left > 0:
             await self._pull(lane, is_kept=is_kept)
 
-    async def _pull(self, lane: _Lane, *, is_kept: bool = False) -> None:
+    async def _pull(self, lane: _QueueCursor, *, is_kept: bool = False) -> None:
         """One pull. ``is_kept``: the lane is next, so its records stay whatever waits already."""
         self._pulls_left -= 1
         head, records = await self._store.pull(

@@ -16,7 +16,7 @@ import msgspec
 
 from mqservice.delivery.limits import PULLS_AT_ONCE_MAX
 from mqservice.delivery.reading.queue_merge import NO_END, QueueMerge, QueueRange
-from mqservice.delivery.reading.walk import Page, Question
+from mqservice.delivery.reading.walk import BrowsePage, BrowseQuery
 from mqservice.store import OffsetAtTimeRequest, Store
 from mqservice.topics.routes import TopicRoute
 
@@ -25,8 +25,8 @@ _decode_place: Final = msgspec.msgpack.Decoder(list[int]).decode
 
 
 async def queue_page(
-    store: Store, topic: TopicRoute, question: Question, place: bytes | None, messages_max: int
-) -> Page:
+    store: Store, topic: TopicRoute, question: BrowseQuery, place: bytes | None, messages_max: int
+) -> BrowsePage:
     """One page: a pull for each queue or a few more, and for times one look-up a queue.
 
     ``place`` is None or what a page before gave. Raises ``StoreError``.
@@ -55,11 +55,11 @@ async def queue_page(
         store, topic.engine_name, ranges, question=question, messages_max=messages_max
     ).page()
     next_place = None if page.is_last else encode_place(page.positions)
-    return Page(records=page.records, place=next_place, scanned_count=page.scanned_count)
+    return BrowsePage(records=page.records, place=next_place, scanned_count=page.scanned_count)
 
 
 async def _range_of(
-    store: Store, topic: str, queue_id: int, question: Question, *, position: int | None
+    store: Store, topic: str, queue_id: int, question: BrowseQuery, *, position: int | None
 ) -> QueueRange:
     if position is None:
         if question.from_ms is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from mqservice.delivery.limits import REASON_ASKED_CHARS_MAX
+from mqservice.delivery.limits import REASON_QUERY_CHARS_MAX
 from mqservice.store import Record, cause_of, find_dead_letter
 
 NO_REASON: Final = "<none>"  # how somebody asks for letters without a reason
@@ -15,15 +15,15 @@ _SIGN: Final = re.compile("<[a-z]+>")
 
 def reason_fault(text: str) -> str | None:
     """Why nothing can be asked for by this reason; None where it can."""
-    if len(text) > REASON_ASKED_CHARS_MAX:
-        return f"must have at most {REASON_ASKED_CHARS_MAX} characters, found {len(text)}"
+    if len(text) > REASON_QUERY_CHARS_MAX:
+        return f"must have at most {REASON_QUERY_CHARS_MAX} characters, found {len(text)}"
     # One of control characters alone would else ask for letters without a reason.
-    if not cause_asked(text) and text.strip() != NO_REASON:
+    if not requested_cause(text) and text.strip() != NO_REASON:
         return f"must not be blank; use {NO_REASON} for dead letters without a reason"
     return None
 
 
-def cause_asked(text: str) -> str:
+def requested_cause(text: str) -> str:
     """The cause that is meant by a reason, by a cause, or by ``NO_REASON``."""
     return "" if text.strip() == NO_REASON else cause_of(text)
 

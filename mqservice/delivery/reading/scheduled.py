@@ -21,7 +21,7 @@ import msgspec
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode
-from mqservice.delivery.delivery_time import CODE, check_far, told_as_time, wait_of
+from mqservice.delivery.delivery_time import CODE, as_time_fault, check_not_too_far, read_wait
 from mqservice.delivery.http import Request, read_body
 from mqservice.delivery.limits import (
     BROWSE_BYTES_MAX,
@@ -32,7 +32,7 @@ from mqservice.delivery.path_routes import topic_route
 from mqservice.delivery.reading.query import Query
 from mqservice.delivery.reading.stored_messages import StoredMessage, stored_message
 from mqservice.delivery.recall_handles import RecallHandle
-from mqservice.delivery.response_format import reply_struct, takes_msgpack
+from mqservice.delivery.response_format import accepts_msgpack, reply_struct
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339
@@ -60,7 +60,7 @@ class ScheduledMessage(StoredMessage, frozen=True, gc=False, kw_only=True):
     recall_handle: str
 
 
-class ScheduledAnswer(msgspec.Struct, frozen=True):
+class ScheduledResponse(msgspec.Struct, frozen=True):
     messages: list[ScheduledMessage]
     next_cursor: str | None
 
@@ -71,12 +71,12 @@ class NamespaceScheduled(ScheduledMessage, frozen=True, gc=False, kw_only=True):
     topic: str
 
 
-class NamespaceScheduledAnswer(msgspec.Struct, frozen=True):
+class NamespaceScheduledResponse(msgspec.Struct, frozen=True):
     messages: list[NamespaceScheduled]
     next_cursor: str | None
 
 
-class NewTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RescheduleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The new time; exactly one of the three."""
 
     delay: str | None = None
@@ -102,7 +102,7 @@ class ScheduledDone(msgspec.Struct, frozen=True):
     state: str
 
 
-_decode_time = msgspec.json.Decoder(NewTime).decode
+_decode_time = msgspec.json.Decoder(RescheduleRequest).decode
 
 
 async def list_scheduled(context: DeliveryContext, request: Request) -> None:
@@ -110,12 +110,12 @@ async def list_scheduled(context: DeliveryContext, request: Request) -> None:
     request.principal.require(Scope.CONSUME, Kind.TOPIC, request.match.topic)
     route = await topic_route(context, request)
     found, next_cursor = await _page(context, request, route.engine_name)
-    as_bytes = takes_msgpack(request)
+    as_bytes = accepts_msgpack(request)
     messages = [
         ScheduledMessage(**_shown(context, route.engine_name, *each, as_bytes=as_bytes))
         for each in found
     ]
-    reply_struct(request, ScheduledAnswer(messages, next_cursor))
+    reply_struct(request, ScheduledResponse(messages, next_cursor))
 
 
 async def list_all_scheduled(context: DeliveryContext, request: Request) -> None:
@@ -125,21 +125,21 @@ async def list_all_scheduled(context: DeliveryContext, request: Request) -> None
     routes = context.caches.routes
     namespace = await routes.load_namespace(principal, request.match.ns)
     found, next_cursor = await _page(context, request, namespace, is_namespace=True)
-    as_bytes = takes_msgpack(request)
+    as_bytes = accepts_msgpack(request)
     messages: list[NamespaceScheduled] = []
     known: dict[str, bool] = {}
     for record, due_ms in found:
         engine_topic = record.properties.get(_REAL_TOPIC, "")
         topic = engine_topic.partition(ENGINE_SEPARATOR)[2]
         if topic not in known:
-            known[topic] = await _is_there(context, request, topic)
+            known[topic] = await _topic_exists(context, request, topic)
         if known[topic]:
             shown = _shown(context, engine_topic, record, due_ms, as_bytes=as_bytes)
             messages.append(NamespaceScheduled(**shown, topic=topic))
-    reply_struct(request, NamespaceScheduledAnswer(messages, next_cursor))
+    reply_struct(request, NamespaceScheduledResponse(messages, next_cursor))
 
 
-async def _is_there(context: DeliveryContext, request: Request, topic: str) -> bool:
+async def _topic_exists(context: DeliveryContext, request: Request, topic: str) -> bool:
     routes, principal, ns = context.caches.routes, request.principal, request.match.ns
     try:
         return bool(
@@ -187,14 +187,14 @@ async def cancel_scheduled(context: DeliveryContext, request: Request) -> None:
     """``DELETE .../scheduled/{recall_handle}``"""
     handle = await _handle(context, request)
     reply = await context.store.scheduled_cancel(ScheduledCancelRequest(**handle._asdict()))
-    await _answer(request, handle, reply, "cancelled")
+    await _respond(request, handle, reply, "cancelled")
 
 
 async def send_scheduled(context: DeliveryContext, request: Request) -> None:
     """``POST .../scheduled/{recall_handle}:send``"""
     handle = await _handle(context, request)
     reply = await context.store.scheduled_send_now(ScheduledSendRequest(**handle._asdict()))
-    await _answer(request, handle, reply, "sent")
+    await _respond(request, handle, reply, "sent")
 
 
 async def reschedule(context: DeliveryContext, request: Request) -> None:
@@ -203,17 +203,17 @@ async def reschedule(context: DeliveryContext, request: Request) -> None:
     try:
         asked = decode(_decode_time, await read_body(request, _TIME_BYTES_MAX))
     except Fault as fault:
-        raise told_as_time(fault) from None
-    wait = wait_of(None, asked.delay, asked.delay_ms, asked.deliver_at)
+        raise as_time_fault(fault) from None
+    wait = read_wait(None, asked.delay, asked.delay_ms, asked.deliver_at)
     if wait is None:
         raise Fault("", CODE, "give one of delay, delay_ms and deliver_at")
-    check_far(wait, context.clock.now_ms())
+    check_not_too_far(wait, context.clock.now_ms())
     reply = await context.store.scheduled_move(
         ScheduledMoveRequest(
             **handle._asdict(), delay_ms=wait.delay_ms, deliver_at_ms=wait.deliver_at_ms
         )
     )
-    _refuse_lost(handle, reply.outcome)
+    _reject_too_late(handle, reply.outcome)
     place = RecallHandle(handle.topic, handle.message_id, reply.queue_id, reply.queue_offset)
     topic = handle.topic.partition(ENGINE_SEPARATOR)[2]
     text = context.recall_handles.write(place)
@@ -269,13 +269,15 @@ async def _handle(context: DeliveryContext, request: Request) -> RecallHandle:
     return handle
 
 
-async def _answer(request: Request, handle: RecallHandle, reply: ScheduledReply, done: str) -> None:
-    _refuse_lost(handle, reply.outcome)
+async def _respond(
+    request: Request, handle: RecallHandle, reply: ScheduledReply, done: str
+) -> None:
+    _reject_too_late(handle, reply.outcome)
     topic = handle.topic.partition(ENGINE_SEPARATOR)[2]
     reply_struct(request, ScheduledDone(handle.message_id, topic, done))
 
 
-def _refuse_lost(handle: RecallHandle, outcome: ScheduledOutcome) -> None:
+def _reject_too_late(handle: RecallHandle, outcome: ScheduledOutcome) -> None:
     """Raises Problem unless the message was still to come."""
     if outcome is ScheduledOutcome.DELIVERED:
         raise Problem.of("ALREADY_DELIVERED", f"message {handle.message_id} was already delivered")

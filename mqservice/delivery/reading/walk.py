@@ -9,7 +9,7 @@ import msgspec
 from mqservice.store import Record
 
 
-class Question(msgspec.Struct, frozen=True, array_like=True):
+class BrowseQuery(msgspec.Struct, frozen=True, array_like=True):
     """All that decides what a walk shows; its bytes are what a cursor is bound to.
 
     Times are store times, both included. Without ``tags`` all messages are shown. ``filter``: a
@@ -32,7 +32,7 @@ class Question(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class BrowsePage:
     """``place``: where the next page begins, None after the last one.
 
     ``is_complete`` is False while the key index lacks the newest messages. ``scanned_count``: how

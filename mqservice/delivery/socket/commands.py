@@ -37,7 +37,7 @@ from mqservice.delivery.produce import BatchCheck
 from mqservice.delivery.put import Put
 from mqservice.delivery.request_keys import check_key
 from mqservice.delivery.socket import frames, pushes
-from mqservice.delivery.socket.publish_confirms import Confirming
+from mqservice.delivery.socket.publish_confirms import PublishConfirms
 from mqservice.delivery.socket.resumption import Resumption
 from mqservice.delivery.socket.subscription import Subscription
 from mqservice.delivery.spans import OperationSpan
@@ -61,7 +61,7 @@ class Commands:
         self, session: Session, principal: Principal, namespace: str, client: tuple[str, int]
     ) -> None:
         self.principal = principal
-        self.confirming = Confirming(session)
+        self.confirming = PublishConfirms(session)
         self._session = session
         self.namespace = namespace
         self.client = client

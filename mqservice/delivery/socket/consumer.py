@@ -30,7 +30,7 @@ from mqservice.delivery.http import (
     Receive,
     Scope,
     Send,
-    refuse_upgrade,
+    reject_upgrade,
     request_id_of,
 )
 from mqservice.delivery.limits import RECONNECT_MS
@@ -238,7 +238,7 @@ class DeliveryConsumer(AsyncConsumer):
     async def _refuse(self, problem: Problem, request_id: str) -> None:
         """With an HTTP status where the server can, else with a close code."""
         if UPGRADE_REFUSAL_EXTENSION in (self._scope.get("extensions") or {}):
-            await refuse_upgrade(
+            await reject_upgrade(
                 self._receive,
                 self._send,
                 problem,

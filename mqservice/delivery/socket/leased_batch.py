@@ -34,7 +34,7 @@ class Delivery(NamedTuple):
 _delivery: Final = cast("Callable[[tuple[Any, ...]], Delivery]", partial(tuple.__new__, Delivery))
 
 
-class HeldBatch:
+class LeasedBatch:
     """Messages of one receive, in its order. Times are wall clock, ms.
 
     ``tags`` follow each other; ``body_bytes`` is the sum.

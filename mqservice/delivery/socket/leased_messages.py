@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from mqservice.delivery.limits import LATE_TAG_COUNT_MAX
 from mqservice.delivery.socket import pushes
-from mqservice.delivery.socket.leased_batch import Delivery, HeldBatch
+from mqservice.delivery.socket.leased_batch import Delivery, LeasedBatch
 from mqservice.store import Extend, Nack, Received
 
 
@@ -58,7 +58,7 @@ def extend_of(delivery: Delivery, lease_ms: int) -> Extend:
     )
 
 
-class Given(NamedTuple):
+class PushedBatch(NamedTuple):
     """The first of the tags, which follow each other, and the credit that the messages take."""
 
     first_tag: int
@@ -66,7 +66,7 @@ class Given(NamedTuple):
     body_bytes: int
 
 
-class Taken(NamedTuple):
+class TakenMessages(NamedTuple):
     """What was taken out, and the credit that comes back for it."""
 
     deliveries: list[tuple[int, Delivery]]
@@ -74,12 +74,14 @@ class Taken(NamedTuple):
     body_bytes: int
 
 
-class Held:
+class LeasedMessages:
     """See the module's docstring. Times are wall clock, ms."""
 
     def __init__(self) -> None:
         self._spread: dict[int, Delivery] = {}
-        self._batches: dict[int, HeldBatch] = {}  # by the first tag; theirs are not in ``_spread``
+        self._batches: dict[
+            int, LeasedBatch
+        ] = {}  # by the first tag; theirs are not in ``_spread``
         self._late: dict[int, Delivery] = {}
         self._why_lost: dict[int, str] = {}
         self._next_tag = 1
@@ -95,18 +97,18 @@ class Held:
             self._spread_out(list(self._batches.values()))
         return self._spread
 
-    def add(self, received: Received, extend_until_ms: int) -> Given:
+    def add(self, received: Received, extend_until_ms: int) -> PushedBatch:
         """Give tags to messages, in their order; the credit that they take.
 
         Every message that is pushed comes through here.
         """
         first_tag = self._next_tag
         if not received.count:
-            return Given(first_tag, 0, 0)
-        batch = HeldBatch(first_tag, received, extend_until_ms)
+            return PushedBatch(first_tag, 0, 0)
+        batch = LeasedBatch(first_tag, received, extend_until_ms)
         self._batches[first_tag] = batch
         self._next_tag = batch.tags.stop
-        return Given(first_tag, len(batch.tags), batch.body_bytes)
+        return PushedBatch(first_tag, len(batch.tags), batch.body_bytes)
 
     def restore(
         self,
@@ -145,14 +147,14 @@ class Held:
         late = [each for each in self._late.values() if each.lease_until_ms > now_ms]
         return [*self.outstanding.values(), *late]
 
-    def take_batch(self, tags: list[int]) -> HeldBatch | None:
+    def take_batch(self, tags: list[int]) -> LeasedBatch | None:
         """Take out what was pushed together, if ``tags`` are all of that and untouched."""
         batch = self._batches.get(tags[0]) if tags else None
         if batch is None or len(tags) != len(batch.tags) or tags != list(batch.tags):
             return None
         return self._batches.pop(tags[0])
 
-    def take(self, tags: Iterable[int], failures: list[pushes.TagFailure]) -> Taken:
+    def take(self, tags: Iterable[int], failures: list[pushes.TagFailure]) -> TakenMessages:
         """Take ``tags`` out; one that was never given is a failure.
 
         A tag that was settled before is passed over, so that settling twice is harmless.
@@ -172,7 +174,7 @@ class Held:
                         failures.append(pushes.TagFailure(tag, "UNKNOWN_TAG"))
                     continue
             taken.append((tag, delivery))
-        return Taken(taken, msgs, body_bytes)
+        return TakenMessages(taken, msgs, body_bytes)
 
     def is_late(self, tag: int) -> bool:
         """Whether ``tag`` can still be settled although its credit has been returned."""
@@ -197,7 +199,7 @@ class Held:
     def to_extend(self, now_ms: int, ahead_ms: int) -> list[int]:
         """Tags whose lease ends within ``ahead_ms`` and is to be extended by itself."""
 
-        def is_due(each: Delivery | HeldBatch) -> bool:
+        def is_due(each: Delivery | LeasedBatch) -> bool:
             return each.lease_until_ms - now_ms <= ahead_ms < each.extend_until_ms - now_ms
 
         self._spread_out([each for each in self._batches.values() if is_due(each)])
@@ -214,7 +216,7 @@ class Held:
         self._spread.clear()
         self._batches.clear()
 
-    def _spread_out(self, batches: list[HeldBatch]) -> None:
+    def _spread_out(self, batches: list[LeasedBatch]) -> None:
         for batch in batches:
             del self._batches[batch.tags.start]
             self._spread.update(batch.deliveries())

@@ -1,6 +1,6 @@
 """Answers of a session's publishes, each once its put has an outcome.
 
-    commands ── Put ──▶ [Confirming] ── ok, or err ──▶ client
+    commands ── Put ──▶ [PublishConfirms] ─ ok, or err ──▶ client
                      store ── outcome ──▶ ↑
 
 An answer is written at once. Where that cannot be, because the client reads slowly or somebody else
@@ -16,7 +16,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from mqservice.delivery.produce_responses import BatchAnswer
+from mqservice.delivery.produce_responses import BatchResponse
 from mqservice.delivery.put import Put
 from mqservice.delivery.socket.codec import encode_problem
 from mqservice.errors import problem_from_store
@@ -30,7 +30,7 @@ _COUNT_MAX: Final = 64
 _MESSAGES_MAX: Final = 4_000  # of all of them, or one publish
 
 
-class Confirming:
+class PublishConfirms:
     """See the module's docstring. ``count`` are not answered yet, at most ``_COUNT_MAX``."""
 
     def __init__(self, session: Session) -> None:
@@ -129,5 +129,7 @@ class Confirming:
         except StoreError as exc:
             return encode_problem(codec, command_id, problem_from_store(exc))
         return (
-            None if command_id is None else codec.encode(codec.Ok(command_id, BatchAnswer(results)))
+            None
+            if command_id is None
+            else codec.encode(codec.Ok(command_id, BatchResponse(results)))
         )

@@ -1,6 +1,6 @@
 """Resumes a session from another connection, in this process or another one.
 
-    hello.resume ── token is theirs? ──▶ store.session_take ──▶ KeptSession ──▶ subscriptions
+    hello.resume ── token is theirs? ──▶ store.session_take ──▶ SavedSession ─▶ subscriptions
                                                  welcome, lost, ``msgs`` that the client lacks ◀──┘
 
 Whatever cannot be resumed is not resumed, and the client is told no more than that: it has a new
@@ -17,26 +17,26 @@ from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.limits import (
     FRAME_MESSAGES_MAX,
+    HAND_OVER_MS_MAX,
     HAVE_TAG_COUNT_MAX,
     SUBSCRIPTION_COUNT_MAX,
-    TAKE_OVER_MS_MAX,
 )
 from mqservice.delivery.socket import frames
 from mqservice.delivery.socket.leased_batch import Delivery
 from mqservice.delivery.socket.pusher import send_messages
 from mqservice.delivery.socket.saved_session import (
-    KeptSession,
-    KeptSubscription,
+    SavedSession,
+    SavedSubscription,
     decode,
     lost_tags,
     nacks_of,
-    restore_held,
+    restore_leased,
 )
 from mqservice.delivery.socket.subscription import Subscription
 from mqservice.lib.names import engine_name
 from mqservice.lib.problem import Problem
 from mqservice.store import (
-    GoneLease,
+    LostLease,
     PullRequest,
     Record,
     SessionTakeRequest,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_GIVEN_BACK: Final = "the subscription could not be resumed"
+_RELEASED: Final = "the subscription could not be resumed"
 
 
 class Resumption:
@@ -63,8 +63,8 @@ class Resumption:
         self._session = session
         self._commands = commands
         self._resume = resume
-        self._kept: KeptSession | None = None
-        self._gone: list[GoneLease] = []
+        self._kept: SavedSession | None = None
+        self._gone: list[LostLease] = []
         self._problems: list[Problem] = []
 
     async def take(self) -> bool:
@@ -80,7 +80,7 @@ class Resumption:
             principal.require_somewhere(Scope.CONSUME)
         except Problem:
             return False
-        request = SessionTakeRequest(session_id=resume.session, wait_ms=TAKE_OVER_MS_MAX)
+        request = SessionTakeRequest(session_id=resume.session, wait_ms=HAND_OVER_MS_MAX)
         try:
             reply = await context.store.session_take(request)
         except StoreError as exc:
@@ -98,7 +98,7 @@ class Resumption:
             await self._restore(kept)
         return True
 
-    async def _restore(self, kept: KeptSubscription) -> None:
+    async def _restore(self, kept: SavedSubscription) -> None:
         """A topic or group that is gone takes its subscription with it."""
         try:
             principal = self._commands.principal
@@ -121,16 +121,16 @@ class Resumption:
             consumer=kept.consumer,
             credit=kept.credit,
         )
-        restore_held(subscription, kept)
+        restore_leased(subscription, kept)
         if kept.is_draining:
             subscription.credits.stop()
         self._session.add(subscription)
 
-    async def _give_back(self, kept: KeptSubscription) -> None:
+    async def _give_back(self, kept: SavedSubscription) -> None:
         """What it holds; of a deleted topic or group the engine knows nothing any more."""
         group = engine_name(namespace=self._commands.namespace, name=kept.group)
         try:
-            for nacks in nacks_of(kept, _GIVEN_BACK):
+            for nacks in nacks_of(kept, _RELEASED):
                 await self._session.context.store.settle(
                     SettleRequest(group=group, nacks=nacks, client_id=kept.client_id)
                 )
@@ -146,11 +146,13 @@ class Resumption:
         for problem in self._problems:
             await self._session.send_problem(None, problem)
         for subscription in list(self._session.subscriptions.values()):
-            _tell_again(subscription)
+            _notify_lost_again(subscription)
             for why, tags in lost_tags(subscription, self._gone).items():
                 subscription.lose(tags, why)
             if self._resume.have is not None:
-                await self._send_again(subscription, _held_by(self._resume.have, subscription.sid))
+                await self._send_again(
+                    subscription, _tags_client_has(self._resume.have, subscription.sid)
+                )
             if subscription.credits.is_stopped:
                 continue
             try:
@@ -184,7 +186,7 @@ class Resumption:
                     [tag for tag, _ in found],
                     [shown_record(records[_place(delivery)]) for _, delivery in found],
                     [delivery.attempt for _, delivery in found],
-                    _nobody_asks,
+                    _ignore_sent,
                 )
                 subscription.extend([tag for tag, _ in found], subscription.lease_ms, None)
 
@@ -232,7 +234,7 @@ class Resumption:
             first = head.next_offset
 
 
-def _tell_again(subscription: Subscription) -> None:
+def _notify_lost_again(subscription: Subscription) -> None:
     """What was lost when the connection ended: nobody knows whether the client was told."""
     by_why: dict[str, list[int]] = {}
     for tag, why in subscription.held.why_lost.items():
@@ -252,7 +254,7 @@ class _HasUpto:
         return (isinstance(tag, int) and tag <= self._upto) or tag in self._tags
 
 
-def _held_by(have: Sequence[frames.Have], sid: int) -> _HasUpto:
+def _tags_client_has(have: Sequence[frames.Have], sid: int) -> _HasUpto:
     for each in have:
         if each.sid == sid:
             return _HasUpto(each.upto, each.t)
@@ -289,5 +291,5 @@ def _runs(offsets: Sequence[int]) -> list[tuple[int, int]]:
     return runs
 
 
-def _nobody_asks(_: int) -> None:
+def _ignore_sent(_: int) -> None:
     """A message that is sent again counts as sent already."""

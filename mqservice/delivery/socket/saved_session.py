@@ -1,7 +1,7 @@
 """A session as bytes, while its client is away: subscriptions, credit, and leased messages.
 
-    Session ── kept_session ──▶ KeptSession ──▶ bytes, HeldLeases ──▶ engine
-    engine ──▶ bytes ── decode ──▶ KeptSession ── restore_held ──▶ Subscription of another session
+    Session ── saved_session ─▶ SavedSession ─▶ bytes, SessionLeases ─▶ engine
+    engine ──▶ bytes ── decode ──▶ SavedSession ─ restore_leased ─▶ Subscription of another session
 
 No body is in it: what is sent again is read again. Times are wall clock, ms.
 """
@@ -17,15 +17,15 @@ from mqservice.delivery.consumers import Consumer
 from mqservice.delivery.filters import WantedFilter
 from mqservice.delivery.socket.frames import Credit
 from mqservice.delivery.socket.leased_batch import Delivery
-from mqservice.delivery.socket.leased_messages import Held, nack_of
+from mqservice.delivery.socket.leased_messages import LeasedMessages, nack_of
 from mqservice.delivery.socket.subscription import NACK_COUNT_MAX, Subscription
 from mqservice.lib.names import CONSUMER_PREFIX
-from mqservice.store import FilterKind, GoneLease, HeldLeases, LeaseRef, Nack
+from mqservice.store import FilterKind, LeaseRef, LostLease, Nack, SessionLeases
 
 VERSION: Final = 1
 
 
-class KeptRun(msgspec.Struct, frozen=True, array_like=True):
+class SavedRun(msgspec.Struct, frozen=True, array_like=True):
     """Messages of one queue and one lease; ``messages`` are (tag, offset, body bytes, attempt)."""
 
     topic: str
@@ -36,7 +36,7 @@ class KeptRun(msgspec.Struct, frozen=True, array_like=True):
     messages: list[tuple[int, int, int, int]]
 
 
-class KeptSubscription(msgspec.Struct, frozen=True, array_like=True):
+class SavedSubscription(msgspec.Struct, frozen=True, array_like=True):
     """Topic and group by the names that their tenant knows. ``late``: see
     ``leased_messages.py``.
     """
@@ -52,8 +52,8 @@ class KeptSubscription(msgspec.Struct, frozen=True, array_like=True):
     credit_bytes: int
     is_draining: bool
     next_tag: int
-    outstanding: list[KeptRun]
-    late: list[KeptRun]
+    outstanding: list[SavedRun]
+    late: list[SavedRun]
     why_lost: dict[int, str]
     client_id: str = ""  # of a broadcast group
     member_id: str = ""  # of a consumer that has a name
@@ -72,22 +72,22 @@ class KeptSubscription(msgspec.Struct, frozen=True, array_like=True):
         return Credit(self.credit_msgs, self.credit_bytes)
 
 
-class KeptSession(msgspec.Struct, frozen=True, array_like=True):
+class SavedSession(msgspec.Struct, frozen=True, array_like=True):
     version: int
-    subscriptions: list[KeptSubscription]
+    subscriptions: list[SavedSubscription]
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(KeptSession)
+_decoder = msgspec.msgpack.Decoder(SavedSession)
 
 
-def kept_session(subscriptions: Iterable[Subscription]) -> bytes:
+def saved_session(subscriptions: Iterable[Subscription]) -> bytes:
     """What ``decode`` reads."""
-    kept = [_kept_subscription(each) for each in subscriptions]
-    return _encoder.encode(KeptSession(VERSION, kept))
+    kept = [_saved_subscription(each) for each in subscriptions]
+    return _encoder.encode(SavedSession(VERSION, kept))
 
 
-def decode(content: bytes) -> KeptSession | None:
+def decode(content: bytes) -> SavedSession | None:
     """None when it was written by another version of this service."""
     try:
         kept = _decoder.decode(content)
@@ -96,7 +96,7 @@ def decode(content: bytes) -> KeptSession | None:
     return kept if kept.version == VERSION else None
 
 
-def held_leases(subscriptions: Iterable[Subscription], now_ms: int) -> list[HeldLeases]:
+def session_leases(subscriptions: Iterable[Subscription], now_ms: int) -> list[SessionLeases]:
     """All leases of a session, as the engine gives them back if nobody comes."""
     held = []
     for subscription in subscriptions:
@@ -114,7 +114,7 @@ def held_leases(subscriptions: Iterable[Subscription], now_ms: int) -> list[Held
         ]
         if leases:
             held.append(
-                HeldLeases(
+                SessionLeases(
                     group=subscription.engine_group,
                     leases=leases,
                     client_id=subscription.membership.client_id,
@@ -123,15 +123,15 @@ def held_leases(subscriptions: Iterable[Subscription], now_ms: int) -> list[Held
     return held
 
 
-def restore_held(subscription: Subscription, kept: KeptSubscription) -> None:
+def restore_leased(subscription: Subscription, kept: SavedSubscription) -> None:
     """Let the subscription go on with the tags of the kept one."""
-    held: Held = subscription.held
+    held: LeasedMessages = subscription.held
     outstanding, late = _deliveries(kept.outstanding), _deliveries(kept.late)
     held.restore(kept.next_tag, outstanding, late, kept.why_lost)
     subscription.pusher.sent_upto = kept.next_tag - 1
 
 
-def nacks_of(kept: KeptSubscription, reason: str) -> Iterator[list[Nack]]:
+def nacks_of(kept: SavedSubscription, reason: str) -> Iterator[list[Nack]]:
     """What gives back all that a kept subscription holds, a thousand at a time."""
     deliveries = [*_deliveries(kept.outstanding).values(), *_deliveries(kept.late).values()]
     for start in range(0, len(deliveries), NACK_COUNT_MAX):
@@ -139,7 +139,7 @@ def nacks_of(kept: KeptSubscription, reason: str) -> Iterator[list[Nack]]:
         yield [nack_of(each, 0, reason, is_release=True) for each in some]
 
 
-def lost_tags(subscription: Subscription, gone: Iterable[GoneLease]) -> dict[str, list[int]]:
+def lost_tags(subscription: Subscription, gone: Iterable[LostLease]) -> dict[str, list[int]]:
     """Outstanding tags whose leases are gone, by the reason why."""
     whose = subscription.engine_group, subscription.membership.client_id
     why_of = {
@@ -157,10 +157,10 @@ def lost_tags(subscription: Subscription, gone: Iterable[GoneLease]) -> dict[str
     return lost
 
 
-def _kept_subscription(subscription: Subscription) -> KeptSubscription:
+def _saved_subscription(subscription: Subscription) -> SavedSubscription:
     credit = subscription.credits.left
     held, membership = subscription.held, subscription.membership
-    return KeptSubscription(
+    return SavedSubscription(
         subscription.sid,
         subscription.topic.name,
         subscription.group.name,
@@ -181,16 +181,16 @@ def _kept_subscription(subscription: Subscription) -> KeptSubscription:
     )
 
 
-def _runs(deliveries: dict[int, Delivery]) -> list[KeptRun]:
+def _runs(deliveries: dict[int, Delivery]) -> list[SavedRun]:
     runs: dict[tuple[str, int, int, int, int], list[tuple[int, int, int, int]]] = {}
     for tag, each in deliveries.items():
         key = (*each[:3], each.lease_until_ms, each.extend_until_ms)
         message = (tag, each.queue_offset, each.body_bytes, each.attempt)
         runs.setdefault(key, []).append(message)
-    return [KeptRun(*key, messages) for key, messages in runs.items()]
+    return [SavedRun(*key, messages) for key, messages in runs.items()]
 
 
-def _deliveries(runs: Iterable[KeptRun]) -> dict[int, Delivery]:
+def _deliveries(runs: Iterable[SavedRun]) -> dict[int, Delivery]:
     found = {
         tag: Delivery(
             run.topic,

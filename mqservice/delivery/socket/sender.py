@@ -16,7 +16,7 @@ from mqservice.lib.clock import Clock
 from mqservice.lib.web_sockets import socket_of
 
 
-class SessionOver(OSError):
+class SessionClosed(OSError):
     """A frame for a session that has ended."""
 
 
@@ -65,7 +65,7 @@ class FrameSender:
 
     async def _send_now(self, frame: bytes) -> None:
         if self._is_over:
-            raise SessionOver
+            raise SessionClosed
         if self._socket is not None and self._socket.may_write():
             self.write(frame)
             return

@@ -26,8 +26,8 @@ from mqservice.delivery.http import Send
 from mqservice.delivery.limits import (
     FRAME_BYTES_DEFAULT,
     FRAME_BYTES_MAX,
-    KEPT_BYTES_MAX,
     RECONNECT_MS,
+    SAVED_SESSION_BYTES_MAX,
 )
 from mqservice.delivery.socket.codec import (
     Codec,
@@ -37,7 +37,7 @@ from mqservice.delivery.socket.codec import (
     encode_problem,
 )
 from mqservice.delivery.socket.commands import Commands
-from mqservice.delivery.socket.saved_session import held_leases, kept_session
+from mqservice.delivery.socket.saved_session import saved_session, session_leases
 from mqservice.delivery.socket.sender import FrameSender
 from mqservice.delivery.socket.session_description import connection_of
 from mqservice.delivery.socket.subscription import Subscription, close_all
@@ -48,7 +48,7 @@ from mqservice.lib.request_ids import new_request_id
 from mqservice.lib.socket_budget import BudgetLimits, SocketBudget
 from mqservice.lib.web_sockets import POLICY_CODE, socket_of
 from mqservice.quotas.meter import TenantMeter
-from mqservice.store import SessionKeepRequest, StoreError
+from mqservice.store import SessionSaveRequest, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -383,15 +383,15 @@ class Session:
         subscriptions = [each for each in self.subscriptions.values() if not each.is_drained]
         if not self.resume_ttl_ms or not subscriptions:
             return False
-        held = held_leases(subscriptions, self.context.clock.now_ms())
-        content = kept_session(subscriptions)
-        if len(content) > KEPT_BYTES_MAX:
+        held = session_leases(subscriptions, self.context.clock.now_ms())
+        content = saved_session(subscriptions)
+        if len(content) > SAVED_SESSION_BYTES_MAX:
             log.info(
                 "A session is too large to save; it cannot be resumed",
                 extra={"action": "session_save_refused", "bytes": len(content)},
             )
             return False
-        request = SessionKeepRequest(
+        request = SessionSaveRequest(
             session_id=self.session_id,
             keep_ms=self.resume_ttl_ms,
             content=content,

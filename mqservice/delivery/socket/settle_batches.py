@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from mqservice.delivery.socket import pushes
-from mqservice.delivery.socket.leased_batch import Delivery, HeldBatch
+from mqservice.delivery.socket.leased_batch import Delivery, LeasedBatch
 from mqservice.delivery.socket.leased_messages import extend_of
 from mqservice.errors import problem_from_store
 from mqservice.store import (
@@ -54,16 +54,16 @@ class _Part:
 
     __slots__ = ("_held", "command", "tags")
 
-    def __init__(self, command: Command, held: HeldBatch | list[tuple[int, Delivery]]) -> None:
+    def __init__(self, command: Command, held: LeasedBatch | list[tuple[int, Delivery]]) -> None:
         self.command = command
         self._held = held
         self.tags: Sequence[int] = (
-            held.tags if isinstance(held, HeldBatch) else [tag for tag, _ in held]
+            held.tags if isinstance(held, LeasedBatch) else [tag for tag, _ in held]
         )
 
     @property
     def deliveries(self) -> list[tuple[int, Delivery]]:
-        return list(self._held.deliveries()) if isinstance(self._held, HeldBatch) else self._held
+        return list(self._held.deliveries()) if isinstance(self._held, LeasedBatch) else self._held
 
 
 class _Batch:
@@ -78,7 +78,7 @@ class _Batch:
         self.joined: list[tuple[Command, list[int]]] = []
 
 
-class Settlement:
+class SettleBatches:
     """One per subscription."""
 
     def __init__(self, subscription: Subscription, session: Session) -> None:
@@ -109,7 +109,7 @@ class Settlement:
             else:
                 offsets.append(queue_offset)
 
-    def add_batch(self, command: Command, held: HeldBatch) -> None:
+    def add_batch(self, command: Command, held: LeasedBatch) -> None:
         """The same of all that was pushed in one frame."""
         acks = self._open(command, held).acks
         for topic, queue_id, offsets in held.places():
@@ -145,7 +145,7 @@ class Settlement:
         while self._flushes:
             await asyncio.wait(self._flushes)
 
-    def _open(self, command: Command, held: HeldBatch | list[tuple[int, Delivery]]) -> _Batch:
+    def _open(self, command: Command, held: LeasedBatch | list[tuple[int, Delivery]]) -> _Batch:
         batch = self._batch
         if batch is None:
             batch = self._batch = _Batch()

@@ -17,15 +17,15 @@ from typing import Final
 
 from mqservice.delivery.consumers import Consumer
 from mqservice.delivery.filters import WantedFilter
-from mqservice.delivery.limits import ANNOUNCE_MS, HELD_UP_MS
+from mqservice.delivery.limits import ANNOUNCE_MS, BLOCKED_MS
 from mqservice.delivery.socket import frames, pushes
 from mqservice.delivery.socket.credit import Credits
 from mqservice.delivery.socket.leased_batch import Delivery
-from mqservice.delivery.socket.leased_messages import Held, nack_of
+from mqservice.delivery.socket.leased_messages import LeasedMessages, nack_of
 from mqservice.delivery.socket.membership import Membership
 from mqservice.delivery.socket.owner import Session
 from mqservice.delivery.socket.pusher import Pusher
-from mqservice.delivery.socket.settle_batches import Command, Settlement
+from mqservice.delivery.socket.settle_batches import Command, SettleBatches
 from mqservice.errors import problem_from_store
 from mqservice.groups.routes import GroupRoute
 from mqservice.store import (
@@ -99,9 +99,9 @@ class Subscription:
             zone=consumer.zone,
         )
         self.credits = Credits(credit)
-        self.held = Held()
+        self.held = LeasedMessages()
         self.pusher = Pusher(self, session)
-        self._settlement = Settlement(self, session)
+        self._settlement = SettleBatches(self, session)
 
     @property
     def outstanding_count(self) -> int:
@@ -177,7 +177,7 @@ class Subscription:
             and notice.topic == self.membership.topic
             and notice.member_id in ("", self.membership.member_id)
         ):
-            self.credits.held_up_ms = HELD_UP_MS
+            self.credits.held_up_ms = BLOCKED_MS
 
     def apply(self, notice: Notice) -> None:
         """Tell the client what it has lost. An ack of it goes to the engine all the same, which

@@ -40,7 +40,7 @@ from mqservice.groups.services import GroupChange, put_group
 from mqservice.issues.models import Issue
 from mqservice.lib.api_keys import generate_api_key, parse_api_key
 from mqservice.lib.clock import SystemClock
-from mqservice.quotas.rejection_pacing import RefusalPaces
+from mqservice.quotas.rejection_pacing import RejectionPacer
 from mqservice.reports.models import ReportRun, RunState, Trigger
 from mqservice.store import AsyncStoreClient, close_store
 from mqservice.topics.services import TopicChange, put_topic
@@ -80,7 +80,7 @@ class World:
         # Thousands are refused here, one after the other: no turn is waited for.
         self.application = Application(
             lambda: context,
-            RefusalPaces(SystemClock(), lambda _: asyncio.sleep(0)),
+            RejectionPacer(SystemClock(), lambda _: asyncio.sleep(0)),
             _InTransaction(),
         )
         transport = httpx.ASGITransport(app=self.application)

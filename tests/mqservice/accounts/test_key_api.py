@@ -225,7 +225,7 @@ def test_nobody_else_sees_or_ends_a_key(admin: Client, people: People, api: Api)
 def test_keys_of_a_tenant_are_bounded(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     alive = ApiKey.objects.filter(tenant__name="acme", revoked_at=None).count()
     monkeypatch.setattr(key_services, "KEYS_MAX", alive + 1)
-    monkeypatch.setattr(key_services, "KEPT_KEYS_MAX", 1)
+    monkeypatch.setattr(key_services, "REVOKED_KEYS_MAX", 1)
     first = post(admin).json()["id"]
     assert post(admin).json()["code"] == "QUOTA_EXCEEDED"
     for _ in range(3):

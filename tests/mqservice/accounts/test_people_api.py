@@ -263,7 +263,7 @@ def test_only_owners_invite_owners_and_nobody_sees_those_of_others(
 
 def test_open_invitations_are_bounded(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(invitation_services, "INVITATIONS_MAX", 1)
-    monkeypatch.setattr(invitation_services, "KEPT_INVITATIONS_MAX", 1)
+    monkeypatch.setattr(invitation_services, "PAST_INVITATIONS_MAX", 1)
     first = invited(admin)
     second = post(admin, "/v1/invitations", {"email": "e@x.example", "role": "viewer"})
     assert code_of(second) == (403, "QUOTA_EXCEEDED")

@@ -11,7 +11,7 @@ from django.test import Client
 from mqservice.accounts.models import AuditEntry, Namespace
 from mqservice.accounts.read_only import set_read_only
 from mqservice.accounts.roles import CHANGING, Permission
-from mqservice.accounts.session_access import find_person
+from mqservice.accounts.session_access import find_session_principal
 from mqservice.topics.models import Topic
 from tests.mqservice.access.rows import CONTROL_ROWS
 from tests.people import People
@@ -106,11 +106,11 @@ def test_what_cannot_be_read_changes_nothing(admin: Client, body: dict[str, obje
 
 
 def test_a_person_keeps_what_changes_nothing(people: People) -> None:
-    before = find_person(people.alice, people.acme)
-    by = find_person(people.alice, people.acme)
+    before = find_session_principal(people.alice, people.acme)
+    by = find_session_principal(people.alice, people.acme)
     assert before is not None
     assert by is not None
-    held = find_person(people.alice, set_read_only(by, "acme", is_read_only=True))
+    held = find_session_principal(people.alice, set_read_only(by, "acme", is_read_only=True))
     assert held is not None
     lost = {each for each in Permission if before.permits(each) and not held.permits(each)}
     assert lost == CHANGING

@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from mqservice.accounts.audit import record
 from mqservice.accounts.models import AuditEntry
-from mqservice.accounts.retention import drop_old_audit
+from mqservice.accounts.retention import delete_old_audit
 from mqservice.accounts.tasks import clean_up
 from tests.people import People
 
@@ -77,7 +77,7 @@ def test_entries_go_when_they_are_older_than_configured(people: People, settings
 def test_oldest_go_first_and_so_many_at_a_time(people: People) -> None:
     for days in (401, 500, 600):
         written(people, days_ago=days)
-    assert drop_old_audit(at_most=2) == 2
+    assert delete_old_audit(at_most=2) == 2
     assert ages() == [0, 401]
 
 

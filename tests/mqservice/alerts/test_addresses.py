@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqservice.alerts.addresses import (
-    TargetRefused,
+    TargetRejected,
     find_address,
     is_public,
     parse_target,
-    refuse_literal,
+    reject_private_literal,
     resolve,
 )
 
@@ -34,15 +34,15 @@ OUTER = ["1.1.1.1", "8.8.8.8", "93.184.216.34", "172.15.255.255", "172.32.0.1", 
 
 @pytest.mark.parametrize("text", INNER)
 def test_what_is_not_public_is_refused_however_the_name_is_spelled(text: str) -> None:
-    with pytest.raises(TargetRefused):
+    with pytest.raises(TargetRejected):
         find_address(parse_target("https://innocent.example/hook"), (), lambda *_: [text])
 
 
 @pytest.mark.parametrize("text", INNER)
 def test_an_inner_address_in_the_url_is_refused_without_a_look_up(text: str) -> None:
     host = f"[{text}]" if ":" in text else text
-    with pytest.raises(TargetRefused):
-        refuse_literal(parse_target(f"https://{host}/"), ())
+    with pytest.raises(TargetRejected):
+        reject_private_literal(parse_target(f"https://{host}/"), ())
 
 
 @pytest.mark.parametrize("text", OUTER)
@@ -57,14 +57,14 @@ def test_what_is_public_is_taken(text: str) -> None:
 )
 def test_other_spellings_of_this_host_end_at_what_they_resolve_to(host: str) -> None:
     """The system's resolver reads these as 127.0.0.1 or 0.0.0.0."""
-    with pytest.raises(TargetRefused, match="not public"):
+    with pytest.raises(TargetRejected, match="not public"):
         find_address(parse_target(f"https://{host}/"), (), resolve)
 
 
 def test_one_inner_address_among_public_ones_is_a_trap() -> None:
     target = parse_target("https://hooks.example/")
     for addresses in (["1.1.1.1", "10.0.0.1"], ["10.0.0.1", "1.1.1.1"], ["1.1.1.1", "::1"]):
-        with pytest.raises(TargetRefused):
+        with pytest.raises(TargetRejected):
             find_address(target, (), lambda *_, found=addresses: found)
 
 
@@ -87,12 +87,12 @@ def test_a_network_of_the_configuration_is_reached_over_plain_http_too(text: str
     for scheme in ("http", "https"):
         target = parse_target(f"{scheme}://inside.example/")
         assert find_address(target, allowed, lambda *_: [text]) == ip_address(text)
-    with pytest.raises(TargetRefused):
+    with pytest.raises(TargetRejected):
         find_address(parse_target("http://x.example/"), allowed, lambda *_: ["10.2.0.1"])
 
 
 def test_plain_http_leads_nowhere_else() -> None:
-    with pytest.raises(TargetRefused, match="https"):
+    with pytest.raises(TargetRejected, match="https"):
         find_address(parse_target("http://hooks.example/"), (), lambda *_: ["1.1.1.1"])
 
 
@@ -108,7 +108,7 @@ def test_plain_http_leads_nowhere_else() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_plain_url_is_refused(url: str) -> None:
-    with pytest.raises(TargetRefused):
+    with pytest.raises(TargetRejected):
         parse_target(url)
 
 

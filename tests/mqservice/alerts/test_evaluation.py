@@ -9,9 +9,9 @@ import pytest
 from django.db import connections
 
 from mqservice.alerts.evaluation import CHUNK_RULES, evaluate
-from mqservice.alerts.limits import EVENTS_KEPT_MAX, EVENTS_KEPT_MS, SAMPLE_MS_MAX
+from mqservice.alerts.limits import EVENTS_RETAINED_MAX, EVENTS_RETAINED_MS, SAMPLE_MS_MAX
 from mqservice.alerts.models import AlertEvent, AlertKind, AlertRule, Notification
-from mqservice.alerts.retention import drop_old_events
+from mqservice.alerts.retention import delete_old_events
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.durations import DAY_MS, MINUTE_MS
 from mqservice.sampling.limits import SAMPLE_MS
@@ -192,12 +192,18 @@ def test_more_rules_than_one_transaction_takes(rule: Rule, measured: Measured) -
 
 
 def test_old_events_and_the_oldest_of_too_many_go(rule: Rule) -> None:
-    slow = rule(change_count=EVENTS_KEPT_MAX + 3)
-    for number, age_ms in [(1, 0), (3, 0), (4, 0), (5, EVENTS_KEPT_MS + 1), (6, EVENTS_KEPT_MS)]:
+    slow = rule(change_count=EVENTS_RETAINED_MAX + 3)
+    for number, age_ms in [
+        (1, 0),
+        (3, 0),
+        (4, 0),
+        (5, EVENTS_RETAINED_MS + 1),
+        (6, EVENTS_RETAINED_MS),
+    ]:
         AlertEvent.objects.create(
             rule=slow, number=number, state="ok", at_ms=NOW_MS - age_ms, threshold=1
         )
-    drop_old_events(NOW_MS)
+    delete_old_events(NOW_MS)
     assert list(slow.events.order_by("number").values_list("number", flat=True)) == [4, 6]
 
 

@@ -14,9 +14,9 @@ from pytest_django import Settings
 from mqservice.accounts.access import find_principal
 from mqservice.accounts.models import Namespace
 from mqservice.alerts.evaluation import evaluate
-from mqservice.alerts.limits import EVENTS_KEPT_MS, ISSUES_TOLD_MAX
+from mqservice.alerts.limits import EVENTS_RETAINED_MS, ISSUES_LISTED_MAX
 from mqservice.alerts.models import AlertEvent, AlertRule, Notification
-from mqservice.alerts.retention import drop_old_events
+from mqservice.alerts.retention import delete_old_events
 from mqservice.alerts.sending import claim_due, send
 from mqservice.issues.models import Issue
 from mqservice.issues.recording import record_tallies
@@ -151,7 +151,7 @@ def test_many_at_once_are_one_mail_and_one_request_that_say_how_many(
             send(notification_id, clock)
     [(_, _, body)] = hook.requests
     document = msgspec.json.decode(body)
-    assert (document["issue_count"], len(document["issues"])) == (26, ISSUES_TOLD_MAX)
+    assert (document["issue_count"], len(document["issues"])) == (26, ISSUES_LISTED_MAX)
     first = document["issues"][0]
     issue = Issue.objects.get(public_id=first.pop("id"))
     assert first == {
@@ -160,7 +160,7 @@ def test_many_at_once_are_one_mail_and_one_request_that_say_how_many(
     }  # fmt: skip
     [message] = mail.outbox
     assert message.subject == "[ISSUE] acme: broken: 26 new issues"
-    assert f"and {26 - ISSUES_TOLD_MAX} more" in message.body
+    assert f"and {26 - ISSUES_LISTED_MAX} more" in message.body
 
 
 def test_the_mail_of_one_issue_says_its_reason(acme: Client, people: People) -> None:
@@ -197,11 +197,11 @@ def test_a_rule_muted_for_longer_than_events_are_kept_tells_in_the_end(
     slow = rule(emails=["a@x.example"], muted_until_ms=NOW_MS + HOUR_MS)
     measured(NOW_MS, lag_last=500)
     evaluate(NOW_MS)
-    end_ms = NOW_MS + EVENTS_KEPT_MS + HOUR_MS
+    end_ms = NOW_MS + EVENTS_RETAINED_MS + HOUR_MS
     end_ms -= end_ms % SAMPLE_MS
     AlertRule.objects.update(muted_until_ms=end_ms)
     # When what is old is dropped, and then the mute is over
-    drop_old_events(end_ms)
+    delete_old_events(end_ms)
     measured(end_ms, lag_last=500)
     evaluate(end_ms)
     # Then
@@ -209,5 +209,5 @@ def test_a_rule_muted_for_longer_than_events_are_kept_tells_in_the_end(
     slow.refresh_from_db()
     assert slow.told_state == "firing"
     # When everybody knows, the event goes like any other
-    drop_old_events(end_ms)
+    delete_old_events(end_ms)
     assert not AlertEvent.objects.exists()

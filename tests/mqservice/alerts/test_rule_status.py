@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqservice.alerts.models import AlertState
-from mqservice.alerts.rule_status import Standing, next_standing
+from mqservice.alerts.rule_status import RuleStatus, next_status
 
 OK, FIRING = AlertState.OK, AlertState.FIRING
-NOTHING = Standing(OK, None)
+NOTHING = RuleStatus(OK, None)
 
 
 @pytest.mark.parametrize(
@@ -18,20 +18,22 @@ NOTHING = Standing(OK, None)
     [
         (NOTHING, False, 0, NOTHING),
         (NOTHING, None, 0, NOTHING),
-        (NOTHING, True, 0, Standing(FIRING, 100)),
-        (NOTHING, True, 1, Standing(OK, 100)),
-        (Standing(OK, 90), True, 10, Standing(FIRING, 90)),
-        (Standing(OK, 91), True, 10, Standing(OK, 91)),
-        (Standing(OK, 90), None, 10, Standing(OK, 90)),
-        (Standing(OK, 90), False, 10, NOTHING),
-        (Standing(FIRING, 5), None, 10, Standing(FIRING, 5)),
-        (Standing(FIRING, 5), True, 1_000, Standing(FIRING, 5)),  # it was lengthened meanwhile
-        (Standing(FIRING, 5), False, 10, NOTHING),
-        (Standing(OK, 500), True, 10, Standing(OK, 100)),  # the clock was set back
+        (NOTHING, True, 0, RuleStatus(FIRING, 100)),
+        (NOTHING, True, 1, RuleStatus(OK, 100)),
+        (RuleStatus(OK, 90), True, 10, RuleStatus(FIRING, 90)),
+        (RuleStatus(OK, 91), True, 10, RuleStatus(OK, 91)),
+        (RuleStatus(OK, 90), None, 10, RuleStatus(OK, 90)),
+        (RuleStatus(OK, 90), False, 10, NOTHING),
+        (RuleStatus(FIRING, 5), None, 10, RuleStatus(FIRING, 5)),
+        (RuleStatus(FIRING, 5), True, 1_000, RuleStatus(FIRING, 5)),  # it was lengthened meanwhile
+        (RuleStatus(FIRING, 5), False, 10, NOTHING),
+        (RuleStatus(OK, 500), True, 10, RuleStatus(OK, 100)),  # the clock was set back
     ],
 )
-def test_one_look(before: Standing, is_breached: bool | None, for_ms: int, after: Standing) -> None:
-    assert next_standing(before, is_breached=is_breached, for_ms=for_ms, now_ms=100) == after
+def test_one_look(
+    before: RuleStatus, is_breached: bool | None, for_ms: int, after: RuleStatus
+) -> None:
+    assert next_status(before, is_breached=is_breached, for_ms=for_ms, now_ms=100) == after
 
 
 @given(
@@ -52,7 +54,7 @@ def test_any_history_means_what_people_would_say(
         if is_breached is not None:
             known.append((now_ms, is_breached))
         before = standing
-        standing = next_standing(standing, is_breached=is_breached, for_ms=for_ms, now_ms=now_ms)
+        standing = next_status(standing, is_breached=is_breached, for_ms=for_ms, now_ms=now_ms)
         breaches = []
         for at_ms, was_breached in reversed(known):
             if not was_breached:

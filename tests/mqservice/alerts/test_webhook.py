@@ -10,7 +10,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from mqservice.alerts.addresses import TargetRefused
+from mqservice.alerts.addresses import TargetRejected
 from mqservice.alerts.webhook import WebhookFailed, post, signature
 from tests.mqservice.alerts.hooks import Hook, listening
 
@@ -50,9 +50,9 @@ def test_the_name_goes_into_the_request_and_the_judged_address_is_connected_to()
 
 def test_this_host_is_refused_without_a_connection_unless_allowed() -> None:
     with listening() as hook:
-        with pytest.raises(TargetRefused):
+        with pytest.raises(TargetRejected):
             post(hook.url, b"{}", {}, allowed=())
-        with pytest.raises(TargetRefused):
+        with pytest.raises(TargetRejected):
             post(f"https://localhost:{hook.port}/", b"{}", {}, allowed=())
     assert hook.requests == []
 

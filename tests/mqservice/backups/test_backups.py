@@ -20,7 +20,7 @@ import pytest
 
 from mqservice.backups import database, restoring
 from mqservice.backups.checking import check
-from mqservice.backups.errors import BackupDamaged, BackupError, BackupRefused
+from mqservice.backups.errors import BackupDamaged, BackupError, BackupRejected
 from mqservice.backups.files import entry_of
 from mqservice.backups.manifest import MANIFEST, MANIFEST_SUM, read_manifest, write_manifest
 from mqservice.backups.new_directory import new_directory
@@ -137,14 +137,14 @@ def test_a_restore_that_was_killed_behind_its_commit_is_done_again(
     with scratch_database(postgres_server) as url:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(restoring, "sync_directory", killed)
-            patch.setattr(restoring, "held_place", _unmarked)
+            patch.setattr(restoring, "reserved_data_dir", _unmarked)
             restored(made.backup, tmp_path / "data", url)
         assert topic_names(url)
         shutil.rmtree(tmp_path / "data")
         restored(made.backup, tmp_path / "data", url)
         assert len(topic_names(url)) == 1_000
         assert database.restored_from(url) is None
-        with pytest.raises(BackupRefused, match="is not empty, it was filled: create another one"):
+        with pytest.raises(BackupRejected, match="is not empty, it was filled: create another one"):
             restored(made.backup, tmp_path / "other", url)
 
 
@@ -156,7 +156,7 @@ def test_a_database_that_another_restore_has_filled_is_refused_with_what_to_do(
         database.restore(clients, url, made.backup / "database.dump", stamp="abc")
         assert database.restored_from(url) == "abc"
         with pytest.raises(
-            BackupRefused, match="by a restore of another backup: create another one"
+            BackupRejected, match="by a restore of another backup: create another one"
         ):
             restored(made.backup, tmp_path / "data", url)
 
@@ -200,14 +200,14 @@ def test_damage_in_the_source_is_found_by_the_stores_own_check(made: Made, tmp_p
 
 
 def test_what_is_no_backup_or_of_a_newer_format_is_refused(made: Made, tmp_path: Path) -> None:
-    with pytest.raises(BackupRefused, match="not a backup, or was never finished"):
+    with pytest.raises(BackupRejected, match="not a backup, or was never finished"):
         check(tmp_path, told=ignored)
     backup = shutil.copytree(made.backup, tmp_path / "backup")
     manifest = msgspec.structs.replace(read_manifest(backup), format_version=2)
     for old in (MANIFEST, MANIFEST_SUM):
         (backup / old).unlink()
     write_manifest(backup, manifest)
-    with pytest.raises(BackupRefused, match="format version 2"):
+    with pytest.raises(BackupRejected, match="format version 2"):
         restored(backup, tmp_path / "data", "postgresql://nobody@127.0.0.1:1/none")
     assert not (tmp_path / "data").exists()
 
@@ -227,16 +227,16 @@ def test_places_that_are_not_empty_are_refused_and_left_alone(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mine").write_text("mine")
-    with pytest.raises(BackupRefused, match="is not empty"):
+    with pytest.raises(BackupRejected, match="is not empty"):
         restored(made.backup, tmp_path / "data", made.url)
     monkeypatch.setattr(database, "require_empty", lambda url: None)
-    with pytest.raises(BackupRefused, match="is not empty"):
+    with pytest.raises(BackupRejected, match="is not empty"):
         restored(made.backup, tmp_path, made.url)
-    with pytest.raises(BackupRefused, match="already exists"):
+    with pytest.raises(BackupRejected, match="already exists"):
         backup_of(made.engine, made.url, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
     monkeypatch.setattr(database, "server_version", lambda url: 13)
-    with pytest.raises(BackupRefused, match="the server has version 13"):
+    with pytest.raises(BackupRejected, match="the server has version 13"):
         restored(made.backup, tmp_path / "data", made.url)
 
 
@@ -245,7 +245,7 @@ def test_a_place_that_somebody_fills_is_refused_and_what_a_killed_one_left_is_re
 ) -> None:
     with (
         new_directory(tmp_path / "b"),
-        pytest.raises(BackupRefused, match="another process is writing"),
+        pytest.raises(BackupRejected, match="another process is writing"),
         new_directory(tmp_path / "b"),
     ):
         raise AssertionError("two fill it")
@@ -299,7 +299,7 @@ def test_a_backup_that_is_killed_is_none_and_the_next_one_takes_its_place(
         killed.send_signal(signal.SIGKILL)
         killed.wait(60)
     assert not target.exists()
-    with pytest.raises(BackupRefused, match="not a backup"):
+    with pytest.raises(BackupRejected, match="not a backup"):
         check(target.with_name("backup.partial"), told=ignored)
     # Its children die with it: else one of them would still hold the log.
     wait_until(lambda: not _processes_with(str(target)), 60, "nothing is left of it")

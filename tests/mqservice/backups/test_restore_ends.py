@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mqservice.backups import database, restoring
-from mqservice.backups.errors import BackupRefused
+from mqservice.backups.errors import BackupRejected
 from mqservice.backups.files import entry_of
 from mqservice.backups.manifest import Manifest, write_manifest
 from mqservice.backups.new_directory import new_directory
@@ -85,7 +85,7 @@ def test_a_store_elsewhere_that_is_not_empty_is_left_alone(backup: Path, tmp_pat
     place.restoring.touch()
     store = tmp_path / "elsewhere"
     (store / "mine").mkdir(parents=True)
-    with pytest.raises(BackupRefused, match="elsewhere is not empty"):
+    with pytest.raises(BackupRejected, match="elsewhere is not empty"):
         restored(backup, place, MQ_ENGINE_STORE_DIR=str(store))
     assert names(store) == ["mine"]
 
@@ -96,9 +96,9 @@ def test_a_mount_is_refused_before_anything_is_done(
     mount = tmp_path / "mounted"
     mount.mkdir()
     monkeypatch.setattr(os.path, "ismount", lambda path: path == mount)
-    with pytest.raises(BackupRefused, match="is a mount"):
+    with pytest.raises(BackupRejected, match="is a mount"):
         restored(backup, DataDir(tmp_path / "data"), MQ_ENGINE_STORE_DIR=str(mount))
-    with pytest.raises(BackupRefused, match="is a mount"), new_directory(mount):
+    with pytest.raises(BackupRejected, match="is a mount"), new_directory(mount):
         raise AssertionError("it is filled")
     assert names(tmp_path) == ["backup", "mounted"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from mqservice.cli.backoff import Backoff
 from mqservice.cli.consumer import ConsumeLimits, Consumer
-from mqservice.cli.errors import ConnectionEnded, Refused, Unreachable
+from mqservice.cli.errors import ConnectionLost, RequestRejected, Unreachable
 from mqservice.cli.frames import Subprotocol
 from mqservice.cli.messages import Delivered
 from mqservice.cli.target import Target
@@ -173,7 +173,7 @@ async def test_final_close_ends_the_command(code: int) -> None:
     async with service_double() as double:
         fill(double, 10)
         double.closes.append((0, code))
-        with pytest.raises(ConnectionEnded, match=str(code)):
+        with pytest.raises(ConnectionLost, match=str(code)):
             await Consuming(double.target, ConsumeLimits(does_ack=True)).run()
         assert double.handshakes == 1
 
@@ -190,14 +190,14 @@ async def test_ack_that_came_too_late_is_counted() -> None:
 async def test_wrong_key_is_refused_before_the_upgrade() -> None:
     async with service_double() as double:
         target = Target(base_url=double.target.base_url, key="mqk_other")
-        with pytest.raises(Refused, match=r"UNAUTHENTICATED \(HTTP 401\)"):
+        with pytest.raises(RequestRejected, match=r"UNAUTHENTICATED \(HTTP 401\)"):
             await Consuming(target, ConsumeLimits()).run()
 
 
 async def test_refused_subscription_ends_the_command() -> None:
     async with service_double() as double:
         double.subscribe_error = ("TOPIC_NOT_FOUND", False)
-        with pytest.raises(Refused, match="TOPIC_NOT_FOUND"):
+        with pytest.raises(RequestRejected, match="TOPIC_NOT_FOUND"):
             await Consuming(double.target, ConsumeLimits()).run()
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from mqservice.cli import frames
-from mqservice.cli.errors import AnswerMalformed
+from mqservice.cli.errors import ResponseMalformed
 from mqservice.cli.frames import Subprotocol
 
 JSON, PACK = Subprotocol.JSON, Subprotocol.MSGPACK
@@ -119,7 +119,7 @@ def test_body_that_is_not_what_it_says_is_malformed(form: str) -> None:
     text = f'{{"op":"msgs","sid":1,"m":[{{"t":1,"id":"x","q":0,"o":1,"a":1,{form}}}]}}'
     (push,) = frames.decode(text.encode(), JSON)
     assert isinstance(push, frames.JsonMessages)
-    with pytest.raises(AnswerMalformed, match="message x"):
+    with pytest.raises(ResponseMalformed, match="message x"):
         frames.pushed_body(push.m[0])
 
 
@@ -159,11 +159,11 @@ def test_pushes_of_newer_services_are_passed_over() -> None:
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b'{"op":"ok"}', b'{"op":"msgs","sid":"x"}'])
 def test_json_that_is_no_frame_is_malformed(content: bytes) -> None:
-    with pytest.raises(AnswerMalformed, match=r"mq\.v1\.json"):
+    with pytest.raises(ResponseMalformed, match=r"mq\.v1\.json"):
         frames.decode(content, JSON)
 
 
 @pytest.mark.parametrize("content", [b"", b"\xc1", b"\x90", b"\x93\x06\x01", pack(18, "x")])
 def test_messagepack_that_is_no_frame_is_malformed(content: bytes) -> None:
-    with pytest.raises(AnswerMalformed, match=r"mq\.v1\.msgpack"):
+    with pytest.raises(ResponseMalformed, match=r"mq\.v1\.msgpack"):
         frames.decode(content, PACK)

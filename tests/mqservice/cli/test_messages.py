@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mqservice.cli.errors import AnswerMalformed, UsageRefused
+from mqservice.cli.errors import ResponseMalformed, UsageError
 from mqservice.cli.messages import (
     Delivered,
     Outgoing,
@@ -77,7 +77,7 @@ def test_json_body_is_taken_as_it_is_written() -> None:
     ],
 )
 def test_line_that_is_no_message_is_refused_with_its_number(line: bytes, complaint: str) -> None:
-    with pytest.raises(UsageRefused, match="line 17") as refused:
+    with pytest.raises(UsageError, match="line 17") as refused:
         parse_line(line, line_number=17)
     assert complaint in str(refused.value)
 
@@ -103,5 +103,5 @@ def test_received_bodies_of_all_three_forms() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"messages":[{"id":"1"}]}', b"<html>"])
 def test_answer_that_is_not_as_documented_is_malformed(content: bytes) -> None:
-    with pytest.raises(AnswerMalformed, match="receive"):
+    with pytest.raises(ResponseMalformed, match="receive"):
         parse_received(content)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mqservice.cli.errors import UsageRefused
+from mqservice.cli.errors import UsageError
 from mqservice.cli.profiles import Profile, Profiles, load_profiles, save_profiles
 from mqservice.cli.target import choose_profile, find_target
 from tests.mqservice.cli.commands import mqservice
@@ -151,7 +151,7 @@ def test_a_full_disk_leaves_what_was_saved_before(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", refuse)
-    with pytest.raises(UsageRefused, match=r"cannot write .*profiles\.json: no space left"):
+    with pytest.raises(UsageError, match=r"cannot write .*profiles\.json: no space left"):
         save_profiles(two_servers("prod"))
     assert load_profiles() == two_servers("dev")
     assert [each.name for each in (config / "mqservice").iterdir()] == ["profiles.json"]
@@ -160,7 +160,7 @@ def test_a_full_disk_leaves_what_was_saved_before(
 def test_a_damaged_file_is_named(config: Path) -> None:
     (config / "mqservice").mkdir()
     (config / "mqservice" / "profiles.json").write_bytes(b"{")
-    with pytest.raises(UsageRefused, match=r"cannot read .*profiles\.json"):
+    with pytest.raises(UsageError, match=r"cannot read .*profiles\.json"):
         load_profiles()
 
 
@@ -195,7 +195,7 @@ def test_a_named_profile_wins_over_the_one_in_use(config: Path) -> None:
 def test_a_profiles_key_is_not_sent_to_another_address(config: Path, chosen: str | None) -> None:
     save_profiles(two_servers("prod"))
     choose_profile(chosen)
-    with pytest.raises(UsageRefused, match="no API key for"):
+    with pytest.raises(UsageError, match="no API key for"):
         find_target("https://evil.example", None, None)
     assert find_target("https://evil.example", "mqk_mine", None).key == "mqk_mine"
 

@@ -11,7 +11,7 @@ import pytest
 
 from mqservice.cli.backoff import Backoff
 from mqservice.cli.client import Failed, RestClient, Stored
-from mqservice.cli.errors import Refused, Unreachable
+from mqservice.cli.errors import RequestRejected, Unreachable
 from mqservice.cli.messages import Outgoing
 from mqservice.cli.sender import RAW_BODY_BYTES_MIN, Numbered, Sender, SendLimits, Totals, Verdict
 from mqservice.cli.target import Target
@@ -205,7 +205,7 @@ async def test_one_bad_message_does_not_cost_the_others() -> None:
 async def test_refusal_of_the_caller_ends_everything_at_once(status: int, code: str) -> None:
     async with service_double() as double:
         double.answers.append(problem(status, code))
-        with pytest.raises(Refused, match=code):
+        with pytest.raises(RequestRejected, match=code):
             await send(double.target, texts(30), SendLimits(batch_messages_max=10))
         assert len(double.requests) <= SendLimits().requests_in_flight_max
 
@@ -257,7 +257,7 @@ async def test_connection_that_ends_before_the_answer_leaves_the_outcome_unknown
 async def test_wrong_key_is_refused_in_one_line() -> None:
     async with service_double() as double:
         target = Target(base_url=double.target.base_url, key=KEY + "x")
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RequestRejected) as refused:
             await send(target, texts(1))
         assert str(refused.value) == (
             "UNAUTHENTICATED (HTTP 401): send a valid API key; save another key with "

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mqservice.cli.errors import UsageRefused
+from mqservice.cli.errors import UsageError
 from mqservice.cli.target import find_target
 
 QUICKSTART = b'{"base_url":"http://127.0.0.1:8123","api_key":"mqk_local","namespace":"demo","x":1}'
@@ -43,7 +43,7 @@ def test_options_win_over_quickstart(data_dir: Path) -> None:
 def test_local_key_is_not_sent_to_another_address(data_dir: Path) -> None:
     (data_dir / "quickstart.json").write_bytes(QUICKSTART)
     for elsewhere in ("http://mq.example:8123", "http://127.0.0.1:9", "https://127.0.0.1:8123"):
-        with pytest.raises(UsageRefused, match="no API key for"):
+        with pytest.raises(UsageError, match="no API key for"):
             find_target(elsewhere, None, None)
 
 
@@ -58,23 +58,23 @@ def test_key_without_namespace_means_the_keys_own_namespace(data_dir: Path) -> N
 
 
 def test_no_key_anywhere_says_how_to_get_one(data_dir: Path) -> None:
-    with pytest.raises(UsageRefused, match="--api-key"):
+    with pytest.raises(UsageError, match="--api-key"):
         find_target(None, None, None)
 
 
 def test_broken_quickstart_is_named(data_dir: Path) -> None:
     (data_dir / "quickstart.json").write_bytes(b"{")
-    with pytest.raises(UsageRefused, match=r"cannot read .*quickstart\.json"):
+    with pytest.raises(UsageError, match=r"cannot read .*quickstart\.json"):
         find_target(None, None, None)
 
 
 @pytest.mark.parametrize("url", ["8000", "ftp://x", "http://", "localhost:8000"])
 def test_base_url_that_is_no_address_is_refused(data_dir: Path, url: str) -> None:
-    with pytest.raises(UsageRefused, match="must be an address"):
+    with pytest.raises(UsageError, match="must be an address"):
         find_target(url, "mqk_mine", None)
 
 
 @pytest.mark.parametrize("key", ["mqk a", "mqk\r\nx: y", "mqké"])
 def test_key_that_cannot_be_a_header_is_refused(data_dir: Path, key: str) -> None:
-    with pytest.raises(UsageRefused, match="characters"):
+    with pytest.raises(UsageError, match="characters"):
         find_target(None, key, None)

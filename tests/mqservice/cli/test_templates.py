@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mqservice.cli.errors import UsageRefused
+from mqservice.cli.errors import UsageError
 from mqservice.cli.messages import Delivered
 from mqservice.cli.templates import PLACEHOLDERS, Template
 
@@ -52,7 +52,7 @@ def test_what_a_message_lacks_is_empty() -> None:
      (r"\x", r"no escape \\x"), ("end\\", "no escape")],
 )  # fmt: skip
 def test_what_is_none_is_refused(text: str, complaint: str) -> None:
-    with pytest.raises(UsageRefused, match=complaint):
+    with pytest.raises(UsageError, match=complaint):
         Template(text)
 
 

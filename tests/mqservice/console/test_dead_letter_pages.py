@@ -9,7 +9,7 @@ from django.test import Client
 
 from mqservice.accounts.models import AuditEntry
 from mqservice.console import data_plane
-from mqservice.console.data_plane import Answer
+from mqservice.console.data_plane import DataPlaneResponse
 from mqservice.groups.models import ConsumerGroup
 from mqservice.store import PurgeRequest, blocking_client
 from mqservice.tasks.models import Task, TaskState
@@ -160,11 +160,11 @@ def test_page_of_a_reason_says_how_far_it_looked_and_hands_the_reason_on(
     asked: list[dict[str, str]] = []
     data = {"messages": [], "next_cursor": "next", "is_complete": True, "scanned": 8_192}
 
-    async def answered(*given: object) -> Answer:
+    async def answered(*given: object) -> DataPlaneResponse:
         asked.append(given[5])  # type: ignore[arg-type]  # the query
-        return Answer(status=200, data=data)
+        return DataPlaneResponse(status=200, data=data)
 
-    monkeypatch.setattr(data_plane, "_ask", answered)
+    monkeypatch.setattr(data_plane, "_call", answered)
     monkeypatch.setattr(data_plane, "_plane_of", lambda _request: None)
     path = f"{LETTERS}/{desk.group.name}"
     text = text_of(alice, f"{path}?reason=order+7+late")

@@ -13,10 +13,10 @@ from django.http import HttpRequest
 from django.test import Client
 
 from mqservice.accounts.models import AuditEntry, Member, Role
-from mqservice.accounts.session_access import find_person
+from mqservice.accounts.session_access import find_session_principal
 from mqservice.console import data_plane
 from mqservice.console.bodies import preview, shown_body
-from mqservice.console.data_plane import Answer, ask, ask_next
+from mqservice.console.data_plane import DataPlaneResponse, call_data_plane, call_for_stream
 from mqservice.console.exports import csv_of, json_of
 from mqservice.console.tail.rows import row_of
 from mqservice.groups.models import ConsumerGroup
@@ -55,10 +55,10 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:  # Any: JSON
     """What the data plane would answer whoever asks, whatever they ask for."""
     data: dict[str, Any] = {"messages": [stored()], "next_cursor": None, "is_complete": True}
 
-    async def answered(*_arguments: object) -> Answer:
-        return Answer(status=200, data=data)
+    async def answered(*_arguments: object) -> DataPlaneResponse:
+        return DataPlaneResponse(status=200, data=data)
 
-    monkeypatch.setattr(data_plane, "_ask", answered)
+    monkeypatch.setattr(data_plane, "_call", answered)
     monkeypatch.setattr(data_plane, "_plane_of", lambda _request: None)
     return data
 
@@ -83,10 +83,10 @@ def hide(people: People, **fields: str) -> None:
     MaskRule.objects.create(namespace=people.acme, name=name, **{"topics": "pay*", **fields})
 
 
-def asked(people: People, path: str, query: dict[str, str] | None = None) -> Answer:
-    person = find_person(people.alice, people.acme)
+def asked(people: People, path: str, query: dict[str, str] | None = None) -> DataPlaneResponse:
+    person = find_session_principal(people.alice, people.acme)
     assert person is not None
-    return ask(HttpRequest(), person, "GET", path, query=query)
+    return call_data_plane(HttpRequest(), person, "GET", path, query=query)
 
 
 def test_rule_is_made_changed_and_deleted_by_an_admin(people: People, alice: Client) -> None:
@@ -278,13 +278,13 @@ async def test_further_pages_of_an_export_are_masked_and_audited_like_the_first(
     await sync_to_async(hide)(people, part="field", path="/card")
     for role in (Role.DEVELOPER, Role.ADMIN):
         await sync_to_async(become)(people, role)
-        person = await sync_to_async(find_person)(people.alice, people.acme)
+        person = await sync_to_async(find_session_principal)(people.alice, people.acme)
         assert person is not None
         request = HttpRequest()
         answer["messages"] = []
-        await sync_to_async(ask)(request, person, "GET", PATHS[3])
+        await sync_to_async(call_data_plane)(request, person, "GET", PATHS[3])
         answer["messages"] = [stored(), stored()]
-        page = await ask_next(request, person, PATHS[3], {"cursor": "c"})
+        page = await call_for_stream(request, person, PATHS[3], {"cursor": "c"})
         assert (SECRET in json.dumps(page.data["messages"][1]["body_json"])) == (role == Role.ADMIN)
     seen = AuditEntry.objects.filter(action="messages.unmasked")
     assert [entry.target async for entry in seen] == ["topics/payments"]

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from mqservice.console import views_publish
-from mqservice.console.data_plane import Answer
+from mqservice.console.data_plane import DataPlaneResponse
 from mqservice.topics.models import Topic
 from tests.people import People
 
@@ -24,12 +24,12 @@ class Plane:
     """Answers instead of the data plane, and keeps what it was asked."""
 
     def __init__(self) -> None:
-        self.answer = Answer(status=201, data={})
+        self.answer = DataPlaneResponse(status=201, data={})
         self.asked: list[tuple[str, Any]] = []  # Any: JSON
 
     def __call__(
         self, request: object, principal: object, method: str, path: str, *, body: bytes
-    ) -> Answer:
+    ) -> DataPlaneResponse:
         self.asked.append((path, msgspec.json.decode(body)))
         return self.answer
 
@@ -37,7 +37,7 @@ class Plane:
 @pytest.fixture
 def plane(monkeypatch: pytest.MonkeyPatch) -> Plane:
     plane = Plane()
-    monkeypatch.setattr(views_publish, "ask", plane)
+    monkeypatch.setattr(views_publish, "call_data_plane", plane)
     return plane
 
 
@@ -54,26 +54,26 @@ def toast(client: Client) -> str:
 
 @pytest.mark.parametrize("repeat", ["", "1"])
 def test_one_message_goes_by_itself(alice: Client, plane: Plane, repeat: str) -> None:
-    plane.answer = Answer(status=201, data=STORED)
+    plane.answer = DataPlaneResponse(status=201, data=STORED)
     assert alice.post(PATH, {**FORM, "repeat": repeat}).status_code == 302
     assert plane.asked == [(API, {"body_json": {"n": 1}, "tag": "t"})]
     assert "Stored in queue 3 as 01AC." in toast(alice)
 
 
 def test_several_go_as_a_batch_and_all_are_counted(alice: Client, plane: Plane) -> None:
-    plane.answer = Answer(status=201, data={"results": [STORED] * 3})
+    plane.answer = DataPlaneResponse(status=201, data={"results": [STORED] * 3})
     assert alice.post(PATH, {**FORM, "repeat": "3"}).status_code == 302
     assert plane.asked == [(f"{API}:batch", [{"body_json": {"n": 1}, "tag": "t"}] * 3)]
     assert "3 messages were stored." in toast(alice)
 
 
 def test_those_that_were_not_stored_are_told(alice: Client, plane: Plane) -> None:
-    plane.answer = Answer(status=207, data={"results": [STORED, LOST, LOST]})
+    plane.answer = DataPlaneResponse(status=207, data={"results": [STORED, LOST, LOST]})
     alice.post(PATH, {**FORM, "repeat": "3"})
     page = toast(alice)
     assert "1 message was stored." in page
     assert "2 not stored: no room" in page
-    plane.answer = Answer(status=207, data={"results": [LOST, LOST]})
+    plane.answer = DataPlaneResponse(status=207, data={"results": [LOST, LOST]})
     alice.post(PATH, {**FORM, "repeat": "2"})
     assert "stored." not in toast(alice)
 
@@ -89,7 +89,7 @@ def test_a_fault_of_all_stands_once_at_its_field(alice: Client, plane: Plane) ->
         {"pointer": f"/{index}/tag", "code": "ILLEGAL_TAG", "detail": "no such tag"}
         for index in range(3)
     ]
-    plane.answer = Answer(
+    plane.answer = DataPlaneResponse(
         status=400, data={"code": "ILLEGAL_TAG", "detail": "no such tag", "errors": items}
     )
     answer = alice.post(PATH, {**FORM, "repeat": "3"})

@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import translation
 
 from mqservice.accounts.models import AuditEntry, Member, Role
-from mqservice.console.cron_words import words_of
+from mqservice.console.cron_words import describe_cron
 from mqservice.masking.models import MaskRule
 from mqservice.schedules.models import Schedule
 from mqservice.topics.models import Topic
@@ -241,9 +241,9 @@ def test_nobody_elses_schedule_is_there(people: People, desk: Desk, client: Clie
     ],
 )
 def test_simple_expressions_are_told_in_words(text: str, words: str) -> None:
-    assert words_of(text) == words
+    assert describe_cron(text) == words
 
 
 def test_words_are_in_the_language_of_the_page() -> None:
     with translation.override("zh-hans"):
-        assert words_of("0 8 * * 1") == "每星期一 08:00"
+        assert describe_cron("0 8 * * 1") == "每星期一 08:00"

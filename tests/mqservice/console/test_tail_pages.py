@@ -13,7 +13,7 @@ from pytest_django import Settings
 from mqservice.accounts.models import Member, Role
 from mqservice.console.live import page_socket
 from mqservice.console.tail import consumer, reading
-from mqservice.console.tail.reading import SHOWN_PER_S_MAX, Look, Tail, fair_shares
+from mqservice.console.tail.reading import SHOWN_PER_S_MAX, NewMessages, Tail, fair_shares
 from mqservice.console.tail.rows import TEXT_CHARS, TailFilter, text_of
 from mqservice.topics.models import Topic
 from tests.mqservice.console.tail_sockets import ORDERS, CountedStore, Sockets, signed_in
@@ -22,7 +22,7 @@ from tests.people import People
 ALL = TailFilter()
 
 
-def bodies(look: Look) -> list[str]:
+def bodies(look: NewMessages) -> list[str]:
     return [record.body.decode() for record in look.records]
 
 

@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable
 
 from mqservice.store import (
     Received,
+    ReceiveReplyHandler,
     ReceiveRequest,
-    ReceiveTold,
     SettleReply,
-    SettleTold,
+    SettleReplyHandler,
     StoreError,
 )
 
 
-async def tell_settled(reply: Awaitable[SettleReply], told: SettleTold) -> None:
+async def tell_settled(reply: Awaitable[SettleReply], told: SettleReplyHandler) -> None:
     try:
         settled = await reply
     except StoreError as error:
@@ -31,7 +31,7 @@ class HoldDouble:
         self,
         receive: Callable[[ReceiveRequest], Awaitable[Received]],
         release: Callable[[ReceiveRequest, Received], None],
-        told: ReceiveTold,
+        told: ReceiveReplyHandler,
         request: ReceiveRequest,
         before: asyncio.Task[None] | None,
     ) -> None:
@@ -52,7 +52,7 @@ class HoldDouble:
             self._told.received(received)
 
     def cancel(self) -> None:
-        """As ``ReceiveHold`` has it."""
+        """As ``PendingReceive`` has it."""
         self._task.cancel()
         if self._received is not None:
             self._release(self._request, self._received)

@@ -23,6 +23,7 @@ from mqservice.store import (
     OffsetAtTimeReply,
     OffsetAtTimeRequest,
     OutcomeUnknown,
+    PendingReceive,
     PullHead,
     PullRequest,
     PullStatus,
@@ -32,9 +33,8 @@ from mqservice.store import (
     QueueStats,
     Received,
     ReceiveHead,
-    ReceiveHold,
+    ReceiveReplyHandler,
     ReceiveRequest,
-    ReceiveTold,
     Record,
     ScheduledCancelRequest,
     ScheduledListHead,
@@ -43,13 +43,13 @@ from mqservice.store import (
     ScheduledReply,
     ScheduledSendRequest,
     SessionAbsentRequest,
-    SessionKeepRequest,
+    SessionSaveRequest,
     SessionTakeReply,
     SessionTakeRequest,
     SettleFailure,
     SettleReply,
+    SettleReplyHandler,
     SettleRequest,
-    SettleTold,
     StoreBusy,
     StoreError,
     StoreUnavailable,
@@ -57,8 +57,8 @@ from mqservice.store import (
     SubscribeRequest,
     TopicRef,
     TopicStats,
-    UseReply,
-    UseRequest,
+    UsageReply,
+    UsageRequest,
 )
 from storage_engine.records.record import decode_record
 from tests.mqservice.delivery.reply_handler_double import HoldDouble, tell_settled
@@ -131,7 +131,7 @@ class StoreDouble:
     async def put_once(self, records: list[bytes]) -> list[PutOncePlace]:
         raise StoreUnavailable("the double knows no keys of requests: ask the real engine")
 
-    async def use(self, request: UseRequest) -> UseReply:
+    async def use(self, request: UsageRequest) -> UsageReply:
         raise StoreUnavailable("the double counts no bytes: ask the real engine")
 
     def _append(self, record: Record) -> PutResult:
@@ -171,7 +171,7 @@ class StoreDouble:
         finally:
             self.parked_count -= 1
 
-    def receive_for(self, told: ReceiveTold, request: ReceiveRequest) -> ReceiveHold:
+    def receive_for(self, told: ReceiveReplyHandler, request: ReceiveRequest) -> PendingReceive:
         if not self.is_connected:
             raise StoreUnavailable("no engine answers at /a/secret/path")
         return HoldDouble(self.receive, self._release, told, request, self._settle_under_way)
@@ -229,7 +229,7 @@ class StoreDouble:
     def listen(self, heard: Callable[[Notice], None]) -> None:
         """This double tells nothing by itself."""
 
-    async def session_keep(self, request: SessionKeepRequest) -> None:
+    async def session_keep(self, request: SessionSaveRequest) -> None:
         raise StoreBusy("this double keeps no sessions")
 
     async def session_take(self, request: SessionTakeRequest) -> SessionTakeReply:
@@ -241,7 +241,7 @@ class StoreDouble:
     async def leave(self, request: LeaveRequest) -> None:
         """This double knows no members."""
 
-    def settle_for(self, told: SettleTold, request: SettleRequest) -> None:
+    def settle_for(self, told: SettleReplyHandler, request: SettleRequest) -> None:
         if not self.is_connected:
             raise StoreUnavailable("no engine answers at /a/secret/path")
         self._settle_under_way = asyncio.ensure_future(tell_settled(self.settle(request), told))

@@ -12,10 +12,10 @@ from mqservice.delivery import connection_calls
 from mqservice.delivery.connection_calls import (
     CHANNEL,
     Call,
-    answer_calls,
-    answer_of,
     end_connection,
     find_connections,
+    reply_to,
+    serve_calls,
 )
 from mqservice.lib.problem import Problem
 from tests.mqservice.delivery.peers import Peer, closed, subscribe
@@ -33,7 +33,7 @@ def valkey(valkey_server: str, server: Server) -> Iterator[str]:
     ready = asyncio.Event()
 
     def begin() -> asyncio.Task[None]:
-        work = answer_calls(
+        work = serve_calls(
             valkey_server, lambda: server.context.sessions.open_sessions, ready=ready
         )
         return asyncio.get_running_loop().create_task(work)
@@ -85,7 +85,7 @@ def test_more_sockets_than_are_told_are_counted(
     monkeypatch.setattr(connection_calls, "SHOWN_MAX", 1)
     with Peer(server) as other:
         call = Call(ask="a", tenant_id=1, namespace="acme")
-        reply = server.call(lambda: answer_of(call, server.context.sessions.open_sessions))
+        reply = server.call(lambda: reply_to(call, server.context.sessions.open_sessions))
         assert reply.count == 2
         assert [each.id for each in reply.connections] == [other.welcome["session"]]
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqservice.delivery.socket.leased_batch import Delivery
-from mqservice.delivery.socket.leased_messages import Held
+from mqservice.delivery.socket.leased_messages import LeasedMessages
 from mqservice.delivery.socket.pushes import TagFailure
 from mqservice.store import Received, ReceiveHead, Record
 
@@ -63,7 +63,9 @@ class Model:
         self.frames.append(list(range(self.next_tag - len(records), self.next_tag)))
 
 
-def acked(held: Held, tags: list[int]) -> tuple[list[tuple[int, Delivery]], int, list[TagFailure]]:
+def acked(
+    held: LeasedMessages, tags: list[int]
+) -> tuple[list[tuple[int, Delivery]], int, list[TagFailure]]:
     """As ``Subscription.ack`` does it: what was taken out, its bytes, failures."""
     batch = held.take_batch(tags)
     if batch is None:
@@ -84,7 +86,7 @@ def acked(held: Held, tags: list[int]) -> tuple[list[tuple[int, Delivery]], int,
 @settings(max_examples=300, deadline=None)
 @given(STEPS)
 def test_batches_change_nothing_that_can_be_seen(steps: list[Step]) -> None:
-    held, model = Held(), Model()
+    held, model = LeasedMessages(), Model()
     for now_ms, (name, number) in enumerate(steps):
         if name == "add":
             what = received(model.next_tag, number % 9, now_ms + number)
@@ -124,7 +126,7 @@ def test_batches_change_nothing_that_can_be_seen(steps: list[Step]) -> None:
 
 
 def test_a_frame_is_taken_as_it_was_pushed_or_message_by_message() -> None:
-    held = Held()
+    held = LeasedMessages()
     held.add(received(1, 4, 9), 0)
     assert held.take_batch([]) is None
     assert held.take_batch([1, 2, 3]) is None

@@ -297,7 +297,7 @@ def test_a_record_that_the_engine_refuses_is_told(taken: list[bool]) -> None:
 
 
 def test_who_reads_slowly_is_waited_for(taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plane, "answer_now", lambda *given: False)
+    monkeypatch.setattr(plane, "try_respond", lambda *given: False)
     with warm() as (server, key, peer):
         count_of(server)
         peer.sendall(post(key, "read late", TEXT).encode())
@@ -314,7 +314,7 @@ def test_a_fault_of_ours_is_told_and_the_engine_stays_connected(
 
     with warm() as (_, key, peer):
         with monkeypatch.context() as patch:
-            patch.setattr(plane, "answer_now", fail)
+            patch.setattr(plane, "try_respond", fail)
             peer.sendall(post(key, "stored, but not told", TEXT).encode())
             assert b" 500 " in answer_of(peer)
         peer.sendall(post(key, "stored", TEXT).encode())

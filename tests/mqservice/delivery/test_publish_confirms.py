@@ -13,7 +13,7 @@ import pytest
 from mqservice.delivery.produce_responses import StoredResult
 from mqservice.delivery.put import Put
 from mqservice.delivery.socket.codec import CODECS, JSON_NAME
-from mqservice.delivery.socket.publish_confirms import Confirming
+from mqservice.delivery.socket.publish_confirms import PublishConfirms
 from mqservice.delivery.socket.session import Session
 from mqservice.lib.loop_turns import turns_of
 from mqservice.lib.problem import Problem
@@ -119,9 +119,9 @@ class Sessions:
         return [int(frame.split(b'"id":')[1].split(b",")[0]) for frame in self.sent]
 
 
-def start() -> tuple[Sessions, Puts, Confirming]:
+def start() -> tuple[Sessions, Puts, PublishConfirms]:
     session = Sessions()
-    return session, Puts(), Confirming(cast("Session", session))
+    return session, Puts(), PublishConfirms(cast("Session", session))
 
 
 async def test_outcomes_that_come_together_are_sent_by_one_task_in_their_order() -> None:

@@ -14,7 +14,7 @@ from mqservice.delivery.limits import (
     PAGE_PULL_COUNT_MAX,
 )
 from mqservice.delivery.reading.queue_merge import NO_END, QueueMerge, QueueRange
-from mqservice.delivery.reading.walk import Question
+from mqservice.delivery.reading.walk import BrowseQuery
 from mqservice.store import PullHead, PullRequest, PullStatus, Record
 from tests.mqservice.delivery.store_double import StoreDouble
 
@@ -92,8 +92,8 @@ def queues_of(places: list[tuple[int, bool]], queue_count: int, body: bytes = b"
     return Queues(logs=logs)
 
 
-def question_of(tags: list[str]) -> Question:
-    return Question(None, tags, None, None, None, None)
+def question_of(tags: list[str]) -> BrowseQuery:
+    return BrowseQuery(None, tags, None, None, None, None)
 
 
 @async_to_sync

@@ -173,7 +173,7 @@ def test_a_key_without_the_scope_is_refused(taken: list[bool]) -> None:
 
 
 def test_who_reads_slowly_is_waited_for(taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plane, "answer_now", lambda *given: False)
+    monkeypatch.setattr(plane, "try_respond", lambda *given: False)
     with warm() as (server, key, peer):
         count_of(server)
         peer.sendall(take(key).encode())
@@ -190,7 +190,7 @@ def test_a_fault_of_ours_is_told_and_the_engine_stays_connected(
 
     with warm() as (server, key, peer):
         with monkeypatch.context() as patch:
-            patch.setattr(plane, "answer_now", fail)
+            patch.setattr(plane, "try_respond", fail)
             peer.sendall(take(key, max=1).encode())
             assert b" 500 " in answer_of(peer)
         peer.sendall(take(key, max=1).encode())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from mqservice.delivery.reading.same_cause import SameCause, cause_asked
+from mqservice.delivery.reading.same_cause import SameCause, requested_cause
 from mqservice.store import cause_of
 from tests.storage_engine.test_causes import REASONS
 
@@ -17,5 +17,9 @@ def test_reasons_fit_a_cause_if_they_have_it_and_only_then(reason: str, other: s
 
 
 def test_a_reason_asks_for_its_cause_and_a_word_for_none() -> None:
-    assert cause_asked("order 1 failed") == cause_asked("order <n> failed") == "order <n> failed"
-    assert cause_asked(" <none> ") == ""
+    assert (
+        requested_cause("order 1 failed")
+        == requested_cause("order <n> failed")
+        == "order <n> failed"
+    )
+    assert requested_cause(" <none> ") == ""

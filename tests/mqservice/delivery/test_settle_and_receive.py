@@ -18,13 +18,13 @@ from mqservice.quotas.meter import TenantMeter
 from mqservice.store import (
     AsyncStoreClient,
     GroupStatsRequest,
+    PendingReceive,
     Received,
-    ReceiveHold,
+    ReceiveReplyHandler,
     ReceiveRequest,
-    ReceiveTold,
     SettleReply,
+    SettleReplyHandler,
     SettleRequest,
-    SettleTold,
     StoreClient,
     StoreError,
 )
@@ -118,7 +118,9 @@ def is_failing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settles fail in the engine, and receives behind them do not."""
     settle_for = AsyncStoreClient.settle_for
 
-    def elsewhere(store: AsyncStoreClient, told: SettleTold, request: SettleRequest) -> None:
+    def elsewhere(
+        store: AsyncStoreClient, told: SettleReplyHandler, request: SettleRequest
+    ) -> None:
         settle_for(store, told, msgspec.structs.replace(request, group="acme%nobody"))
 
     monkeypatch.setattr(AsyncStoreClient, "settle_for", elsewhere)
@@ -158,13 +160,13 @@ def test_both_are_sent_before_one_is_answered(
 
         receive_failed = settle_failed
 
-    def settling(store: AsyncStoreClient, told: SettleTold, request: SettleRequest) -> None:
+    def settling(store: AsyncStoreClient, told: SettleReplyHandler, request: SettleRequest) -> None:
         seen.append("settle")
         settle_for(store, Seen(told), request)
 
     def receiving(
-        store: AsyncStoreClient, told: ReceiveTold, request: ReceiveRequest
-    ) -> ReceiveHold:
+        store: AsyncStoreClient, told: ReceiveReplyHandler, request: ReceiveRequest
+    ) -> PendingReceive:
         seen.append("receive")
         return receive_for(store, Seen(told), request)
 

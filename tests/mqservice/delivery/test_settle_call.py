@@ -6,13 +6,13 @@ from typing import cast
 
 import pytest
 
-from mqservice.delivery.settle_plan import Plan, SettleCall
+from mqservice.delivery.settle_plan import SettleCall, SettlePlan
 from mqservice.quotas.meter import TenantMeter
 from mqservice.store import (
     OutcomeUnknown,
     SettleReply,
+    SettleReplyHandler,
     SettleRequest,
-    SettleTold,
     Store,
     StoreBusy,
     StoreError,
@@ -33,7 +33,7 @@ class Doubles:
     def release(self, count: int) -> None:
         self.released_count += count
 
-    def settle_for(self, told: SettleTold, request: SettleRequest) -> None:
+    def settle_for(self, told: SettleReplyHandler, request: SettleRequest) -> None:
         if not self._left:
             raise StoreBusy("too much waits")
         self._left -= 1
@@ -52,7 +52,7 @@ def reply() -> SettleReply:
 
 
 def call_of(doubles: Doubles) -> SettleCall:
-    return SettleCall(cast("Plan", doubles), cast("TenantMeter", doubles))
+    return SettleCall(cast("SettlePlan", doubles), cast("TenantMeter", doubles))
 
 
 @pytest.mark.parametrize("is_reply", [True, False])

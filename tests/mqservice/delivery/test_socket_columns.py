@@ -7,7 +7,7 @@ from hypothesis import given
 
 from mqservice.delivery.bodies import JSON_PROPERTY
 from mqservice.delivery.socket.codec import CODECS
-from mqservice.delivery.socket.leased_batch import HeldBatch
+from mqservice.delivery.socket.leased_batch import LeasedBatch
 from mqservice.store import (
     Received,
     ReceiveHead,
@@ -88,7 +88,7 @@ def test_held_batches_are_the_same() -> None:
     assert what.columns is not None
     one_by_one = Received(what.head, what.records)
     assert one_by_one.columns is None
-    first, second = HeldBatch(7, what, 9), HeldBatch(7, one_by_one, 9)
+    first, second = LeasedBatch(7, what, 9), LeasedBatch(7, one_by_one, 9)
     assert list(first.deliveries()) == list(second.deliveries())
     assert [(*each[:2], list(each[2])) for each in first.places()] == list(second.places())
     assert (first.tags, first.body_bytes) == (second.tags, second.body_bytes)

@@ -14,7 +14,7 @@ from django.test import Client
 from mqservice.accounts import audit
 from mqservice.accounts.access import Principal
 from mqservice.accounts.models import ApiKey, AuditEntry
-from mqservice.accounts.session_access import find_person
+from mqservice.accounts.session_access import find_session_principal
 from mqservice.groups import offsets
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.problem import Problem
@@ -120,7 +120,7 @@ def test_a_seek_of_a_group_that_has_just_been_deleted_is_refused(
 
 
 def principal_of(people: People) -> Principal:
-    found = find_person(people.alice, people.acme)
+    found = find_session_principal(people.alice, people.acme)
     assert found is not None
     return found
 

@@ -6,7 +6,7 @@ import pytest
 
 from mqservice.issues import limits, recording, scanning
 from mqservice.issues.models import Issue, IssueBook, IssueState, ScanPlace
-from mqservice.issues.retention import drop_old, resolve_quiet
+from mqservice.issues.retention import delete_old, resolve_quiet
 from mqservice.issues.services import Verb, change_issue
 from mqservice.lib.durations import DAY_MS, HOUR_MS
 from mqservice.store import GroupConfig, GroupRef, blocking_client
@@ -208,12 +208,12 @@ def test_what_ended_long_ago_and_what_has_no_group_goes(desk: Desk) -> None:
     tick(desk)
     one, other = Issue.objects.order_by("reason")
     change_issue(desk.principal, desk.namespace, one.public_id, Verb.IGNORE, desk.clock)
-    drop_old(one.last_ms + limits.KEPT_MS)
+    delete_old(one.last_ms + limits.RETAINED_MS)
     assert Issue.objects.count() == 2
-    drop_old(other.last_ms + limits.KEPT_MS + 1)
+    delete_old(other.last_ms + limits.RETAINED_MS + 1)
     assert Issue.objects.get() == other, "what is open is kept, however old"
     desk.group.delete()
-    drop_old(other.last_ms)
+    delete_old(other.last_ms)
     assert not Issue.objects.exists()
     assert not ScanPlace.objects.filter(group_name=desk.group.name).exists()
 

@@ -9,7 +9,7 @@ import pytest
 
 from mqservice.lib.connection_limits import ConnectionLimits
 from mqservice.lib.corked_transport import CorkedTransport
-from mqservice.lib.unauthenticated import Strangers
+from mqservice.lib.unauthenticated import UnauthenticatedConnections
 
 LIMITS = ConnectionLimits(
     unwanted_silence_ms_max=5_000, unwanted_ms_max=30_000, unwanted_bytes_max=100,
@@ -209,7 +209,7 @@ class Peer:
 
 def test_strangers_are_bounded_by_address_and_in_all() -> None:
     ended: list[str] = []
-    strangers = Strangers()
+    strangers = UnauthenticatedConnections()
 
     def add(name: str, address: str | None) -> Peer:
         peer = Peer(name, ended)

@@ -51,5 +51,5 @@ def test_without_valkey_the_process_counts_by_itself_and_comes_back(
     there.set("tries", 7, timeout=60)
     cache._remote = there._remote
     assert cache.get("tries") == 2
-    now[0] += shared_cache.AWAY_SECONDS
+    now[0] += shared_cache.UNAVAILABLE_SECONDS
     assert cache.get("tries") == 7

@@ -116,7 +116,7 @@ def test_each_task_of_the_schedule_exists_and_has_a_limit_and_a_queue() -> None:
 def test_measurements_are_taken_as_often_as_they_are_dated() -> None:
     assert SCHEDULE["sampling.take_samples"][1] * 1_000 == SAMPLE_MS
     assert SCHEDULE["sampling.persist_offsets"][1] * 1_000 == PERSIST_MS
-    assert SCHEDULE["sampling.keep_step"][1] * 1_000 == OFFSET_STEP_MS
+    assert SCHEDULE["sampling.save_offset_step"][1] * 1_000 == OFFSET_STEP_MS
 
 
 def test_each_queue_gets_only_what_is_meant_for_it() -> None:

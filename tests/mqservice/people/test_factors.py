@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from mqservice.accounts.join_tenant import Joining, join
+from mqservice.accounts.join_tenant import JoinRequest, join
 from mqservice.accounts.models import AuditEntry, Member
 from mqservice.lib.problem import Problem
 from mqservice.people import auditing
@@ -93,9 +93,9 @@ def test_invitation_taken_up_by_the_api_asks_for_no_factor_and_so_is_refused(
     give_totp(people.alice)
     token = token_of(people.rival_owner_key)
     with pytest.raises(Problem) as right:
-        join(Joining(token=token, username="alice", password=PASSWORD))
+        join(JoinRequest(token=token, username="alice", password=PASSWORD))
     with pytest.raises(Problem) as wrong:
-        join(Joining(token=token, username="alice", password="wrong"))
+        join(JoinRequest(token=token, username="alice", password="wrong"))
     assert (right.value.code, right.value.detail) == (wrong.value.code, wrong.value.detail)
     assert not Member.objects.filter(user=people.alice, tenant=people.rival.tenant).exists()
 
@@ -104,7 +104,7 @@ def test_password_of_one_user_is_tried_five_times_by_invitations(people: People)
     codes = []
     for _ in range(6):
         with pytest.raises(Problem) as refusal:
-            join(Joining(token=token_of(people.rival_owner_key), username="bob", password="x"))
+            join(JoinRequest(token=token_of(people.rival_owner_key), username="bob", password="x"))
         codes.append(refusal.value.code)
     assert codes == ["UNAUTHENTICATED"] * 5 + ["RATE_LIMITED"]
 

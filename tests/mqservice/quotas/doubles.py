@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mqservice.quotas.exchange import ExchangeAway, Texts
+from mqservice.quotas.exchange import ExchangeUnavailable, Texts
 
 
 class ManualClock:
@@ -32,7 +32,7 @@ class MemoryExchange:
     ) -> tuple[Texts, dict[int, Texts]]:
         self.swap_count += 1
         if self.is_away:
-            raise ExchangeAway("nobody listens")
+            raise ExchangeUnavailable("nobody listens")
         self.processes[process] = str(number)
         for tenant_id, report in reports.items():
             self.reports.setdefault(tenant_id, {})[process] = report

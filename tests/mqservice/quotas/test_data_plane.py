@@ -12,7 +12,11 @@ import pytest
 
 from mqservice.accounts.scopes import Scope
 from mqservice.quotas.limits import QuotaLimits
-from mqservice.quotas.rejection_pacing import CONNECTION_BYTES, REFUSALS_AT_ONCE, WAITING_BYTES_MAX
+from mqservice.quotas.rejection_pacing import (
+    CONNECTION_BYTES,
+    REJECTIONS_AT_ONCE,
+    WAITING_BYTES_MAX,
+)
 from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.serving import ALL_SCOPES, Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
@@ -140,7 +144,7 @@ def test_reading_has_a_rate_of_its_own_and_settling_none(quotas: QuotaServer) ->
 
 
 def test_who_is_refused_again_and_again_waits_for_each_refusal(quotas: QuotaServer) -> None:
-    answers = [put(quotas.api) for _ in range(5 + REFUSALS_AT_ONCE)]
+    answers = [put(quotas.api) for _ in range(5 + REJECTIONS_AT_ONCE)]
     assert answers[-1].status_code == 429
     began = time.monotonic()
     late = [put(quotas.api) for _ in range(5)]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from mqservice.quotas.engine_usage import Holdings, Names
+from mqservice.quotas.engine_usage import EngineUsage, Names
 from mqservice.quotas.limits import QuotaLimits
 from mqservice.store import Durability, GroupConfig, StoreClient, TopicConfig, TopicRef
 from tests.mqservice.delivery.engine_serving import serving_engine
@@ -39,7 +39,7 @@ class Tenant:
             base_url=server.url, headers={"authorization": self.key}, timeout=60
         )
         self._clock = ManualClock()
-        self._holdings = Holdings(
+        self._holdings = EngineUsage(
             server.context.meters, server.store.use, self._clock, find_names=self._find_names
         )
 

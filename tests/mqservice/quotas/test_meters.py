@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from mqservice.lib.problem import Problem
 from mqservice.quotas.bucket import TokenBucket
-from mqservice.quotas.exchange import Exchange, ExchangeAway, ValkeyExchange
+from mqservice.quotas.exchange import Exchange, ExchangeUnavailable, ValkeyExchange
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits, effective
 from mqservice.quotas.meter import TenantMeter
 from mqservice.quotas.meters import TICK_MS, Meters
-from mqservice.quotas.peers import GONE_MS
+from mqservice.quotas.peers import DEPARTED_MS
 from mqservice.quotas.shares import fair_share
 from tests.mqservice.quotas.doubles import ManualClock, MemoryExchange
 
@@ -180,7 +180,7 @@ async def test_the_part_of_a_process_that_died_goes_to_the_others(
     await cluster.begin()
     await cluster.run(2, [1_000, 1_000])
     cluster.all.pop()
-    for _ in range(GONE_MS // 1_000 + 1):
+    for _ in range(DEPARTED_MS // 1_000 + 1):
         await cluster.pass_time(1_000)
     assert cluster.all[0].process_count == 1
     assert (await cluster.run(5, [1_000]))[0] == pytest.approx(5_500, rel=0.03)
@@ -248,8 +248,8 @@ async def test_the_real_exchange_splits_as_the_double_does(
 
 async def test_an_exchange_that_nobody_answers_says_so() -> None:
     exchange = ValkeyExchange("redis://127.0.0.1:1/0")
-    with pytest.raises(ExchangeAway):
+    with pytest.raises(ExchangeUnavailable):
         await exchange.swap("a", 1, {})
-    with pytest.raises(ExchangeAway):
+    with pytest.raises(ExchangeUnavailable):
         await exchange.forget(["a"], [1])
     await exchange.aclose()

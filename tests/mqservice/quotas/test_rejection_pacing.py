@@ -10,11 +10,11 @@ from mqservice.quotas import rejection_pacing
 from mqservice.quotas.rejection_pacing import (
     BODY_BYTES_MAX,
     CONNECTION_BYTES,
-    REFUSALS_AT_ONCE,
-    REFUSALS_PER_SECOND,
+    REJECTIONS_AT_ONCE,
+    REJECTIONS_PER_SECOND,
     WAITING_BYTES_MAX,
-    RefusalPaces,
-    Refusals,
+    PacedRejections,
+    RejectionPacer,
     body_bytes_of,
 )
 from tests.mqservice.quotas.doubles import ManualClock
@@ -35,13 +35,13 @@ class Sleeper:
 async def test_a_flood_gets_a_hundred_at_once_and_then_a_hundred_a_second() -> None:
     clock, sleeper = ManualClock(), Sleeper()
     sleeper.wake.set()
-    paces = RefusalPaces(clock, sleeper)
-    for _ in range(REFUSALS_AT_ONCE):
+    paces = RejectionPacer(clock, sleeper)
+    for _ in range(REJECTIONS_AT_ONCE):
         assert await paces.turn("tenant 1")
     assert sleeper.asked_s == []
     for _ in range(3):
         assert await paces.turn("tenant 1")
-    step_s = 1 / REFUSALS_PER_SECOND
+    step_s = 1 / REJECTIONS_PER_SECOND
     assert sleeper.asked_s == pytest.approx([step_s, 2 * step_s, 3 * step_s], abs=0.002)
     assert await paces.turn("tenant 2")
     assert await paces.turn("192.0.2.7")
@@ -53,8 +53,8 @@ async def test_a_flood_gets_a_hundred_at_once_and_then_a_hundred_a_second() -> N
 
 async def test_when_too_many_wait_the_next_is_answered_at_once_and_told_to_go() -> None:
     sleeper = Sleeper()
-    paces = RefusalPaces(ManualClock(), sleeper)
-    for _ in range(REFUSALS_AT_ONCE):
+    paces = RejectionPacer(ManualClock(), sleeper)
+    for _ in range(REJECTIONS_AT_ONCE):
         assert await paces.turn("a")
     waiting = [
         asyncio.ensure_future(paces.turn("a")) for _ in range(WAITING_BYTES_MAX // CONNECTION_BYTES)
@@ -70,8 +70,8 @@ async def test_when_too_many_wait_the_next_is_answered_at_once_and_told_to_go() 
 
 
 def test_who_waits_with_much_of_a_body_takes_the_room_of_many() -> None:
-    refused = Refusals(0)
-    for _ in range(REFUSALS_AT_ONCE):
+    refused = PacedRejections(0)
+    for _ in range(REJECTIONS_AT_ONCE):
         assert refused.begin(0, 10 * BODY_BYTES_MAX) == 0
     large = 0
     while refused.begin(0, 10 * BODY_BYTES_MAX) is not None:
@@ -86,7 +86,7 @@ def test_who_waits_with_much_of_a_body_takes_the_room_of_many() -> None:
 
 
 def test_what_was_owed_by_a_flood_is_over_in_five_seconds() -> None:
-    refused = Refusals(0)
+    refused = PacedRejections(0)
     for _ in range(2_000):
         refused.begin(0)
     assert refused.begin(5_001) == 0
@@ -112,7 +112,7 @@ async def test_no_more_are_remembered_than_there_is_room_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rejection_pacing, "KEYS_MAX", 3)
-    paces = RefusalPaces(ManualClock(), Sleeper())
+    paces = RejectionPacer(ManualClock(), Sleeper())
     for number in range(10):
         assert await paces.turn(f"tenant {number}")
     assert list(paces._by_key) == ["tenant 7", "tenant 8", "tenant 9"]

@@ -6,8 +6,8 @@ import datetime as dt
 
 import pytest
 
-from mqservice.reports.due_days import Plan, missed_nights
-from mqservice.reports.limits import NIGHTS_MAX
+from mqservice.reports.due_days import Plan, missed_days
+from mqservice.reports.limits import DUE_DAYS_MAX
 
 UTC = Plan(dt.time(2, 30), "UTC")
 BERLIN = Plan(dt.time(2, 30), "Europe/Berlin")
@@ -42,20 +42,20 @@ def test_a_day_is_due_at_the_local_time_of_the_next(plan: Plan, now: str, last: 
 
 
 def test_a_first_start_reports_yesterday_only() -> None:
-    assert missed_nights(UTC, ms("2026-01-06T12:00+00:00"), None) == [day("2026-01-05")]
+    assert missed_days(UTC, ms("2026-01-06T12:00+00:00"), None) == [day("2026-01-05")]
 
 
 def test_nights_that_were_missed_are_made_the_oldest_first() -> None:
     now_ms = ms("2026-01-06T12:00+00:00")
-    assert missed_nights(UTC, now_ms, day("2026-01-02")) == [
+    assert missed_days(UTC, now_ms, day("2026-01-02")) == [
         day("2026-01-03"), day("2026-01-04"), day("2026-01-05"),
     ]  # fmt: skip
-    assert missed_nights(UTC, now_ms, day("2026-01-05")) == []
+    assert missed_days(UTC, now_ms, day("2026-01-05")) == []
 
 
 def test_after_a_long_time_only_the_newest_are_made() -> None:
-    missed = missed_nights(UTC, ms("2026-06-01T12:00+00:00"), day("2026-01-02"))
-    assert len(missed) == NIGHTS_MAX
+    missed = missed_days(UTC, ms("2026-06-01T12:00+00:00"), day("2026-01-02"))
+    assert len(missed) == DUE_DAYS_MAX
     assert missed[-1] == day("2026-05-31")
 
 

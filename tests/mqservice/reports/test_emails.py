@@ -16,7 +16,7 @@ from pytest_django import Settings
 
 from mqservice.accounts.models import AuditEntry, Namespace
 from mqservice.reports import limits
-from mqservice.reports.emails import claim_mails, drop_old_mails, note_mails, send_mail
+from mqservice.reports.emails import claim_emails, delete_old_emails, queue_emails, send_email
 from mqservice.reports.make_reports import _load
 from mqservice.reports.models import MailState, ReportMail, ReportPart, ReportRun, Trigger
 from mqservice.reports.runs import claim
@@ -48,7 +48,7 @@ def part(namespace: Namespace, report: str = "usage_daily", date: dt.date = NIGH
 
 
 def noted(make_run: MakeRun, clock: ManualClock, **values: object) -> list[ReportMail]:
-    note_mails(make_run(**{"date": NIGHT, **values}), clock.now_ms())
+    queue_emails(make_run(**{"date": NIGHT, **values}), clock.now_ms())
     return list(ReportMail.objects.order_by("address"))
 
 
@@ -66,8 +66,8 @@ def test_owners_are_told_of_their_own_namespaces_only(
 ) -> None:
     mails = noted(make_run, clock)
     assert [(each.address, each.namespace) for each in mails] == [("alice@x.example", owned.acme)]
-    for mail_id in claim_mails(clock.now_ms()):
-        send_mail(mail_id, clock)
+    for mail_id in claim_emails(clock.now_ms()):
+        send_email(mail_id, clock)
     [message] = mail.outbox
     assert message.to == ["alice@x.example"]
     assert message.subject == f"acme, {NIGHT}: 1,500 messages, 0 dead letters"
@@ -88,8 +88,8 @@ def test_a_night_is_told_once_however_often_it_is_made(
         assert run is not None
         (tmp_path / "rows.jsonl").write_text("")
         _load(run, tmp_path / "rows.jsonl", Outcome({}, [], {}), clock.now_ms())
-        for mail_id in 2 * claim_mails(clock.now_ms()):
-            send_mail(mail_id, clock)
+        for mail_id in 2 * claim_emails(clock.now_ms()):
+            send_email(mail_id, clock)
     assert len(mail.outbox) == 1
 
 
@@ -97,7 +97,7 @@ def test_only_a_night_that_is_news_is_told(
     owned: People, make_run: MakeRun, clock: ManualClock, settings: Settings
 ) -> None:
     assert noted(make_run, clock, trigger=Trigger.BY_HAND.value) == []
-    old = NIGHT - limits.MAIL_KEPT_DAYS * DAY
+    old = NIGHT - limits.EMAIL_RETAINED_DAYS * DAY
     part(owned.acme, date=old)
     assert noted(make_run, clock, date=old) == []
     settings.MQ_EMAIL_URL = ""
@@ -110,16 +110,16 @@ def test_a_mail_server_that_is_away_fails_no_run_and_is_tried_again(
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 1
     noted(make_run, clock)
-    for attempt in range(limits.MAIL_ATTEMPTS_MAX):
-        (mail_id,) = claim_mails(clock.now_ms())
-        assert claim_mails(clock.now_ms()) == []
-        send_mail(mail_id, clock)
+    for attempt in range(limits.EMAIL_ATTEMPTS_MAX):
+        (mail_id,) = claim_emails(clock.now_ms())
+        assert claim_emails(clock.now_ms()) == []
+        send_email(mail_id, clock)
         found = ReportMail.objects.get()
         assert found.attempt_count == attempt + 1
         assert found.error == "the mail server did not accept it: ConnectionRefusedError"
-        clock.advance(limits.MAIL_RETRY_MS << attempt)
+        clock.advance(limits.EMAIL_RETRY_MS << attempt)
     assert found.state == MailState.FAILED
-    assert claim_mails(clock.now_ms()) == []
+    assert claim_emails(clock.now_ms()) == []
 
 
 def test_a_mail_whose_worker_died_is_not_sent_twice(
@@ -131,14 +131,14 @@ def test_a_mail_whose_worker_died_is_not_sent_twice(
 
     real = EmailMessage.send
     noted(make_run, clock)
-    (mail_id,) = claim_mails(clock.now_ms())
+    (mail_id,) = claim_emails(clock.now_ms())
     with monkeypatch.context() as dying:
         dying.setattr(EmailMessage, "send", die)
         with pytest.raises(KeyboardInterrupt):
-            send_mail(mail_id, clock)
-    clock.advance(limits.MAIL_CLAIM_MS)
-    assert claim_mails(clock.now_ms()) == []
-    send_mail(mail_id, clock)  # an order that came late
+            send_email(mail_id, clock)
+    clock.advance(limits.EMAIL_CLAIM_MS)
+    assert claim_emails(clock.now_ms()) == []
+    send_email(mail_id, clock)  # an order that came late
     assert ReportMail.objects.get().state == MailState.UNKNOWN
     assert len(mail.outbox) == 1
 
@@ -151,8 +151,8 @@ def test_an_address_that_the_server_refuses_is_given_up_at_once(
 
     monkeypatch.setattr(EmailMessage, "send", refuse)
     noted(make_run, clock)
-    (mail_id,) = claim_mails(clock.now_ms())
-    send_mail(mail_id, clock)
+    (mail_id,) = claim_emails(clock.now_ms())
+    send_email(mail_id, clock)
     assert ReportMail.objects.get().state == MailState.FAILED
 
 
@@ -195,8 +195,8 @@ def test_addresses_that_make_no_sense_are_refused(
 
 def test_old_rows_are_forgotten(owned: People, make_run: MakeRun, clock: ManualClock) -> None:
     noted(make_run, clock)
-    drop_old_mails()
+    delete_old_emails()
     assert ReportMail.objects.exists()
-    ReportMail.objects.update(date=NIGHT - limits.MAIL_KEPT_DAYS * DAY)
-    drop_old_mails()
+    ReportMail.objects.update(date=NIGHT - limits.EMAIL_RETAINED_DAYS * DAY)
+    delete_old_emails()
     assert not ReportMail.objects.exists()

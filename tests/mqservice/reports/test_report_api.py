@@ -17,7 +17,7 @@ from pytest_django import Settings
 from mqservice.accounts.models import AuditEntry, Namespace
 from mqservice.reports.limits import WAITING_RUNS_MAX
 from mqservice.reports.models import ReportPart, ReportRun, RunState, Trigger
-from mqservice.reports.runs import drop_old_runs
+from mqservice.reports.runs import delete_old_runs
 from tests.mqservice.reports.conftest import DATE, DAY, MakeRun
 from tests.people import People
 
@@ -200,8 +200,8 @@ def test_runs_of_a_day_are_not_forgotten_while_they_count(make_run: MakeRun) -> 
     old, new = make_run(), make_run(DATE + DAY)
     ReportRun.objects.update(state=RunState.DONE.value)
     ReportRun.objects.filter(pk=old.pk).update(created_at=timezone.now() - 2 * DAY)
-    with mock.patch("mqservice.reports.runs.KEPT_RUNS_MAX", 0):
-        drop_old_runs()
+    with mock.patch("mqservice.reports.runs.RETAINED_RUNS_MAX", 0):
+        delete_old_runs()
     assert ReportRun.objects.get() == new
 
 

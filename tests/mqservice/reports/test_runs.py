@@ -10,7 +10,7 @@ from mqservice.celery import app
 from mqservice.reports import limits, tasks
 from mqservice.reports.due_days import Plan
 from mqservice.reports.models import ReportRun, RunState
-from mqservice.reports.runs import claim, fail, find_due, finish, make_nights, renew
+from mqservice.reports.runs import claim, create_due_runs, fail, find_due, finish, renew
 from mqservice.reports.spark import Failure, Outcome, Progress
 from mqservice.supervisor.processes import ANALYTICS_QUEUES
 from tests.clock import ManualClock
@@ -24,10 +24,10 @@ def test_nights_are_made_once_and_missed_ones_are_caught_up_with(
     db: None, clock: ManualClock
 ) -> None:
     get_or_create_tenant("acme")
-    (first,) = make_nights(PLAN, clock.now_ms())
-    assert make_nights(PLAN, clock.now_ms()) == []
+    (first,) = create_due_runs(PLAN, clock.now_ms())
+    assert create_due_runs(PLAN, clock.now_ms()) == []
     clock.advance(3 * 24 * 3_600_000)
-    found = [run.from_date for run in make_nights(PLAN, clock.now_ms())]
+    found = [run.from_date for run in create_due_runs(PLAN, clock.now_ms())]
     assert found == [first.from_date + DAY * day for day in (1, 2, 3)]
 
 
@@ -37,9 +37,9 @@ def test_a_service_that_was_just_set_up_has_no_night_to_catch_up_with(
     now = dt.datetime.fromtimestamp(clock.now_ms() / 1_000, dt.UTC)
     tenant = get_or_create_tenant("acme")
     Tenant.objects.filter(pk=tenant.pk).update(created_at=now)
-    assert make_nights(PLAN, clock.now_ms()) == []
+    assert create_due_runs(PLAN, clock.now_ms()) == []
     clock.advance(2 * 24 * 3_600_000)
-    assert make_nights(PLAN, clock.now_ms())[0].from_date >= now.date()
+    assert create_due_runs(PLAN, clock.now_ms())[0].from_date >= now.date()
 
 
 def test_a_night_of_a_clock_that_was_far_ahead_stops_no_later_ones(
@@ -47,7 +47,7 @@ def test_a_night_of_a_clock_that_was_far_ahead_stops_no_later_ones(
 ) -> None:
     get_or_create_tenant("acme")
     make_run(PLAN.last_due(clock.now_ms()) + 300 * DAY)
-    assert len(make_nights(PLAN, clock.now_ms())) == 1
+    assert len(create_due_runs(PLAN, clock.now_ms())) == 1
 
 
 def test_one_run_has_the_slot_and_the_oldest_night_is_first(

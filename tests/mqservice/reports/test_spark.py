@@ -16,7 +16,7 @@ from mqservice.reports.spark import (
     Outcome,
     Progress,
     RunFailed,
-    Unwanted,
+    RunSuperseded,
     run_spark,
 )
 from tests.clock import ManualClock
@@ -104,7 +104,7 @@ def test_one_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Pat
 
 
 def test_one_that_is_not_wanted_any_more_is_ended(tmp_path: Path) -> None:
-    with pytest.raises(Unwanted):
+    with pytest.raises(RunSuperseded):
         run(
             WITH_CHILD + "child.wait()",
             str(tmp_path / "pid"),

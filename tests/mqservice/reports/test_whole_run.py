@@ -14,7 +14,7 @@ from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import HOUR_MS, MINUTE_MS
 from mqservice.reports import make_reports
 from mqservice.reports.catalogue import REPORTS
-from mqservice.reports.make_reports import take_run
+from mqservice.reports.make_reports import run_reports
 from mqservice.reports.models import ReportPart, ReportRun, RunState, Trigger
 from mqservice.reports.spark import Failure
 from mqservice.sampling.models import GroupSample
@@ -56,7 +56,7 @@ def test_what_was_stored_and_given_up_is_in_the_reports_of_its_tenant(
         is_complete=False, rows=[{"topic": "gone"}],
     )  # fmt: skip
 
-    take_run(run.public_id, SystemClock())
+    run_reports(run.public_id, SystemClock())
 
     run.refresh_from_db()
     assert (run.state, run.error, run.done_count) == (RunState.DONE, "", run.total_count)
@@ -101,7 +101,7 @@ def test_a_run_without_the_engine_is_tried_again(
     settings.MQ_DATA_DIR = tmp_path / "data"
     settings.MQ_ENGINE_SOCKET = str(tmp_path / "none.sock")
     run = order(make_run, people)
-    take_run(run.public_id, SystemClock())
+    run_reports(run.public_id, SystemClock())
     run.refresh_from_db()
     assert (run.state, run.error_code) == (RunState.PENDING, Failure.ENGINE_AWAY)
     assert run.next_try_ms > 0
@@ -120,7 +120,7 @@ def test_without_java_the_reason_stays_with_the_run_and_old_results_stay(
         namespace=people.acme, report="usage_daily", date=run.from_date, zone="UTC", made_ms=0,
         is_complete=True, rows=[],
     )  # fmt: skip
-    take_run(run.public_id, SystemClock())
+    run_reports(run.public_id, SystemClock())
     run.refresh_from_db()
     assert (run.state, run.error_code) == (RunState.FAILED, Failure.NO_SPARK)
     assert re.search(r"analytics is off: .*(java|pyspark)", run.error)
@@ -144,6 +144,6 @@ def test_a_log_that_was_not_kept_meanwhile_is_read_again(
         make_reports, "load_rows", lambda *_: pytest.fail("it must not be believed")
     )
     run = order(make_run, people)
-    take_run(run.public_id, SystemClock())
+    run_reports(run.public_id, SystemClock())
     run.refresh_from_db()
     assert (run.state, run.error_code) == (RunState.PENDING, Failure.SNAPSHOT_LOST)

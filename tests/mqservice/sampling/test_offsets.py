@@ -9,14 +9,14 @@ from django.db import DatabaseError, connection, connections
 
 from mqservice.groups.models import ConsumerGroup
 from mqservice.sampling import offsets
-from mqservice.sampling.limits import OFFSET_STEP_MS, OFFSET_STEPS_KEPT_MS
+from mqservice.sampling.limits import OFFSET_STEP_MS, OFFSET_STEPS_RETAINED_MS
 from mqservice.sampling.models import (
     RETRY_TOPIC,
     ConsumerOffset,
     ConsumerOffsetStep,
     OffsetFeedPlace,
 )
-from mqservice.sampling.offsets import clean_offsets, keep_step, persist_offsets
+from mqservice.sampling.offsets import delete_old_offsets, persist_offsets, save_offset_step
 from mqservice.sampling.tasks import persist
 from mqservice.store import (
     ChangedOffset,
@@ -174,13 +174,13 @@ def test_a_step_holds_what_moved_since_the_one_before(desk: Desk, people: People
     take(other, 1)
     with blocking_client() as client:
         persist_offsets(client, NOW_MS - 1)
-        assert keep_step(NOW_MS) == ConsumerOffset.objects.count()
-        assert keep_step(NOW_MS + 1) == 0, "the same step again"
+        assert save_offset_step(NOW_MS) == ConsumerOffset.objects.count()
+        assert save_offset_step(NOW_MS + 1) == 0, "the same step again"
         take(desk, 4)
         later_ms = NOW_MS + OFFSET_STEP_MS
         persist_offsets(client, later_ms)
     # A step that was missed: the next one has what moved before it as well.
-    keep_step(later_ms + 2 * OFFSET_STEP_MS)
+    save_offset_step(later_ms + 2 * OFFSET_STEP_MS)
     steps = ConsumerOffsetStep.objects.filter(topic=desk.topic.name).order_by("at_ms")
     begin_ms = NOW_MS - NOW_MS % OFFSET_STEP_MS
     assert [(step.at_ms - begin_ms, step.consumer_offset) for step in steps] == [
@@ -195,12 +195,12 @@ def test_old_steps_and_the_oldest_of_too_many_go(desk: Desk) -> None:
     with blocking_client() as client:
         persist_offsets(client, NOW_MS)
     row = ConsumerOffset.objects.get(topic=desk.topic.name)
-    for age_ms in (OFFSET_STEPS_KEPT_MS + 1, 5_000, 4_000, 3_000):
+    for age_ms in (OFFSET_STEPS_RETAINED_MS + 1, 5_000, 4_000, 3_000):
         ConsumerOffsetStep.objects.create(
             namespace=desk.namespace, group_name=desk.group.name, topic=desk.topic.name,
             queue_id=0, at_ms=NOW_MS - age_ms, consumer_offset=row.consumer_offset, reset_count=0,
         )  # fmt: skip
-    clean_offsets(NOW_MS, rows_max=2)
+    delete_old_offsets(NOW_MS, rows_max=2)
     kept = ConsumerOffsetStep.objects.order_by("at_ms").values_list("at_ms", flat=True)
     assert list(kept) == [NOW_MS - 4_000, NOW_MS - 3_000]
 
@@ -211,11 +211,11 @@ def test_what_is_left_of_a_deleted_group_goes(desk: Desk, people: People) -> Non
     take(other, 1)
     with blocking_client() as client:
         persist_offsets(client, NOW_MS)
-        keep_step(NOW_MS)
+        save_offset_step(NOW_MS)
     # A group of the same name in another namespace is another group.
     ConsumerGroup.objects.create(namespace=people.rival, name=desk.group.name)
     desk.group.delete()
-    clean_offsets(NOW_MS)
+    delete_old_offsets(NOW_MS)
     assert stood(desk) is None
     assert stood(other) == 1
     assert not ConsumerOffsetStep.objects.filter(topic=desk.topic.name).exists()

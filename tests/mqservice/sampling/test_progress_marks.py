@@ -10,18 +10,18 @@ import pytest
 from django.db.models import Count
 
 from mqservice.lib.durations import DAY_MS
-from mqservice.reports.settle_export import are_marks_kept, write_settles
+from mqservice.reports.settle_export import are_marks_available, write_settles
 from mqservice.sampling import progress_marks
-from mqservice.sampling.limits import MARK_ROWS_DAY_MAX, MARKS_KEPT_MS, SAMPLE_MS
+from mqservice.sampling.limits import MARK_ROWS_DAY_MAX, MARKS_RETAINED_MS, SAMPLE_MS
 from mqservice.sampling.models import RETRY_TOPIC, ProgressMark
 from mqservice.sampling.progress_marks import (
-    Place,
-    Standing,
-    clean_marks,
-    decode_places,
-    encode_places,
-    keep_marks,
+    GroupPositions,
+    QueuePosition,
+    decode_positions,
+    delete_old_marks,
+    encode_positions,
     mark_pause_ms,
+    write_marks,
 )
 from mqservice.sampling.samples import take_samples
 from mqservice.store import GroupQueueStats, GroupRef, blocking_client
@@ -44,12 +44,12 @@ def desk(people: People, engine: str) -> Desk:
     return open_desk(people.acme)
 
 
-def standing(people: People, *names: str, consumer_offset: int = 5) -> list[Standing]:
+def standing(people: People, *names: str, consumer_offset: int = 5) -> list[GroupPositions]:
     queue = GroupQueueStats(
         topic="acme%orders", queue_id=0, min_offset=0, max_offset=9, inflight_count=1,
         consumer_offset=consumer_offset, ready_count=3,
     )  # fmt: skip
-    return [Standing(people.acme.pk, name, [queue]) for name in names]
+    return [GroupPositions(people.acme.pk, name, [queue]) for name in names]
 
 
 def rows_of(path: Path, from_ms: int, to_ms: int, group: str) -> list[tuple[str, str, int, int]]:
@@ -77,10 +77,10 @@ def test_a_mark_says_what_was_settled_and_what_was_given_out(desk: Desk, tmp_pat
     ]  # fmt: skip
     with blocking_client() as client:
         (queue,) = client.group_stats(GroupRef(group=desk.group.engine_name)).queues
-    places = [decode_places(mark.places) for mark in mine]
+    places = [decode_positions(mark.places) for mark in mine]
     # A group that was deleted before under this name counts its resets on.
     resets = queue.reset_count
-    assert places == [[Place(0, 2, 2, resets)], [Place(0, 5, 5, resets)]]
+    assert places == [[QueuePosition(0, 2, 2, resets)], [QueuePosition(0, 5, 5, resets)]]
     assert rows_of(tmp_path / "s.csv", NOW_MS, NOW_MS + DAY_MS, group) == [
         (topic, "delivered", 2, 5), (topic, "settled", 2, 5),
     ]  # fmt: skip
@@ -92,7 +92,7 @@ def test_marks_of_many_groups_lie_further_apart(people: People) -> None:
     assert mark_pause_ms(at_most + 1) == 2 * SAMPLE_MS
     names = [f"g{number}" for number in range(at_most + 1)]
     written = [
-        keep_marks("b", standing(people, *names, consumer_offset=step), NOW_MS + step * SAMPLE_MS)
+        write_marks("b", standing(people, *names, consumer_offset=step), NOW_MS + step * SAMPLE_MS)
         for step in range(5)
     ]
     assert written == [len(names), 0, len(names), 0, len(names)]
@@ -102,10 +102,10 @@ def test_marks_of_many_groups_lie_further_apart(people: People) -> None:
 
 
 def test_another_worker_writes_no_mark_twice(people: People) -> None:
-    keep_marks("b", standing(people, "g"), NOW_MS)
+    write_marks("b", standing(people, "g"), NOW_MS)
     progress_marks._written.clear()  # the other worker knows of nothing
-    keep_marks("b", standing(people, "g"), NOW_MS)
-    keep_marks("b", standing(people, "g"), NOW_MS - DAY_MS)  # its clock is behind
+    write_marks("b", standing(people, "g"), NOW_MS)
+    write_marks("b", standing(people, "g"), NOW_MS - DAY_MS)  # its clock is behind
     counted = ProgressMark.objects.values("group_name", "at_ms").annotate(rows=Count("pk"))
     assert {row["rows"] for row in counted} == {1}
     last = ProgressMark.objects.order_by("-pk").first()
@@ -116,23 +116,23 @@ def test_another_worker_writes_no_mark_twice(people: People) -> None:
 def test_a_reset_settles_nothing_and_nothing_is_settled_twice(
     people: People, tmp_path: Path
 ) -> None:
-    def mark(minute: int, *places: Place, topic: str = "orders") -> None:
+    def mark(minute: int, *places: QueuePosition, topic: str = "orders") -> None:
         at_ms = NOW_MS + minute * 60_000
         ProgressMark.objects.create(
             namespace=people.acme, group_name="g", topic=topic, after_ms=at_ms - SAMPLE_MS,
-            at_ms=at_ms, places=encode_places(list(places)),
+            at_ms=at_ms, places=encode_positions(list(places)),
         )  # fmt: skip
 
-    mark(-90, Place(0, 3, 3, 0))  # the day before: where it stood
-    mark(1, Place(0, 10, 12, 0), Place(1, 7, 7, 0))
-    mark(2, Place(0, 4, 4, 1), Place(1, 7, 7, 0))  # set back
-    mark(3, Place(0, 8, 9, 1), Place(1, 9, 9, 0))  # what it did already
-    mark(4, Place(0, 11, 14, 1), Place(1, 9, 9, 0))
-    mark(5, Place(0, 90, 90, 2), Place(1, 9, 9, 0))  # set ahead
-    mark(6, Place(0, 91, 91, 2), Place(1, 9, 9, 0))
-    mark(7, Place(2, 5, 5, 0), topic=RETRY_TOPIC)
-    mark(8, Place(2, 6, 5, 0), topic=RETRY_TOPIC)
-    mark(1_800, Place(0, 95, 95, 2))  # of the next day
+    mark(-90, QueuePosition(0, 3, 3, 0))  # the day before: where it stood
+    mark(1, QueuePosition(0, 10, 12, 0), QueuePosition(1, 7, 7, 0))
+    mark(2, QueuePosition(0, 4, 4, 1), QueuePosition(1, 7, 7, 0))  # set back
+    mark(3, QueuePosition(0, 8, 9, 1), QueuePosition(1, 9, 9, 0))  # what it did already
+    mark(4, QueuePosition(0, 11, 14, 1), QueuePosition(1, 9, 9, 0))
+    mark(5, QueuePosition(0, 90, 90, 2), QueuePosition(1, 9, 9, 0))  # set ahead
+    mark(6, QueuePosition(0, 91, 91, 2), QueuePosition(1, 9, 9, 0))
+    mark(7, QueuePosition(2, 5, 5, 0), topic=RETRY_TOPIC)
+    mark(8, QueuePosition(2, 6, 5, 0), topic=RETRY_TOPIC)
+    mark(1_800, QueuePosition(0, 95, 95, 2))  # of the next day
 
     found = rows_of(tmp_path / "s.csv", NOW_MS, NOW_MS + DAY_MS, "g")
 
@@ -146,10 +146,10 @@ def test_a_reset_settles_nothing_and_nothing_is_settled_twice(
 
 
 def test_marks_are_kept_for_the_nights_that_need_them(people: People) -> None:
-    keep_marks("b", standing(people, "old"), NOW_MS)
-    keep_marks("b", standing(people, "new"), NOW_MS + SAMPLE_MS)
-    assert are_marks_kept(NOW_MS, NOW_MS + MARKS_KEPT_MS)
-    assert not are_marks_kept(NOW_MS, NOW_MS + MARKS_KEPT_MS + 1)
-    assert clean_marks(NOW_MS + MARKS_KEPT_MS) == 0
-    assert clean_marks(NOW_MS + MARKS_KEPT_MS + 1) == 1
+    write_marks("b", standing(people, "old"), NOW_MS)
+    write_marks("b", standing(people, "new"), NOW_MS + SAMPLE_MS)
+    assert are_marks_available(NOW_MS, NOW_MS + MARKS_RETAINED_MS)
+    assert not are_marks_available(NOW_MS, NOW_MS + MARKS_RETAINED_MS + 1)
+    assert delete_old_marks(NOW_MS + MARKS_RETAINED_MS) == 0
+    assert delete_old_marks(NOW_MS + MARKS_RETAINED_MS + 1) == 1
     assert ProgressMark.objects.get().group_name == "new"

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from mqservice.accounts.models import Namespace
 from mqservice.lib.durations import DAY_MS, HOUR_MS, MINUTE_MS
-from mqservice.sampling.limits import KEPT_MS, LATE_MS, RESOLUTIONS_MS, SAMPLE_MS
+from mqservice.sampling.limits import LATE_MS, RESOLUTIONS_MS, RETAINED_MS, SAMPLE_MS
 from mqservice.sampling.models import GroupSample, StoreSample, TopicSample
-from mqservice.sampling.rollup import SERIES, clean_samples, roll_up
+from mqservice.sampling.rollup import SERIES, delete_old_samples, roll_up
 from tests.people import People
 
 START_MS = 1_800_000_000_000 - 1_800_000_000_000 % HOUR_MS
@@ -112,14 +112,14 @@ def test_each_thing_has_rows_of_its_own(people: People) -> None:
 
 def test_samples_go_when_they_are_too_old_and_were_rolled_up(people: People) -> None:
     now_ms = START_MS + 100 * DAY_MS
-    for resolution_ms, kept_ms in KEPT_MS.items():
+    for resolution_ms, kept_ms in RETAINED_MS.items():
         for at_ms in (now_ms - kept_ms - 1, now_ms - kept_ms, now_ms):
             GroupSample.objects.create(
                 namespace=people.acme, group_name="g", topic="", resolution_ms=resolution_ms,
                 at_ms=at_ms, known_count=0,
             )  # fmt: skip
-    clean_samples(now_ms)
-    for resolution_ms, kept_ms in KEPT_MS.items():
+    delete_old_samples(now_ms)
+    for resolution_ms, kept_ms in RETAINED_MS.items():
         kept = [row["at_ms"] for row in rows(resolution_ms)]
         assert kept == [now_ms - kept_ms, now_ms]
 
@@ -127,9 +127,9 @@ def test_samples_go_when_they_are_too_old_and_were_rolled_up(people: People) -> 
 def test_what_was_not_rolled_up_yet_stays(people: People) -> None:
     """Workers were away for a day: the fine samples from before are still needed."""
     sample(people.acme, START_MS, 5).save()
-    clean_samples(START_MS + DAY_MS)
+    delete_old_samples(START_MS + DAY_MS)
     roll_up(START_MS + DAY_MS)
-    clean_samples(START_MS + DAY_MS)
+    delete_old_samples(START_MS + DAY_MS)
     assert [row["lag_sum"] for row in rows(HOUR_MS)] == [5]
 
 

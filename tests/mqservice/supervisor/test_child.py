@@ -15,7 +15,7 @@ import pytest
 from mqservice.supervisor.child import Child, ChildSpec, ChildState
 from mqservice.supervisor.errors import StartFailed
 from mqservice.supervisor.output import Output
-from mqservice.supervisor.readiness import has_not_ended
+from mqservice.supervisor.readiness import is_running
 from tests.services import wait_until
 
 LIVE = "import signal; print('alive', flush=True); signal.pause()"
@@ -121,7 +121,7 @@ async def test_child_that_never_gets_ready_is_ended(output: Output) -> None:
 
 
 async def test_missing_program_fails_the_start(output: Output, tmp_path: Path) -> None:
-    spec = ChildSpec(name="child", argv=("/nonexistent",), env={}, gate=has_not_ended, cwd=tmp_path)
+    spec = ChildSpec(name="child", argv=("/nonexistent",), env={}, gate=is_running, cwd=tmp_path)
     child = Child(spec, output, on_change=lambda: None, on_fatal=lambda _: None)
 
     with pytest.raises(StartFailed, match="cannot start"):
@@ -224,12 +224,12 @@ def test_children_die_with_a_supervisor_that_is_killed(output: Output, tmp_path:
     code = f"""
 import asyncio, os, sys, pathlib
 from mqservice.supervisor.child import Child, ChildSpec
-from mqservice.supervisor.readiness import has_not_ended
+from mqservice.supervisor.readiness import is_running
 from mqservice.supervisor.output import Output
 
 async def main():
     spec = ChildSpec(name="child", argv=(sys.executable, "-c", {STUBBORN!r}),
-                     env=dict(os.environ), gate=has_not_ended, cwd=pathlib.Path("."))
+                     env=dict(os.environ), gate=is_running, cwd=pathlib.Path("."))
     child = Child(spec, Output(pathlib.Path("."), is_quiet=True),
                   on_change=lambda: None, on_fatal=print)
     await child.start()

@@ -30,7 +30,7 @@ from mqservice.store import (
 )
 from mqservice.tasks.models import Task, TaskKind
 from mqservice.tasks.selection import Selection
-from mqservice.tasks.services import TaskOrder, create_task
+from mqservice.tasks.services import TaskRequest, create_task
 from mqservice.topics.models import Topic
 from tests.clock import ManualClock
 from tests.mqservice.delivery.wait_until import wait_until
@@ -157,7 +157,7 @@ class Desk:
         rate: int = 1_000,
     ) -> Task:
         """A task as the API makes it."""
-        order = TaskOrder(
+        order = TaskRequest(
             kind=kind,
             group=self.group,
             selection=selection or Selection(),

@@ -213,7 +213,7 @@ def test_one_active_task_too_many_is_refused_with_what_to_do(
 def test_oldest_of_too_many_ended_tasks_are_forgotten(
     acme: Client, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(services, "KEPT_TASKS_MAX", 3)
+    monkeypatch.setattr(services, "RETAINED_TASKS_MAX", 3)
     made = []
     for _ in range(6):
         made.append(ordered(acme, desk, all=True)["id"])

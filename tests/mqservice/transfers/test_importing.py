@@ -11,7 +11,7 @@ import pytest
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.errors import ConfigInvalid, StartFailed
 from mqservice.transfers import importing
-from mqservice.transfers.errors import TransferRefused
+from mqservice.transfers.errors import TransferRejected
 from mqservice.transfers.reports import ImportReport
 from tests.mqservice.backups.making import ignored, scratch_database
 from tests.storage_engine.rocketmq_store import RocketmqStore
@@ -92,7 +92,7 @@ def test_a_source_that_is_another_one_by_now_is_refused(
     offsets = source / "config" / "consumerOffset.json"
     offsets.write_text("{}")
     before = hashes(source)
-    with pytest.raises(TransferRefused, match="has changed since it was checked"):
+    with pytest.raises(TransferRejected, match="has changed since it was checked"):
         importing.import_store(env, tmp_path / "data", source, report, RETENTION_MS, told=ignored)
     assert hashes(source) == before
     assert topics(url) == []

@@ -13,8 +13,8 @@ from mqservice.lib.durations import DAY_MS, HOUR_MS
 from mqservice.lib.timestamps import parse_rfc3339, rfc3339
 from mqservice.store import StoreClient, StoreMessage, encode_record, new_message_id
 from mqservice.topics.services import TopicChange, put_topic
-from mqservice.usage.counts import Taken, UsageCounts
-from mqservice.usage.limits import KEPT_MS
+from mqservice.usage.counts import UsageBatch, UsageCounts
+from mqservice.usage.limits import RETAINED_MS
 from mqservice.usage.models import UsageHour
 from mqservice.usage.writing import clean_up, measure_storage, write_counts
 from tests.people import People
@@ -178,8 +178,8 @@ def test_what_could_not_be_written_is_written_later(people: People) -> None:
     counts.called(people.acme.tenant_id)
     counts.give_back(counts.take())
     counts.stored("acme%a", 2, 20)
-    assert counts.take() == Taken({"acme%a": [3, 30, 0, 0, 0]}, {people.acme.tenant_id: 1})
-    assert counts.take() == Taken()
+    assert counts.take() == UsageBatch({"acme%a": [3, 30, 0, 0, 0]}, {people.acme.tenant_id: 1})
+    assert counts.take() == UsageBatch()
 
 
 def test_no_more_topics_are_counted_than_may_be(people: People) -> None:
@@ -190,15 +190,15 @@ def test_no_more_topics_are_counted_than_may_be(people: People) -> None:
 
 
 def test_what_is_gone_is_left_out(people: People) -> None:
-    gone = Taken({"nobody%a": [1, 1, 1, 1, 1]}, {2**40: 5})
+    gone = UsageBatch({"nobody%a": [1, 1, 1, 1, 1]}, {2**40: 5})
     assert write_counts(gone, DAY) == 0
     assert not UsageHour.objects.exists()
 
 
 def test_old_hours_go_and_the_oldest_of_too_many(used: People) -> None:
     count = UsageHour.objects.count()
-    assert clean_up(DAY + KEPT_MS) == 0
-    assert clean_up(DAY + KEPT_MS + HOUR_MS) > 0
+    assert clean_up(DAY + RETAINED_MS) == 0
+    assert clean_up(DAY + RETAINED_MS + HOUR_MS) > 0
     left = UsageHour.objects.count()
     assert 0 < left < count
     assert clean_up(DAY + 2 * DAY_MS, rows_max=1) == left - 1

@@ -22,7 +22,7 @@ from typing import Final
 
 import pytest
 
-from analytics.session import why_no_spark
+from analytics.session import spark_problem
 from tests.acceptance.image.containers import why_no_image
 from tests.acceptance.partitions.network import why_no_namespaces
 from tests.chromium import find_chromium, why_no_chromium
@@ -53,7 +53,7 @@ def need_namespaces() -> None:
 
 def need_java() -> None:
     """Skip where Spark cannot run."""
-    if reason := why_no_spark():
+    if reason := spark_problem():
         pytest.skip(reason)  # no Java here; without it the service makes no reports, and says so
 
 

@@ -13,7 +13,7 @@ from storage_engine.filters.message_filter import (
     COMPILED_MAX,
     FilterKind,
     compile_filter,
-    keep_compiled,
+    set_compiled_max,
 )
 
 KEPT: Final = 3
@@ -21,9 +21,9 @@ KEPT: Final = 3
 
 @pytest.fixture
 def few_kept() -> Iterator[None]:
-    keep_compiled(KEPT)
+    set_compiled_max(KEPT)
     yield
-    keep_compiled(COMPILED_MAX)
+    set_compiled_max(COMPILED_MAX)
 
 
 def test_filters_that_were_not_asked_for_long_are_compiled_again(few_kept: None) -> None:

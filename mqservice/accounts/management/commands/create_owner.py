@@ -18,7 +18,7 @@ from django.db import transaction
 
 from mqservice.accounts.audit import record
 from mqservice.accounts.models import Member, Role, Tenant, User
-from mqservice.accounts.tenant_creation import found_tenant
+from mqservice.accounts.tenant_creation import create_tenant
 from mqservice.env import envsecret
 from mqservice.lib.problem import Problem
 
@@ -58,7 +58,7 @@ def _create(username: str, email: str, tenant_name: str) -> dict[str, object]:
             EmailAddress.objects.create(user=user, email=email, verified=True, primary=True)
     tenant = Tenant.objects.filter(name=tenant_name).first()
     if tenant is None:
-        found_tenant(user, tenant_name, actor=None)
+        create_tenant(user, tenant_name, actor=None)
     else:
         _own(tenant, user)
     return {"username": username, "tenant": tenant_name, "is_new_user": is_new}

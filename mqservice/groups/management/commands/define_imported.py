@@ -70,7 +70,7 @@ def define_imported(imported: _Imported) -> Namespace:
     if namespace is None:
         tenant = get_or_create_tenant(imported.namespace)
         namespace = get_or_create_namespace(tenant, imported.namespace)
-    _refuse_others(imported)
+    _reject_other_definitions(imported)
     topics = [_planned_topic(namespace, topic) for topic in imported.topics]
     groups = [_planned_group(namespace, group) for group in imported.groups]
     others = [each.topic.name for each in topics if each.is_different and not each.is_new]
@@ -86,7 +86,7 @@ def define_imported(imported: _Imported) -> Namespace:
     return namespace
 
 
-def _refuse_others(imported: _Imported) -> None:
+def _reject_other_definitions(imported: _Imported) -> None:
     """Topics and groups of any namespace whose messages the new store does not have."""
     of_topics = {(imported.namespace, topic.name) for topic in imported.topics}
     of_groups = {(imported.namespace, group.name) for group in imported.groups}

@@ -15,7 +15,7 @@ from mqservice.store import (
     GroupConfig,
     OffsetResetRequest,
     ResetTo,
-    SessionKeepRequest,
+    SessionSaveRequest,
     StoreClient,
 )
 from tests.mqservice.delivery.browsing import put
@@ -189,7 +189,7 @@ def test_a_restarting_server_leaves_its_sessions_to_the_others(
     fill(api, topic, 3)
     keep = AsyncStoreClient.session_keep
 
-    async def keep_slowly(client: AsyncStoreClient, request: SessionKeepRequest) -> None:
+    async def keep_slowly(client: AsyncStoreClient, request: SessionSaveRequest) -> None:
         await asyncio.sleep(0.5)  # a server that does not wait closes the socket meanwhile
         await keep(client, request)
 
