@@ -133,8 +133,8 @@ class Application:
         context = self._context
         if context is None:
             return
-        context.drain.begin()
-        if not await context.drain.wait_idle(context.times.grace_ms + _DRAIN_MARGIN_MS):
+        context.drain.start()
+        if not await context.drain.wait_until_idle(context.times.grace_ms + _DRAIN_MARGIN_MS):
             log.warning(
                 "Some clients did not disconnect before the shutdown deadline; "
                 "closed their connections",

@@ -71,10 +71,10 @@ class LeaderScheduler(Scheduler):
         if not self.lock.check():
             return STANDBY_SECONDS
         if not was_leader:
-            self._begin_term()
+            self._start_term()
         elif self._was_clock_set():
             self._count_from_now()
-        self._show_life()
+        self._send_heartbeat()
         self._has_run_one = False
         wait_s = float(super().tick(*args, **kwargs))
         # Of several that are due together within a moment Celery looks at one after the other, over
@@ -107,7 +107,7 @@ class LeaderScheduler(Scheduler):
 
     def close(self) -> None:
         super().close()
-        self._close_asking()
+        self._close_query_connection()
         self.lock.release()
 
     def _ensure_connected(self) -> Any:  # Any: Celery's own
@@ -123,7 +123,7 @@ class LeaderScheduler(Scheduler):
         }
         return self.connection.ensure_connection(**pauses)
 
-    def _begin_term(self) -> None:
+    def _start_term(self) -> None:
         self._clocks_apart_ms = self._clock.now_ms() - self._clock.monotonic_ms()
         self._count_from_now()
         log.info("This scheduler is the leader now", extra={"action": "leader_elected"})
@@ -207,16 +207,16 @@ class LeaderScheduler(Scheduler):
         except ChannelError:  # an empty queue is none
             return 0
         except errors:
-            self._close_asking()
+            self._close_query_connection()
             return 0
         return count
 
-    def _close_asking(self) -> None:
+    def _close_query_connection(self) -> None:
         asking, self._asking = self._asking, None
         if asking is not None:
             asking.release()
 
-    def _show_life(self) -> None:
+    def _send_heartbeat(self) -> None:
         """Note that beat is alive, every few seconds; a failure is no reason not to send."""
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_heartbeat_ms:

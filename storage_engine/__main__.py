@@ -56,7 +56,7 @@ async def run(config: StoreConfig) -> None:
         asyncio.ensure_future(_every(config.tick_interval_ms, store.tick)),
         asyncio.ensure_future(_every(config.tick_interval_ms, server.resume_reading)),
         asyncio.ensure_future(_keep_durable(store)),
-        asyncio.ensure_future(_every(_DISK_INTERVAL_MS, store.disk.look)),
+        asyncio.ensure_future(_every(_DISK_INTERVAL_MS, store.disk.measure)),
         asyncio.ensure_future(_checkpoint(store)),
         asyncio.ensure_future(_retain(store)),
     ]

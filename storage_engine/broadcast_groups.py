@@ -95,7 +95,7 @@ class BroadcastGroups:
         finally:
             # One that has not come to read the topic does not count.
             if self._consumer_offsets.has_started(reader.group, request.topic):
-                self._clients.seen(group.group, client_id)
+                self._clients.client_seen(group.group, client_id)
 
     def _reader(self, group: GroupConfig, client_id: str) -> GroupConfig:
         _refuse_client(group, client_id)
@@ -112,7 +112,7 @@ class BroadcastGroups:
         """Under which name its messages are leased. Raises ``BadRequest``."""
         check_client_id(client_id)
         if self._clients.find(group, client_id) is not None:
-            self._clients.seen(group, client_id)
+            self._clients.client_seen(group, client_id)
         return reader_name(group, client_id)
 
     def readers(self, group: GroupConfig, topic: str, client_id: str) -> list[GroupConfig]:

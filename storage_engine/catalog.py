@@ -65,10 +65,10 @@ class Catalog:
         self._topics = TopicTable(files, config.store_path, clock)
         self._groups = GroupTable(files, config.store_path, clock)
         self.topic_writes = SharedWrites(
-            self._topics, self._is_other_topic, self._route, self._tell_of_topic
+            self._topics, self._is_topic_changed, self._route, self._notify_topic_change
         )
         self.group_writes = SharedWrites(
-            self._groups, self._is_other_group, _ignore_change, self._tell_of_group
+            self._groups, self._is_group_changed, _ignore_change, self._notify_group_change
         )
         self._executor: ThreadPoolExecutor
 
@@ -126,7 +126,7 @@ class Catalog:
         """Create or change a topic; durable on return. Raises ``BadRequest``, ``DiskFull``."""
         self.topic_writes.put_now(config)
 
-    def _is_other_topic(self, config: TopicConfig, topics: Mapping[str, TopicConfig]) -> bool:
+    def _is_topic_changed(self, config: TopicConfig, topics: Mapping[str, TopicConfig]) -> bool:
         """Whether it is not what ``topics`` say. Raises ``BadRequest``: it may not be."""
         check_topic_name(config.topic)
         known = topics.get(config.topic)
@@ -146,7 +146,7 @@ class Catalog:
             )
         return True
 
-    def _tell_of_topic(self, before: Mapping[str, TopicConfig], config: TopicConfig) -> None:
+    def _notify_topic_change(self, before: Mapping[str, TopicConfig], config: TopicConfig) -> None:
         known = before.get(config.topic)
         has_grown = known is not None and known.queue_count < config.queue_count
         if has_grown and config.topic in self.topics:
@@ -191,7 +191,7 @@ class Catalog:
         """Create or change a group; durable on return. Raises ``BadRequest``, ``DiskFull``."""
         self.group_writes.put_now(config)
 
-    def _is_other_group(self, config: GroupConfig, groups: Mapping[str, GroupConfig]) -> bool:
+    def _is_group_changed(self, config: GroupConfig, groups: Mapping[str, GroupConfig]) -> bool:
         """Whether it is not what ``groups`` say. Raises ``BadRequest``: it may not be."""
         check_group_name(config.group)
         config.retry.check()
@@ -217,7 +217,7 @@ class Catalog:
         if known == config:
             return self._groups.is_doubtful
         if known is not None:
-            self._refuse_other_progress(known, config)
+            self._reject_dispatch_change(known, config)
         if config.start_ms < 0:
             raise BadRequest(f"start_ms is {config.start_ms}, it must be 0 or more")
         if known is None and len(groups) >= self._config.group_count_max:
@@ -227,11 +227,11 @@ class Catalog:
             )
         return True
 
-    def _tell_of_group(self, before: Mapping[str, GroupConfig], config: GroupConfig) -> None:
+    def _notify_group_change(self, before: Mapping[str, GroupConfig], config: GroupConfig) -> None:
         if self.groups.get(config.group) == config:  # and not changed once more since
             self.group_changed(config)
 
-    def _refuse_other_progress(self, known: GroupConfig, config: GroupConfig) -> None:
+    def _reject_dispatch_change(self, known: GroupConfig, config: GroupConfig) -> None:
         """Progress of clients says nothing of a group, and the other way round."""
         if _is_broadcast(known) != _is_broadcast(config) and self.is_read(config.group):
             raise BadRequest(

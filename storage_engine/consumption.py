@@ -136,7 +136,7 @@ class Consumption:
             at_time,
             commit_log.properties,
             later,
-            self.notices.tell,
+            self.notices.notify,
         )
         self.receiving = Receiver(config, clock, self.delivery)
         self.deletions = Deletions(
@@ -182,10 +182,10 @@ class Consumption:
             self.retries,
             scheduled_retries,
             at_time,
-            self.notices.tell,
+            self.notices.notify,
         )
         self.topic_purge = TopicPurge(
-            catalog, commit_log, queues, min_offsets, self.delivery, self._offset_changes.go_on
+            catalog, commit_log, queues, min_offsets, self.delivery, self._offset_changes.apply
         )
         self.kept_sessions = SavedSessions(
             config, clock, self.notices, self.settle, self.delivery.find_queue
@@ -253,7 +253,7 @@ class Consumption:
 
     def cancel(self, parked: WaitingReceive, *, answer: bool) -> None:
         """See ``Waiting.cancel``."""
-        self.delivery.waiting.cancel(parked, answer=answer)
+        self.delivery.waiting_receives.cancel(parked, answer=answer)
 
     def settle(self, request: SettleRequest) -> SettleReply:
         """See ``Settler.settle``. Raises ``GroupNotFound``, ``DiskFull``."""
@@ -262,7 +262,7 @@ class Consumption:
             reader = self._broadcasting.settling(request.group, request.client_id)
             request = replace(request, group=reader)
         if request.member_id:
-            self.receiving.hear(request.group, request.member_id)
+            self.receiving.member_seen(request.group, request.member_id)
         return self.delivery.settle(request)
 
     def group_stats(self, group: str, client_id: str = "") -> GroupStats:
@@ -314,7 +314,7 @@ class Consumption:
 
     def stop(self) -> None:
         """Begin nothing any more by itself; the engine is stopping."""
-        self.delivery.looking.stop()
+        self.delivery.filter_scans.stop()
         self.schedule.stop()
 
     def tick(self) -> None:

@@ -66,7 +66,7 @@ class DeadLetters:
         self._turn = 0  # round robin over the queues of a target
         self.redriven_count = 0
 
-    def is_gone(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+    def is_removed(self, topic: str, queue_id: int, queue_offset: int) -> bool:
         """Whether it is a dead letter that was redriven or dropped."""
         if not topic.startswith(DLQ_PREFIX):
             return False
@@ -236,7 +236,7 @@ class DeadLetters:
             raise TopicNotFound(f"group {group} has no dead letters")
         queue = self._queues.by_topic[topic.encode()][0]
         if self._consumer_offsets.find(REDRIVE_GROUP, topic, 0) is None:
-            self._consumer_offsets.begin(REDRIVE_GROUP, topic, {0: queue.min_offset})
+            self._consumer_offsets.start_group(REDRIVE_GROUP, topic, {0: queue.min_offset})
         progress = self._consumer_offsets.find(REDRIVE_GROUP, topic, 0)
         assert progress is not None
         expired_count = queue.min_offset - progress.consumer_offset

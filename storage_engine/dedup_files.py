@@ -97,7 +97,7 @@ class DedupFiles:
             held = [entry for entry in self._pending if entry[1].physical_offset >= flushed_offset]
             self._pending = held
         self._taken, self._written = taken, not taken
-        old = self._take_old()
+        old = self._pop_expired()
         if not (taken or old):
             return _nothing
         content = b"".join([_encoded(key_hash, stored) for key_hash, stored in taken])
@@ -110,7 +110,7 @@ class DedupFiles:
             self._size_bytes += len(content)
         return lambda: self._write(path, content, old)
 
-    def _take_old(self) -> list[Path]:
+    def _pop_expired(self) -> list[Path]:
         """Files in which all is older than the window; they are known no more."""
         limit_ms = self._clock.monotonic_ms() - self._window_ms
         old = [path for path, newest_ms in self._newest_ms.items() if newest_ms < limit_ms]

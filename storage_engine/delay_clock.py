@@ -48,7 +48,7 @@ class DelayClock:
         self._clock = clock
         self._boot_id = ""
         self._ahead_ms = 0
-        self._is_kept = False
+        self._is_saved = False
         self._wall_ahead_ms = 0  # the wall clock less the monotonic one, as far as it is believed
         self._shown_ahead_ms = 0  # the wall clock less the time for delays, in ``shown_ms``
 
@@ -70,14 +70,14 @@ class DelayClock:
             return
         if kept.bootId == self._boot_id != "":
             self._ahead_ms = kept.ahead_ms
-            self._is_kept = True
+            self._is_saved = True
 
-    def keep(self) -> None:
+    def save(self) -> None:
         """Let the next start go on from here; one replaced file when it is not so already.
 
         Where there is no room, the next start begins at the wall clock.
         """
-        if self._is_kept or not self._boot_id:
+        if self._is_saved or not self._boot_id:
             return
         kept = _SavedClock(bootId=self._boot_id, ahead_ms=self._ahead_ms)
         try:
@@ -90,7 +90,7 @@ class DelayClock:
                 extra={"action": "delay_clock_save_failed", "reason": str(exc)},
             )
             return
-        self._is_kept = True
+        self._is_saved = True
 
     def delay_ms(self) -> int:
         """The time by which delays are measured, epoch ms."""

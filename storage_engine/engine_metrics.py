@@ -40,7 +40,7 @@ def collect(config: StoreConfig, clock: Clock, watched: Watched, stats: StatsRep
         "messages_acked_total": ("Messages acknowledged.", stats.acked_count),
         "messages_skipped_total": (
             "Messages skipped by a group's filter.",
-            watched.delivery.looking.skipped_count,
+            watched.delivery.filter_scans.skipped_count,
         ),
         "scheduled_delivered_total": (
             "Scheduled messages and retries delivered to their topics.",

@@ -61,7 +61,7 @@ def stats_of(
         flushed_offset=log.flushed_offset,
         indexed_offset=watched.indexer.indexed_offset,
         segment_count=len(log.segments()),
-        parked_count=delivery.waiting.count,
+        parked_count=delivery.waiting_receives.count,
         connection_count=connection_count,
         is_writable=watched.refusal is None,
         scheduled_count=schedule.pending_count,

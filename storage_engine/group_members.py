@@ -32,7 +32,7 @@ def members_of(consumption: Consumption, group: str) -> GroupMembers:
         if split_reader(each.group)[0] == group:
             by_topic.setdefault(each.topic, []).append(each)
     topics = [
-        _of_clients(by_topic[topic], now_ms, consumption.delivery.holdups)
+        _of_clients(by_topic[topic], now_ms, consumption.delivery.blockers)
         for topic in sorted(by_topic)
     ]
     return GroupMembers(group=group, topics=topics)
@@ -43,7 +43,8 @@ def _of_clients(
 ) -> TopicMembers:
     """Of one topic: the members of a group, or of all clients of a broadcast group."""
     parts = [
-        _members(each, now_ms, is_full=holdups.has_full(each.sources)) for each in subscriptions
+        _members(each, now_ms, is_full=holdups.is_inflight_full(each.sources))
+        for each in subscriptions
     ]
     if len(parts) == 1:
         return parts[0]
@@ -65,7 +66,7 @@ def _members(subscription: Subscription, now_ms: int, *, is_full: bool) -> Topic
         for lease in source.inflight.values()
         if lease is not MOVING  # to another place, and nobody has it
     )
-    waiting = {parked.request.member_id for parked in subscription.parked}
+    waiting = {parked.request.member_id for parked in subscription.waiting_receives}
     silent = subscription.readers.silent_ms(now_ms)
     members = subscription.members
     queues: dict[str, list[int]] = {}

@@ -111,13 +111,13 @@ class IdempotentPuts:
         if fresh:
             waiting.count += 1
             content = b"".join([records[index] for index in fresh])
-            appended, stamp = self._put(content, lambda _, __, error: waiting.ended(error))
+            appended, stamp = self._put(content, lambda _, __, error: waiting.settle_one(error))
             self._note(appended, stamp, fresh, offered, places)
         for index, first in twins:
             places[index] = _duplicate_of_first(places[first], offered[first], offered[index])
         if wait_for > self._commit_log.flushed_offset:
             waiting.count += 1
-            self._durability.wait(wait_for, waiting.ended)
+            self._durability.wait(wait_for, waiting.settle_one)
         self.duplicate_count += sum(place is not None and place.is_duplicate for place in places)
         waiting.begin(PutOnceReply(places=[place for place in places if place is not None]))
 
@@ -206,9 +206,9 @@ class _PendingReply:
 
     def begin(self, reply: PutOnceReply) -> None:
         self._reply = reply
-        self.ended(None)
+        self.settle_one(None)
 
-    def ended(self, error: StoreError | None) -> None:
+    def settle_one(self, error: StoreError | None) -> None:
         self._error = self._error or error
         self.count -= 1
         if not self.count:

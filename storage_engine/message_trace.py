@@ -95,7 +95,9 @@ class _Trace:
 
     def run(self) -> TraceReply:
         end_ms = self._clock.monotonic_ms() + _TIME_MS
-        scheduled = [hop for hop in self._find(SCHEDULE_TOPIC) if self._is_ours(hop.target_topic)]
+        scheduled = [
+            hop for hop in self._find(SCHEDULE_TOPIC) if self._is_in_namespace(hop.target_topic)
+        ]
         after = ""
         for topic in self._topics():
             # One topic at least: without a place to go on from, nobody would know of the others.
@@ -105,7 +107,7 @@ class _Trace:
             found = self._find(topic)
             on_its_way = [hop for hop in scheduled if hop.target_topic == topic]
             if found or on_its_way:
-                self._show([*found, *on_its_way])
+                self._add_hop([*found, *on_its_way])
                 self._follow(topic, [*found, *on_its_way], scheduled)
         else:
             after = ""
@@ -119,10 +121,10 @@ class _Trace:
         topics = [wanted] if wanted else self._queries.topic_names
         return sorted([name for name in topics if name.startswith(self._prefix) and name > after])
 
-    def _is_ours(self, topic: str) -> bool:
+    def _is_in_namespace(self, topic: str) -> bool:
         return topic.startswith((self._prefix, retry_topic_of(self._prefix)))
 
-    def _show(self, hops: list[TraceHop]) -> None:
+    def _add_hop(self, hops: list[TraceHop]) -> None:
         self._hops.update({hop.physical_offset: hop for hop in hops})
 
     def _follow(self, topic: str, found: list[TraceHop], scheduled: list[TraceHop]) -> None:
@@ -141,7 +143,7 @@ class _Trace:
             own += self._find(retry_topic)
             own += self._find(dlq_topic_of(group))
             own = [hop for hop in own if hop.origin_topic == topic]
-            self._show(own)
+            self._add_hop(own)
             newest = max([*found, *own], key=lambda hop: hop.physical_offset)
             self._groups.append(self._state(subscription, newest))
 
@@ -201,7 +203,7 @@ class _Trace:
             state, lease_end_ms = self._scheduled(newest)
         elif newest.topic == dlq_topic_of(subscription.group):
             place = newest.topic, newest.queue_id, newest.queue_offset
-            is_gone = self._consumption.dead_letters.is_gone(*place)
+            is_gone = self._consumption.dead_letters.is_removed(*place)
             state = TraceState.GONE if is_gone else TraceState.DEAD
         else:
             process_queue = _process_queue(subscription, newest)

@@ -60,7 +60,7 @@ class MetricsServer:
             await self._listener.wait_closed()
             await asyncio.sleep(0)  # an abort is told on the next turn of the loop
 
-    def answer(self, head: bytes) -> tuple[Response, bool]:
+    def respond(self, head: bytes) -> tuple[Response, bool]:
         """What to say to a request's head, and whether the method wants to hear all of it."""
         method, _, rest = head.partition(_HEAD_END)[0].partition(b"\r\n")[0].partition(b" ")
         target, _, version = rest.partition(b" ")
@@ -89,7 +89,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle
         self._head = bytearray()
-        self._is_answered = False
+        self._has_responded = False
         self._ignored_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -110,7 +110,7 @@ class _Connection(asyncio.Protocol):
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        if self._is_answered:
+        if self._has_responded:
             # Read and dropped: closing with unread bytes would reset the answer on its way.
             self._ignored_bytes += len(data)
             if self._ignored_bytes > _IGNORED_BYTES_MAX:
@@ -118,18 +118,18 @@ class _Connection(asyncio.Protocol):
             return
         self._head += data
         if _HEAD_END in self._head:
-            self._answer(*self._server.answer(bytes(self._head)))
+            self._respond(*self._server.respond(bytes(self._head)))
         elif len(self._head) > HEAD_BYTES_MAX:
-            self._answer(_status_text(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), has_body=True)
+            self._respond(_status_text(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), has_body=True)
 
     def eof_received(self) -> bool:
-        if not self._is_answered:
-            self._answer(_status_text(HTTPStatus.BAD_REQUEST), has_body=True)
+        if not self._has_responded:
+            self._respond(_status_text(HTTPStatus.BAD_REQUEST), has_body=True)
         return False  # the transport closes itself once all is written
 
-    def _answer(self, answer: Response, has_body: bool) -> None:
+    def _respond(self, answer: Response, has_body: bool) -> None:
         status, content_type, content = answer
-        self._is_answered = True
+        self._has_responded = True
         allow = "Allow: GET, HEAD\r\n" if status is HTTPStatus.METHOD_NOT_ALLOWED else ""
         head = (
             f"HTTP/1.1 {status.value} {status.phrase}\r\n"

@@ -43,21 +43,21 @@ class NamespaceUsageCounter:
         self._stored = stored or StoredBytes(queues)
         self._pending = pending
         self._namespaces: dict[bytes, str] = {}  # of topics
-        self._answers: dict[str, tuple[int, NamespaceUsage]] = {}  # and until when they are good
+        self._replies: dict[str, tuple[int, NamespaceUsage]] = {}  # and until when they are good
 
-    def use(self, request: UsageRequest) -> UsageReply:
+    def usage(self, request: UsageRequest) -> UsageReply:
         """Raises ``BadRequest`` when too much is asked for at a time."""
         count = len(request.namespaces) + len(request.topics)
         if count > NAMES_MAX:
             raise BadRequest(f"the request has {count} names, at most {NAMES_MAX} are allowed")
         began_ns = self._measured_ns()
-        self._stored.begin()
-        topic_bytes = [self._stored.of(topic.encode()) for topic in request.topics]
-        known = self._answers
+        self._stored.start_scan()
+        topic_bytes = [self._stored.measure(topic.encode()) for topic in request.topics]
+        known = self._replies
         wanted = {
             name for name in request.namespaces if name not in known or known[name][0] <= began_ns
         }
-        fresh = self._look(wanted) if wanted else {}
+        fresh = self._measure(wanted) if wanted else {}
         is_complete = not self._stored.is_exhausted and not (
             self._pending is not None and self._pending.is_exhausted
         )
@@ -75,11 +75,11 @@ class NamespaceUsageCounter:
             is_complete=is_complete,
         )
 
-    def _look(self, wanted: set[str]) -> dict[str, NamespaceUsage]:
+    def _measure(self, wanted: set[str]) -> dict[str, NamespaceUsage]:
         stored_bytes = dict.fromkeys(wanted, 0)
         if self._pending is not None:
-            self._pending.look()
-            stored_bytes = {name: self._pending.of(name) for name in wanted}
+            self._pending.scan()
+            stored_bytes = {name: self._pending.measure(name) for name in wanted}
         names = self._namespaces
         if len(names) > 2 * len(self._queues.by_topic):
             names.clear()
@@ -88,7 +88,7 @@ class NamespaceUsageCounter:
             if namespace is None:
                 namespace = names[topic] = namespace_of(topic.decode())
             if namespace in wanted:
-                stored_bytes[namespace] += self._stored.of(topic)
+                stored_bytes[namespace] += self._stored.measure(topic)
         inflight = self._delivery.inflight_counts(wanted)
         return {name: NamespaceUsage(stored_bytes[name], inflight.get(name, 0)) for name in wanted}
 

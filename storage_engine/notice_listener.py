@@ -43,17 +43,17 @@ class NoticeListener:
         self._unread_count = 0
         self.is_unread = False
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Get notices from now on. Idempotent."""
         self._store.consumption.notices.listeners[self] = None
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """The connection is gone."""
         consumption = self._store.consumption
         consumption.notices.listeners.pop(self, None)
         consumption.kept_sessions.disconnected(self)
 
-    def hear(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Pass a notice on. A client that has not read so many of them is dropped: it will know by
         that, and connects anew.
         """
@@ -67,18 +67,18 @@ class NoticeListener:
             return
         self._reply(Op.NOTICE, 0, encode_struct(notice), 0)
 
-    def keep(self, request: Wire) -> Wire:
-        self._store.consumption.kept_sessions.keep(cast("SessionSaveRequest", request), self)
+    def save_session(self, request: Wire) -> Wire:
+        self._store.consumption.kept_sessions.save(cast("SessionSaveRequest", request), self)
         return Empty()
 
-    def absent(self, request: Wire) -> Wire:
+    def session_absent(self, request: Wire) -> Wire:
         session_id = cast("SessionAbsentRequest", request).session_id
         self._store.consumption.kept_sessions.absent(session_id, self)
         return Empty()
 
-    def take(self, request_id: int, request: SessionTakeRequest) -> None:
-        answer = partial(self._taken, request_id)
+    def take_session(self, request_id: int, request: SessionTakeRequest) -> None:
+        answer = partial(self._session_taken, request_id)
         self._store.consumption.kept_sessions.take(request, self, answer)
 
-    def _taken(self, request_id: int, reply: SessionTakeReply) -> None:
+    def _session_taken(self, request_id: int, reply: SessionTakeReply) -> None:
         self._reply(Op.SESSION_TAKE, request_id, encode_struct(reply), 0)

@@ -18,7 +18,7 @@ from storage_engine.wire.notices import Notice
 class Listener(Protocol):
     """A connection."""
 
-    def hear(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Pass a notice on, or drop the connection."""
 
 
@@ -28,10 +28,10 @@ class Notices:
     def __init__(self) -> None:
         self.listeners: dict[Listener, None] = {}
 
-    def tell(self, notice: Notice) -> None:
+    def notify(self, notice: Notice) -> None:
         """``notice.group`` may be a client of a broadcast group, as a reader of its own."""
         group, client_id = split_reader(notice.group)
         if client_id:
             notice = replace(notice, group=group, client_id=client_id)
         for listener in list(self.listeners):
-            listener.hear(notice)
+            listener.on_notice(notice)

@@ -49,7 +49,7 @@ class OffsetChanges:
         offset_at_time: Callable[[ConsumeQueue, int], int],
         tell: Callable[[Notice], None],
     ) -> None:
-        self._tell = tell
+        self._notify = tell
         self._consumer_offsets = consumer_offsets
         self._delivery = delivery
         self._retries = retries
@@ -143,10 +143,10 @@ class OffsetChanges:
                 subscription = self._delivery.subscribe(reader, request.topic, queues, targets)
                 old = [queue.queue_id for queue in chosen if queue.queue_id < count]
                 positions += [(subscription.queues[at], targets[at]) for at in old]
-            self.go_on(positions)
+            self.apply(positions)
         return reply
 
-    def go_on(self, positions: list[tuple[ProcessQueue, int]]) -> None:
+    def apply(self, positions: list[tuple[ProcessQueue, int]]) -> None:
         """Let groups go on from there, and make void what they were given before; all or none.
 
         Durable on return (one fdatasync). Raises ``DiskFull``: nothing has changed; ``SyncFailed``.
@@ -163,14 +163,14 @@ class OffsetChanges:
             # After a sync that failed too: what this run delivers follows its own table.
             moved = {queue for queue, _ in positions if queue.progress.lease_floor == lease_floor}
             for process_queue in moved:
-                process_queue.begin_again()
+                process_queue.restart()
             self._retries.forget(moved)
             by_owner: dict[Subscription, list[ProcessQueue]] = {}
             for process_queue in moved:
                 by_owner.setdefault(process_queue.owner, []).append(process_queue)
             for owner, its in by_owner.items():
                 queue_ids = [each.queue.queue_id for each in its if each is not owner.retry]
-                self._tell(
+                self._notify(
                     Notice(
                         kind=NoticeKind.RESET,
                         group=owner.group,

@@ -38,7 +38,7 @@ class OffsetFeed:
     def __init__(self, delivery: Delivery, epoch: int) -> None:
         self._delivery = delivery
         self._epoch = epoch
-        self._noted: dict[Progress, _Recorded] = {}  # the latest change last
+        self._recorded: dict[Progress, _Recorded] = {}  # the latest change last
         self._sequence = 0
         self._at = -1  # the subscription that was compared last
 
@@ -52,10 +52,10 @@ class OffsetFeed:
         newer_count = self._newer_count(since)
         is_all_noted = False
         if newer_count < request.rows_max:
-            is_all_noted = self._note(request.rows_max - newer_count)
+            is_all_noted = self._record_changes(request.rows_max - newer_count)
             newer_count = self._newer_count(since)
-        first = len(self._noted) - newer_count
-        page = list(islice(self._noted.items(), first, first + request.rows_max))
+        first = len(self._recorded) - newer_count
+        page = list(islice(self._recorded.items(), first, first + request.rows_max))
         return OffsetsChangedReply(
             epoch=self._epoch,
             next=page[-1][1][0] if page else self._sequence,
@@ -74,19 +74,19 @@ class OffsetFeed:
 
     def _newer_count(self, since: int) -> int:
         count = 0
-        for sequence, _, _ in reversed(self._noted.values()):
+        for sequence, _, _ in reversed(self._recorded.values()):
             if sequence <= since:
                 break
             count += 1
         return count
 
-    def _note(self, changes_wanted: int) -> bool:
+    def _record_changes(self, changes_wanted: int) -> bool:
         """Give a number to changes since the last comparison, until there are about as many.
 
         True when all were compared; then what was deleted is forgotten. Goes round, from where it
         stopped the last time.
         """
-        noted = self._noted
+        noted = self._recorded
         # Clients of broadcast groups come and go, and only the engine knows for how long.
         subscriptions = [
             each
@@ -124,5 +124,7 @@ class OffsetFeed:
                 for subscription in subscriptions
                 for process_queue in subscription.sources
             }
-            self._noted = {progress: each for progress, each in noted.items() if progress in live}
+            self._recorded = {
+                progress: each for progress, each in noted.items() if progress in live
+            }
         return True

@@ -84,7 +84,7 @@ def _pull_filtered(
     next_offset = request.queue_offset
     units = queue.units(next_offset, max(_UNITS_MIN, request.messages_max))
     while len(records) < request.messages_max:
-        unwanted_count, unit = look.next_wanted(units)
+        unwanted_count, unit = look.next_match(units)
         next_offset += unwanted_count
         if unit is None:
             break

@@ -192,7 +192,7 @@ class PutPath:
             payload, entries, due_ms = self._delayed.fill(payload, entries, frame.holes)
         must_sync = frame.must_sync
         if refused:
-            good = self._put_good_ones(
+            good = self._put_valid_records(
                 payload, entries, frame.keys, refused, count, must_sync=must_sync
             )
         else:
@@ -312,7 +312,7 @@ class PutPath:
             route = self.routes[SCHEDULE_TOPIC_BYTES]
         return route
 
-    def _put_good_ones(
+    def _put_valid_records(
         self,
         payload: bytes,
         entries: list[Entry],

@@ -36,10 +36,10 @@ EXIT_IN_USE: Final = 3
 
 
 class Cut(NamedTuple):
-    """``kept_in``: the directory with what was cut; None where nothing was there to cut."""
+    """``saved_in``: the directory with what was cut; None where nothing was there to cut."""
 
     cut_bytes: int
-    kept_in: Path | None
+    saved_in: Path | None
 
 
 def cut_log(store: Path, cut_at: int, files: Files) -> Cut:
@@ -62,7 +62,7 @@ def cut_log(store: Path, cut_at: int, files: Files) -> Cut:
     try:
         checkpoint = read_checkpoint(store / CHECKPOINT_FILE)
         run = MappedFiles(files, directory, file_size_of(directory, GIB))
-        run.look()
+        run.open_read_only()
         try:
             return _cut(store, cut_at, files, run, checkpoint)
         finally:
@@ -169,11 +169,11 @@ def main(arguments: list[str] | None = None) -> int:
     except (StoreError, OSError) as exc:
         print(f"storage_engine.repair: {exc}", file=sys.stderr)
         return EXIT_REFUSED
-    if cut.kept_in is None:
+    if cut.saved_in is None:
         print(f"There is nothing after {options.cut_at}; nothing was changed.")
     else:
         print(f"The log now ends at {options.cut_at}.")
-        print(f"The {cut.cut_bytes} bytes after it are kept in {cut.kept_in}.")
+        print(f"The {cut.cut_bytes} bytes after it are kept in {cut.saved_in}.")
     return 0
 
 

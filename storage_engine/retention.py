@@ -111,7 +111,7 @@ class Retention:
 
         Raises ``DiskFull``, ``SyncFailed``: nothing was deleted that is not written down.
         """
-        state = self._disk.look()
+        state = self._disk.measure()
         # What is appended again in this pass goes in a later one at the earliest.
         began_offset = self._commit_log.append_offset
         if state >= DiskState.FORCE:
@@ -131,7 +131,7 @@ class Retention:
             for queue in self._queues:
                 self._raise(queue, queue.first_at_or_above(forced), held)
         is_settled = self._settle_expired_if_room()
-        going = self._going(min(await self._keep_from(), began_offset), forced, state)
+        going = self._segments_to_delete(min(await self._keep_from(), began_offset), forced, state)
         end_offset = going[-1].base_offset + self._config.segment_bytes if going else 0
         # Whoever takes a snapshot from here on is not promised what is about to go.
         self.snapshots.going_to = end_offset
@@ -143,11 +143,11 @@ class Retention:
         if going:
             await self._delete(end_offset, len(going))
         elif self._disk.refusal is None:
-            self._min_offsets.spare.keep()
+            self._min_offsets.spare.prepare()
         if not is_settled:
             self._settle_expired()
         for queue in self._queues:
-            queue.drop_unreadable()
+            queue.delete_unreadable_files()
         self._purge(self._commit_log.start_offset)
         known = self._first.items()
         self._first = {queue: at for queue, at in known if queue.min_offset < queue.max_offset}
@@ -226,7 +226,7 @@ class Retention:
         if state >= DiskState.FORCE:
             count = max(count, 1)
         count = min(count, self._config.retention_files_max, len(segments) - 1)
-        count = min(count, len(self._unheld(segments)))
+        count = min(count, len(self._not_held(segments)))
         return segments[count].base_offset if segments and count > 0 else 0
 
     async def _keep_from(self) -> int:
@@ -243,11 +243,13 @@ class Retention:
                 lowest = min(lowest, self._first_of(queue)[1])
         return lowest
 
-    def _going(self, keep_from: int, forced: int, state: DiskState) -> list[MappedFile]:
+    def _segments_to_delete(
+        self, keep_from: int, forced: int, state: DiskState
+    ) -> list[MappedFile]:
         """The segments to delete in this pass, from the first one on."""
         segments = self._commit_log.segments()
         size_bytes = self._config.segment_bytes
-        free = self._unheld(segments[:-1])
+        free = self._not_held(segments[:-1])
         free = [file for file in free if file.base_offset + size_bytes <= keep_from]
         free = free[: self._config.retention_files_max]
         if state < DiskState.CLEAN:
@@ -257,9 +259,9 @@ class Retention:
             self._aged_count += may_go
         return free
 
-    def _unheld(self, segments: list[MappedFile]) -> list[MappedFile]:
+    def _not_held(self, segments: list[MappedFile]) -> list[MappedFile]:
         """Those of them that no snapshot holds."""
-        held_from = self.snapshots.held_from()
+        held_from = self.snapshots.lowest_held_offset()
         if held_from is None:
             return segments
         size_bytes = self._config.segment_bytes

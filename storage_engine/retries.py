@@ -113,7 +113,7 @@ class Retries:
                 self._suspend(failure)
                 return
             failure = failure._replace(is_dead=True)
-        process_queue.hold(failure.queue_offset)
+        process_queue.start_move(failure.queue_offset)
         # The wall clock may jump while it waits; its delay shall not.
         self._waiting.append(failure._replace(failed_ms=self._delay_ms()))
 
@@ -128,12 +128,12 @@ class Retries:
         if failure.has_vanished and not failure.process_queue.attempts(failure.queue_offset):
             delay_ms = 0
         delay_ms = min(max(delay_ms, SUSPEND_MS_MIN), SUSPEND_MS_MAX)
-        self._put_back(failure, delay_ms)
+        self._retry_in_place(failure, delay_ms)
 
-    def _put_back(self, failure: Failure, delay_ms: int) -> None:
+    def _retry_in_place(self, failure: Failure, delay_ms: int) -> None:
         ready_ms = self._clock.monotonic_ms() + delay_ms
-        failure.process_queue.give_back(failure.queue_offset, ready_ms)
-        self._consumer_offsets.note_failure(failure.process_queue.progress, failure.queue_offset)
+        failure.process_queue.release(failure.queue_offset, ready_ms)
+        self._consumer_offsets.record_failure(failure.process_queue.progress, failure.queue_offset)
         self._ready_at(failure.process_queue, ready_ms)
 
     @property
@@ -154,7 +154,7 @@ class Retries:
         try:
             while self._waiting and room > 0 and taken_count < _BATCH_COUNT_MAX:
                 failure = self._waiting[0]
-                successor = self._successor_or_back(failure)
+                successor = self._successor_or_retry_in_place(failure)
                 if successor is not None:
                     if successors and len(successor.record) > room:
                         break
@@ -198,7 +198,7 @@ class Retries:
             ]
         )
 
-    def _successor_or_back(self, failure: Failure) -> _Successor | None:
+    def _successor_or_retry_in_place(self, failure: Failure) -> _Successor | None:
         """Like ``_successor``; a message that cannot be moved stays in its own queue and blocks no
         others.
 
@@ -216,7 +216,7 @@ class Retries:
                 "from its own queue",
                 extra={"action": "retry_in_place", "reason": str(exc)},
             )
-            self._put_back(failure, _IN_PLACE_DELAY_MS)
+            self._retry_in_place(failure, _IN_PLACE_DELAY_MS)
             return None
 
     def _successor(self, failure: Failure) -> _Successor | None:

@@ -61,12 +61,12 @@ class _SavedSession:
 class _TakeOver:
     """Somebody who asks for a session; ``asked`` have not said yet that they do not have it."""
 
-    __slots__ = ("answer", "asked", "asker", "is_waiting", "session_id")
+    __slots__ = ("reply", "asked", "requester", "is_waiting", "session_id")
 
-    def __init__(self, session_id: str, asker: object, answer: Answer) -> None:
+    def __init__(self, session_id: str, requester: object, reply: Answer) -> None:
         self.session_id = session_id
-        self.asker = asker
-        self.answer = answer
+        self.requester = requester
+        self.reply = reply
         self.asked: set[Listener] = set()
         self.is_waiting = True
 
@@ -87,17 +87,17 @@ class SavedSessions:
         self._notices = notices
         self._settle = settle
         self._find = find
-        self._kept: dict[str, _SavedSession] = {}
-        self._kept_bytes = 0
-        self._ends: DueHeap[_SavedSession] = DueHeap(lambda kept: kept.is_here)
-        self._waits: dict[str, deque[_TakeOver]] = {}
-        self._wait_ends: DueHeap[_TakeOver] = DueHeap(lambda wait: wait.is_waiting)
+        self._sessions: dict[str, _SavedSession] = {}
+        self._saved_bytes = 0
+        self._expiries: DueHeap[_SavedSession] = DueHeap(lambda kept: kept.is_here)
+        self._take_overs: dict[str, deque[_TakeOver]] = {}
+        self._take_over_expiries: DueHeap[_TakeOver] = DueHeap(lambda wait: wait.is_waiting)
         self._releases: deque[SettleRequest] = deque()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._sessions)
 
-    def keep(self, request: SessionSaveRequest, who: Listener) -> None:
+    def save(self, request: SessionSaveRequest, who: Listener) -> None:
         """Keep a session that ``who`` had open, or hand it to whoever waits for it.
 
         Raises:
@@ -108,9 +108,9 @@ class SavedSessions:
             raise BadRequest(
                 f"keep_ms is {request.keep_ms}, it must be 1 to {self._config.saved_session_ms_max}"
             )
-        wait = self._next_wait(request.session_id)
+        wait = self._next_take_over(request.session_id)
         if wait is not None:
-            self._end_wait(wait, _reply(request, self._gone(request)))
+            self._end_take_over(wait, _reply(request, self._lost_leases(request)))
             self.absent(request.session_id, who)
             return
         size_bytes = len(request.content) + sum(
@@ -123,82 +123,82 @@ class SavedSessions:
         if before is not None:
             self._release(before.request)
         kept = _SavedSession(request, size_bytes, self._clock.monotonic_ms() + request.keep_ms)
-        self._kept[request.session_id] = kept
-        self._kept_bytes += size_bytes
-        self._ends.push(kept.until_ms, kept)
+        self._sessions[request.session_id] = kept
+        self._saved_bytes += size_bytes
+        self._expiries.push(kept.until_ms, kept)
 
     def _check_room(self, size_bytes: int) -> None:
-        if len(self._kept) >= self._config.saved_session_count_max:
-            raise StoreBusy(f"{len(self._kept)} sessions are saved already, which is the limit")
-        if self._kept_bytes + size_bytes > self._config.saved_session_bytes_max:
+        if len(self._sessions) >= self._config.saved_session_count_max:
+            raise StoreBusy(f"{len(self._sessions)} sessions are saved already, which is the limit")
+        if self._saved_bytes + size_bytes > self._config.saved_session_bytes_max:
             raise StoreBusy(
-                f"saved sessions take {self._kept_bytes} bytes already; this one does not fit"
+                f"saved sessions take {self._saved_bytes} bytes already; this one does not fit"
             )
 
     def take(self, request: SessionTakeRequest, asker: object, answer: Answer) -> None:
-        """``answer`` comes once, at once or within ``wait_ms``. Raises ``BadRequest``.
+        """``reply`` comes once, at once or within ``wait_ms``. Raises ``BadRequest``.
 
         Of several who ask for a session that is open elsewhere the first gets it.
         """
         if not 0 <= request.wait_ms <= TAKE_WAIT_MS_MAX:
             raise BadRequest(f"wait_ms is {request.wait_ms}, it must be 0 to {TAKE_WAIT_MS_MAX}")
-        kept = self._kept.get(request.session_id)
+        kept = self._sessions.get(request.session_id)
         now_ms = self._clock.monotonic_ms()
         if kept is not None and kept.until_ms > now_ms:
             self._pop(request.session_id)
-            answer(_reply(kept.request, self._gone(kept.request)))
+            answer(_reply(kept.request, self._lost_leases(kept.request)))
             return
         if kept is not None or not request.wait_ms or not self._notices.listeners:
             answer(_NOT_FOUND)
             return
         wait = _TakeOver(request.session_id, asker, answer)
         wait.asked.update(self._notices.listeners)
-        self._waits.setdefault(request.session_id, deque()).append(wait)
-        self._wait_ends.push(now_ms + request.wait_ms, wait)
-        self._notices.tell(Notice(kind=NoticeKind.WANTED, session_id=request.session_id))
+        self._take_overs.setdefault(request.session_id, deque()).append(wait)
+        self._take_over_expiries.push(now_ms + request.wait_ms, wait)
+        self._notices.notify(Notice(kind=NoticeKind.WANTED, session_id=request.session_id))
 
     def absent(self, session_id: str, who: Listener) -> None:
         """``who`` does not have the session open."""
-        for wait in list(self._waits.get(session_id, ())):
+        for wait in list(self._take_overs.get(session_id, ())):
             self._crossed_off(wait, who)
 
     def disconnected(self, who: Listener) -> None:
         """``who`` can neither have a session nor take one."""
-        for waits in list(self._waits.values()):
+        for waits in list(self._take_overs.values()):
             for wait in list(waits):
-                if wait.asker is who:
-                    self._end_wait(wait, None)
+                if wait.requester is who:
+                    self._end_take_over(wait, None)
                 else:
                     self._crossed_off(wait, who)
 
     def _crossed_off(self, wait: _TakeOver, who: Listener) -> None:
         wait.asked.discard(who)
         if not wait.asked:
-            self._end_wait(wait, _NOT_FOUND)
+            self._end_take_over(wait, _NOT_FOUND)
 
-    def _next_wait(self, session_id: str) -> _TakeOver | None:
-        waits = self._waits.get(session_id)
+    def _next_take_over(self, session_id: str) -> _TakeOver | None:
+        waits = self._take_overs.get(session_id)
         return waits[0] if waits else None
 
-    def _end_wait(self, wait: _TakeOver, reply: SessionTakeReply | None) -> None:
+    def _end_take_over(self, wait: _TakeOver, reply: SessionTakeReply | None) -> None:
         wait.is_waiting = False
-        waits = self._waits[wait.session_id]
+        waits = self._take_overs[wait.session_id]
         waits.remove(wait)
         if not waits:
-            del self._waits[wait.session_id]
+            del self._take_overs[wait.session_id]
         if reply is not None:
-            wait.answer(reply)
+            wait.reply(reply)
 
     def _pop(self, session_id: str) -> _SavedSession | None:
-        kept = self._kept.pop(session_id, None)
+        kept = self._sessions.pop(session_id, None)
         if kept is not None:
             kept.is_here = False
-            self._kept_bytes -= kept.size_bytes
+            self._saved_bytes -= kept.size_bytes
         return kept
 
     # Leases -----------------------------------------------------------------------------------
 
-    def _gone(self, request: SessionSaveRequest) -> list[LostLease]:
+    def _lost_leases(self, request: SessionSaveRequest) -> list[LostLease]:
         """Which of the session's leases are so no more."""
         gone: list[LostLease] = []
         for held in request.held:
@@ -256,9 +256,9 @@ class SavedSessions:
     def tick(self) -> None:
         """End what nobody came for, a little of it each time. Every tick."""
         now_ms = self._clock.monotonic_ms()
-        for wait in self._wait_ends.pop_due(now_ms):
-            self._end_wait(wait, _NOT_FOUND)
-        for kept in self._ends.pop_due(now_ms):
+        for wait in self._take_over_expiries.pop_due(now_ms):
+            self._end_take_over(wait, _NOT_FOUND)
+        for kept in self._expiries.pop_due(now_ms):
             self._pop(kept.request.session_id)
             self._release(kept.request)
         for _ in range(min(_REQUESTS_A_TICK, len(self._releases))):

@@ -109,7 +109,7 @@ class Server:
         self._ticks_behind += 1
         if self._ticks_behind % max(_KEEPALIVE_MS // config.tick_interval_ms, 1) == 0:
             for connection in self.connections:
-                connection.show_life()
+                connection.send_keepalive()
 
 
 class _Connection(asyncio.BufferedProtocol):
@@ -133,8 +133,8 @@ class _Connection(asyncio.BufferedProtocol):
         self._calls = store_calls(self._store) | {
             Op.SUBSCRIBE: self._subscribe,
             Op.LEAVE: self._leave,
-            Op.SESSION_KEEP: self._listening.keep,
-            Op.SESSION_ABSENT: self._listening.absent,
+            Op.SESSION_KEEP: self._listening.save_session,
+            Op.SESSION_ABSENT: self._listening.session_absent,
             **self._server.observers,
             Op.STATS: lambda request: self._store.stats(len(self._server.connections)),
         }
@@ -167,7 +167,7 @@ class _Connection(asyncio.BufferedProtocol):
         memberships, self._memberships = self._memberships, {}
         for membership in memberships:
             self._store.consumption.delivery.leave(*membership)
-        self._listening.end()
+        self._listening.stop()
 
     def pause_writing(self) -> None:
         self._is_waiting_for_client = self._listening.is_unread = True
@@ -183,7 +183,7 @@ class _Connection(asyncio.BufferedProtocol):
             self._is_waiting_for_disk = False
             self._read_again()
 
-    def show_life(self) -> None:
+    def send_keepalive(self) -> None:
         """Say something to a client that waits for the disk, whose pings are not read."""
         if self._is_waiting_for_disk and not self._is_waiting_for_client:
             self._reply(Op.PING, 0, encode_struct(Empty()))
@@ -289,7 +289,7 @@ class _Connection(asyncio.BufferedProtocol):
             answer = partial(self._answered, op, request_id)
             self._store.consumption.dead_letters.redrive(request, answer)
         elif isinstance(request, SessionTakeRequest):
-            self._listening.take(request_id, request)
+            self._listening.take_session(request_id, request)
         elif isinstance(request, ScheduledListRequest):
             self._reply_records(op, request_id, *self._store.scheduled.page(request))
         elif isinstance(request, ScheduledSendRequest):
@@ -354,7 +354,7 @@ class _Connection(asyncio.BufferedProtocol):
 
     def _greet(self, request: Wire) -> Wire:
         if cast("HelloRequest", request).is_listening:
-            self._listening.begin()
+            self._listening.start()
         return self._hello(request)
 
     def _leave(self, request: Wire) -> Wire:

@@ -31,22 +31,22 @@ Reply = Callable[[StoreError | None], None]
 class _PendingWrite(Generic[ConfigT, ExtraT]):
     """A file that is being written: what it says, and who waits for it."""
 
-    __slots__ = ("answers", "before", "changes", "error", "future", "is_taken", "staged")
+    __slots__ = ("replies", "before", "changes", "error", "future", "is_started", "staged")
 
     def __init__(
         self,
         before: Mapping[str, ConfigT],
         changes: list[ConfigT],
-        answers: list[Reply],
+        replies: list[Reply],
         staged: Staged[ConfigT, ExtraT],
         future: Future[None],
     ) -> None:
         self.before = before
         self.changes = changes
-        self.answers = answers
+        self.replies = replies
         self.staged = staged
         self.future = future
-        self.is_taken = False
+        self.is_started = False
         self.error: StoreError | None = None
 
 
@@ -86,9 +86,9 @@ class SharedWrites(Generic[ConfigT, ExtraT]):
         self._is_stopped = True
         while self._running is not None or self._waiting:
             if self._running is None:
-                self._begin()
+                self._start_write()
             else:
-                self._done(self._running)
+                self._finish_write(self._running)
 
     def put(self, config: ConfigT, answer: Reply) -> None:
         """Add or change one; ``answer`` is called once it is durable, or with why it is not."""
@@ -127,9 +127,9 @@ class SharedWrites(Generic[ConfigT, ExtraT]):
         Before whatever else changes the table, or is decided by it and must stay true.
         """
         write = self._running
-        if write is None or write.is_taken:
+        if write is None or write.is_started:
             return
-        write.is_taken = True
+        write.is_started = True
         self.write_count += 1
         error = write.future.exception()
         if error is None:
@@ -146,9 +146,9 @@ class SharedWrites(Generic[ConfigT, ExtraT]):
     def _turn(self) -> None:
         self._has_turn = False
         if self._running is None:
-            self._begin()
+            self._start_write()
 
-    def _begin(self) -> None:
+    def _start_write(self) -> None:
         """Judge all that wait, in order, and write what they leave behind."""
         waiting, self._waiting = self._waiting, []
         before = self._table.configs
@@ -176,22 +176,24 @@ class SharedWrites(Generic[ConfigT, ExtraT]):
         staged = self._table.staged(changes)
         future = self._executor.submit(self._table.write, staged)
         write = self._running = _PendingWrite(before, changes, answers, staged, future)
-        future.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._done, write))
+        future.add_done_callback(
+            lambda _: self._loop.call_soon_threadsafe(self._finish_write, write)
+        )
 
-    def _done(self, write: _PendingWrite[ConfigT, ExtraT]) -> None:
+    def _finish_write(self, write: _PendingWrite[ConfigT, ExtraT]) -> None:
         if write is not self._running:
             return  # ``stop`` did not wait for the loop
         self.settle()
         self._running = None
         if write.error is None:
             for config in write.changes:
-                self._tell(write.before, config)
-        for answer in write.answers:
+                self._send_replies(write.before, config)
+        for answer in write.replies:
             answer(write.error)
         if self._waiting:
-            self._begin()
+            self._start_write()
 
-    def _tell(self, before: Mapping[str, ConfigT], config: ConfigT) -> None:
+    def _send_replies(self, before: Mapping[str, ConfigT], config: ConfigT) -> None:
         try:
             self._told(before, config)
         except StoreError as exc:  # it is true all the same, and durable

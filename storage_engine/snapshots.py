@@ -77,7 +77,7 @@ class Snapshots:
         self._expire()
         return self._leases.pop(snapshot_id, None) is not None
 
-    def held_from(self) -> int | None:
+    def lowest_held_offset(self) -> int | None:
         """The lowest physical offset whose file must stay; None when nothing is held."""
         self._expire()
         return min((lease.start_offset for lease in self._leases.values()), default=None)

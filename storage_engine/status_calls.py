@@ -34,5 +34,5 @@ def status_calls(store: Store) -> dict[int, Callable[[Wire], Wire]]:
     return {
         Op.OFFSETS_CHANGED: lambda request: feed.changed(cast("OffsetsChangedRequest", request)),
         Op.OBSERVE: lambda request: observe(store.config, store.disk, store.watched(), store.epoch),
-        Op.USE: lambda request: uses.use(cast("UsageRequest", request)),
+        Op.USE: lambda request: uses.usage(cast("UsageRequest", request)),
     }

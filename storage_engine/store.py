@@ -109,7 +109,7 @@ class Store:
             self._commit_log,
             self.catalog,
             self.indexer,
-            lambda *place: self.consumption.dead_letters.is_gone(*place),
+            lambda *place: self.consumption.dead_letters.is_removed(*place),
         )
         self.consumption: Consumption
         self.retention: Retention
@@ -164,7 +164,7 @@ class Store:
         path = self.config.store_path
         found = self._read()
         # Nothing has been written up to here.
-        self._lock.sign()
+        self._lock.write_owner()
         self.disk.open()
         recovered = recover(
             self._commit_log,

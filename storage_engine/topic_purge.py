@@ -101,7 +101,7 @@ class TopicPurge:
         purged = {**self._min_offsets.purged, topic: self._commit_log.append_offset}
         self._min_offsets.save(self._queues, begins=begins, purged=purged)
         for queue, queue_offset in begins.items():
-            queue.begin_later(queue_offset)
+            queue.raise_start(queue_offset)
 
 
 def _reply(queues: list[ConsumeQueue], sources: list[ProcessQueue]) -> TopicPurgeReply:

@@ -99,7 +99,7 @@ class Principal:
     role: Role = Role.DEVELOPER
     expires_at_ms: int | None = None
     user: str | None = None  # whose session it is, where it is no key
-    is_held: bool = False  # a person in a read-only namespace, who changes nothing
+    is_read_only: bool = False  # a person in a read-only namespace, who changes nothing
     _decisions: dict[tuple[Scope, Kind, str], bool] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -148,7 +148,7 @@ class Principal:
         """Whether ``require_permission`` would let it pass."""
         if permission not in PERMISSIONS[self.role]:
             return False
-        if self.is_held and permission in CHANGING:
+        if self.is_read_only and permission in CHANGING:
             return False
         if permission in ACCOUNT_WIDE and Scope.MANAGE not in self.scopes:
             return False
@@ -160,7 +160,7 @@ class Principal:
             return
         if permission not in PERMISSIONS[self.role]:
             why = f"the role {self.role.value} does not have it"
-        elif self.is_held and permission in CHANGING:
+        elif self.is_read_only and permission in CHANGING:
             why = "the namespace is read-only"
         elif permission in TENANT_WIDE and self.namespace is not None:
             why = f"the key is limited to the namespace {self.namespace}"
@@ -279,7 +279,7 @@ class KeyCache:
     ) -> None:
         self._clock = clock or SystemClock()
         self._cache: LookupCache[bytes, Principal] = LookupCache(
-            find, life_ms=self._life_ms, limits=limits, clock=self._clock
+            find, life_ms=self._cache_ms, limits=limits, clock=self._clock
         )
         self.cached: Callable[[bytes], Principal | None] = self._cache.get
         self.watch = KeyWatch(self.load)
@@ -311,7 +311,7 @@ class KeyCache:
         self._cache.drop_where(lambda principal: principal.key_id == public_id)
         self.watch.changed(public_id)
 
-    def _life_ms(self, principal: Principal) -> int | None:
+    def _cache_ms(self, principal: Principal) -> int | None:
         if principal.expires_at_ms is None:
             return None
         return max(0, principal.expires_at_ms - self._clock.now_ms())

@@ -87,7 +87,7 @@ def find_invitation(text: str) -> Invitation | None:
     rows = open_invitations(Invitation.objects.select_related("tenant"))
     row = rows.filter(public_id=token.public_id).first()
     kept = _NO_MAC if row is None else bytes(row.token_mac)
-    return row if token.fits(kept) else None
+    return row if token.matches(kept) else None
 
 
 def spend_attempt(row: Invitation) -> None:

@@ -36,15 +36,15 @@ class Token(NamedTuple):
     @property
     def mac(self) -> bytes:
         """HMAC-SHA-256 under a pepper that is not in the database."""
-        return self._mac_under(settings.MQ_KEY_PEPPER)
+        return self._mac_with_pepper(settings.MQ_KEY_PEPPER)
 
-    def fits(self, mac: bytes) -> bool:
+    def matches(self, mac: bytes) -> bool:
         """Whether it is the MAC of this one, under the pepper or a former one."""
         peppers = [settings.MQ_KEY_PEPPER, *settings.MQ_KEY_PEPPER_FALLBACKS]
-        found = [hmac.compare_digest(self._mac_under(each), mac) for each in peppers]
+        found = [hmac.compare_digest(self._mac_with_pepper(each), mac) for each in peppers]
         return any(found)
 
-    def _mac_under(self, pepper: str) -> bytes:
+    def _mac_with_pepper(self, pepper: str) -> bytes:
         derived = derive_key(pepper, "invitation-pepper")
         return hmac.digest(derived, self.secret.encode("ascii"), hashlib.sha256)
 

@@ -54,8 +54,8 @@ def read_new_key(body: bytes) -> NewKey:
     )
     if fields.find("scopes") is None:
         fields.fault("scopes", "is missing")
-    fields.refuse_unknown()
-    fields.refuse()
+    fields.reject_unknown()
+    fields.reject()
     return order
 
 
@@ -69,8 +69,8 @@ def read_change(body: bytes) -> KeyChange:
         expires_at=read_expiry(fields, KEY_LIFE_MAX),
         is_endless=fields.has("expires_at") and fields.find("expires_at") is None,
     )
-    fields.refuse_unknown()
-    fields.refuse()
+    fields.reject_unknown()
+    fields.reject()
     return change
 
 
@@ -78,8 +78,8 @@ def read_overlap(body: bytes) -> timedelta:
     """For how long the former secret is good. Raises Problem that names every fault."""
     fields = read_object(body)
     overlap_ms = fields.duration_ms("overlap", 0, OVERLAP_MAX // _MS)
-    fields.refuse_unknown()
-    fields.refuse()
+    fields.reject_unknown()
+    fields.reject()
     return OVERLAP_DEFAULT if overlap_ms is None else overlap_ms * _MS
 
 

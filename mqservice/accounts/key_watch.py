@@ -29,7 +29,7 @@ class KeyWatch:
         """``load`` raises Problem, with 401 for a key that is not valid."""
         self._load = load
         self._watching: dict[str, dict[bytes, set[OnKeyChange]]] = {}  # by key id, then header
-        self._asking: dict[bytes, asyncio.Task[None]] = {}
+        self._refreshing: dict[bytes, asyncio.Task[None]] = {}
         self._again: set[bytes] = set()  # changed once more while they were asked for
 
     def join(self, authorization: bytes, key_id: str, heard: OnKeyChange) -> None:
@@ -51,18 +51,18 @@ class KeyWatch:
         key_ids = list(self._watching) if key_id is None else [key_id]
         for each in key_ids:
             for authorization in list(self._watching.get(each, ())):
-                self.ask(authorization, each)
+                self.refresh(authorization, each)
 
-    def ask(self, authorization: bytes, key_id: str) -> None:
+    def refresh(self, authorization: bytes, key_id: str) -> None:
         """Find out what the key may do now, and tell all who wait on it."""
-        if authorization in self._asking:
+        if authorization in self._refreshing:
             self._again.add(authorization)
             return
-        self._asking[authorization] = asyncio.get_running_loop().create_task(
-            self._ask(authorization, key_id), name="recheck of a key"
+        self._refreshing[authorization] = asyncio.get_running_loop().create_task(
+            self._refresh(authorization, key_id), name="recheck of a key"
         )
 
-    async def _ask(self, authorization: bytes, key_id: str) -> None:
+    async def _refresh(self, authorization: bytes, key_id: str) -> None:
         principal: Principal | None = None
         is_known = True
         try:
@@ -70,10 +70,10 @@ class KeyWatch:
         except Problem as problem:
             is_known = problem.status == 401
         finally:
-            del self._asking[authorization]
+            del self._refreshing[authorization]
         if authorization in self._again:
             self._again.discard(authorization)
-            self.ask(authorization, key_id)
+            self.refresh(authorization, key_id)
             return
         if is_known:
             for heard in list(self._watching.get(key_id, {}).get(authorization, ())):

@@ -43,8 +43,8 @@ def read_role(body: bytes) -> Role:
     """The role that a member is to have. Raises Problem that names every fault."""
     fields = read_object(body)
     role = _role(fields)
-    fields.refuse_unknown()
-    fields.refuse()
+    fields.reject_unknown()
+    fields.reject()
     return role
 
 
@@ -60,8 +60,8 @@ def read_invitation(body: bytes) -> NewInvitation:
         fields.fault("email", f"must be an email address, found {shown(email)}")
     role = _role(fields)
     life_ms = fields.duration_ms("expires_in", 60_000, INVITATION_LIFE_MAX // _MS)
-    fields.refuse_unknown()
-    fields.refuse()
+    fields.reject_unknown()
+    fields.reject()
     life = INVITATION_LIFE_DEFAULT if life_ms is None else life_ms * _MS
     return NewInvitation(email=str(email), role=role, life=life)
 
@@ -76,8 +76,8 @@ def read_join_request(body: bytes) -> JoinRequest:
             fields.fault(name, f"must be a string of 1 to {_TEXT_CHARS_MAX} characters without NUL")
         else:
             texts[name] = value
-    fields.refuse_unknown()
-    fields.refuse()
+    fields.reject_unknown()
+    fields.reject()
     return JoinRequest(**texts)
 
 

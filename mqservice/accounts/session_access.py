@@ -34,5 +34,5 @@ def session_principal(member: Member, user: User, namespace: Namespace) -> Princ
         namespace=None,
         scopes=frozenset(scope for scope in Scope if permits_scope(role, scope)),
         role=role,
-        is_held=namespace.is_read_only,
+        is_read_only=namespace.is_read_only,
     )

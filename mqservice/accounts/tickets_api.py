@@ -129,6 +129,6 @@ def _read(body: bytes) -> tuple[str | None, tuple[Grant, ...] | None]:
     if namespace is not None and not isinstance(namespace, str):
         fields.fault("namespace", "must be a name")
     grants = read_grants(fields)
-    fields.refuse_unknown()
-    fields.refuse()
+    fields.reject_unknown()
+    fields.reject()
     return (namespace if isinstance(namespace, str) else None), grants

@@ -68,7 +68,7 @@ def _evaluate_chunk(now_ms: int) -> tuple[int, int]:
     )
     AlertEvent.objects.bulk_create(events)
     told = [(untold[event.rule_id], event) for event in _newest_of(untold)]
-    told += ((each.event.rule, each.event) for each in looked if each.is_told)
+    told += ((each.event.rule, each.event) for each in looked if each.is_reported)
     Notification.objects.bulk_create(
         notification
         for rule, event in told

@@ -39,7 +39,7 @@ class IssueRuleResult:
     """An event, not yet saved, and whether anybody is to be told of it."""
 
     event: AlertEvent
-    is_told: bool
+    is_reported: bool
 
 
 def evaluate_issue_rules(rules: Sequence[AlertRule], now_ms: int) -> list[IssueRuleResult]:
@@ -66,10 +66,10 @@ def evaluate_issue_rules(rules: Sequence[AlertRule], now_ms: int) -> list[IssueR
             event.issue_count = len(openings)
             event.issues = [issue_reference(issue) for issue in openings[:ISSUES_LISTED_MAX]]
             rule.told_opening = openings[-1].opening_number
-            looked.append(IssueRuleResult(event, is_told=True))
+            looked.append(IssueRuleResult(event, is_reported=True))
         elif rule.state != state:
             looked.append(
-                IssueRuleResult(next_event(rule, state, rule.value, now_ms), is_told=False)
+                IssueRuleResult(next_event(rule, state, rule.value, now_ms), is_reported=False)
             )
         rule.told_state = rule.state
     return looked

@@ -49,8 +49,8 @@ def read_change(body: bytes) -> RuleChange:
         webhook_url=_webhook(fields),
         is_secret_new=fields.boolean("new_secret") or False,
     )
-    fields.refuse_unknown()
-    fields.refuse()
+    fields.reject_unknown()
+    fields.reject()
     return change
 
 
@@ -71,8 +71,8 @@ def read_mute(body: bytes) -> Mute:
         until_ms=fields.time_ms("until"),
         reason=_reason(fields),
     )
-    fields.refuse_unknown()
-    fields.refuse()
+    fields.reject_unknown()
+    fields.reject()
     return mute
 
 

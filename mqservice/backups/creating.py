@@ -67,14 +67,14 @@ def create(
             ) as copy:
                 copy.wait_until_ready()
                 with database.frozen_database(url) as moment:
-                    taken = copy.go(known)
+                    taken = copy.start(known)
                     moment.unlock()
                     dump = database.start_dump(clients, url, moment.snapshot, partial / DUMP)
                     try:
                         files = copy.finish(told)
                         dump.finish()
                     finally:
-                        dump.end()
+                        dump.kill()
             (partial / DUMP).chmod(0o600)
             files.append(entry_of(partial, DUMP))
             if installation.secrets.is_file():

@@ -108,7 +108,7 @@ def start_dump(clients: PostgresClients, url: str, snapshot: str, target: Path) 
 
 
 class ClientProgram:
-    """One of PostgreSQL's client programs, under way; ``end`` may come at any time."""
+    """One of PostgreSQL's client programs, under way; ``kill`` may come at any time."""
 
     def __init__(self, path: Path, arguments: list[str], url: str) -> None:
         self._name = path.name
@@ -130,7 +130,7 @@ class ClientProgram:
             said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
             raise BackupError(f"{self._name} failed: {said[-1] if said else 'with no output'}")
 
-    def end(self) -> None:
+    def kill(self) -> None:
         """Kills it if it has not ended."""
         self.process.kill()
         for pipe in (self.process.stdin, self.process.stdout, self._errors):
@@ -216,8 +216,8 @@ def restore(clients: PostgresClients, url: str, dump: Path, *, stamp: str) -> No
                 target.close()
         writing.finish()
     finally:
-        reading.end()
-        writing.end()
+        reading.kill()
+        writing.kill()
 
 
 def _forward_script(source: IO[bytes], target: IO[bytes], *, is_old: bool) -> bool:

@@ -89,7 +89,7 @@ class EngineCopy:
         """Raises BackupError with the engine's words."""
         self._next(Ready)
 
-    def go(self, known: list[dict[str, str | int]]) -> CopyStarted:
+    def start(self, known: list[dict[str, str | int]]) -> CopyStarted:
         """Fix the moment; ``known``: segments to link, as ``Known`` of the other end."""
         assert self._process.stdin is not None
         try:

@@ -269,7 +269,7 @@ class RestClient:
         path = f"{self._root}/groups/{quote(group, safe='')}/dlq?{urlencode(query)}"
         return _decode(await self._request("GET", path), DeadLetterPage)
 
-    async def order_task(self, group: str, verb: str, order: TaskOrder) -> Task | DryRun:
+    async def create_task(self, group: str, verb: str, order: TaskOrder) -> Task | DryRun:
         """``redrive`` or ``purge`` dead letters of a group: the task, or what it would move."""
         path = f"{self._root}/groups/{quote(group, safe='')}/dlq:{verb}"
         answer = await self._request("POST", path, content=msgspec.json.encode(order))

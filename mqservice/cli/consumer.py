@@ -143,7 +143,7 @@ class Consumer:
         passed = (asyncio.get_running_loop().time() - self._idle_since) * 1000
         return self._limits.idle_exit_ms - round(passed)
 
-    def _still_wanted(self) -> int | None:
+    def _remaining_count(self) -> int | None:
         if self._limits.messages_max is None:
             return None
         return max(self._limits.messages_max - self.totals.received, 0)
@@ -152,17 +152,17 @@ class Consumer:
         idle_left = self._idle_ms_left()
         return (
             self._stop.is_set()
-            or self._still_wanted() == 0
+            or self._remaining_count() == 0
             or (idle_left is not None and idle_left <= 0)
         )
 
-    def _take(self, messages: list[Delivered]) -> tuple[list[Delivered], list[Delivered]]:
+    def _accept(self, messages: list[Delivered]) -> tuple[list[Delivered], list[Delivered]]:
         """Hand over what is new and wanted; returns what came again and what is new."""
         self._idle_since = asyncio.get_running_loop().time()
         self._attempt = 0
         fresh = [message for message in messages if message.id not in self._unconfirmed]
         repeated = [message for message in messages if message.id in self._unconfirmed]
-        wanted = self._still_wanted()
+        wanted = self._remaining_count()
         fresh = fresh if wanted is None else fresh[:wanted]
         self.totals.repeated += len(repeated)
         if fresh:
@@ -183,7 +183,7 @@ class _Subscription:
         self._session = session
         limits, offered = consumer._limits, session.welcome.limits
         window = min(limits.window_messages, offered.credit_msgs)
-        wanted = consumer._still_wanted()
+        wanted = consumer._remaining_count()
         self._window = window if wanted is None else min(window, wanted)
         self._window_bytes = min(limits.window_bytes, offered.credit_bytes)
         # A settled message gives its credit back, so some acks wait (see ``_send_acks``).
@@ -266,7 +266,7 @@ class _Subscription:
                     pass
 
     async def _take_messages(self, messages: list[Delivered]) -> None:
-        repeated, fresh = self._consumer._take(messages)
+        repeated, fresh = self._consumer._accept(messages)
         if self._consumer._limits.does_ack:
             self._acks_held += repeated + fresh
             self._repeated_count += len(repeated)

@@ -210,7 +210,7 @@ async def _run(
     target: Target, group: str, verb: str, order: TaskOrder, *, is_waited_for: bool
 ) -> int:
     async with RestClient(target) as client:
-        answer = await client.order_task(group, verb, order)
+        answer = await client.create_task(group, verb, order)
         if isinstance(answer, DryRun):
             _show_count(answer, verb)
             return 0

@@ -102,7 +102,7 @@ class Connections:
             is_kept = False
             try:
                 response = await connection.exchange(head, content or b"", timeout_ms / 1000)
-                is_kept = connection.can_be_kept
+                is_kept = connection.is_reusable
             finally:
                 if is_kept:
                     self._idle.append(connection)
@@ -136,7 +136,7 @@ class Connections:
     def _reusable(self) -> _Connection | None:
         while self._idle:
             connection = self._idle.pop()
-            if connection.can_be_kept:
+            if connection.is_reusable:
                 return connection
             connection.close()
         return None
@@ -189,7 +189,7 @@ class _Connection:
         self._is_clean = True
 
     @property
-    def can_be_kept(self) -> bool:
+    def is_reusable(self) -> bool:
         is_open = not self._reader.at_eof() and not self._writer.is_closing()
         return self._is_clean and is_open
 
@@ -256,14 +256,14 @@ class _Connection:
             try:
                 parser.feed_data(chunk)
             except httptools.HttpParserError:
-                if not self._has_ended():
+                if not self._is_closed_by_peer():
                     raise
                 has_rest = True  # what follows is of no request: this was the last response here
         is_kept = self._is_whole and not has_rest and self._is_persistent
         is_persistent = is_tunnel or is_kept
         return Response(parser.get_status_code(), b"".join(self._parts)), is_persistent
 
-    def _has_ended(self) -> bool:
+    def _is_closed_by_peer(self) -> bool:
         return self._is_whole
 
     # Called by the parser.

@@ -76,7 +76,7 @@ class Sender:
         self._random = random
         self._on_verdict = on_verdict
         self._backoff = backoff or Backoff()
-        self._has_answered = False
+        self._has_responded = False
 
     async def send_all(self, source: AsyncIterator[Sequence[Outgoing]]) -> None:
         """Send everything ``source`` yields; returns when each message has its verdict.
@@ -187,7 +187,7 @@ class Sender:
         try:
             verdicts = await self._request(batch)
         except Unreachable as exc:
-            if not self._has_answered:
+            if not self._has_responded:
                 raise
             return [
                 Failed(code="UNREACHABLE", detail=str(exc), retriable=True, stored=False)
@@ -196,14 +196,14 @@ class Sender:
             lost = Failed(code="NO_ANSWER", detail=str(exc), retriable=True, stored=None)
             return [lost] * len(batch)
         except RequestRejected as exc:
-            self._has_answered = True
+            self._has_responded = True
             if exc.status in STATUSES_FATAL:
                 raise
             if 400 <= exc.status < 500 and not exc.retriable and len(batch) > 1:
                 half = len(batch) // 2
                 return [*await self._try(batch[:half]), *await self._try(batch[half:])]
             return [_failed(exc)] * len(batch)
-        self._has_answered = True
+        self._has_responded = True
         return verdicts
 
     async def _request(self, batch: list[Numbered]) -> Sequence[Verdict]:

@@ -71,7 +71,7 @@ def call_data_plane(
     masks = masks_for(request, principal, match.ns)
     topic = match.topic or None
     try:
-        masks.of_topic(topic).refuse_question(
+        masks.of_topic(topic).reject_hidden_filter(
             contains=kept.get("contains", ""), wanted=kept.get("sql") or kept.get("filter", "")
         )
     except Problem as problem:

@@ -58,7 +58,7 @@ def mask_response(data: Any, masks: Masks, topic: str | None) -> Any:  # Any: se
 
 def shown_filter(masks: Masks, topic: str, text: str) -> str:
     """What a consumer of ``topic`` filters by: a condition would tell values of what it names."""
-    if not masks.of_topic(topic).is_asked_by(text):
+    if not masks.of_topic(topic).is_named_in(text):
         return text
     return _("a condition on a hidden property")
 
@@ -75,7 +75,7 @@ def audit_unmasked(
     if not masks.clear or not isinstance(data, dict):
         return
     seen: set[str] = getattr(request, _SEEN, set())
-    found = {name for name in _topics_of(data, topic) if masks.of_topic(name).has_clear} - seen
+    found = {name for name in _topics_of(data, topic) if masks.of_topic(name).has_unmasked} - seen
     setattr(request, _SEEN, seen | found)
     for name in sorted(found):
         audit_seen(principal, namespace, name)

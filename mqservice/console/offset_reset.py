@@ -130,7 +130,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     body: dict[str, object]
     rows: list[Row]
 
-    def is_still_so(self, reply: OffsetResetReply) -> bool:
+    def is_unchanged(self, reply: OffsetResetReply) -> bool:
         """Whether a dry run says the same."""
         return self.rows == rows_of(reply)
 

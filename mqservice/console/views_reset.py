@@ -80,7 +80,7 @@ def _apply(
     try:
         target = applied_target(row, topic, preview)
         is_sure = "anyway" in frame.request.POST
-        if not is_sure and not preview.is_still_so(preview_seek(row, topic, target)):
+        if not is_sure and not preview.is_unchanged(preview_seek(row, topic, target)):
             projection = project(row, topic, preview.body, frame.user.pk)
             return _page(
                 frame, row, topic, names, _progress(row), form=form, projection=projection,

@@ -84,7 +84,7 @@ def read_document(body: bytes) -> Document:
     count = len(topics) + len(groups)
     if count > DEFINITION_COUNT_MAX:
         fields.out_of_range("groups", _too_many(count))
-    fields.refuse_unknown()
+    fields.reject_unknown()
     reject(fields.faults)
     return Document(topics=topics, groups=groups)
 
@@ -158,7 +158,7 @@ def _read_list(
         own = Fields(content, pointer, fields.faults)
         thing = _read_name(own, places, pointer, "TOPIC" if name == "topics" else "GROUP")
         found.append(Defined(name=thing, change=read(own), pointer=pointer))
-        own.refuse_unknown()
+        own.reject_unknown()
     return found
 
 

@@ -37,7 +37,7 @@ class Drain:
     def listener_count(self) -> int:
         return len(self._listeners)
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Idempotent."""
         if self.has_begun:
             return
@@ -45,7 +45,7 @@ class Drain:
         for on_begin in list(self._listeners):
             on_begin()
 
-    async def wait_idle(self, timeout_ms: int) -> bool:
+    async def wait_until_idle(self, timeout_ms: int) -> bool:
         """Whether everybody has left within ``timeout_ms``."""
         try:
             async with asyncio.timeout(timeout_ms / 1_000):

@@ -84,7 +84,7 @@ class Request:
 
     __slots__ = (
         "_exchange",
-        "answer_bytes",
+        "response_bytes",
         "ended",
         "group",
         "headers",
@@ -132,7 +132,7 @@ class Request:
         self.is_reading = True  # what is read is charged, and not what is produced or settled
         self.message_count = 1  # in the answer, as it is charged
         self.read_count = 0  # messages in the answer that were received
-        self.answer_bytes = 0
+        self.response_bytes = 0
         self.span: OperationSpan | None = None  # where tracing is on
 
     def reply(self, status: int, content: bytes, media_type: bytes = JSON_TYPE) -> None:
@@ -266,7 +266,7 @@ def try_respond(
     request: Request, status: int, body: bytes, content_type: bytes = JSON_TYPE
 ) -> bool:
     """``respond`` if that can be done without waiting; False: nothing was sent."""
-    request.answer_bytes = len(body)
+    request.response_bytes = len(body)
     meter = request.meter
     lines = b"content-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b%b" % (
         content_type,

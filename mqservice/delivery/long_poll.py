@@ -40,9 +40,9 @@ class LongPoll:
     __slots__ = (
         "_authorization",
         "_context",
-        "_ended",
+        "_on_outcome",
         "_has_begun",
-        "_hold",
+        "_pending",
         "_order",
         "_outcome",
         "_request",
@@ -62,10 +62,10 @@ class LongPoll:
         self._request = request
         self._order = order
         self._settling = settling
-        self._ended: OnOutcome | None = ended
+        self._on_outcome: OnOutcome | None = ended
         self._authorization = request.headers[b"authorization"]
         self._has_begun = False
-        self._hold: PendingReceive | None = None
+        self._pending: PendingReceive | None = None
         self._outcome: Received | Exception | None = None  # that waits for the settlement's
         self._unwatch: Callable[[], object]
 
@@ -76,15 +76,15 @@ class LongPoll:
         if self._order.wait_ms:
             key_id = self._request.principal.key_id
             context.caches.keys.watch.join(self._authorization, key_id, self.key_changed)
-        unwatch = on_disconnect(self._request.send, self.client_gone)
+        unwatch = on_disconnect(self._request.send, self.client_disconnected)
         if unwatch is None:
-            unwatch = asyncio.ensure_future(self._until_gone()).cancel
+            unwatch = asyncio.ensure_future(self._wait_for_disconnect()).cancel
         self._unwatch = unwatch
         try:
             if self._settling is not None:
                 self._settling.begin(context.store, self)
             if self._outcome is None:
-                self._hold = context.store.receive_for(self, self._order)
+                self._pending = context.store.receive_for(self, self._order)
         except Exception as error:  # whatever it is: who waits here has to leave again
             self._outcome = error
         self._has_begun = True
@@ -95,8 +95,8 @@ class LongPoll:
 
         A settlement that was sent stays sent.
         """
-        if self._hold is not None:
-            self._hold.cancel()
+        if self._pending is not None:
+            self._pending.cancel()
         self._leave()
 
     # What comes from the engine -----------------------------------------------------------------
@@ -114,39 +114,39 @@ class LongPoll:
 
     def settle_failed(self, error: StoreError) -> None:
         if self._outcome is None or isinstance(self._outcome, Received):
-            self._end(error)
+            self._abort(error)
 
     # What ends it before ------------------------------------------------------------------------
 
     def __call__(self) -> None:
         if self._outcome is None:
-            self._end(_NO_MESSAGES)
+            self._abort(_NO_MESSAGES)
 
-    def client_gone(self) -> None:
-        self._end(ClientDisconnected())
+    def client_disconnected(self) -> None:
+        self._abort(ClientDisconnected())
 
     def key_changed(self, principal: Principal | None) -> None:
         """What the request's key may do now; None: nothing any more."""
         if principal is None:
-            self._end(unauthenticated())
+            self._abort(unauthenticated())
             return
         try:
             require_consume(principal, self._request)
         except Problem as problem:
-            self._end(problem)
+            self._abort(problem)
 
-    def _end(self, outcome: Received | Exception) -> None:
+    def _abort(self, outcome: Received | Exception) -> None:
         """Whatever the engine leases, or has leased, goes back."""
-        if self._ended is None:
+        if self._on_outcome is None:
             return
-        if self._hold is not None:
-            self._hold.cancel()
+        if self._pending is not None:
+            self._pending.cancel()
         self._outcome = outcome
         self._conclude()
 
     def _conclude(self) -> None:
         """Tell what is known, once what was settled is known too; a failure waits for nothing."""
-        outcome, ended = self._outcome, self._ended
+        outcome, ended = self._outcome, self._on_outcome
         if outcome is None or ended is None or not self._has_begun:
             return
         settling = self._settling
@@ -155,9 +155,9 @@ class LongPoll:
             ended(outcome)
 
     def _leave(self) -> None:
-        if self._ended is None:
+        if self._on_outcome is None:
             return
-        self._ended = self._settling = None  # which know this in turn
+        self._on_outcome = self._settling = None  # which know this in turn
         context = self._context
         context.drain.leave(self)
         if self._order.wait_ms:
@@ -166,10 +166,10 @@ class LongPoll:
         self._unwatch()
         del self._unwatch
 
-    async def _until_gone(self) -> None:
+    async def _wait_for_disconnect(self) -> None:
         while (await self._request.receive())["type"] != "http.disconnect":
             pass
-        self.client_gone()
+        self.client_disconnected()
 
 
 def require_consume(principal: Principal, request: Request) -> None:

@@ -411,11 +411,11 @@ class DataPlane:
         request.is_counted = True
         if request.is_charged:
             assert request.meter is not None, "it was charged"
-            request.meter.charge_out(request.message_count, request.answer_bytes)
+            request.meter.charge_out(request.message_count, request.response_bytes)
         topic = "" if request.topic is None or not is_answered else request.topic.engine_name
         usage_counts.called(request.principal.tenant_id, topic)
         if request.is_charged and topic:
-            usage_counts.sent(topic, request.read_count, request.answer_bytes)
+            usage_counts.sent(topic, request.read_count, request.response_bytes)
 
     async def refuse(self, request: Request, exc: BaseException) -> None:
         """Tell the client of a request what has ended it."""

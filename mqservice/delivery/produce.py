@@ -75,7 +75,7 @@ def produce_one(context: DeliveryContext, request: Request, body: bytes) -> None
 
 def _answer_one(request: Request, put: Put) -> None:
     try:
-        status, stored = put.answer()
+        status, stored = put.response()
         content = _encode(stored)
     except Exception as exc:
         request.fail(exc)

@@ -3,9 +3,9 @@
     produce, socket ── offers ──▶ [Put] ── records ──▶ store
           answer(), results() ◀── done ──┘ ◀── outcomes ──┘
 
-``encode`` until it says that nothing is left, then ``hand_over``; once ``done`` was called, ask for
-``answer`` or ``results``, once. Messages with an idempotency key (``once``) are the only ones that
-the store compares with what it has; everything else is the same for all.
+``encode`` until it says that nothing is left, then ``send_to_store``; once ``done`` was called, ask
+for ``response`` or ``results``, once. Messages with an idempotency key (``once``) are the only ones
+that the store compares with what it has; everything else is the same for all.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Put:
             self._records.append(record)
         return end == len(offers)
 
-    def hand_over(self, done: Callable[[], None]) -> None:
+    def send_to_store(self, done: Callable[[], None]) -> None:
         """Give the encoded messages to the store; puts are stored in the order of these calls.
 
         ``done`` is called once, later, and must not raise. Raises, and calls nobody:
@@ -146,9 +146,9 @@ class Put:
             self._task.add_done_callback(self._put_once_ended)
 
     def put_all(self, done: Callable[[], None]) -> None:
-        """``encode`` and ``hand_over`` at once."""
+        """``encode`` and ``send_to_store`` at once."""
         self.encode(len(self._offers))
-        self.hand_over(done)
+        self.send_to_store(done)
 
     # What the store calls ------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class Put:
 
     # What became of it ---------------------------------------------------------------------------
 
-    def answer(self) -> tuple[int, StoredResponse]:
+    def response(self) -> tuple[int, StoredResponse]:
         """Status and answer of a put of one message: 201, or 200 if it was stored before.
 
         Raises StoreError: it was not stored, or nothing is known.

@@ -34,7 +34,7 @@ class Subscription(Protocol):
     def engine_group(self) -> str:
         """The engine's name of the group."""
 
-    def heard(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """A notice about the group."""
 
 
@@ -47,7 +47,7 @@ class Session(Protocol):
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """Time has passed; ``now_ms`` is monotonic."""
 
-    def take_over(self) -> None:
+    def hand_over(self) -> None:
         """End, and let the session go to another connection."""
 
     @property
@@ -85,7 +85,7 @@ class Sessions:
         self._subscriptions: dict[str, dict[Subscription, None]] = {}  # by the engine's group
         self._context: DeliveryContext | None = None
         self._ticker: asyncio.TimerHandle | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self._absent_reports: set[asyncio.Task[None]] = set()
 
     # Admission ----------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class Sessions:
         """Tick it, and pass it what concerns it, until ``leave``."""
         if self._context is not session.context:
             self._context = session.context
-            session.context.store.listen(self._heard)
+            session.context.store.listen(self._on_notice)
         self._open[session.session_id] = session
         if self._ticker is None:
             self._tick_later()
@@ -152,7 +152,7 @@ class Sessions:
         if session.session_id in self._wanted:
             self._wanted.discard(session.session_id)
             if not is_kept:
-                self._tell_absent(session.session_id)
+                self._report_absent(session.session_id)
         if not self._open and self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
@@ -191,25 +191,25 @@ class Sessions:
 
     # Notices ------------------------------------------------------------------------------------
 
-    def _heard(self, notice: Notice) -> None:
+    def _on_notice(self, notice: Notice) -> None:
         if notice.kind is NoticeKind.WANTED:
             session = self._open.get(notice.session_id)
             if session is None:
-                self._tell_absent(notice.session_id)
+                self._report_absent(notice.session_id)
             else:
                 self._wanted.add(notice.session_id)
-                session.take_over()
+                session.hand_over()
             return
         for subscription in list(self._subscriptions.get(notice.group, ())):
-            subscription.heard(notice)
+            subscription.on_notice(notice)
 
-    def _tell_absent(self, session_id: str) -> None:
+    def _report_absent(self, session_id: str) -> None:
         assert self._context is not None
         telling = asyncio.get_running_loop().create_task(
             _absent(self._context.store, session_id), name="session absent"
         )
-        self._telling.add(telling)
-        telling.add_done_callback(self._telling.discard)
+        self._absent_reports.add(telling)
+        telling.add_done_callback(self._absent_reports.discard)
 
 
 async def _absent(store: Store, session_id: str) -> None:

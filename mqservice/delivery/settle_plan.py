@@ -139,7 +139,7 @@ class SettlePlan:
         self._ack_columns: tuple[ReceiptColumns, list[str]] | None = None  # those read together
         # Of each lease: receipts say for which client they settle, "" unless the group broadcasts.
         self._client_ids: dict[int, str] = {}
-        self._heard = heard
+        self._client_id = heard
         self._failed: list[FailedReceipt] = []
         self._pointer = pointer
         self._span = span
@@ -235,10 +235,10 @@ class SettlePlan:
         """One to the engine for each client of a broadcast group, one for any other; none if no
         receipt is valid and no consumer is named.
         """
-        client_ids = dict.fromkeys((*self._client_ids.values(), *self._heard))
+        client_ids = dict.fromkeys((*self._client_ids.values(), *self._client_id))
         return [self._request(client_id) for client_id in client_ids]
 
-    def answer(self, replies: list[tuple[SettleRequest, SettleReply]]) -> SettleResponse:
+    def result(self, replies: list[tuple[SettleRequest, SettleReply]]) -> SettleResponse:
         """What became of it all, once, by what the engine has said to each request."""
         if self._span is not None:
             self._span.settled(replies, self._failed[0].code if self._failed else "")
@@ -396,7 +396,7 @@ class SettleCall:
 
     def answer(self) -> SettleResponse:
         """What became of it, once it ``is_settled``: the engine replies in order."""
-        return self._plan.answer(list(zip(self._requests, self._replies, strict=True)))
+        return self._plan.result(list(zip(self._requests, self._replies, strict=True)))
 
 
 def _check_counts(pointer: str, wanted: SettleItems) -> None:

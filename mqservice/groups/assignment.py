@@ -41,7 +41,7 @@ def read_assignment(fields: Fields) -> AssignmentPolicy | None:
     rooms = _read_queues(assignment, "rooms")
     read = _read_rooms(assignment)
     within = assignment.choice("within_room", WithinRoom) or WithinRoom.AVG
-    assignment.refuse_unknown()
+    assignment.reject_unknown()
     if len(fields.faults) > fault_count:
         return None
     return AssignmentPolicy(

@@ -69,12 +69,12 @@ def read_retry(fields: Fields) -> RetryPolicy | None:
         policy = ListDelays(delays_ms=_read_delays(retry))
     elif kind is Policy.EXPONENTIAL:
         policy = _read_exponential(retry)
-    retry.refuse_unknown()
+    retry.reject_unknown()
     return None if len(fields.faults) > fault_count else policy
 
 
 def _read_delays(retry: Fields) -> tuple[int, ...]:
-    given = retry.given("delays")
+    given = retry.pick_twin("delays")
     if given is None:
         if not (retry.find("delays") and retry.find("delays_ms")):
             retry.fault("delays", "a list policy needs delays or delays_ms")

@@ -43,8 +43,8 @@ def read_change(body: bytes) -> GroupChange:
     """
     fields = read_object(body)
     change = read_settings(fields)
-    fields.refuse_unknown()
-    fields.refuse()
+    fields.reject_unknown()
+    fields.reject()
     return change
 
 

@@ -88,7 +88,7 @@ class Fields:
             self.fault(name, f"must be one of {', '.join(kinds)}, found {shown(value)}")
             return None
 
-    def given(self, name: str) -> str | None:
+    def pick_twin(self, name: str) -> str | None:
         """Which of the twins ``name`` and ``name_ms`` is there; both are a fault."""
         text, ms = self.find(name), self.find(f"{name}_ms")
         if text is not None and ms is not None:
@@ -98,7 +98,7 @@ class Fields:
 
     def duration_ms(self, name: str, low_ms: int, high_ms: int) -> int | None:
         """One duration out of the twins ``name``, a text, and ``name_ms``, milliseconds."""
-        given = self.given(name)
+        given = self.pick_twin(name)
         if given is None:
             return None
         return self.checked_duration_ms(
@@ -152,14 +152,14 @@ class Fields:
     def out_of_range(self, place: str, detail: str) -> None:
         self.faults.append(ProblemItem(self._place(place), "ILLEGAL_SETTING", detail))
 
-    def refuse_unknown(self) -> None:
+    def reject_unknown(self) -> None:
         """Every field that nobody has asked for is a fault."""
         for name in self._content:
             if name not in self._known:
                 escaped = name.replace("~", "~0").replace("/", "~1")
                 self.fault(escaped, "unknown field")
 
-    def refuse(self) -> None:
+    def reject(self) -> None:
         """Raises Problem with all faults, when there are any."""
         if not self.faults:
             return

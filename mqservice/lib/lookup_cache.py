@@ -76,9 +76,9 @@ class LookupCache(Generic[K, V]):
         self._clock = clock or SystemClock()
         self._entries: dict[K, _Entry[V]] = {}
         self._absent_until_ms: dict[K, int] = {}
-        self._under_way: dict[K, asyncio.Task[V | None]] = {}
+        self._running: dict[K, asyncio.Task[V | None]] = {}
         self._drop_count = 0
-        self._is_away = False
+        self._is_unavailable = False
         self._retry_at_ms = 0
 
     def __len__(self) -> int:
@@ -104,7 +104,7 @@ class LookupCache(Generic[K, V]):
             return value
         if self._absent_until_ms.get(key, 0) > self._clock.monotonic_ms():
             return None
-        if self._is_away:
+        if self._is_unavailable:
             entry = self._entries.get(key)
             if entry is not None and self._clock.monotonic_ms() < entry.usable_until_ms:
                 if self._clock.monotonic_ms() >= self._retry_at_ms:
@@ -130,20 +130,20 @@ class LookupCache(Generic[K, V]):
         self._drop_count += 1
         self._entries.clear()
         self._absent_until_ms.clear()
-        self._is_away = False
+        self._is_unavailable = False
         self._retry_at_ms = 0
 
     def _start_refresh(self, key: K) -> asyncio.Task[V | None]:
-        task = self._under_way.get(key)
+        task = self._running.get(key)
         if task is None or task.done():
             task = asyncio.get_running_loop().create_task(self._refresh(key))
-            self._under_way[key] = task
+            self._running[key] = task
             task.add_done_callback(lambda done: self._forget(key, done))
         return task
 
     def _forget(self, key: K, task: asyncio.Task[V | None]) -> None:
-        if self._under_way.get(key) is task:
-            del self._under_way[key]
+        if self._running.get(key) is task:
+            del self._running[key]
         if not task.cancelled():
             task.exception()  # seen; those who awaited it have it too
 
@@ -153,18 +153,18 @@ class LookupCache(Generic[K, V]):
         for _ in range(_TRIES_MAX):
             drop_count = self._drop_count
             try:
-                value = await self._find_in_time(key)
+                value = await self._find_with_timeout(key)
             except LookupUnavailable:
-                self._is_away = True
+                self._is_unavailable = True
                 self._retry_at_ms = self._clock.monotonic_ms() + self._limits.backoff_ms
                 return self._stale(key)
-            self._is_away = False
+            self._is_unavailable = False
             if drop_count == self._drop_count:
-                self._keep(key, value)
+                self._store(key, value)
                 return value
         return value  # too much is changing to keep anything, but the answer is a true one
 
-    async def _find_in_time(self, key: K) -> V | None:
+    async def _find_with_timeout(self, key: K) -> V | None:
         """One that comes too late is left to itself: a thread in a query cannot be stopped."""
         finding = asyncio.ensure_future(self._find(key))
         done, _ = await asyncio.wait({finding}, timeout=self._limits.find_ms_max / 1000)
@@ -181,7 +181,7 @@ class LookupCache(Generic[K, V]):
         entry.fresh_until_ms = min(now_ms + self._limits.backoff_ms, entry.usable_until_ms)
         return entry.value
 
-    def _keep(self, key: K, value: V | None) -> None:
+    def _store(self, key: K, value: V | None) -> None:
         now_ms = self._clock.monotonic_ms()
         if value is None:
             self._entries.pop(key, None)

@@ -29,7 +29,7 @@ class LoopTurns:
         """Of this turn. A caller that has given way to the loop finds another one afterwards."""
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._call_soon(self._begin_next)
+            self._call_soon(self._start_next)
         return self._number
 
     def wait(self, go_on: Callable[[], None]) -> None:
@@ -48,7 +48,7 @@ class LoopTurns:
         self.wait(go_on)
         await turn
 
-    def _begin_next(self) -> None:
+    def _start_next(self) -> None:
         self._number += 1
         self._is_scheduled = False
         if not self._waiting:

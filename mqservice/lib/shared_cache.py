@@ -51,7 +51,7 @@ class SharedCache(BaseCache):
         self._remote = RedisCache(server, {**params, "OPTIONS": options})
         local = {"OPTIONS": {"MAX_ENTRIES": LOCAL_ENTRIES_MAX}}
         self._local = LocMemCache(f"shared {server}", {**params, **local})
-        self._away_until = 0.0
+        self._unavailable_until = 0.0
 
     def add(
         self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
@@ -81,11 +81,11 @@ class SharedCache(BaseCache):
         self._local.clear()
 
     def _call(self, name: str, *args: Any, **more: Any) -> Any:  # Any: of many methods
-        if time.monotonic() >= self._away_until:
+        if time.monotonic() >= self._unavailable_until:
             try:
                 return getattr(self._remote, name)(*args, **more)
             except (RedisError, OSError) as exc:
-                self._away_until = time.monotonic() + UNAVAILABLE_SECONDS
+                self._unavailable_until = time.monotonic() + UNAVAILABLE_SECONDS
                 log.warning(
                     "Valkey is unavailable; each process counts attempts on its own",
                     extra={"action": "cache_unavailable", "error": str(exc)},

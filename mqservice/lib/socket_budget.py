@@ -105,7 +105,7 @@ class SocketBudget:
         self._enter_turn()
         now_ns = self._since_ns = self._clock_ns()
         if now_ns >= self._second_end_ns:
-            self._begin_second(now_ns)
+            self._start_second(now_ns)
 
     def stop(self) -> None:
         """It is done, or waits for something."""
@@ -200,7 +200,7 @@ class SocketBudget:
         if self._no_op_count > limits.no_ops_per_second_max or self._no_op_ns > no_op_ns_max:
             owed_s = -(-self._no_op_ns // no_op_ns_max)
             seconds = min(max(1, owed_s), limits.pause_s_max)
-            self._note_excess(seconds, is_costly=owed_s > 1)
+            self._record_excess(seconds, is_costly=owed_s > 1)
         elif self._command_count > limits.commands_per_second_max:
             seconds = 1
         now_ns = 0
@@ -228,7 +228,7 @@ class SocketBudget:
             self._since_ns = self._clock_ns()
         return False
 
-    def _begin_second(self, now_ns: int) -> None:
+    def _start_second(self, now_ns: int) -> None:
         if not self._is_exceeded or now_ns >= self._second_end_ns + SECOND_NS:
             self._excess_s = 0
         self._is_exceeded = False
@@ -236,7 +236,7 @@ class SocketBudget:
         self._paused_until_ns = 0
         self._second_end_ns = now_ns + SECOND_NS
 
-    def _note_excess(self, seconds: int, *, is_costly: bool) -> None:
+    def _record_excess(self, seconds: int, *, is_costly: bool) -> None:
         limits = self._limits
         self._is_exceeded = True
         self._excess_s += seconds

@@ -14,7 +14,7 @@ Frames are taken as long as the connection's ``SocketBudget`` lasts and the appl
 them. What was read beyond that stays unread in ``_rest``, and nothing more is read, until
 
     the application has emptied its queue ──▶ ``receive`` ─┐
-    a later turn of the loop, the next second ────────────┴▶ ``_go_on``
+    a later turn of the loop, the next second ────────────┴▶ ``_continue``
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     _bytes_max = 0
     _rest_bytes_min = 0  # ``_rest`` is not worth a look before it has as many
     _has_unread = False  # ``_rest`` may begin with whole frames, and nothing is read
-    _is_waiting = False  # ``_go_on`` will be called
+    _is_waiting = False  # ``_continue`` will be called
     _pause_timer: asyncio.TimerHandle | None = None
     _pong: bytes | None = None  # content of the pong that is owed
     _fragment_count = 0  # of the message that is not whole yet
@@ -127,7 +127,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if not self._is_cut_off:
             self._take_data(data)
         budget.stop()
-        self._keep_to_budget()
+        self._apply_budget()
 
     def _take_data(self, data: bytes) -> None:
         rest = self._rest
@@ -223,7 +223,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             try:
                 message = {"type": "websocket.receive", "text": content.decode()}
             except UnicodeDecodeError:
-                self._send_owed_pong()
+                self._send_due_pong()
                 self.conn.send_close(CloseCode.INVALID_DATA)
                 self.handle_parser_exception()
                 return
@@ -246,7 +246,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def _pass_on(self, data: Data) -> None:
         """To websockets, unless what came before has ended the connection."""
-        self._send_owed_pong()
+        self._send_due_pong()
         if not self.transport.is_closing():
             super().data_received(bytes(data))
 
@@ -261,12 +261,12 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         message = await queue.get()
         if self.read_paused and queue.empty():
             self.read_paused = False
-            self._go_on_unless_waiting()
+            self._continue_unless_waiting()
         budget.start()
         return message
 
-    def _keep_to_budget(self) -> None:
-        """After frames were taken: read on, or see to it that ``_go_on`` is called."""
+    def _apply_budget(self) -> None:
+        """After frames were taken: read on, or see to it that ``_continue`` is called."""
         budget = self.budget
         pause_s = budget.pause_s()
         if budget.excess and not self._is_cut_off:
@@ -276,14 +276,14 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if pause_s:
             self._is_waiting = True
             self.transport.pause_reading()
-            self._pause_timer = self.loop.call_later(pause_s, self._go_on)
+            self._pause_timer = self.loop.call_later(pause_s, self._continue)
         elif self._has_unread or budget.is_turn_over:
             self.transport.pause_reading()
             if not self.read_paused:
                 self._is_waiting = True
-                budget.wait(self._go_on)
+                budget.wait(self._continue)
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         """Take what is unread, then read on."""
         self._is_waiting = False
         self._pause_timer = None
@@ -297,16 +297,16 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.budget.start()
             self._take_rest()
             self.budget.stop()
-            self._keep_to_budget()
-        self._read_on()
+            self._apply_budget()
+        self._resume_reading()
 
-    def _read_on(self) -> None:
+    def _resume_reading(self) -> None:
         if not (self.read_paused or self._has_unread or self._is_waiting):
             self.transport.resume_reading()
 
-    def _go_on_unless_waiting(self) -> None:
+    def _continue_unless_waiting(self) -> None:
         if not self._is_waiting:
-            self._go_on()
+            self._continue()
 
     def _close_for_excess(self) -> None:
         """Tell the client why, and look at nothing that it still sends."""
@@ -330,9 +330,9 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._send_owed_pong()
+        self._send_due_pong()
 
-    def _send_owed_pong(self) -> None:
+    def _send_due_pong(self) -> None:
         if self._pong is not None:
             self._send_pong()
 
@@ -359,7 +359,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if message["type"] == "websocket.accept" and isinstance(self.transport, CorkedTransport):
             self.transport.recognised()
         if self._has_unread:  # it has accepted or closed
-            self._go_on_unless_waiting()
+            self._continue_unless_waiting()
 
     def may_write(self) -> bool:
         """Whether the client is there and reads."""

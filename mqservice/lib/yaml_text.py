@@ -113,7 +113,7 @@ class _Reader:
             _reject(f"it has more than {NODE_COUNT_MAX:,} values", event)
         if depth > DEPTH_MAX:
             _reject(f"it is nested more than {DEPTH_MAX} deep", event)
-        self._refuse_references(event)
+        self._reject_references(event)
         if self._wanted is not None and pointer in self._wanted:
             self.places.setdefault(pointer, _place_of(event))
         if isinstance(event, yaml.SequenceStartEvent):
@@ -136,7 +136,7 @@ class _Reader:
         for event in self._events:
             if isinstance(event, yaml.MappingEndEvent):
                 break
-            self._refuse_references(event)
+            self._reject_references(event)
             name = _name(event)
             if name in members:
                 _reject(f"{_shown(name)} was already given in line {lines[name]}", event)
@@ -154,7 +154,7 @@ class _Reader:
             return ""
         return f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
 
-    def _refuse_references(self, event: Event) -> None:
+    def _reject_references(self, event: Event) -> None:
         if isinstance(event, yaml.AliasEvent):
             name = _shown(str(event.anchor))[1:-1]
             _reject(f"*{name} is an alias: write out the value it stands for", event)

@@ -23,12 +23,14 @@ _ANYTHING: Final = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMask:
-    """Of the messages of one topic. ``has_clear``: a rule holds that this reader sees through."""
+    """Of the messages of one topic. ``has_unmasked``: a rule holds that this reader sees
+    through.
+    """
 
     is_body_hidden: bool
     paths: frozenset[Path]
     properties: frozenset[str]
-    has_clear: bool
+    has_unmasked: bool
 
     @property
     def hides_bodies(self) -> bool:
@@ -53,12 +55,12 @@ class TopicMask:
     def hides_property(self, name: str) -> bool:
         return any(_is_under(folded(name), pattern) for pattern in self.properties)
 
-    def is_asked_by(self, wanted: str) -> bool:
+    def is_named_in(self, wanted: str) -> bool:
         """Whether a filter over properties, or of tags, may name a hidden one."""
         names = (name.rstrip(_ANYTHING) for name in self.properties)
         return bool(wanted) and any(name in folded(wanted) for name in names)
 
-    def refuse_question(self, *, contains: str, wanted: str) -> None:
+    def reject_hidden_filter(self, *, contains: str, wanted: str) -> None:
         """Raises Problem: a search that would tell what is hidden by what it finds.
 
         Args:
@@ -70,7 +72,7 @@ class TopicMask:
                 "FORBIDDEN",
                 "parts of bodies are hidden from your role, so bodies cannot be searched",
             )
-        if self.is_asked_by(wanted):
+        if self.is_named_in(wanted):
             raise Problem.of(
                 "FORBIDDEN",
                 "the filter names a property that is hidden from your role",
@@ -97,7 +99,7 @@ class Masks:
             is_body_hidden=self.are_bodies_hidden or any(rule.part == Part.BODY for rule in rules),
             paths=frozenset(parse_path(rule.path) for rule in rules if rule.part == Part.FIELD),
             properties=frozenset(folded(rule.path) for rule in rules if rule.part == Part.PROPERTY),
-            has_clear=any(not topic or applies_to(rule, topic) for rule in self.clear),
+            has_unmasked=any(not topic or applies_to(rule, topic) for rule in self.clear),
         )
 
     def shows_more_in(self, topic: str) -> bool:

@@ -82,20 +82,20 @@ class ControlRate:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._limits: dict[int, tuple[int, int]] = {}
-        self._away_until_ms = 0
+        self._unavailable_until_ms = 0
 
     def take(self, tenant_id: int) -> RateDecision:
         """One request of a tenant. A query each second for its limit; never fails for Valkey."""
         limit = self._limit_of(tenant_id)
         now_ms = self._clock.monotonic_ms()
-        if now_ms < self._away_until_ms:
+        if now_ms < self._unavailable_until_ms:
             return RateDecision(True, limit)
         try:
             taken, left, retry_ms, full_ms = self._script(
                 keys=[f"{_KEY}{tenant_id}"], args=[limit, limit * BURST_SECONDS]
             )
         except (RedisError, OSError):
-            self._away_until_ms = now_ms + _UNAVAILABLE_MS
+            self._unavailable_until_ms = now_ms + _UNAVAILABLE_MS
             return RateDecision(True, limit)
         return RateDecision(bool(taken), limit, int(left), int(retry_ms), int(full_ms))
 

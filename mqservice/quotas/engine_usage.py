@@ -59,7 +59,7 @@ class EngineUsage:
         while True:
             await asyncio.sleep(UPDATE_MS / 1_000)
             try:
-                await self.look()
+                await self.update()
             except (StoreError, DatabaseError, InterfaceError) as exc:
                 log.debug(
                     "Could not count what tenants hold; trying again",
@@ -71,7 +71,7 @@ class EngineUsage:
                     extra={"action": "holdings_count_failed"},
                 )
 
-    async def look(self) -> None:
+    async def update(self) -> None:
         """One round. Raises ``StoreError``, ``DatabaseError``; the meters go on counting then."""
         now_ms = self._clock.monotonic_ms()
         tenant_ids = list(self._meters.known)
@@ -79,7 +79,7 @@ class EngineUsage:
         due = [one for one in tenant_ids if self._is_due(one, now_ms)]
         if not due:
             return
-        await self._learn_names(tenant_ids, now_ms)
+        await self._load_names(tenant_ids, now_ms)
         held = {tenant_id: [0, 0] for tenant_id in due}
         is_complete = True
         wanted = ((one, name) for one in due for name in self._names.get(one, ()))
@@ -92,7 +92,7 @@ class EngineUsage:
         for tenant_id, (stored_bytes, inflight_count) in held.items():
             meter = self._meters.known.get(tenant_id)
             if meter is not None:
-                meter.hold(stored_bytes, inflight_count)
+                meter.set_engine_usage(stored_bytes, inflight_count)
                 if is_complete:
                     self._looked_ms[tenant_id] = now_ms
 
@@ -105,7 +105,7 @@ class EngineUsage:
             or meter.inflight_count > limits.inflight_count_max * _NEAR
         )
 
-    async def _learn_names(self, tenant_ids: list[int], now_ms: int) -> None:
+    async def _load_names(self, tenant_ids: list[int], now_ms: int) -> None:
         is_old = self._named_ms is None or now_ms - self._named_ms >= _NAMES_CACHED_MS
         if is_old or any(tenant_id not in self._names for tenant_id in tenant_ids):
             found = await self._find_names(tenant_ids)

@@ -44,14 +44,14 @@ class TenantMeter:
         self.stored_bytes = 0  # as the engine told last, and what was stored here since
         self.inflight_count = 0  # the same, of messages under a lease
         self.refusals = PacedRejections(now_ms)
-        self.demand = [0.0, 0.0, 0.0, 0.0]  # asked for since ``take_demand``, granted or not
+        self.demand = [0.0, 0.0, 0.0, 0.0]  # asked for since ``pop_demand``, granted or not
         parts = equal_parts(limits, process_count)
         self.buckets = [TokenBucket(part, part * BURST_SECONDS, now_ms) for part in parts]
         self._in = self.buckets[MESSAGES_IN], self.buckets[BYTES_IN]
         self._out = self.buckets[MESSAGES_OUT], self.buckets[BYTES_OUT]
         self._policy_in = _policy(limits, MESSAGES_IN, BYTES_IN)
         self._policy_out = _policy(limits, MESSAGES_OUT, BYTES_OUT)
-        self._told_in = self._told_out = _NOT_REPORTED
+        self._reported_in = self._reported_out = _NOT_REPORTED
         self.socket_room, self.poll_room = equal_rooms(limits, process_count)
 
     def share(
@@ -65,14 +65,14 @@ class TenantMeter:
             bucket.change(rate, part * BURST_SECONDS, now_ms)
         self.socket_room, self.poll_room = rooms
 
-    def relimit(self, limits: QuotaLimits) -> None:
+    def set_limits(self, limits: QuotaLimits) -> None:
         """The tenant has other limits; ``share`` and the rooms follow."""
         self.limits = limits
         self._policy_in = _policy(limits, MESSAGES_IN, BYTES_IN)
         self._policy_out = _policy(limits, MESSAGES_OUT, BYTES_OUT)
-        self._told_in = self._told_out = _NOT_REPORTED
+        self._reported_in = self._reported_out = _NOT_REPORTED
 
-    def take_demand(self) -> list[float]:
+    def pop_demand(self) -> list[float]:
         """What was asked for since the last call: messages and bytes, in and out."""
         demand, self.demand = self.demand, [0.0, 0.0, 0.0, 0.0]
         return demand
@@ -183,7 +183,7 @@ class TenantMeter:
     def dismiss_socket(self) -> None:
         self.socket_count -= 1
 
-    def hold(self, stored_bytes: int, inflight_count: int) -> None:
+    def set_engine_usage(self, stored_bytes: int, inflight_count: int) -> None:
         """What the engine holds of the tenant now."""
         self.stored_bytes = stored_bytes
         self.inflight_count = inflight_count
@@ -233,14 +233,14 @@ class TenantMeter:
 
     def header_lines(self, *, is_reading: bool) -> bytes:
         """``headers`` as they are written; those of one millisecond say the same."""
-        told = self._told_out if is_reading else self._told_in
+        told = self._reported_out if is_reading else self._reported_in
         if told[0] == self.used_ms:
             return told[1]
         lines = header_lines(self.headers(is_reading=is_reading))
         if is_reading:
-            self._told_out = self.used_ms, lines
+            self._reported_out = self.used_ms, lines
         else:
-            self._told_in = self.used_ms, lines
+            self._reported_in = self.used_ms, lines
         return lines
 
 

@@ -64,10 +64,10 @@ class Meters:
         self._processes = Peers(self._process)
         self._peers: dict[int, Peers] = {}
         self._demands: dict[int, list[float]] = {}
-        self._heard: dict[int, list[Report]] = {}
+        self._peer_reports: dict[int, list[Report]] = {}
         self._number = 0
         self._ticked_ms = clock.monotonic_ms()
-        self._told_ms: int | None = None
+        self._reported_ms: int | None = None
 
     async def load(self, tenant_id: int) -> TenantMeter:
         """The meter of a tenant that may not be known yet. Never fails."""
@@ -102,17 +102,17 @@ class Meters:
         for tenant_id, meter in list(self.known.items()):
             limits = await self._load_limits(tenant_id)
             if limits != meter.limits:
-                meter.relimit(limits)
+                meter.set_limits(limits)
         self._measure(now_ms)
         reporting = self._reporting() if self.process_count > 1 else []
         heard: dict[int, list[Report]] = {}
-        is_silent = self._told_ms is None or now_ms - self._told_ms >= _PRESENCE_MS
+        is_silent = self._reported_ms is None or now_ms - self._reported_ms >= _PRESENCE_MS
         if self._exchange is not None and (reporting or is_silent):
             heard = await self._swap(self._exchange, reporting, now_ms)
-        self._heard.update(heard)
+        self._peer_reports.update(heard)
         for tenant_id, meter in self.known.items():
             if tenant_id not in reporting:
-                self._heard.pop(tenant_id, None)
+                self._peer_reports.pop(tenant_id, None)
             self._share(tenant_id, meter, heard.get(tenant_id), tenant_id in reporting, now_ms)
 
     def usage(self, tenant_id: int) -> Report | None:
@@ -122,7 +122,7 @@ class Meters:
         meter, demand = self.known.get(tenant_id), self._demands.get(tenant_id)
         if meter is None or demand is None:
             return None
-        heard = self._heard.get(tenant_id, [])
+        heard = self._peer_reports.get(tenant_id, [])
         totals = [sum(values) for values in zip(demand, *(r.demand for r in heard), strict=True)]
         return Report(
             (totals[0], totals[1], totals[2], totals[3]),
@@ -136,7 +136,7 @@ class Meters:
                 del self.known[tenant_id]
                 self._peers.pop(tenant_id, None)
                 self._demands.pop(tenant_id, None)
-                self._heard.pop(tenant_id, None)
+                self._peer_reports.pop(tenant_id, None)
 
     def _measure(self, now_ms: int) -> None:
         """Demand a second of each tenant: it rises at once and fades over a second."""
@@ -146,7 +146,7 @@ class Meters:
             faded = self._demands.get(tenant_id, [0.0] * len(RATES))
             self._demands[tenant_id] = [
                 max(asked / passed_s, old * _DEMAND_FADES)
-                for asked, old in zip(meter.take_demand(), faded, strict=True)
+                for asked, old in zip(meter.pop_demand(), faded, strict=True)
             ]
 
     def _reporting(self) -> list[int]:
@@ -154,13 +154,13 @@ class Meters:
         wanted = [
             tenant_id
             for tenant_id, meter in self.known.items()
-            if self._is_heard_of(meter, self._demands[tenant_id])
+            if self._is_reporting_due(meter, self._demands[tenant_id])
         ][:_REPORTS_MAX]
         for tenant_id in wanted if len(wanted) == _REPORTS_MAX else ():
             self.known[tenant_id] = self.known.pop(tenant_id)  # to the end of the line
         return wanted
 
-    def _is_heard_of(self, meter: TenantMeter, demand: list[float]) -> bool:
+    def _is_reporting_due(self, meter: TenantMeter, demand: list[float]) -> bool:
         """Whether it needs more than a part of which nobody is told."""
         limits, count = meter.limits, self.process_count
         held = (
@@ -177,13 +177,13 @@ class Meters:
     ) -> dict[int, list[Report]]:
         """What others are asked for, by tenant; nothing while nobody can be asked."""
         self._number += 1
-        self._told_ms = now_ms
+        self._reported_ms = now_ms
         own = {
             tenant_id: write_report(self._number, self._own(tenant_id)) for tenant_id in reporting
         }
         try:
             processes, texts = await exchange.swap(self._process, self._number, own)
-            if gone := self._processes.gone(now_ms):
+            if gone := self._processes.departed(now_ms):
                 await exchange.forget(gone, reporting)
         except ExchangeUnavailable as exc:
             if not self.is_degraded:

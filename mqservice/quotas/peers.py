@@ -42,7 +42,7 @@ class Peers:
 
     def __init__(self, own: str) -> None:
         self._own = own
-        self._heard: dict[str, tuple[str, int]] = {}  # text and when it was new
+        self._reports: dict[str, tuple[str, int]] = {}  # text and when it was new
 
     def alive(self, texts: Mapping[str, str], now_ms: int) -> dict[str, str]:
         """The texts of others that have changed within ``DEPARTED_MS``."""
@@ -50,18 +50,18 @@ class Peers:
         for process, text in texts.items():
             if process == self._own:
                 continue
-            known = self._heard.get(process)
+            known = self._reports.get(process)
             is_new = known is None or known[0] != text
             heard[process] = (text, now_ms) if known is None or is_new else known
-        self._heard = heard
+        self._reports = heard
         return {
             process: text
             for process, (text, at_ms) in heard.items()
             if now_ms - at_ms < DEPARTED_MS
         }
 
-    def gone(self, now_ms: int) -> list[str]:
+    def departed(self, now_ms: int) -> list[str]:
         """Those of the last ``alive`` that have not moved for several times as long."""
         return [
-            name for name, (_, at_ms) in self._heard.items() if now_ms - at_ms > 4 * DEPARTED_MS
+            name for name, (_, at_ms) in self._reports.items() if now_ms - at_ms > 4 * DEPARTED_MS
         ]

@@ -25,16 +25,16 @@ class StructSchemas:
 
     def __init__(self, ref_template: str) -> None:
         self._ref_template = ref_template
-        self._twins: dict[StructType, StructType] = {}
+        self._decodable_copies: dict[StructType, StructType] = {}
         self._either: dict[tuple[str, str], list[StructType]] = {}
 
     def add(self, structs: Iterable[StructType]) -> None:
         for struct in structs:
-            self._twin(struct)
+            self._decodable_copy(struct)
 
     def schemas(self) -> dict[str, JsonObject]:
         """By name. Two different structs of one name are a mistake."""
-        twins = list(self._twins.values())
+        twins = list(self._decodable_copies.values())
         names = [twin.__name__ for twin in twins]
         assert len(set(names)) == len(names), sorted(n for n in names if names.count(n) > 1)
         _, found = msgspec.json.schema_components(twins, ref_template=self._ref_template)
@@ -54,9 +54,9 @@ class StructSchemas:
                 del schema["description"]
         return schemas
 
-    def _twin(self, struct: StructType) -> StructType:
-        if struct in self._twins:
-            return self._twins[struct]
+    def _decodable_copy(self, struct: StructType) -> StructType:
+        if struct in self._decodable_copies:
+            return self._decodable_copies[struct]
         config = struct.__struct_config__
         fields: list[tuple[Any, ...]] = []  # Any: name, type and perhaps a default
         for field in msgspec.structs.fields(struct):
@@ -77,12 +77,12 @@ class StructSchemas:
             forbid_unknown_fields=config.forbid_unknown_fields,
             kw_only=True,
         )
-        self._twins[struct] = twin
+        self._decodable_copies[struct] = twin
         return twin
 
     def _shown(self, kind: Any, struct: str, field: str) -> Any:  # Any: types, as annotations
         if _is_struct(kind):
-            return self._twin(kind)
+            return self._decodable_copy(kind)
         if kind is msgspec.Raw:
             return Any
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)

@@ -78,8 +78,8 @@ def _make(run: ReportRun, clock: Clock) -> None:
                 _arguments(run, work, end_offset),
                 limit_s=settings.MQ_REPORTS_LIMIT_S,
                 clock=clock,
-                tell=heart.tell,
-                still_wanted=heart.beat,
+                tell=heart.on_progress,
+                still_wanted=heart.renew_if_due,
             )
         _load(run, work / "rows.jsonl", outcome, clock.now_ms())
     log.info(
@@ -140,11 +140,11 @@ class _ClaimRenewer:
         self._clock = clock
         self._next_ms = 0
 
-    def tell(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         if not renew(self._run, self._clock.now_ms(), progress):
             raise RunSuperseded
 
-    def beat(self) -> bool:
+    def renew_if_due(self) -> bool:
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_ms:
             return True

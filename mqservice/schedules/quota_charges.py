@@ -32,7 +32,7 @@ class Charges:
         self._lock = threading.Lock()
         self._meters: dict[int, tuple[TenantMeter, int]] = {}  # and when it was looked at
 
-    def take(self, client: StoreClient, namespace: Namespace, byte_count: int) -> None:
+    def charge(self, client: StoreClient, namespace: Namespace, byte_count: int) -> None:
         """Take one message of so many bytes from what the tenant of ``namespace`` may store.
 
         Two queries and a call to the engine, once a second for each tenant. Raises Problem 429 or
@@ -50,9 +50,9 @@ class Charges:
         limits = limits_of(tenant_id)
         meter = TenantMeter(limits, 1, now_ms) if known is None else known[0]
         if meter.limits != limits:
-            meter.relimit(limits)
+            meter.set_limits(limits)
             meter.share(equal_parts(limits, 1), 1, equal_rooms(limits, 1), now_ms)
-        meter.hold(_stored_bytes(client, tenant_id), 0)
+        meter.set_engine_usage(_stored_bytes(client, tenant_id), 0)
         if len(self._meters) >= _TENANTS_MAX:
             self._meters.clear()
         self._meters[tenant_id] = meter, now_ms

@@ -1,6 +1,6 @@
 """Which run of a schedule is due, and the row after it. Pure, but for the row.
 
-row, now ──▶ due_run ──▶ Run, or None: missed ──▶ sent, put_off or refuse ──▶ row, not saved
+row, now ──▶ due_run ──▶ Run, or None: missed ──▶ sent, suspend or refuse ──▶ row, not saved
                                                    └── the next planned time ◀──┘
 """
 

@@ -42,12 +42,12 @@ def read_change(body: bytes) -> ScheduleChange:
         description=_description(fields),
         message=message,
     )
-    fields.refuse_unknown()
+    fields.reject_unknown()
     if fault is not None:
         if not fields.faults:
             raise problem_of(fault)
         fields.faults.append(ProblemItem(fault.pointer, fault.item_code, fault.detail))
-    fields.refuse()
+    fields.reject()
     return change
 
 
@@ -65,8 +65,8 @@ def read_preview(body: bytes) -> Preview:
     cron, time_zone = _text(fields, "cron"), _text(fields, "time_zone")
     if cron is None and not fields.faults:
         fields.fault("cron", "is missing")
-    fields.refuse_unknown()
-    fields.refuse()
+    fields.reject_unknown()
+    fields.reject()
     return Preview(cron=cron or "", time_zone=time_zone or "UTC")
 
 

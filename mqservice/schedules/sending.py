@@ -110,7 +110,7 @@ def _send_chunk(client: StoreClient, clock: Clock, by: Charges) -> int:
                 record_sent(run, run.message_id, now_ms)
                 continue
             each = prepare(run.schedule, route, now_ms, run=run)
-            by.take(client, run.schedule.namespace, len(each.record))
+            by.charge(client, run.schedule.namespace, len(each.record))
         except Problem as problem:
             record_rejection(run, problem, now_ms)
         except StoreError as exc:
@@ -188,7 +188,7 @@ def count_stored(stored: list[Ready], now_ms: int) -> None:
     counts = UsageCounts()
     for ready in stored:
         counts.stored(ready.route.engine_name, 1, len(ready.record))
-    write_counts(counts.take(), now_ms)
+    write_counts(counts.drain(), now_ms)
 
 
 def _put(client: StoreClient, ready: list[tuple[Run, Ready]], now_ms: int) -> None:

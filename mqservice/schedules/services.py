@@ -170,7 +170,7 @@ def send_now(
     ready = prepare(schedule, route, clock.now_ms(), request_key=key)
     try:
         with blocking_client() as client:
-            charges.take(client, namespace, len(ready.record))
+            charges.charge(client, namespace, len(ready.record))
             (place,) = client.put_once([ready.record])
     except StoreError as exc:
         raise problem_from_store(exc) from exc

@@ -123,7 +123,7 @@ class Child:
                     f"{self.spec.name} did not stop within "
                     f"{self.spec.stop_timeout_ms} ms; killing it"
                 )
-        await self._bury()
+        await self._reap()
         self.state = ChildState.STOPPED
 
     def kill(self) -> None:
@@ -175,7 +175,7 @@ class Child:
             reason = f"was not ready within {self.spec.start_timeout_ms} ms"
         else:
             reason = f"ended with {_describe(process.returncode)} before it was ready"
-        await self._bury()
+        await self._reap()
         self.state = ChildState.FAILED
         lines = "\n".join(f"  {line}" for line in self._tail)
         raise StartFailed(f"{self.spec.name} {reason}.\n{lines}".rstrip())
@@ -188,7 +188,7 @@ class Child:
             process = self._process
             if process is not None and self.state is ChildState.READY:
                 returncode = await process.wait()
-                await self._bury()
+                await self._reap()
                 ending = f"{self.spec.name} ended with {_describe(returncode)}"
                 if self.spec.is_fatal:
                     self.state = ChildState.FAILED
@@ -208,7 +208,7 @@ class Child:
             except StartFailed as error:
                 self._output.note(f"{error}; trying again in {backoff_ms} ms")
 
-    async def _bury(self) -> None:
+    async def _reap(self) -> None:
         """Ends what is left of the group and waits for the last line of output."""
         process = self._process
         assert process is not None

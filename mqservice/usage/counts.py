@@ -61,7 +61,7 @@ class UsageCounts:
         with self._lock:
             _count(self._elsewhere, tenant_id, 1)
 
-    def take(self) -> UsageBatch:
+    def drain(self) -> UsageBatch:
         """All that was counted; it is forgotten here."""
         taken, self._now = self._now, UsageBatch()
         with self._lock:
@@ -70,7 +70,7 @@ class UsageCounts:
             _count(taken.calls, tenant_id, count)
         return taken
 
-    def give_back(self, taken: UsageBatch) -> None:
+    def put_back(self, taken: UsageBatch) -> None:
         """What could not be written counts with what comes."""
         for topic, numbers in taken.topics.items():
             row = self._now.topics.get(topic) or self._row(topic)

@@ -90,11 +90,11 @@ async def run(counts: UsageCounts = usage_counts, pause_ms: int = WRITE_MS) -> N
 
 
 async def _write(counts: UsageCounts) -> None:
-    taken = counts.take()
+    taken = counts.drain()
     try:
         await sync_to_async(_write_on_thread)(taken)
     except (DatabaseError, InterfaceError) as exc:
-        counts.give_back(taken)
+        counts.put_back(taken)
         log.warning(
             "Could not write usage to the database; trying again",
             extra={"action": "usage_write_failed", "error": str(exc)},

@@ -28,7 +28,7 @@ class LogHold:
         self.taken = client.snapshot(SnapshotRequest(lease_ms=LEASE_MS))
         self._taken_ns = measured_ns()
 
-    def take_again(self, start_offset: int) -> SnapshotReply:
+    def renew(self, start_offset: int) -> SnapshotReply:
         """A new lease, from ``start_offset`` on, instead of the one before. Raises StoreError."""
         before = self.taken.snapshot_id
         request = SnapshotRequest(lease_ms=LEASE_MS, start_offset=start_offset)
@@ -37,12 +37,12 @@ class LogHold:
         self._client.snapshot_release(SnapshotRelease(snapshot_id=before))
         return self.taken
 
-    def keep(self, start_offset: int) -> None:
+    def renew_if_due(self, start_offset: int) -> None:
         """To be called often: takes a new lease when the one held grows old."""
         if measured_ns() - self._taken_ns < _RENEW_AFTER_NS:
             return
         try:
-            self.take_again(start_offset)
+            self.renew(start_offset)
         except StoreError:
             self._taken_ns = measured_ns()  # the engine is away: asked again in a while
 

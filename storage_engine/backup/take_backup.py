@@ -71,7 +71,7 @@ def take_backup(
             go = wait_for_go()
             small = copy_small_files(store, target)
             client.checkpoint()
-            end = held.take_again(held.taken.start_offset)
+            end = held.renew(held.taken.start_offset)
             say(
                 CopyStarted(
                     start_offset=end.start_offset,
@@ -125,7 +125,7 @@ def _copy_log(
     def passed(byte_count: int) -> None:
         nonlocal done_bytes, told_bytes
         done_bytes += byte_count
-        held.keep(segment.base_offset)
+        held.renew_if_due(segment.base_offset)
         if done_bytes - told_bytes >= _STEP_BYTES:
             told_bytes = done_bytes
             say(CopyProgress(done_bytes=done_bytes, total_bytes=total_bytes))

@@ -32,12 +32,12 @@ _Key = tuple[str, str, str, str]  # group, topic, member id, attempt id
 
 
 class _Attempt:
-    __slots__ = ("began_ms", "delivered", "parked")
+    __slots__ = ("started_ms", "delivered", "waiting_receive")
 
-    def __init__(self, began_ms: int) -> None:
-        self.began_ms = began_ms
+    def __init__(self, started_ms: int) -> None:
+        self.started_ms = started_ms
         self.delivered: Delivered | None = None
-        self.parked: WaitingReceive | None = None
+        self.waiting_receive: WaitingReceive | None = None
 
     @property
     def weight(self) -> int:
@@ -53,7 +53,7 @@ class ReceiveAttempts:
         self._known: OrderedDict[_Key, _Attempt] = OrderedDict()
         self.message_count = 0
 
-    def again(self, request: ReceiveRequest) -> Delivered | None:
+    def find_repeat(self, request: ReceiveRequest) -> Delivered | None:
         """What the member got with this id and still has; None when there is nothing."""
         key = _key(request)
         known = self._known.get(key)
@@ -61,7 +61,9 @@ class ReceiveAttempts:
             return None
         now_ms = self._clock.monotonic_ms()
         found = (
-            self._renew(known.delivered, request) if now_ms < known.began_ms + RETAINED_MS else None
+            self._renew(known.delivered, request)
+            if now_ms < known.started_ms + RETAINED_MS
+            else None
         )
         if found is None:
             self._drop(key)
@@ -70,9 +72,9 @@ class ReceiveAttempts:
     def waiting(self, request: ReceiveRequest) -> WaitingReceive | None:
         """The receive with this id that is still parked."""
         known = self._known.get(_key(request))
-        if known is None or known.parked is None or known.parked.is_done:
+        if known is None or known.waiting_receive is None or known.waiting_receive.is_done:
             return None
-        return known.parked
+        return known.waiting_receive
 
     def remembering(
         self, request: ReceiveRequest, answer: Callable[[Delivered], None]
@@ -88,9 +90,9 @@ class ReceiveAttempts:
 
         return remember
 
-    def parked(self, request: ReceiveRequest, parked: WaitingReceive) -> None:
+    def note_waiting(self, request: ReceiveRequest, parked: WaitingReceive) -> None:
         """The receive waits; a repeat takes its place."""
-        self._begin(_key(request)).parked = parked
+        self._begin(_key(request)).waiting_receive = parked
 
     def _begin(self, key: _Key) -> _Attempt:
         if key in self._known:
@@ -98,7 +100,7 @@ class ReceiveAttempts:
         now_ms = self._clock.monotonic_ms()
         while self._known:
             oldest, known = next(iter(self._known.items()))
-            if self.message_count < _MESSAGES_MAX and now_ms < known.began_ms + RETAINED_MS:
+            if self.message_count < _MESSAGES_MAX and now_ms < known.started_ms + RETAINED_MS:
                 break
             self._drop(oldest)
         attempt = self._known[key] = _Attempt(now_ms)

@@ -27,12 +27,12 @@ _MEMBERS_MAX: Final = 10_000
 class _Member:
     """``until_ms``: end of the last extension that the member requested."""
 
-    __slots__ = ("heard_ms", "parked", "until_ms")
+    __slots__ = ("seen_ms", "waiting_count", "until_ms")
 
     def __init__(self) -> None:
-        self.heard_ms = 0
+        self.seen_ms = 0
         self.until_ms = 0
-        self.parked: WaitingReceive | None = None
+        self.waiting_count: WaitingReceive | None = None
 
 
 class AutoExtend:
@@ -48,9 +48,9 @@ class AutoExtend:
     def end_ms(self, now_ms: int) -> int:
         """When the lease ends, as far as is known now; not after ``now_ms``: it is over."""
         member = self._member
-        if member.parked is not None and not member.parked.is_done:
-            member.heard_ms = now_ms
-        return min(member.heard_ms + self._lease_ms, self._until_ms)
+        if member.waiting_count is not None and not member.waiting_count.is_done:
+            member.seen_ms = now_ms
+        return min(member.seen_ms + self._lease_ms, self._until_ms)
 
 
 class AutoExtends:
@@ -63,23 +63,23 @@ class AutoExtends:
     def __len__(self) -> int:
         return len(self._members)
 
-    def hear(self, group: str, member_id: str) -> None:
+    def member_seen(self, group: str, member_id: str) -> None:
         """A member is there; nothing unless it has leases that are to be extended."""
         member = self._members.get((group, member_id))
         if member is not None:
-            member.heard_ms = self._clock.monotonic_ms()
+            member.seen_ms = self._clock.monotonic_ms()
 
-    def hearing(
+    def member_seen_until_reply(
         self, request: ReceiveRequest, answer: Callable[[Delivered], None]
     ) -> Callable[[Delivered], None]:
         """Hear of the member now and when it is answered; its lease is then extended as asked."""
         member = self._member_of(request)
         if member is None:
             return answer
-        member.heard_ms = self._clock.monotonic_ms()
+        member.seen_ms = self._clock.monotonic_ms()
 
         def heard(delivered: Delivered) -> None:
-            now_ms = member.heard_ms = self._clock.monotonic_ms()
+            now_ms = member.seen_ms = self._clock.monotonic_ms()
             if delivered.lease is not None and request.auto_extend_ms:
                 until_ms = now_ms + request.auto_extend_ms
                 member.until_ms = max(member.until_ms, until_ms)
@@ -88,11 +88,11 @@ class AutoExtends:
 
         return heard
 
-    def parked(self, request: ReceiveRequest, parked: WaitingReceive) -> None:
+    def member_waits(self, request: ReceiveRequest, parked: WaitingReceive) -> None:
         """Its receive waits; while it does the member is there."""
         member = self._members.get((request.group, request.member_id))
         if member is not None:
-            member.parked = parked
+            member.waiting_count = parked
 
     def _member_of(self, request: ReceiveRequest) -> _Member | None:
         key = request.group, request.member_id
@@ -110,7 +110,7 @@ class AutoExtends:
         now_ms = self._clock.monotonic_ms()
         while self._members:
             key, member = next(iter(self._members.items()))
-            is_waiting = member.parked is not None and not member.parked.is_done
+            is_waiting = member.waiting_count is not None and not member.waiting_count.is_done
             if len(self._members) < _MEMBERS_MAX and (member.until_ms > now_ms or is_waiting):
                 return
             del self._members[key]

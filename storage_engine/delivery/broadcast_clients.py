@@ -79,7 +79,7 @@ class BroadcastClients:
                     "was last seen"
                 )
 
-    def seen(self, group: str, client_id: str) -> None:
+    def client_seen(self, group: str, client_id: str) -> None:
         """A client that has progress is there."""
         client, now_ms = self.find(group, client_id), self._now_ms()
         if client is None:

@@ -189,7 +189,7 @@ class ConsumerOffsets:
         """True when the group has read the topic before."""
         return (group, topic) in self._table
 
-    def begin(
+    def start_group(
         self, group: str, topic: str, positions: dict[int, int], *, is_synced: bool = True
     ) -> None:
         """A group's first positions on queues of a topic, by queue id; all or none.
@@ -240,14 +240,14 @@ class ConsumerOffsets:
         self._failed = dict(left)
         self._journal.sync()
 
-    def keep_filter(self, group: str, topic: str, kind: FilterKind, text: str) -> None:
+    def save_filter(self, group: str, topic: str, kind: FilterKind, text: str) -> None:
         """Remember the filter that a group reads a topic through; in the journal by the next tick.
 
         Only what counts lag asks: the first member after a start says the filter again.
         """
         self._filters[f"{topic}@{group}"] = self._said[group, topic] = kind.value, text
 
-    def kept_filter(self, group: str, topic: str) -> tuple[str, FilterKind] | None:
+    def saved_filter(self, group: str, topic: str) -> tuple[str, FilterKind] | None:
         """Text and kind of the filter, as ``known_filter`` takes them; None: not known."""
         kind, text = self._filters.get(f"{topic}@{group}", ("", ""))
         return (text, FilterKind(kind)) if kind in set(FilterKind) else None
@@ -269,7 +269,7 @@ class ConsumerOffsets:
             first, count = runs[-1][0], runs.pop()[1] + count
         runs.append((first, count))
 
-    def note_failure(self, progress: Progress, queue_offset: int) -> None:
+    def record_failure(self, progress: Progress, queue_offset: int) -> None:
         """A message has failed once more and keeps its place; in the journal by the next tick."""
         times = min(progress.failures[queue_offset], COUNT_MAX)
         self._failed.setdefault(progress, {})[queue_offset] = times

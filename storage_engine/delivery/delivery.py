@@ -7,9 +7,9 @@
     what a filter does not want ──▶ skipped, settled without having been in flight
 
 Shared dispatch: any member of a group may lease from any queue, in an ordered one what its message
-group lets go. Leases and parked receives (``waiting.py``) are looked at every tick. A message whose
-delivery failed goes to another place (``retries.py``) and comes from there again. Every wait, lease
-and number in flight has a maximum in ``StoreConfig``. Loop thread only.
+group lets go. Leases and parked receives (``waiting_receives.py``) are looked at every tick. A
+message whose delivery failed goes to another place (``retries.py``) and comes from there again.
+Every wait, lease and number in flight has a maximum in ``StoreConfig``. Loop thread only.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Delivery:
         later: Callable[[Callable[[], None]], object],
         tell: Callable[[Notice], None],
     ) -> None:
-        self._tell = tell
+        self._notify = tell
         self._offset_at_time = offset_at_time
         self._fail = fail
         self._config = config
@@ -90,10 +90,10 @@ class Delivery:
         self._memberships = Memberships(
             clock, self.serve, tell, self.new_floor, config.member_count_max
         )
-        self.holdups = DeliveryBlockers(config, clock, tell)
+        self.blockers = DeliveryBlockers(config, clock, tell)
         reading = read, retries_before, self._generations, self._leases.push
-        self._leasing = MessageLeaser(config, clock, consumer_offsets, *reading)
-        self._settling = Settler(
+        self._leaser = MessageLeaser(config, clock, consumer_offsets, *reading)
+        self._settler = Settler(
             config,
             clock,
             consumer_offsets,
@@ -103,10 +103,10 @@ class Delivery:
             self._leases.push,
             self.serve,
         )
-        self.settle = self._settling.settle
+        self.settle = self._settler.settle
         skip = consumer_offsets.skip
-        self.looking = FilterScans(clock, properties, read, skip, later, self.serve)
-        self.waiting = WaitingReceives(config, clock, self._leasing, self.looking)
+        self.filter_scans = FilterScans(clock, properties, read, skip, later, self.serve)
+        self.waiting_receives = WaitingReceives(config, clock, self._leaser, self.filter_scans)
 
     # Receiving ------------------------------------------------------------------------------
 
@@ -129,14 +129,16 @@ class Delivery:
         subscription = self.join(group, queues, request)
         subscription.config = group
         if subscription.is_exclusive:
-            self._memberships.heard(subscription, request.member_id, request.zone)
-        if subscription.parked and not subscription.is_exclusive:
-            return self.waiting.answer_or_park(subscription, request, None, answer)
-        look = self.looking.begin(subscription) if subscription.is_looked_through else None
-        delivered = self._leasing.take(subscription, request, look)
-        parked = self.waiting.answer_or_park(subscription, request, delivered, answer)
+            self._memberships.member_seen(subscription, request.member_id, request.zone)
+        if subscription.waiting_receives and not subscription.is_exclusive:
+            return self.waiting_receives.reply_or_wait(subscription, request, None, answer)
+        look = (
+            self.filter_scans.start_scan(subscription) if subscription.reads_before_taking else None
+        )
+        delivered = self._leaser.take(subscription, request, look)
+        parked = self.waiting_receives.reply_or_wait(subscription, request, delivered, answer)
         if look is not None:
-            self.looking.end(subscription, look)
+            self.filter_scans.finish_scan(subscription, look)
         return parked
 
     def join(
@@ -154,17 +156,17 @@ class Delivery:
         now_ms = self._clock.monotonic_ms()
         is_unnamed = isinstance(request, ReceiveRequest) and request.is_unnamed
         if subscription.join(request.member_id, wanted, now_ms, is_unnamed=is_unnamed):
-            self._consumer_offsets.keep_filter(group.group, request.topic, wanted.kind, wanted.text)
+            self._consumer_offsets.save_filter(group.group, request.topic, wanted.kind, wanted.text)
             # Whoever waits is the same member, which does not want this any more.
-            for parked in list(subscription.parked):
-                self.waiting.finish(parked)
+            for parked in list(subscription.waiting_receives):
+                self.waiting_receives.finish(parked)
         return subscription
 
     def announce(
         self, group: GroupConfig, queues: list[ConsumeQueue], request: SubscribeRequest
     ) -> None:
         """Hear of a member that does not receive yet, or cannot at the moment; see ``join``."""
-        self._memberships.still_there(self.join(group, queues, request), request.member_id)
+        self._memberships.refresh_member(self.join(group, queues, request), request.member_id)
 
     def subscribe(
         self,
@@ -222,7 +224,7 @@ class Delivery:
     def queues_added(self, topic: str, queues: list[ConsumeQueue]) -> None:
         """Let those who wait on a topic be woken by its new queues too."""
         for (_, name), subscription in self._subscriptions.items():
-            if name == topic and subscription.parked:
+            if name == topic and subscription.waiting_receives:
                 try:
                     self._add_queues(subscription, queues, min_offset_of)
                 except StoreError as exc:
@@ -233,8 +235,8 @@ class Delivery:
 
     def serve(self, subscription: Subscription) -> None:
         """See ``WaitingReceives.serve``."""
-        if subscription.parked:
-            self.waiting.serve(subscription)
+        if subscription.waiting_receives:
+            self.waiting_receives.serve(subscription)
 
     def group_changed(self, group: GroupConfig) -> None:
         """Let the receives of a paused group wait; deliver what is ready to a resumed group."""
@@ -248,7 +250,7 @@ class Delivery:
                 has_changed = True
         if has_changed:
             kind = NoticeKind.PAUSED if group.is_paused else NoticeKind.UNPAUSED
-            self._tell(Notice(kind=kind, group=group.group))
+            self._notify(Notice(kind=kind, group=group.group))
 
     def drop(
         self, is_gone: Callable[[Subscription], bool], refusal: StoreError
@@ -269,11 +271,11 @@ class Delivery:
             for source in subscription.sources:
                 queue = source.queue
                 del self._process_queues[subscription.group, queue.topic, queue.queue_id]
-                source.begin_again()
+                source.restart()
             dropped += subscription.sources
-            for parked in list(subscription.parked):
-                self.waiting.finish(parked, refusal)
-            self._tell(
+            for parked in list(subscription.waiting_receives):
+                self.waiting_receives.finish(parked, refusal)
+            self._notify(
                 Notice(
                     kind=NoticeKind.DELETED,
                     group=subscription.group,
@@ -295,7 +297,7 @@ class Delivery:
         settled. ``retry_queue``: for messages of the topic, if one had failed.
         """
         subscription = self.subscribe(group, topic, queues)
-        kept = self._consumer_offsets.kept_filter(group.group, topic)
+        kept = self._consumer_offsets.saved_filter(group.group, topic)
         with contextlib.suppress(FilterInvalid):  # of a later version; a member will say it again
             subscription.filter = EVERYTHING if kept is None else known_filter(*kept)
         if retry_queue is not None and subscription.retry is None:
@@ -320,9 +322,9 @@ class Delivery:
         for subscription in set(self._delays.pop_due(now_ms)):
             self.serve(subscription)
         self._memberships.tick(now_ms)
-        self.holdups.tick(now_ms, self._subscriptions.values())
-        self.waiting.tick(now_ms)
-        self.looking.tick()
+        self.blockers.tick(now_ms, self._subscriptions.values())
+        self.waiting_receives.tick(now_ms)
+        self.filter_scans.tick()
         self._consumer_offsets.write_skipped()
 
     def _end(self, lease: Lease, now_ms: int) -> None:
@@ -335,11 +337,11 @@ class Delivery:
                 if process_queue.inflight.get(queue_offset) is not lease:
                     continue
                 if is_handed_over:
-                    process_queue.give_back(queue_offset, now_ms, is_attempt=False)
+                    process_queue.release(queue_offset, now_ms, is_attempt=False)
                     continue
                 # RocketMQ revives these at once; only a nack waits.
                 ended = process_queue, queue_offset, lease.generation, 0, reason
-                failed = Failure(*ended, lease.began_ms, self._clock.now_ms())
+                failed = Failure(*ended, lease.started_ms, self._clock.now_ms())
                 self._fail(failed._replace(member_id=lease.member_id))
             if is_handed_over:
                 self.serve(owner)
@@ -384,16 +386,16 @@ class Delivery:
 
     @property
     def delivered_count(self) -> int:
-        return self._leasing.delivered_count
+        return self._leaser.delivered_count
 
     @property
     def damaged_count(self) -> int:
         """Damaged messages that were skipped."""
-        return self._leasing.damaged_count
+        return self._leaser.damaged_count
 
     @property
     def acked_count(self) -> int:
-        return self._settling.acked_count
+        return self._settler.acked_count
 
     def member_counts(self) -> dict[str, int]:
         """Members by group, on whatever topics; groups without are left out.

@@ -22,7 +22,7 @@ class DeliveryBlockers:
 
     def __init__(self, config: StoreConfig, clock: Clock, tell: Callable[[Notice], None]) -> None:
         self._inflight_count_max = config.inflight_count_max
-        self._tell = tell
+        self._notify_client = tell
         self._next_ms = clock.monotonic_ms() + SECOND_MS
 
     def tick(self, now_ms: int, subscriptions: Iterable[Subscription]) -> None:
@@ -31,10 +31,10 @@ class DeliveryBlockers:
             return
         self._next_ms = now_ms + SECOND_MS
         for subscription in subscriptions:
-            if subscription.parked and self.has_full(subscription.sources):
-                self._say(subscription)
+            if subscription.waiting_receives and self.is_inflight_full(subscription.sources):
+                self._notify(subscription)
 
-    def has_full(self, queues: Iterable[ProcessQueue]) -> bool:
+    def is_inflight_full(self, queues: Iterable[ProcessQueue]) -> bool:
         """Whether one has new messages that must wait until some in flight are settled."""
         return any(
             each.position < each.queue.max_offset
@@ -42,18 +42,20 @@ class DeliveryBlockers:
             for each in queues
         )
 
-    def _say(self, subscription: Subscription) -> None:
+    def _notify(self, subscription: Subscription) -> None:
         """To all, or in an exclusive group to those whose own queues are full."""
         members = [""]
         if subscription.is_exclusive:
-            waiting = dict.fromkeys(each.request.member_id for each in subscription.parked)
+            waiting = dict.fromkeys(
+                each.request.member_id for each in subscription.waiting_receives
+            )
             members = [
                 member_id
                 for member_id in waiting
-                if self.has_full(subscription.sources_of(member_id))
+                if self.is_inflight_full(subscription.sources_of(member_id))
             ]
         for member_id in members:
-            self._tell(
+            self._notify_client(
                 Notice(
                     kind=NoticeKind.HELD_UP,
                     group=subscription.group,

@@ -44,9 +44,9 @@ class FilterScan:
         "_end_ms",
         "_filter",
         "_records_left",
-        "began_ms",
+        "started_ms",
         "found_count",
-        "passed_over_count",
+        "discarded_count",
         "properties",
         "read",
         "units_left",
@@ -64,9 +64,9 @@ class FilterScan:
         self.read = read
         self.properties: bytes | None = None
         self.found_count = 0
-        self.passed_over_count = 0
-        self.began_ms = clock.monotonic_ms()
-        self._end_ms = self.began_ms + min(ms_left, SCAN_MS_MAX)
+        self.discarded_count = 0
+        self.started_ms = clock.monotonic_ms()
+        self._end_ms = self.started_ms + min(ms_left, SCAN_MS_MAX)
         self.units_left = _UNITS_MAX if ms_left > 0 else 0
         self._records_left = _RECORDS_MAX
 
@@ -74,12 +74,12 @@ class FilterScan:
     def is_spent(self) -> bool:
         return self.units_left <= 0
 
-    def pass_over(self) -> None:
+    def discard_match(self) -> None:
         """The last one that was found is not delivered now."""
         self.found_count -= 1
-        self.passed_over_count += 1
+        self.discarded_count += 1
 
-    def next_wanted(self, units: Iterator[Unit]) -> tuple[int, Unit | None]:
+    def next_match(self, units: Iterator[Unit]) -> tuple[int, Unit | None]:
         """(how many unwanted units came first, the wanted one); None when there is none, or the
         look is spent.
         """
@@ -88,7 +88,7 @@ class FilterScan:
         found: Unit | None = None
         if self.units_left > 0:
             for unit in units:
-                if matches_unit(unit[2]) and self._wants(unit[0], unit[1]):
+                if matches_unit(unit[2]) and self._is_match(unit[0], unit[1]):
                     found = unit
                     break
                 count += 1
@@ -100,7 +100,7 @@ class FilterScan:
             self.found_count += 1
         return count, found
 
-    def _wants(self, physical_offset: int, record_bytes: int) -> bool:
+    def _is_match(self, physical_offset: int, record_bytes: int) -> bool:
         """Decided by the properties; a record without any that can be read is for others to
         judge.
         """
@@ -134,8 +134,8 @@ class SettlingScan(FilterScan):
         self._read_checked = read_checked
         self.skip = skip
 
-    def _wants(self, physical_offset: int, record_bytes: int) -> bool:
-        is_wanted = super()._wants(physical_offset, record_bytes)
+    def _is_match(self, physical_offset: int, record_bytes: int) -> bool:
+        is_wanted = super()._is_match(physical_offset, record_bytes)
         return is_wanted or bool(self._read_checked([(physical_offset, record_bytes)])[1])
 
 
@@ -158,55 +158,55 @@ class FilterScans:
         self._clock = clock
         self._settle = skip
         self._reading = properties, read_checked, self._skip
-        self._later = later
+        self._call_soon = later
         self._serve = serve
         self._ms_left: float = _TICK_SHARE_MS
         self._waiting: dict[Subscription, None] = {}  # those that were not looked through, in turn
-        self._has_turn = False
-        self._is_over = False
+        self._is_turn_scheduled = False
+        self._is_stopped = False
         self.skipped_count = 0
 
-    def begin(self, subscription: Subscription) -> SettlingScan:
+    def start_scan(self, subscription: Subscription) -> SettlingScan:
         """A look for one take, or for some that follow each other."""
         return SettlingScan(subscription.filter, self._clock, self._ms_left, *self._reading)
 
-    def end(self, subscription: Subscription, look: FilterScan) -> None:
+    def finish_scan(self, subscription: Subscription, look: FilterScan) -> None:
         """Record the time spent, and continue later if a receive still waits for messages after the
         skipped ones.
         """
-        spent_ms = self._clock.monotonic_ms() - look.began_ms - look.found_count * _FOUND_MS
+        spent_ms = self._clock.monotonic_ms() - look.started_ms - look.found_count * _FOUND_MS
         if subscription.filter.is_all:
             # It looks for no message, but whether each may come yet: what may is no cost of that.
-            seen_count = look.found_count + look.passed_over_count
-            spent_ms *= look.passed_over_count / max(seen_count, 1)
+            seen_count = look.found_count + look.discarded_count
+            spent_ms *= look.discarded_count / max(seen_count, 1)
         self._ms_left = min(self._ms_left - spent_ms, _TICK_SHARE_MS)
-        if look.is_spent and subscription.parked and not self._is_over:
+        if look.is_spent and subscription.waiting_receives and not self._is_stopped:
             self._waiting[subscription] = None
-            self._want_turn()
+            self._schedule_turn()
 
     def tick(self) -> None:
         """A new share of time; every tick."""
         self._ms_left = _TICK_SHARE_MS
-        if self._waiting and not self._has_turn:
+        if self._waiting and not self._is_turn_scheduled:
             # At once: those who have waited come before the receives of this tick.
             self._turn()
 
     def stop(self) -> None:
         """Look no more: the files are about to be closed."""
-        self._is_over = True
+        self._is_stopped = True
         self._waiting.clear()
 
     def _skip(self, progress: Progress, first: int, count: int) -> None:
         self._settle(progress, first, count)
         self.skipped_count += count
 
-    def _want_turn(self) -> None:
-        if not self._has_turn and self._ms_left > 0:
-            self._has_turn = True
-            self._later(self._turn)
+    def _schedule_turn(self) -> None:
+        if not self._is_turn_scheduled and self._ms_left > 0:
+            self._is_turn_scheduled = True
+            self._call_soon(self._turn)
 
     def _turn(self) -> None:
-        self._has_turn = False
+        self._is_turn_scheduled = False
         if self._waiting:
             subscription = next(iter(self._waiting))
             del self._waiting[subscription]
@@ -214,4 +214,4 @@ class FilterScans:
                 self._serve(subscription)
             finally:
                 if self._waiting:
-                    self._want_turn()
+                    self._schedule_turn()

@@ -28,16 +28,16 @@ class Lease:
     """Messages leased together to one member. ``count`` of them are still in flight.
 
     ``parts`` says which, until the lease ends; those settled meanwhile are in it too.
-    ``began_ms``, ``until_ms``: wall clock. ``ends_ms``, ``deadline_ms``: monotonic; nothing lets it
-    last beyond the latter. ``is_repeated``: its receive was, see ``attempts.py``; ``is_unnamed``:
-    as in that receive. ``refused``: what the member gave back, of the messages that were first
-    given out together.
+    ``started_ms``, ``until_ms``: wall clock. ``ends_ms``, ``deadline_ms``: monotonic; nothing lets
+    it last beyond the latter. ``is_repeated``: its receive was, see ``attempts.py``;
+    ``is_unnamed``: as in that receive. ``refused``: what the member gave back, of the messages that
+    were first given out together.
     """
 
     __slots__ = (
         "_first",
         "auto_extend",
-        "began_ms",
+        "started_ms",
         "count",
         "deadline_ms",
         "ends_ms",
@@ -51,11 +51,11 @@ class Lease:
     )
 
     def __init__(
-        self, generation: int, member_id: str, began_ms: int = 0, deadline_ms: int = 0
+        self, generation: int, member_id: str, started_ms: int = 0, deadline_ms: int = 0
     ) -> None:
         self.generation = generation
         self.member_id = member_id
-        self.began_ms = self.until_ms = began_ms
+        self.started_ms = self.until_ms = started_ms
         self.deadline_ms = deadline_ms
         self.ends_ms = 0
         self.count = 0
@@ -95,7 +95,7 @@ class Lease:
 
     def renewed(self) -> Lease:
         """An empty lease for some of its messages; their receipts remain valid under it."""
-        lease = Lease(self.generation, self.member_id, self.began_ms, self.deadline_ms)
+        lease = Lease(self.generation, self.member_id, self.started_ms, self.deadline_ms)
         lease.auto_extend, lease.is_repeated = self.auto_extend, self.is_repeated
         lease.is_unnamed = self.is_unnamed
         lease._first = self.first

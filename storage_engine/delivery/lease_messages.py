@@ -139,6 +139,6 @@ class MessageLeaser:
             return None
         lease.generation = next(self._generations)
         lease_ms = min(request.lease_ms, subscription.config.consume_timeout_ms)
-        lease.until_ms, lease.ends_ms = lease.began_ms + lease_ms, now_ms + lease_ms
+        lease.until_ms, lease.ends_ms = lease.started_ms + lease_ms, now_ms + lease_ms
         self._lease_until(lease.ends_ms, lease)
         return lease, records, attempts

@@ -24,7 +24,7 @@ class Members:
     __slots__ = (
         "_assigned",
         "_assigned_for",
-        "_heard_ms",
+        "_seen_ms",
         "_revoked",
         "_rotors",
         "_zones",
@@ -32,7 +32,7 @@ class Members:
     )
 
     def __init__(self) -> None:
-        self._heard_ms: dict[str, int] = {}
+        self._seen_ms: dict[str, int] = {}
         self._rotors: dict[str, int] = {}
         self._zones: dict[str, str] = {}
         self._assigned: dict[str, list[int]] = {}
@@ -41,18 +41,18 @@ class Members:
         self.generation = 0
 
     def __contains__(self, member_id: str) -> bool:
-        return member_id in self._heard_ms
+        return member_id in self._seen_ms
 
     def __len__(self) -> int:
-        return len(self._heard_ms)
+        return len(self._seen_ms)
 
-    def heard(self, member_id: str, now_ms: int, zone: str | None = None) -> bool:
+    def member_seen(self, member_id: str, now_ms: int, zone: str | None = None) -> bool:
         """A member has shown that it is there; True when it is new, or in another ``zone``.
 
         None: where it was, which is nowhere for a new one.
         """
-        is_new = member_id not in self._heard_ms
-        self._heard_ms[member_id] = now_ms
+        is_new = member_id not in self._seen_ms
+        self._seen_ms[member_id] = now_ms
         if is_new or (zone is not None and zone != self._zones[member_id]):
             self._zones[member_id] = zone or ""
             self.generation += 1
@@ -65,7 +65,7 @@ class Members:
         return self._remove(member_id)
 
     def _remove(self, member_id: str) -> bool:
-        was_there = self._heard_ms.pop(member_id, None) is not None
+        was_there = self._seen_ms.pop(member_id, None) is not None
         self._rotors.pop(member_id, None)
         self._zones.pop(member_id, None)
         self.generation += was_there
@@ -75,7 +75,7 @@ class Members:
         """Those that have been silent for too long; they are members no more."""
         silent = [
             member_id
-            for member_id, heard_ms in self._heard_ms.items()
+            for member_id, heard_ms in self._seen_ms.items()
             if now_ms - heard_ms >= SILENCE_MS_MAX
         ]
         for member_id in silent:
@@ -90,12 +90,12 @@ class Members:
 
     def turn(self, member_id: str, rotor: int) -> None:
         """Let the member look at another of its queues first, the next time."""
-        if member_id in self._heard_ms:
+        if member_id in self._seen_ms:
             self._rotors[member_id] = rotor
 
     def silent_ms(self, now_ms: int) -> dict[str, int]:
         """Who is there, and since when each was not heard of."""
-        return {member_id: now_ms - heard_ms for member_id, heard_ms in self._heard_ms.items()}
+        return {member_id: now_ms - heard_ms for member_id, heard_ms in self._seen_ms.items()}
 
     def zone_of(self, member_id: str) -> str:
         """Where a member said that it is; empty when it said nothing, or is none."""
@@ -116,17 +116,17 @@ class Members:
                 queue_ids_of(strategy, policy, queue_count, self._zones),
             )
             self._assigned_for = wanted
-            self._note_revoked(before)
+            self._record_revoked(before)
         return self._assigned.get(member_id, [])
 
-    def _note_revoked(self, before: dict[str, list[int]]) -> None:
+    def _record_revoked(self, before: dict[str, list[int]]) -> None:
         for member_id, queue_ids in before.items():
             kept = frozenset(self._assigned.get(member_id, ()))
             revoked = [queue_id for queue_id in queue_ids if queue_id not in kept]
             if revoked:
                 self._revoked[member_id] = [*self._revoked.get(member_id, ()), *revoked]
 
-    def take_revoked(
+    def pop_revoked(
         self, queue_count: int, strategy: Strategy, policy: AssignmentPolicy
     ) -> dict[str, list[int]]:
         """Queues that members read before and do not now, since the last call; by member."""

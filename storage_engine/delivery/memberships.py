@@ -34,12 +34,12 @@ class Memberships:
         self._clock = clock
         self._member_count_max = member_count_max
         self._serve = serve
-        self._tell = tell
+        self._notify = tell
         self._new_floor = new_floor
         self._exclusive: dict[Subscription, None] = {}  # with members
         self._next_ms = 0
 
-    def heard(self, subscription: Subscription, member_id: str, zone: str) -> None:
+    def member_seen(self, subscription: Subscription, member_id: str, zone: str) -> None:
         """Raises ``StoreBusy`` when there are as many members as there may be."""
         members = subscription.members
         if member_id not in members and len(members) >= self._member_count_max:
@@ -47,32 +47,32 @@ class Memberships:
                 f"{len(members)} members of the group read the topic already, which is the limit"
             )
         self._exclusive[subscription] = None
-        if members.heard(member_id, self._clock.monotonic_ms(), zone):
-            self._tell_revoked(subscription)
+        if members.member_seen(member_id, self._clock.monotonic_ms(), zone):
+            self._notify_revoked(subscription)
             self._serve(subscription)
 
-    def still_there(self, subscription: Subscription, member_id: str) -> None:
+    def refresh_member(self, subscription: Subscription, member_id: str) -> None:
         """Record that a member is alive although it cannot receive at the moment."""
         if member_id in subscription.members:
-            subscription.members.heard(member_id, self._clock.monotonic_ms())
+            subscription.members.member_seen(member_id, self._clock.monotonic_ms())
 
     def leave(self, subscription: Subscription, member_id: str) -> None:
         """Remove a member: others read its queues from now on, and may use another filter.
 
         It is not while another of its receives waits: two sockets may be one consumer.
         """
-        if any(waiting.request.member_id == member_id for waiting in subscription.parked):
+        if any(waiting.request.member_id == member_id for waiting in subscription.waiting_receives):
             return
         subscription.readers.leave(member_id)
         if subscription.members.leave(member_id):
-            self._tell_revoked(subscription)
+            self._notify_revoked(subscription)
             self._serve(subscription)
 
-    def _tell_revoked(self, subscription: Subscription) -> None:
+    def _notify_revoked(self, subscription: Subscription) -> None:
         """Tell members which queues they have lost, if they hold messages of them."""
         members, queues = subscription.members, subscription.queues
         config = subscription.config
-        revoked = members.take_revoked(len(queues), config.strategy, config.assignment)
+        revoked = members.pop_revoked(len(queues), config.strategy, config.assignment)
         for member_id, queue_ids in revoked.items():
             held = [
                 queue_id
@@ -80,7 +80,7 @@ class Memberships:
                 if queue_id < len(queues) and _has_leases(member_id, queues[queue_id])
             ]
             if held:
-                self._tell(
+                self._notify(
                     Notice(
                         kind=NoticeKind.REVOKED,
                         group=subscription.group,
@@ -102,10 +102,10 @@ class Memberships:
             return
         self._next_ms = now_ms + SECOND_MS
         for subscription in list(self._exclusive):
-            for waiting in subscription.parked:
-                subscription.members.heard(waiting.request.member_id, now_ms)
+            for waiting in subscription.waiting_receives:
+                subscription.members.member_seen(waiting.request.member_id, now_ms)
             has_expired = bool(subscription.members.expire(now_ms))
-            self._tell_revoked(subscription)  # of another number of queues or strategy too
+            self._notify_revoked(subscription)  # of another number of queues or strategy too
             if has_expired:
                 self._serve(subscription)
             if not len(subscription.members):

@@ -25,13 +25,13 @@ class _Group:
     ``batch_count`` how many; ``waiting`` is a heap of queue offsets.
     """
 
-    __slots__ = ("batch", "batch_count", "held_count", "text", "waiting")
+    __slots__ = ("batch", "batch_count", "leased_count", "text", "waiting")
 
     def __init__(self, text: bytes) -> None:
         self.text = text
         self.batch: Lease | None = None
         self.batch_count = 0
-        self.held_count = 0
+        self.leased_count = 0
         self.waiting: list[int] = []
 
 
@@ -42,18 +42,18 @@ class MessageGroups:
     at. ``batch_max``, in the methods: how many of a message group may be in one batch.
     """
 
-    __slots__ = ("_groups", "_heads", "_held", "_waiting", "_waiting_max")
+    __slots__ = ("_groups", "_heads", "_leased", "_waiting", "_waiting_max")
 
     def __init__(self, waiting_max: int) -> None:
         self._waiting_max = waiting_max
         self._groups: dict[bytes, _Group] = {}
-        self._held: dict[int, _Group] = {}
+        self._leased: dict[int, _Group] = {}
         self._waiting: dict[int, _Group] = {}
         self._heads: list[int] = []
 
     def __contains__(self, queue_offset: int) -> bool:
         """Whether the message has a place in the order of a message group."""
-        return queue_offset in self._held or queue_offset in self._waiting
+        return queue_offset in self._leased or queue_offset in self._waiting
 
     @property
     def is_full(self) -> bool:
@@ -72,7 +72,7 @@ class MessageGroups:
             group = self._waiting.get(heads[0])
             if group is not None and self._head_of(group) == heads[0]:
                 is_own = group.batch is lease and group.batch_count < batch_max
-                if is_own or not group.held_count:
+                if is_own or not group.leased_count:
                     return heads[0]
             heapq.heappop(heads)
         return None
@@ -82,19 +82,19 @@ class MessageGroups:
         queue_offset = heapq.heappop(self._heads)
         group = self._waiting.pop(queue_offset)
         heapq.heappop(group.waiting)
-        self._hold(group, queue_offset, lease)
+        self._add_leased(group, queue_offset, lease)
         head = self._head_of(group)
         if head is not None:
             heapq.heappush(self._heads, head)
 
-    def put_off(self) -> None:
+    def suspend(self) -> None:
         """What ``find_ready`` found is suspended; ``due`` comes when it is so no more."""
         heapq.heappop(self._heads)
 
     def due(self, queue_offset: int) -> None:
         """The delay of a released message has passed."""
         group = self._waiting.get(queue_offset)
-        if group is not None and not group.held_count and self._head_of(group) == queue_offset:
+        if group is not None and not group.leased_count and self._head_of(group) == queue_offset:
             heapq.heappush(self._heads, queue_offset)
 
     def may_take(self, text: bytes, lease: Lease, batch_max: int) -> bool:
@@ -107,9 +107,9 @@ class MessageGroups:
 
     def take_new(self, text: bytes, queue_offset: int, lease: Lease) -> None:
         """Hold a message that has not been known."""
-        self._hold(self._group(text), queue_offset, lease)
+        self._add_leased(self._group(text), queue_offset, lease)
 
-    def pass_over(self, text: bytes, queue_offset: int) -> None:
+    def skip(self, text: bytes, queue_offset: int) -> None:
         """Let a message wait that has not been known."""
         group = self._group(text)
         self._waiting[queue_offset] = group
@@ -120,43 +120,43 @@ class MessageGroups:
         lease, or given back, then its delay must be told by ``due``.
         """
         if lease is None:
-            self.pass_over(text, queue_offset)
+            self.skip(text, queue_offset)
         else:
             self.take_new(text, queue_offset, lease)
 
     # What becomes of them -------------------------------------------------------------------
 
-    def given_back(self, queue_offset: int) -> None:
+    def released(self, queue_offset: int) -> None:
         """A message that was held is to be delivered again, before what comes behind it."""
-        group = self._held.pop(queue_offset, None)
+        group = self._leased.pop(queue_offset, None)
         if group is not None:
             self._waiting[queue_offset] = group
             heapq.heappush(group.waiting, queue_offset)
-            self._let_go(group)
+            self._remove(group)
 
     def forget(self, queue_offset: int) -> None:
         """A message is settled, or can no longer be read; its message group continues."""
-        group = self._held.pop(queue_offset, None)
+        group = self._leased.pop(queue_offset, None)
         if group is not None:
-            self._let_go(group)
+            self._remove(group)
             return
         group = self._waiting.pop(queue_offset, None)
-        if group is not None and not group.held_count:
+        if group is not None and not group.leased_count:
             self._offer(group)
 
     def forget_below(self, queue_offset: int) -> None:
         """All messages below are settled, or can be read no more."""
-        for offset in [at for at in (*self._held, *self._waiting) if at < queue_offset]:
+        for offset in [at for at in (*self._leased, *self._waiting) if at < queue_offset]:
             self.forget(offset)
 
-    def drop_passed_over(self, given_back: Container[int]) -> list[int]:
+    def drop_skipped(self, given_back: Container[int]) -> list[int]:
         """Know no more of the messages that wait without having been delivered; those."""
         dropped = [offset for offset in self._waiting if offset not in given_back]
         touched = {self._waiting.pop(offset) for offset in dropped}
         for group in touched:
             group.waiting = [offset for offset in group.waiting if offset in self._waiting]
             heapq.heapify(group.waiting)
-            if not group.held_count:
+            if not group.leased_count:
                 self._offer(group)
         return dropped
 
@@ -168,16 +168,16 @@ class MessageGroups:
             group = self._groups[text] = _Group(text)
         return group
 
-    def _hold(self, group: _Group, queue_offset: int, lease: Lease) -> None:
+    def _add_leased(self, group: _Group, queue_offset: int, lease: Lease) -> None:
         if group.batch is not lease:
             group.batch, group.batch_count = lease, 0
         group.batch_count += 1
-        group.held_count += 1
-        self._held[queue_offset] = group
+        group.leased_count += 1
+        self._leased[queue_offset] = group
 
-    def _let_go(self, group: _Group) -> None:
-        group.held_count -= 1
-        if not group.held_count:
+    def _remove(self, group: _Group) -> None:
+        group.leased_count -= 1
+        if not group.leased_count:
             group.batch = None
             self._offer(group)
 

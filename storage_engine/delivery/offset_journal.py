@@ -140,7 +140,7 @@ class OffsetJournal:
             self._files.sync_dir(self._path.parent)
         if self._end < os.fstat(self._descriptor).st_size:
             os.ftruncate(self._descriptor, self._end)  # else the room behind it would be given back
-        self._files.take_room(self._descriptor, _ROOM_BYTES)
+        self._files.preallocate(self._descriptor, _ROOM_BYTES)
 
     def write_settled(
         self,
@@ -220,7 +220,7 @@ class OffsetJournal:
         descriptor = self._files.open_append(aside)
         try:
             self._files.append(descriptor, aside, b"".join(parts))
-            self._files.take_room(descriptor, _ROOM_BYTES)
+            self._files.preallocate(descriptor, _ROOM_BYTES)
             self._files.sync_file(descriptor, aside)
             self._files.rename(aside, self._path)
         except BaseException:

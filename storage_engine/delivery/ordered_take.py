@@ -38,7 +38,7 @@ def take_in_order(
     taken: list[Taken] = []
     if process_queue.inflight:
         return taken
-    again = process_queue.again
+    again = process_queue.released
     is_held_up = False
     for queue_offset in sorted(again):
         physical_offset, record_bytes, _ = process_queue.queue.unit(queue_offset)
@@ -58,7 +58,7 @@ def take_in_order(
     if count and look is None:
         process_queue.take_new(taken, lease, count, bytes_max, is_first=is_first)
     elif count and look is not None:
-        process_queue.take_wanted(taken, lease, count, bytes_max, look, is_first=is_first)
+        process_queue.take_filtered(taken, lease, count, bytes_max, look, is_first=is_first)
     return process_queue.leased(taken, lease)
 
 
@@ -87,7 +87,7 @@ def take_by_message_group(
     order = ByMessageGroup(groups, lease, process_queue.owner.config.batch_per_group)
     taken: list[Taken] = []
     room = messages_max
-    queue, again, heap = process_queue.queue, process_queue.again, process_queue.ready_heap
+    queue, again, heap = process_queue.queue, process_queue.released, process_queue.ready_heap
     while heap and heap[0][0] <= now_ms:
         ready_ms, queue_offset = heap[0]
         if again.get(queue_offset, NEVER)[0] == ready_ms and queue_offset not in groups:
@@ -103,7 +103,7 @@ def take_by_message_group(
         groups.due(queue_offset)
     while room and (head := order.find_ready()) is not None:
         if again.get(head, NEVER)[0] > now_ms:
-            groups.put_off()
+            groups.suspend()
             continue
         physical_offset, record_bytes, _ = queue.unit(head)
         if record_bytes > bytes_max and not (is_first and not taken):
@@ -115,7 +115,7 @@ def take_by_message_group(
         bytes_max -= record_bytes
         room -= 1
     if room and not order.is_full:
-        process_queue.take_wanted(
+        process_queue.take_filtered(
             taken, lease, room, bytes_max, look, is_first=is_first, order=order
         )
     return process_queue.leased(sorted(taken), lease)
@@ -140,14 +140,14 @@ class ByMessageGroup:
         """See ``MessageGroups.find_ready``."""
         return self._groups.find_ready(self._lease, self._batch_max)
 
-    def passes_over(self, queue_offset: int, look: SettlingScan) -> bool:
+    def skips(self, queue_offset: int, look: SettlingScan) -> bool:
         """Whether the new message that the look has found must wait; then it does so from now."""
         properties = look.properties
         text = self._text = b"" if properties is None else message_group_of(properties)
         if not text or self._groups.may_take(text, self._lease, self._batch_max):
             return False
-        self._groups.pass_over(text, queue_offset)
-        look.pass_over()
+        self._groups.skip(text, queue_offset)
+        look.discard_match()
         return True
 
     def take(self, queue_offset: int) -> None:
@@ -164,7 +164,7 @@ def _known_groups(
     Reads these once, some us each.
     """
     groups = MessageGroups(waiting_max)
-    for queue_offset in sorted({*process_queue.inflight, *process_queue.again}):
+    for queue_offset in sorted({*process_queue.inflight, *process_queue.released}):
         properties = look.read(*process_queue.queue.unit(queue_offset)[:2])
         text = b"" if properties is None else message_group_of(properties)
         if text:

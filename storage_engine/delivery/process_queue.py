@@ -38,7 +38,7 @@ _AT_ONCE: Final = (0, 0)  # of ``again``: nobody has had it, in this run of the 
 class ProcessQueue:
     """See the module's docstring.
 
-    ``again``: queue offset → (when it may be taken again, monotonic ms; generation of its last
+    ``released``: queue offset → (when it may be taken again, monotonic ms; generation of its last
     lease); ``ready_heap`` has (when, queue offset) of them, and may be stale. ``message_groups``:
     None unless the queue is read by message groups.
     """
@@ -47,7 +47,7 @@ class ProcessQueue:
         "_moved",
         "_seen_to",
         "_span_max",
-        "again",
+        "released",
         "inflight",
         "message_groups",
         "owner",
@@ -66,7 +66,7 @@ class ProcessQueue:
         self.progress = progress
         self.position = max(progress.consumer_offset, queue.min_offset)
         self.inflight: dict[int, Lease] = {}
-        self.again: dict[int, tuple[int, int]] = {}
+        self.released: dict[int, tuple[int, int]] = {}
         self.ready_heap: list[tuple[int, int]] = []
         self.message_groups: MessageGroups | None = None
         self._moved: dict[int, tuple[int, int]] = {}
@@ -98,14 +98,14 @@ class ProcessQueue:
         heap = self.ready_heap
         while heap and len(taken) < messages_max and heap[0][0] <= now_ms:
             ready_ms, queue_offset = heap[0]
-            if self.again.get(queue_offset, NEVER)[0] != ready_ms:
+            if self.released.get(queue_offset, NEVER)[0] != ready_ms:
                 heapq.heappop(heap)
                 continue
             physical_offset, record_bytes, _ = self.queue.unit(queue_offset)
             if record_bytes > bytes_max and not (is_first and not taken):
                 return self.leased(sorted(taken), lease)
             heapq.heappop(heap)
-            del self.again[queue_offset]
+            del self.released[queue_offset]
             self.inflight[queue_offset] = lease
             taken.append((queue_offset, physical_offset, record_bytes, 1))
             bytes_max -= record_bytes
@@ -114,7 +114,7 @@ class ProcessQueue:
         if count and look is None:
             self.take_new(taken, lease, count, bytes_max, is_first=is_first)
         elif count and look is not None:
-            self.take_wanted(taken, lease, count, bytes_max, look, is_first=is_first)
+            self.take_filtered(taken, lease, count, bytes_max, look, is_first=is_first)
         return self.leased(taken, lease)
 
     def leased(self, taken: list[Taken], lease: Lease) -> list[Taken]:
@@ -169,7 +169,7 @@ class ProcessQueue:
                 queue_offset += 1
         self.position = queue_offset
 
-    def take_wanted(
+    def take_filtered(
         self,
         taken: list[Taken],
         lease: Lease,
@@ -195,7 +195,7 @@ class ProcessQueue:
                 break
             units = self.queue.units(queue_offset, min(stop - queue_offset, look.units_left))
             while len(taken) < end:
-                unwanted_count, unit = look.next_wanted(units)
+                unwanted_count, unit = look.next_match(units)
                 if unwanted_count:
                     look.skip(progress, queue_offset, unwanted_count)
                     queue_offset += unwanted_count
@@ -206,7 +206,7 @@ class ProcessQueue:
                     queue_offset += 1
                     continue
                 physical_offset, record_bytes, _ = unit
-                if order is not None and order.passes_over(queue_offset, look):
+                if order is not None and order.skips(queue_offset, look):
                     queue_offset += 1
                     if order.is_full:
                         self.position = queue_offset
@@ -229,7 +229,7 @@ class ProcessQueue:
         if self.position >= self._seen_to:
             return skipped
         passed = OffsetRuns()
-        known = runs_of((*self.inflight, *self.again))
+        known = runs_of((*self.inflight, *self.released))
         for first, count in (*known, *self.progress.settled.runs(), *skipped):
             passed.add(first, first + count)
         return passed
@@ -237,16 +237,16 @@ class ProcessQueue:
     def leave_message_groups(self) -> None:
         """Read the queue by message groups no more: none waits for another."""
         assert self.message_groups is not None
-        for queue_offset in self.message_groups.drop_passed_over(self.again):
-            self.again[queue_offset] = _AT_ONCE
+        for queue_offset in self.message_groups.drop_skipped(self.released):
+            self.released[queue_offset] = _AT_ONCE
         self.message_groups = None
         # Those that wait for nothing but their turn are in the heap no more.
-        self.ready_heap = sorted((ready_ms, at) for at, (ready_ms, _) in self.again.items())
+        self.ready_heap = sorted((ready_ms, at) for at, (ready_ms, _) in self.released.items())
 
     def judge_again(self) -> None:
         """There is another filter, which what was passed over has not been judged by: go back."""
         groups = self.message_groups
-        passed_over = [] if groups is None else groups.drop_passed_over(self.again)
+        passed_over = [] if groups is None else groups.drop_skipped(self.released)
         if passed_over:
             self._seen_to = max(self._seen_to, self.position)
             self.position = min(self.position, *passed_over)
@@ -268,7 +268,7 @@ class ProcessQueue:
 
     def ready_ms(self, queue_offset: int) -> int | None:
         """When (monotonic) a released message may be leased again."""
-        again = self.again.get(queue_offset)
+        again = self.released.get(queue_offset)
         return None if again is None else again[0]
 
     def can_settle(self, queue_offset: int, generation: int, first_generation: int) -> Verdict:
@@ -288,7 +288,7 @@ class ProcessQueue:
             return Verdict.EXPIRED
         if self.progress.is_settled(queue_offset):
             return Verdict.SETTLED
-        again = self.again.get(queue_offset)
+        again = self.released.get(queue_offset)
         if again is not None and again is not _AT_ONCE:
             return Verdict.SETTLE if again[1] == generation else Verdict.EXPIRED
         is_before = generation < first_generation and queue_offset < self.queue.max_offset
@@ -310,7 +310,7 @@ class ProcessQueue:
         """What has been taken stays below it, whatever is settled above the consumer offset."""
         return self.progress.consumer_offset + self._span_max + self.progress.skipped.count
 
-    def leased_beside_ms(self, member_id: str) -> int | None:
+    def others_leased_until_ms(self, member_id: str) -> int | None:
         """When the last lease of anybody with a name but this member ends, monotonic; None without
         any. Costs a look at all in flight.
         """
@@ -323,7 +323,7 @@ class ProcessQueue:
 
     def forget(self, first: int, count: int) -> None:
         """Drop what is known about offsets that have just been settled."""
-        inflight, again, failures = self.inflight, self.again, self.progress.failures
+        inflight, again, failures = self.inflight, self.released, self.progress.failures
         for queue_offset in range(first, first + count):
             lease = inflight.pop(queue_offset, None)
             if lease is not None:
@@ -347,20 +347,20 @@ class ProcessQueue:
         """Drop what is known about messages below that have just been settled; none is in
         flight.
         """
-        for known in (self.again, self.progress.failures):
+        for known in (self.released, self.progress.failures):
             for offset in [offset for offset in known if offset < queue_offset]:
                 del known[offset]
         if self.message_groups is not None:
             self.message_groups.forget_below(queue_offset)
         self.position = max(self.position, queue_offset)
 
-    def begin_again(self) -> None:
+    def restart(self) -> None:
         """Restart at the consumer offset after a reset: messages that were in flight, released or
         moved count as never delivered. Without a lease nothing can be settled.
         """
         for lease in self.inflight.values():
             lease.count -= 1
-        for known in (self.inflight, self.again, self._moved, self.progress.failures):
+        for known in (self.inflight, self.released, self._moved, self.progress.failures):
             known.clear()
         self.ready_heap.clear()
         self.message_groups = None
@@ -378,7 +378,7 @@ class ProcessQueue:
         if len(places) > self._span_max:
             del places[next(iter(places))]
 
-    def hold(self, queue_offset: int) -> None:
+    def start_move(self, queue_offset: int) -> None:
         """Remove a message from its lease: it is being moved, and cannot be settled.
 
         ``forget`` follows when it is there.
@@ -387,7 +387,7 @@ class ProcessQueue:
         self.inflight[queue_offset] = MOVING
         MOVING.count += 1
 
-    def give_back(self, queue_offset: int, ready_ms: int, *, is_attempt: bool = True) -> None:
+    def release(self, queue_offset: int, ready_ms: int, *, is_attempt: bool = True) -> None:
         """Make a leased message available again from ``ready_ms`` (monotonic) on."""
         lease = self.inflight.pop(queue_offset)
         lease.count -= 1
@@ -395,8 +395,8 @@ class ProcessQueue:
             failures = self.progress.failures
             failures[queue_offset] = failures.get(queue_offset, 0) + 1
         if self.message_groups is not None:
-            self.message_groups.given_back(queue_offset)
-        self.again[queue_offset] = ready_ms, lease.generation
+            self.message_groups.released(queue_offset)
+        self.released[queue_offset] = ready_ms, lease.generation
         heapq.heappush(self.ready_heap, (ready_ms, queue_offset))
 
     def move(self, queue_offset: int, lease: Lease) -> None:

@@ -21,14 +21,14 @@ _READERS_MAX: Final = 1_000
 class Readers:
     """See the module's docstring. Times are monotonic."""
 
-    __slots__ = ("_heard_ms", "_unnamed")
+    __slots__ = ("_seen_ms", "_unnamed")
 
     def __init__(self) -> None:
-        self._heard_ms: OrderedDict[str, int] = OrderedDict()  # the latest last
+        self._seen_ms: OrderedDict[str, int] = OrderedDict()  # the latest last
         self._unnamed: set[str] = set()  # of them
 
-    def hear(self, member_id: str, now_ms: int, *, is_unnamed: bool = False) -> None:
-        heard_ms = self._heard_ms
+    def reader_seen(self, member_id: str, now_ms: int, *, is_unnamed: bool = False) -> None:
+        heard_ms = self._seen_ms
         heard_ms[member_id] = now_ms
         if is_unnamed:
             self._unnamed.add(member_id)
@@ -45,26 +45,26 @@ class Readers:
     def silent_ms(self, now_ms: int) -> dict[str, int]:
         """Who is there, the latest first, and since when each was not heard of."""
         silent = {}
-        for member_id, heard_ms in reversed(self._heard_ms.items()):
+        for member_id, heard_ms in reversed(self._seen_ms.items()):
             if heard_ms <= now_ms - SILENCE_MS_MAX:
                 break
             silent[member_id] = now_ms - heard_ms
         return silent
 
     def leave(self, member_id: str) -> None:
-        self._heard_ms.pop(member_id, None)
+        self._seen_ms.pop(member_id, None)
         self._unnamed.discard(member_id)
 
     def present(self, now_ms: int) -> list[str]:
         """Those heard of lately, at most a thousand."""
         from_ms = now_ms - SILENCE_MS_MAX
-        return [member_id for member_id, heard_ms in self._heard_ms.items() if heard_ms > from_ms]
+        return [member_id for member_id, heard_ms in self._seen_ms.items() if heard_ms > from_ms]
 
-    def others_ms(self, member_id: str, now_ms: int) -> int:
+    def other_readers_ms(self, member_id: str, now_ms: int) -> int:
         """How long any other named member counts as present if it sends nothing more; 0 if there is
         none.
         """
-        for other_id, heard_ms in reversed(self._heard_ms.items()):
+        for other_id, heard_ms in reversed(self._seen_ms.items()):
             left_ms = heard_ms + SILENCE_MS_MAX - now_ms
             if left_ms <= 0:
                 return 0

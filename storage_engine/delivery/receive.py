@@ -35,9 +35,9 @@ class Receiver:
         self._attempts = ReceiveAttempts(clock, delivery.lease_until)
         self._auto_extends = AutoExtends(clock)
 
-    def hear(self, group: str, member_id: str) -> None:
+    def member_seen(self, group: str, member_id: str) -> None:
         """See ``AutoExtends.hear``."""
-        self._auto_extends.hear(group, member_id)
+        self._auto_extends.member_seen(group, member_id)
 
     def receive(
         self,
@@ -54,14 +54,14 @@ class Receiver:
         if request.client_id:  # another client's members and attempts are others
             request = replace(request, group=group.group)
         if has_members:
-            answer = self._auto_extends.hearing(request, answer)
+            answer = self._auto_extends.member_seen_until_reply(request, answer)
         parked = (
             self._attempt(group, queues, request, answer)
             if request.attempt_id
             else self._delivery.receive(group, queues, request, answer)
         )
         if parked is not None and has_members:
-            self._auto_extends.parked(request, parked)
+            self._auto_extends.member_waits(request, parked)
         return parked
 
     def _attempt(
@@ -72,20 +72,20 @@ class Receiver:
         answer: Callable[[Delivered], None],
     ) -> WaitingReceive | None:
         self._delivery.join(group, queues, request)
-        delivered = self._attempts.again(request)
+        delivered = self._attempts.find_repeat(request)
         if delivered is not None:
             answer(delivered)
             return None
         answer = self._attempts.remembering(request, answer)
         waiting = self._attempts.waiting(request)
         if waiting is not None and request.wait_ms:
-            parked: WaitingReceive | None = self._delivery.waiting.take_place(
+            parked: WaitingReceive | None = self._delivery.waiting_receives.replace(
                 waiting, request, answer
             )
         else:
             if waiting is not None:
-                self._delivery.waiting.cancel(waiting, answer=True)
+                self._delivery.waiting_receives.cancel(waiting, answer=True)
             parked = self._delivery.receive(group, queues, request, answer)
         if parked is not None:
-            self._attempts.parked(request, parked)
+            self._attempts.note_waiting(request, parked)
         return parked

@@ -136,7 +136,7 @@ class Settler:
             nacked_count += not nack.is_dead
             if nack.is_release:
                 now_ms = self._clock.monotonic_ms()
-                process_queue.give_back(nack.queue_offset, now_ms, is_attempt=False)
+                process_queue.release(nack.queue_offset, now_ms, is_attempt=False)
                 released.add(process_queue.owner)
                 continue
             lease.first.refuse(process_queue, nack.queue_offset)
@@ -146,7 +146,7 @@ class Settler:
                 lease.generation,
                 None if nack.delay_ms is None or nack.has_vanished else max(nack.delay_ms, 0),
                 nack.reason,
-                lease.began_ms,
+                lease.started_ms,
                 self._clock.now_ms(),
                 nack.is_dead,
                 lease.member_id,

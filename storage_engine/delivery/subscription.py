@@ -45,19 +45,19 @@ class Delivered(NamedTuple):
 
 
 class WaitingReceive:
-    """A receive that waits. ``answer`` is called exactly once, unless ``cancel`` came first."""
+    """A receive that waits. ``reply`` is called exactly once, unless ``cancel`` came first."""
 
-    __slots__ = ("answer", "is_done", "request", "subscription")
+    __slots__ = ("reply", "is_done", "request", "subscription")
 
     def __init__(
         self,
         request: ReceiveRequest,
         subscription: Subscription,
-        answer: Callable[[Delivered], None],
+        reply: Callable[[Delivered], None],
     ) -> None:
         self.request = request
         self.subscription = subscription
-        self.answer = answer
+        self.reply = reply
         self.is_done = False
 
 
@@ -78,7 +78,7 @@ class Subscription:
         "filter",
         "group",
         "members",
-        "parked",
+        "waiting_receives",
         "queues",
         "readers",
         "retry",
@@ -99,7 +99,9 @@ class Subscription:
         self.queues: list[ProcessQueue] = []
         self.retry: ProcessQueue | None = None
         self.sources: list[ProcessQueue] = []
-        self.parked: OrderedDict[WaitingReceive, None] = OrderedDict()  # in order of arrival
+        self.waiting_receives: OrderedDict[WaitingReceive, None] = (
+            OrderedDict()
+        )  # in order of arrival
         self._rotor = 0
 
     def join(
@@ -111,7 +113,7 @@ class Subscription:
         """
         is_other = wanted is not self.filter and wanted != self.filter
         if is_other:
-            others_ms = self._others_ms(member_id, now_ms)
+            others_ms = self._other_members_ms(member_id, now_ms)
             if others_ms:
                 conflict = SubscriptionConflict(
                     f"the group reads this topic with the {self.filter.kind} filter "
@@ -123,21 +125,21 @@ class Subscription:
             self.filter = wanted
             for process_queue in self.queues:
                 process_queue.judge_again()
-        self.readers.hear(member_id, now_ms, is_unnamed=is_unnamed)
+        self.readers.reader_seen(member_id, now_ms, is_unnamed=is_unnamed)
         return is_other
 
-    def _others_ms(self, member_id: str, now_ms: int) -> int:
+    def _other_members_ms(self, member_id: str, now_ms: int) -> int:
         """How long any other member waits, has leases, or counts as present; 0 if there is none. It
         may be shorter, or longer if they send more requests.
         """
-        left_ms = self.readers.others_ms(member_id, now_ms)
-        for parked in self.parked:
+        left_ms = self.readers.other_readers_ms(member_id, now_ms)
+        for parked in self.waiting_receives:
             request = parked.request
             if request.member_id != member_id:
                 there_ms = request.wait_ms if request.is_unnamed else SILENCE_MS_MAX
                 left_ms = max(left_ms, there_ms, 1)
         for process_queue in self.sources:
-            ends_ms = process_queue.leased_beside_ms(member_id)
+            ends_ms = process_queue.others_leased_until_ms(member_id)
             if ends_ms is not None:
                 left_ms = max(left_ms, ends_ms - now_ms, 1)
         return left_ms
@@ -147,7 +149,7 @@ class Subscription:
         return self.config.dispatch is Dispatch.EXCLUSIVE
 
     @property
-    def is_looked_through(self) -> bool:
+    def reads_before_taking(self) -> bool:
         """Whether each new message is read before it is known if it may be taken."""
         return not self.filter.is_all or (self.config.is_ordered and not self.is_exclusive)
 
@@ -229,7 +231,7 @@ class Subscription:
             if offsets.find(self.group, topic, queue.queue_id) is None
         }
         if positions:
-            offsets.begin(self.group, topic, positions, is_synced=is_synced)
+            offsets.start_group(self.group, topic, positions, is_synced=is_synced)
         added = []
         for queue in queues:
             progress = offsets.find(self.group, topic, queue.queue_id)

@@ -35,7 +35,7 @@ class WaitingReceives:
         self._ends: DueHeap[WaitingReceive] = DueHeap(lambda parked: not parked.is_done)
         self.count = 0
 
-    def answer_or_park(
+    def reply_or_wait(
         self,
         subscription: Subscription,
         request: ReceiveRequest,
@@ -54,7 +54,7 @@ class WaitingReceives:
                     "again later"
                 )
             parked = WaitingReceive(request, subscription, answer)
-            subscription.parked[parked] = None
+            subscription.waiting_receives[parked] = None
             self.count += 1
             self._ends.push(self._clock.monotonic_ms() + request.wait_ms, parked)
             return parked
@@ -63,21 +63,21 @@ class WaitingReceives:
 
     def serve(self, subscription: Subscription) -> None:
         """Give what is ready to those who wait, first come first served."""
-        look = self._looking.begin(subscription) if subscription.is_looked_through else None
+        look = self._looking.start_scan(subscription) if subscription.reads_before_taking else None
         if subscription.is_exclusive:
             self._serve_each(subscription, look)
-        while subscription.parked and not subscription.is_exclusive:
-            waiting = next(iter(subscription.parked))
+        while subscription.waiting_receives and not subscription.is_exclusive:
+            waiting = next(iter(subscription.waiting_receives))
             if (delivered := self._leasing.take(subscription, waiting.request, look)) is None:
                 break
             self._end(waiting, delivered)
         if look is not None:
-            self._looking.end(subscription, look)
+            self._looking.finish_scan(subscription, look)
 
     def _serve_each(self, subscription: Subscription, look: SettlingScan | None) -> None:
         """What is ready for one member of an exclusive group says nothing about the others."""
         done: set[str] = set()  # members who have all that is ready for them
-        for waiting in list(subscription.parked):
+        for waiting in list(subscription.waiting_receives):
             member_id = waiting.request.member_id
             if waiting.is_done or member_id in done:
                 continue
@@ -87,18 +87,18 @@ class WaitingReceives:
             else:
                 self._end(waiting, delivered)
 
-    def take_place(
+    def replace(
         self, waiting: WaitingReceive, request: ReceiveRequest, answer: Callable[[Delivered], None]
     ) -> WaitingReceive:
         """Let a receive wait where another one did, which is answered with nothing."""
         subscription = waiting.subscription
         parked = WaitingReceive(request, subscription, answer)
-        subscription.parked = OrderedDict(
-            (parked if each is waiting else each, None) for each in subscription.parked
+        subscription.waiting_receives = OrderedDict(
+            (parked if each is waiting else each, None) for each in subscription.waiting_receives
         )
         self._ends.push(self._clock.monotonic_ms() + request.wait_ms, parked)
         waiting.is_done = True
-        waiting.answer(_NOTHING)
+        waiting.reply(_NOTHING)
         return parked
 
     def cancel(self, parked: WaitingReceive, *, answer: bool) -> None:
@@ -117,10 +117,10 @@ class WaitingReceives:
 
     def _end(self, parked: WaitingReceive, delivered: Delivered | None) -> None:
         parked.is_done = True
-        del parked.subscription.parked[parked]
+        del parked.subscription.waiting_receives[parked]
         self.count -= 1
         if delivered is not None:
-            parked.answer(delivered)
+            parked.reply(delivered)
 
 
 _NOTHING: Final = Delivered(0, 0, [], [])

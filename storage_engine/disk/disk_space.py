@@ -47,9 +47,9 @@ class DiskSpace:
         """Take the reserve, where there is room for it, and look for the first time."""
         self._is_kept = self._path.exists()
         self._files.reserve = self.release
-        self.look()
+        self.measure()
 
-    def look(self) -> DiskState:
+    def measure(self) -> DiskState:
         """Ask the file system; one call. Every second."""
         total_bytes, free_bytes = self._files.disk_usage(self._config.store_path)
         config = self._config
@@ -59,7 +59,7 @@ class DiskSpace:
             marks = config.disk_clean_percent, config.disk_force_percent, config.disk_full_percent
             state = DiskState(sum([percent >= mark for mark in marks]))
         if not self._is_kept and config.reserve_bytes and free_bytes > 2 * config.reserve_bytes:
-            self._take()
+            self._create_reserve()
         refusal = None
         if state is DiskState.FULL:
             refusal = DiskFull(
@@ -80,7 +80,7 @@ class DiskSpace:
         self.state, self.refusal = state, refusal
         return state
 
-    def _take(self) -> None:
+    def _create_reserve(self) -> None:
         size_bytes = self._config.reserve_bytes
         try:
             self._files.create(self._path, size_bytes, size_bytes)

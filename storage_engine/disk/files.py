@@ -177,7 +177,7 @@ class Files:
         start = offset - offset % PAGE_BYTES
         _libc.madvise(mapping.address + start, offset + length_bytes - start, _MADV_POPULATE_WRITE)
 
-    def read_no_more_than_asked(self, mapping: Mapping) -> None:
+    def disable_read_ahead(self, mapping: Mapping) -> None:
         """Let a page that is touched come alone, without those around it.
 
         For many files of which little is used: the kernel reads ahead as far as the disk is set to,
@@ -235,14 +235,14 @@ class Files:
         rename.
         """
         try:
-            self._write_aside(path, content)
+            self._write_temporary(path, content)
         except DiskFull:
             if self.reserve is None or not self.reserve():
                 raise
-            self._write_aside(path, content)
+            self._write_temporary(path, content)
         self.sync_dir(path.parent)
 
-    def _write_aside(self, path: Path, content: bytes) -> None:
+    def _write_temporary(self, path: Path, content: bytes) -> None:
         aside = path.with_name(path.name + TEMPORARY_SUFFIX)
         try:
             descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -291,7 +291,7 @@ class Files:
         """Descriptor of a file that is only ever appended to."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
-    def take_room(self, descriptor: int, length_bytes: int) -> None:
+    def preallocate(self, descriptor: int, length_bytes: int) -> None:
         """Put disk behind the next bytes that are appended, where there is some; no size changes.
 
         They find room then though the disk is full. Only a help: some file systems have no such

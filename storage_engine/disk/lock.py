@@ -43,16 +43,16 @@ class StoreLock:
             is_new = not self._path.exists()
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                self._take(descriptor)
+                self._try_lock(descriptor)
             except BaseException:
                 os.close(descriptor)
                 raise
-            if self._is_still(descriptor):
+            if self._is_same_file(descriptor):
                 break
             os.close(descriptor)  # an engine that was refused has taken its file away again
         self._descriptor, self._is_mine = descriptor, is_new
 
-    def _take(self, descriptor: int) -> None:
+    def _try_lock(self, descriptor: int) -> None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
@@ -73,13 +73,13 @@ class StoreLock:
                 "(bin/mqshutdown broker). Nothing was changed"
             ) from exc
 
-    def _is_still(self, descriptor: int) -> bool:
+    def _is_same_file(self, descriptor: int) -> bool:
         try:
             return os.path.samestat(os.fstat(descriptor), os.stat(self._path))
         except FileNotFoundError:
             return False
 
-    def sign(self) -> None:
+    def write_owner(self) -> None:
         """Write down who has it, now that the store may be changed."""
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)

@@ -68,7 +68,7 @@ class MappedFile:
         if mapping is None:
             mapping = self._mapping = self._files.map(self.path, self.present_bytes)
             if self._pool is not None:
-                self._files.read_no_more_than_asked(mapping)
+                self._files.disable_read_ahead(mapping)
                 self._pool.opened(self)
         self.was_used = True
         return mapping

@@ -87,7 +87,7 @@ class MappedFiles:
         for path in leftovers:
             self._access.unlink(path)
 
-    def look(self) -> None:
+    def open_read_only(self) -> None:
         """Find the files that are there and change nothing, not even what is left over; one may be
         shorter than the others. ``tidy`` must follow.
 
@@ -127,8 +127,8 @@ class MappedFiles:
             self.files.append(self._file(base_offset, allocated, stat.st_size))
 
     def tidy(self) -> None:
-        """Extend the files that are shorter than the others; delete what ``look`` found left
-        over.
+        """Extend the files that are shorter than the others; delete what ``open_read_only`` found
+        left over.
         """
         for file in self.files:
             file.extend()
@@ -203,7 +203,7 @@ class MappedFiles:
         while self.files and self.files[-1].base_offset >= offset:
             self._drop(self.files.pop())
 
-    def take_before(self, offset: int) -> list[MappedFile]:
+    def remove_before(self, offset: int) -> list[MappedFile]:
         """Let go of the files that end at or before ``offset``, but never of the last.
 
         They are closed and no part of the run any more; ``delete`` must follow, in their order.

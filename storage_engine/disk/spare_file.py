@@ -26,9 +26,9 @@ class SpareFile:
         self._path = path
         self._size_bytes = size_bytes
 
-    def keep(self) -> None:
+    def prepare(self) -> None:
         """Have one again, where the disk has room."""
-        if not self._size_bytes or self._is_there():
+        if not self._size_bytes or self._exists():
             return
         try:
             # Written, not only allocated: some file systems need more room for a first write.
@@ -45,7 +45,7 @@ class SpareFile:
 
         Raises ``DiskFull``: it is not there, or too small.
         """
-        if len(content) > self._size_bytes or not self._is_there():
+        if len(content) > self._size_bytes or not self._exists():
             raise DiskFull(
                 f"cannot write {len(content)} bytes for {path}: the disk is full and "
                 "there is no spare file"
@@ -60,7 +60,7 @@ class SpareFile:
             extra={"action": "spare_file_used", "path": str(path)},
         )
 
-    def _is_there(self) -> bool:
+    def _exists(self) -> bool:
         try:
             return self._path.stat().st_size == self._size_bytes
         except FileNotFoundError:

@@ -72,9 +72,9 @@ class _Conditions:
     """
 
     def __init__(self) -> None:
-        self.keep(COMPILED_MAX)
+        self.set_max(COMPILED_MAX)
 
-    def keep(self, count_max: int) -> None:
+    def set_max(self, count_max: int) -> None:
         self.of = lru_cache(count_max)(_condition)
 
 
@@ -90,7 +90,7 @@ def set_compiled_max(count_max: int) -> None:
 
     Where more than these are asked in turn, each turn compiles: some milliseconds for a long one.
     """
-    _conditions.keep(count_max)
+    _conditions.set_max(count_max)
 
 
 def compile_filter(text: str, kind: FilterKind) -> Filter:

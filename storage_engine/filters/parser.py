@@ -63,7 +63,7 @@ def parse(text: str) -> Node:
     Raises:
         FilterInvalid: the text is no condition, or is nested too deeply or has too many parts.
     """
-    return _Parser(tokenize(text)).whole()
+    return _Parser(tokenize(text)).parse()
 
 
 class _Parser:
@@ -74,7 +74,7 @@ class _Parser:
         self._token = next(tokens)
         self._node_count = 0
 
-    def whole(self) -> Node:
+    def parse(self) -> Node:
         start = self._token
         node = _as_condition(self._condition(0), start)
         if not self._is_at(Word.END):
@@ -97,13 +97,13 @@ class _Parser:
                 terms = []
                 if not is_or:
                     return _joined(Or, choices)
-            self._take_node()
+            self._use_node()
 
     def _term(self, depth: int) -> Node:
         if not self._is_at(Word.NOT):
             return self._comparison(depth)
         self._check_depth(depth + 1)
-        self._take_node()
+        self._use_node()
         start = self._token
         return Negation(_as_condition(self._term(depth + 1), start))
 
@@ -123,13 +123,13 @@ class _Parser:
 
     def _compared(self, left: Node, start: Token, depth: int) -> Node:
         """The comparison whose left side has been read and began at ``start``."""
-        is_negated = self._takes(Word.NOT)
+        is_negated = self._accept(Word.NOT)
         if is_negated and not self._is_at(*_NEGATABLE):
             raise self._unexpected("BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH")
-        operator = self._take_node()
+        operator = self._use_node()
         word = operator.word
         if word is Word.IS:
-            is_negated = self._takes(Word.NOT)
+            is_negated = self._accept(Word.NOT)
             self._expect(Word.NULL)
             return NullTest(left, is_negated)
         if word is Word.BETWEEN:
@@ -171,7 +171,7 @@ class _Parser:
     def _membership(self, name: str, is_negated: bool) -> Node:
         self._expect(Word.OPEN)
         values = [self._literal()]
-        while self._takes(Word.COMMA):
+        while self._accept(Word.COMMA):
             values.append(self._literal())
         self._expect(Word.CLOSE)
         return Membership(name, tuple(values), is_negated)
@@ -180,13 +180,13 @@ class _Parser:
         is_signed, is_negative = self._signs()
         token = self._token
         if token.word is Word.NUMBER:
-            number = self._take_node().number
+            number = self._use_node().number
             return _ranged(Number(-number if is_negative else number), token)
         if is_signed:
             raise self._unexpected("a number")
         if token.word is not Word.TEXT:
             raise self._unexpected("a string or a number")
-        return Text(self._take_node().text)
+        return Text(self._use_node().text)
 
     def _operand(self, depth: int) -> Node:
         first = self._token
@@ -195,16 +195,16 @@ class _Parser:
         node: Node
         match token.word:
             case Word.NAME:
-                node = Property(self._take_node().text)
+                node = Property(self._use_node().text)
             case Word.NUMBER:
-                node = Number(self._take_node().number)
+                node = Number(self._use_node().number)
             case Word.TEXT:
-                node = Text(self._take_node().text)
+                node = Text(self._use_node().text)
             case Word.TRUE | Word.FALSE | Word.NULL:
-                node = Truth(_TRUTHS[self._take_node().word])
+                node = Truth(_TRUTHS[self._use_node().word])
             case Word.OPEN:
                 self._check_depth(depth + 1)
-                self._take()
+                self._next_token()
                 node = self._condition(depth + 1)
                 self._expect(Word.CLOSE)
             case _:
@@ -218,33 +218,33 @@ class _Parser:
         is_signed = is_negative = False
         while self._is_at(*_SIGNS):
             is_signed = True
-            is_negative ^= self._take_node().word is Word.MINUS
+            is_negative ^= self._use_node().word is Word.MINUS
         return is_signed, is_negative
 
     def _is_at(self, *words: Word) -> bool:
         return self._token.word in words
 
-    def _take(self) -> Token:
+    def _next_token(self) -> Token:
         """The token that stands here; none follows END, which nobody takes."""
         token = self._token
         self._token = next(self._tokens)
         return token
 
-    def _takes(self, word: Word) -> bool:
+    def _accept(self, word: Word) -> bool:
         """Whether ``word`` stands here; if so it is taken."""
         if not self._is_at(word):
             return False
-        self._take()
+        self._next_token()
         return True
 
     def _expect(self, word: Word) -> Token:
         if not self._is_at(word):
             raise self._unexpected(word.value)
-        return self._take()
+        return self._next_token()
 
-    def _take_node(self) -> Token:
+    def _use_node(self) -> Token:
         self._count_node(self._token)
-        return self._take()
+        return self._next_token()
 
     def _count_node(self, token: Token) -> None:
         self._node_count += 1

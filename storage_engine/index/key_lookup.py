@@ -116,7 +116,7 @@ class KeyLookup:
         self._commit_log = commit_log
         self._queues = queues
         self._request = request
-        self._is_gone = is_gone
+        self._is_removed = is_gone
         self._topic = request.topic.encode()
         self._key = request.key.encode()
         self._hash = key_hash(self._topic, self._key)
@@ -203,7 +203,7 @@ class KeyLookup:
             return False
         if head.queue_offset < self._queues[head.queue_id].min_offset:
             return False
-        return not self._is_gone(self._request.topic, head.queue_id, head.queue_offset)
+        return not self._is_removed(self._request.topic, head.queue_id, head.queue_offset)
 
     def _read(self, physical_offset: int) -> bytes:
         """The bytes of a record, unverified; none when its place has no record any more."""

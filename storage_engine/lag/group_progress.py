@@ -106,7 +106,7 @@ class GroupProgress:
         records_max = max(SAMPLE_RECORDS_MAX // len(queues), _RECORDS_A_QUEUE_MIN)
         found = []
         for process_queue, each in zip(queues, unread, strict=True):
-            behind = each.look(wanted, is_exact=is_exact, records_max=records_max)
+            behind = each.count_from(wanted, is_exact=is_exact, records_max=records_max)
             held_count, first = _matched_unsettled(process_queue)
             if first is None:
                 first = behind.first
@@ -227,7 +227,7 @@ def _matched_unsettled(process_queue: ProcessQueue) -> tuple[int, int | None]:
     count = unsettled_count(process_queue, position)
     lowest = first_unsettled(process_queue, first, position) if count else None
     if process_queue.has_gone_back:
-        beyond = [at for at in (*process_queue.inflight, *process_queue.again) if at >= position]
+        beyond = [at for at in (*process_queue.inflight, *process_queue.released) if at >= position]
         count += len(beyond)
         lowest = min([*beyond, *([] if lowest is None else [lowest])], default=None)
     return count, lowest

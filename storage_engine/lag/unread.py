@@ -57,7 +57,7 @@ class _Sample(NamedTuple):
     high: int
     share: float
 
-    def is_good_for(self, low: int, high: int) -> bool:
+    def is_usable_for(self, low: int, high: int) -> bool:
         moved = abs(low - self.low) + abs(high - self.high)
         return moved * _STALE_PARTS <= high - low
 
@@ -108,7 +108,7 @@ class UnreadCounter:
         low = max(self._process_queue.position, progress.consumer_offset, queue.min_offset)
         return low, queue.max_offset
 
-    def look(self, wanted: Filter, *, is_exact: bool, records_max: int) -> MatchCount:
+    def count_from(self, wanted: Filter, *, is_exact: bool, records_max: int) -> MatchCount:
         """What the filter wants from ``position`` on, of what is not settled, in flight or given
         back there.
 
@@ -117,22 +117,22 @@ class UnreadCounter:
             records_max: how many records may be read for a condition, 2 or more.
         """
         if self._filter is not wanted:
-            self._begin(wanted)
+            self._start(wanted)
         low, high = self._span()
         if low >= high:
             return MatchCount(0, None, is_exact=True)
         if wanted.tag_hashes is None:
-            return self._ask(wanted, low, high, records_max)
+            return self._search(wanted, low, high, records_max)
         if not is_exact and high - low > _SAMPLE_UNITS:
             return self._sampled(low, high)
         known = _known(self._process_queue, low, high)
         self._follow(low, high)
         count = self._count - self._count_at(known)
         return MatchCount(
-            count, self._first_wanted(low, high, known) if count else None, is_exact=True
+            count, self._first_match(low, high, known) if count else None, is_exact=True
         )
 
-    def _begin(self, wanted: Filter) -> None:
+    def _start(self, wanted: Filter) -> None:
         self._filter = wanted
         self._hashes = np.array(sorted(wanted.tag_hashes or ()), np.int64)
         self._low = self._high = self._count = 0
@@ -150,7 +150,7 @@ class UnreadCounter:
         self._count += self._count_in(self._high, high)
         self._low, self._high = low, high
 
-    def _first_wanted(self, low: int, high: int, known: Ints) -> int | None:
+    def _first_match(self, low: int, high: int, known: Ints) -> int | None:
         """The first that is wanted, and not ``known``, as far as one search goes."""
         if len(known):
             stop = min(high, low + EXACT_UNITS_MAX)
@@ -167,7 +167,7 @@ class UnreadCounter:
 
     def _sampled(self, low: int, high: int) -> MatchCount:
         sample = self._sample
-        if sample is None or not sample.is_good_for(low, high):
+        if sample is None or not sample.is_usable_for(low, high):
             step = (high - low - _SAMPLE_PART_UNITS) / (_SAMPLE_PARTS - 1)
             starts = [low + int(part * step) for part in range(_SAMPLE_PARTS)]
             found = sum([self._count_in(at, at + _SAMPLE_PART_UNITS) for at in starts])
@@ -179,13 +179,13 @@ class UnreadCounter:
         if known_count:
             first = first_unsettled(self._process_queue, low, high)
         else:
-            found_at = self._first_wanted(low, high, np.zeros(0, np.int64))
+            found_at = self._first_match(low, high, np.zeros(0, np.int64))
             first = self._searched if found_at is None else found_at
         return MatchCount(count, min(first, high - 1), is_exact=False)
 
     def _count_in(self, start: int, stop: int) -> int:
         pieces = self._process_queue.queue.tag_fields(start, stop)
-        return sum([int(np.count_nonzero(self._are_wanted(tags))) for _, tags in pieces])
+        return sum([int(np.count_nonzero(self._are_matches(tags))) for _, tags in pieces])
 
     def _count_at(self, offsets: Ints) -> int:
         """How many of these offsets, ascending, are wanted."""
@@ -195,7 +195,7 @@ class UnreadCounter:
         pieces = self._process_queue.queue.tag_fields(int(offsets[0]), int(offsets[-1]) + 1)
         for first, tags in pieces:
             here = offsets[(offsets >= first) & (offsets < first + len(tags))]
-            count += int(np.count_nonzero(self._are_wanted(tags[here - first])))
+            count += int(np.count_nonzero(self._are_matches(tags[here - first])))
         return count
 
     def _matches(self, start: int, stop: int, known: Ints) -> Iterator[int]:
@@ -203,18 +203,18 @@ class UnreadCounter:
         while start < stop:
             end = min(start + _SEARCH_UNITS, stop)
             for first, tags in self._process_queue.queue.tag_fields(start, end):
-                found = np.flatnonzero(self._are_wanted(tags)) + first
+                found = np.flatnonzero(self._are_matches(tags)) + first
                 yield from (np.setdiff1d(found, known) if len(known) else found).tolist()
             start = end
 
-    def _are_wanted(self, tags: Ints) -> NDArray[np.bool_]:
+    def _are_matches(self, tags: Ints) -> NDArray[np.bool_]:
         hashes = self._hashes
         found: NDArray[np.bool_] = tags == hashes[0] if len(hashes) == 1 else np.isin(tags, hashes)
         return found
 
     # By properties --------------------------------------------------------------------------
 
-    def _ask(self, wanted: Filter, low: int, high: int, records_max: int) -> MatchCount:
+    def _search(self, wanted: Filter, low: int, high: int, records_max: int) -> MatchCount:
         """Of a condition: every record where they are few, else some of them."""
         known_count = _known_count(self._process_queue, low, high)
         asked = self._asked
@@ -230,7 +230,7 @@ class UnreadCounter:
                 asked = self._asked = low, high, known_count, result
             return asked[3]
         sample = self._sample
-        if sample is None or not sample.is_good_for(low, high):
+        if sample is None or not sample.is_usable_for(low, high):
             step = (high - low - 1) / (records_max - 1)
             spread = [low + int(part * step) for part in range(records_max)]
             found, count = self._matching(wanted, spread)
@@ -277,4 +277,4 @@ def _known_count(process_queue: ProcessQueue, low: int, high: int) -> int:
 
 
 def _matched_unsettled(process_queue: ProcessQueue, low: int, high: int) -> list[int]:
-    return [at for at in (*process_queue.inflight, *process_queue.again) if low <= at < high]
+    return [at for at in (*process_queue.inflight, *process_queue.released) if low <= at < high]

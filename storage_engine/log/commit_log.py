@@ -126,7 +126,7 @@ class CommitLog(LogReader):
                 view[crc_at + _DIGITS_FROM : crc_at + _DIGITS_TO] = (b"%010d" % crc)[::-1]
                 unit_at = queue.unit_at
                 if unit_at >= queue.unit_room:
-                    unit_at = queue.turn()
+                    unit_at = queue.open_next_file()
                 _pack_unit(queue.unit_view, unit_at, physical_offset, record_bytes, tag_hash)
                 queue.unit_at = unit_at + UNIT_BYTES
                 queue.append_offset = queue_offset + 1
@@ -136,7 +136,7 @@ class CommitLog(LogReader):
             # A queue file could not be mapped: neither its record nor those before it may be found.
             view[position : position + batch_bytes] = bytes(batch_bytes)
             for _, _, queue, _, _ in entries[: len(results) // 2]:
-                queue.take_back()
+                queue.remove_last()
             raise
         self._seals.add(view[position : position + batch_bytes], base)
         self.store_timestamp_ms = stamp
@@ -212,7 +212,7 @@ class CommitLog(LogReader):
 
         They are gone for readers at once; the file system's work is done on a thread.
         """
-        taken = self._run.take_before(offset)
+        taken = self._run.remove_before(offset)
         await asyncio.get_running_loop().run_in_executor(None, self._run.delete, taken)
 
     # Durability -----------------------------------------------------------------------------
@@ -297,7 +297,7 @@ class CommitLog(LogReader):
         """Find the segments, and change nothing; ``tidy`` must follow, and ``truncate`` before
         anything is appended. Raises ``StoreCorrupt``.
         """
-        self._run.look()
+        self._run.open_read_only()
 
     def tidy(self) -> None:
         """Give segments that were cut short behind the log's end their size again, and report

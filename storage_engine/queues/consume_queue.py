@@ -118,7 +118,7 @@ class ConsumeQueue:
             self.max_offset += len(content) // UNIT_BYTES
             self.append_offset = self.max_offset
 
-    def begin_at(self, queue_offset: int) -> None:
+    def start_at(self, queue_offset: int) -> None:
         """Let the queue be empty and begin at ``queue_offset`` (recovery only).
 
         Raises ``DiskFull``.
@@ -152,9 +152,9 @@ class ConsumeQueue:
             stop = min(end - file.base_offset, file.size_bytes)
             file.allocate_to(stop, self._allocate_bytes)
             position = file.base_offset + stop
-        self.turn()
+        self.open_next_file()
 
-    def turn(self) -> int:
+    def open_next_file(self) -> int:
         """Point ``unit_view`` at the file of the next unit, which is reserved.
 
         Returns the unit's position in it.
@@ -167,7 +167,7 @@ class ConsumeQueue:
         self.unit_room = file.allocated_bytes // UNIT_BYTES * UNIT_BYTES
         return self.unit_at
 
-    def take_back(self) -> None:
+    def remove_last(self) -> None:
         """Forget the last unit that was appended, which is not visible."""
         assert self.append_offset > self.max_offset
         self.append_offset -= 1
@@ -252,7 +252,7 @@ class ConsumeQueue:
             self.min_offset = min_offset
         return is_higher
 
-    def begin_later(self, queue_offset: int) -> None:
+    def raise_start(self, queue_offset: int) -> None:
         """Let nothing below ``queue_offset`` be readable any more, which may be above what is
         visible: then ``min_offset`` is ahead of ``max_offset`` until that is. Never goes back.
         """
@@ -261,7 +261,7 @@ class ConsumeQueue:
 
     def empty(self) -> None:
         """Let nothing of what is appended be readable any more, be it visible or not."""
-        self.begin_later(self.append_offset)
+        self.raise_start(self.append_offset)
 
     def delete_files(self) -> None:
         """Delete all that the disk has of the queue, which must be forgotten then."""
@@ -271,10 +271,10 @@ class ConsumeQueue:
             self._run.directory.rmdir()
             self._run.directory.parent.rmdir()
 
-    def drop_unreadable(self) -> None:
+    def delete_unreadable_files(self) -> None:
         """Delete the files that hold nothing readable any more, but never the last."""
         run = self._run
-        run.delete(run.take_before(min(self.min_offset * UNIT_BYTES, self._dirty_from)))
+        run.delete(run.remove_before(min(self.min_offset * UNIT_BYTES, self._dirty_from)))
 
     # Durability -----------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ SCAN_UNITS_MAX: Final = 262_144  # read by one look: 5 MB, some milliseconds
 
 
 class StoredBytes:
-    """See the module's docstring. ``begin`` a look, then ask ``of``."""
+    """See the module's docstring. ``start_scan`` a look, then ask ``measure``."""
 
     def __init__(self, queues: ConsumeQueues, look_units_max: int = SCAN_UNITS_MAX) -> None:
         self._queues = queues
@@ -32,7 +32,7 @@ class StoredBytes:
         self._units_left = look_units_max
         self._known: dict[bytes, list[_Counted | None]] = {}
 
-    def begin(self) -> None:
+    def start_scan(self) -> None:
         """A new look, with all of its units to read."""
         self._units_left = self._look_units_max
         if len(self._known) > len(self._queues.by_topic):
@@ -45,7 +45,7 @@ class StoredBytes:
         """Whether this look has left units unread: what it told is too little."""
         return self._units_left < 0
 
-    def of(self, topic: bytes) -> int:
+    def measure(self, topic: bytes) -> int:
         """Bytes of all queues of a topic; 0 when there is none of that name."""
         queues = self._queues.by_topic.get(topic)
         if queues is None:

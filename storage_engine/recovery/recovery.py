@@ -239,7 +239,7 @@ def recover(
     for topic, offsets in floors.items():
         for queue, floor in zip(queues.ensure(topic, len(offsets)), offsets, strict=False):
             if queue.max_offset < floor:
-                queue.begin_at(floor)  # all of it has expired and been deleted
+                queue.start_at(floor)  # all of it has expired and been deleted
             queue.raise_min(floor)
     if checkpoint is None and commit_log.start_offset:
         # RocketMQ has no floors: its queues begin where its log does.

@@ -125,7 +125,7 @@ class Redispatch:
         self._keys = keys
         self._found_mark = found_mark
         self._fills: dict[bytes, list[_Fill]] = {}
-        self._likes: dict[bytes, _RecordTemplate] = {}
+        self._templates: dict[bytes, _RecordTemplate] = {}
         self._is_whole_log = True
         self.settles: list[Settles] = []
 
@@ -135,7 +135,7 @@ class Redispatch:
         end = self._found.end_offset
         records = walk(segments, start, end, self._found.damaged)
         batch, batch_start, wanted = empty_batch(), start, self._keys.collected_offset
-        likes, pack = self._likes, UNIT.pack
+        likes, pack = self._templates, UNIT.pack
         left = BATCH_RECORDS
         for offset, view, at in records:
             if self._at_known < len(self._known):
@@ -156,7 +156,7 @@ class Redispatch:
                 queue_id, queue_offset, stamp = parts[1:4]
                 if is_unseen(view, at):
                     continue
-                like, keys = self._look(offset, parts, is_plain=bool(tail))
+                like, keys = self._read_record(offset, parts, is_plain=bool(tail))
             elif like.more_keys:
                 keys = [message_id, *like.more_keys]
             else:
@@ -186,7 +186,7 @@ class Redispatch:
         if start < end:
             self._keys.published(start, end, batch)
 
-    def _look(
+    def _read_record(
         self, offset: int, parts: RecordParts, *, is_plain: bool
     ) -> tuple[_RecordTemplate, list[bytes]]:
         """Read all of a record, its keys too; remember it where others may be like it."""
@@ -217,9 +217,9 @@ class Redispatch:
             and keys[:1] == [tail[-ID_BACK:-ID_END_BACK]]
             and PAIR_END not in keys[0]
         ):
-            if len(self._likes) >= _TEMPLATES_MAX:
-                self._likes.clear()
-            self._likes[tail[:-ID_BACK]] = like
+            if len(self._templates) >= _TEMPLATES_MAX:
+                self._templates.clear()
+            self._templates[tail[:-ID_BACK]] = like
         return like, keys
 
     def _fills_of(self, topic: bytes, queue_id: int) -> list[_Fill]:
@@ -239,7 +239,7 @@ class Redispatch:
             return  # it was dispatched and durable already
         if lost_count and not fill.end and not self._is_whole_log:
             # What came before has expired and been deleted.
-            fill.queue.begin_at(parts.queue_offset)
+            fill.queue.start_at(parts.queue_offset)
             fill.end = parts.queue_offset
         elif lost_count > offset // FIXED_BYTES:
             raise StoreCorrupt(

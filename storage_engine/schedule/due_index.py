@@ -97,7 +97,7 @@ class DueIndex:
     def follow(self, queue_id: int, queue: DueQueue) -> None:
         """Know a queue's messages too; those it has now are found by looking ahead."""
         assert queue_id not in self._followed
-        self._give_up_look()
+        self._cancel_lookahead()
         self._followed[queue_id] = _Followed(queue, self._block_units)
         if self._followed[queue_id].far:
             # What it has may come before all that is near: begin anew, over blocks that are known.
@@ -122,9 +122,9 @@ class DueIndex:
                     self._put_far(key)
         followed.seen = followed.queue.end
         if len(self._heap) > self._near_max:
-            self._give_up_look()
+            self._cancel_lookahead()
             self._shed()
-        self._bound_look()
+        self._bound_lookahead()
 
     # In order ---------------------------------------------------------------------------------
 
@@ -174,10 +174,10 @@ class DueIndex:
             is_far = self._frontier[0] > now_ms + AHEAD_MS // 2
             if is_far or len(self._run) + len(self._heap) > self._near_max // 2:
                 return False
-            look = self._begin_look((now_ms + AHEAD_MS, 0, 0))
+            look = self._start_lookahead((now_ms + AHEAD_MS, 0, 0))
         while look.blocks and units_max > 0:
             units_max -= self._read(look, *look.blocks.popleft())
-            self._bound_look()
+            self._bound_lookahead()
         if look.blocks:
             return self._frontier[0] <= now_ms
         self._look = None
@@ -186,7 +186,7 @@ class DueIndex:
         self._run.sort(reverse=True)
         return self._frontier[0] <= now_ms and self.peek() is None
 
-    def _begin_look(self, until: Key) -> _Lookahead:
+    def _start_lookahead(self, until: Key) -> _Lookahead:
         until = max(until, (self._frontier[0] + 1, 0, 0))
         units = self._block_units
         look = self._look = _Lookahead(
@@ -229,7 +229,7 @@ class DueIndex:
         followed.far[block - followed.first_block] = later_ms
         return max(stop - start, 1)
 
-    def _bound_look(self) -> None:
+    def _bound_lookahead(self) -> None:
         """Look less far ahead when more was found than fits."""
         look = self._look
         if look is None or len(look.found) <= self._near_max:
@@ -241,7 +241,7 @@ class DueIndex:
             self._put_far(key)
         del look.found[kept:]
 
-    def _give_up_look(self) -> None:
+    def _cancel_lookahead(self) -> None:
         look, self._look = self._look, None
         for key in look.found if look else ():
             self._put_far(key)

@@ -41,7 +41,7 @@ class _Queue:
 
 
 class PendingBytes:
-    """See the module's docstring. ``look``, then ask ``of``.
+    """See the module's docstring. ``scan``, then ask ``measure``.
 
     Args:
         sources: the schedule's, which may become more.
@@ -64,30 +64,30 @@ class PendingBytes:
         self._total: Counter[str] = Counter()
         self.is_exhausted = False  # the last look has left new units: what it told is too little
 
-    def of(self, namespace: str) -> int:
+    def measure(self, namespace: str) -> int:
         """Bytes of its messages that were to come at the last look."""
         return self._total[namespace]
 
-    def look(self) -> None:
+    def scan(self) -> None:
         """Count what is new, and some of what has changed."""
         self._units_left = self._look_units_max
         self._queues += [_Queue() for _ in self._sources[len(self._queues) :]]
         self.is_exhausted = False
         for known, source in zip(self._queues, self._sources, strict=True):
             self._drop_below(known, source.start)
-            self._go_on(known, source)
+            self._continue(known, source)
         for known, source in zip(self._queues, self._sources, strict=True):
-            self._count_anew(known, source)
+            self._recount(known, source)
 
     def _drop_below(self, known: _Queue, start: int) -> None:
         while known.blocks and (known.first + 1) * BLOCK_UNITS <= start:
-            self._take_away(known.blocks.popleft())
+            self._subtract(known.blocks.popleft())
             known.first += 1
             known.turn = max(known.turn - 1, 0)
         if not known.blocks:
             known.first, known.end = start // BLOCK_UNITS, max(start, known.end)
 
-    def _go_on(self, known: _Queue, source: Source) -> None:
+    def _continue(self, known: _Queue, source: Source) -> None:
         while known.end < source.end:
             if self._units_left <= 0:
                 self.is_exhausted = True
@@ -101,7 +101,7 @@ class PendingBytes:
             self._total.update(sums)
             known.end = stop
 
-    def _count_anew(self, known: _Queue, source: Source) -> None:
+    def _recount(self, known: _Queue, source: Source) -> None:
         seen = source.start, source.progress.settled.count
         if seen != known.seen:
             known.seen, known.stale_count = seen, len(known.blocks)
@@ -112,12 +112,12 @@ class PendingBytes:
             stop = min(begins + BLOCK_UNITS, known.end)
             sums = self._count(source, max(begins, source.start), stop)
             self._total.update(sums)
-            self._take_away(known.blocks[known.turn])
+            self._subtract(known.blocks[known.turn])
             known.blocks[known.turn] = sums
             known.stale_count -= 1
             known.turn += 1
 
-    def _take_away(self, sums: Counter[str]) -> None:
+    def _subtract(self, sums: Counter[str]) -> None:
         for namespace, byte_count in sums.items():
             if self._total[namespace] > byte_count:
                 self._total[namespace] -= byte_count

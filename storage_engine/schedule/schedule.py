@@ -117,7 +117,7 @@ class Schedule:
         queues = self._queues.by_topic.get(SCHEDULE_TOPIC_BYTES, [])
         if len(queues) == len(self.sources):
             return
-        self.clock.keep()
+        self.clock.save()
         offsets = self._consumer_offsets
         fresh = queues[len(self.sources) :]
         positions = {
@@ -126,7 +126,7 @@ class Schedule:
             if offsets.find(SCHEDULE_GROUP, SCHEDULE_TOPIC, queue.queue_id) is None
         }
         if positions:
-            offsets.begin(SCHEDULE_GROUP, SCHEDULE_TOPIC, positions)
+            offsets.start_group(SCHEDULE_GROUP, SCHEDULE_TOPIC, positions)
         for queue in fresh:
             progress = offsets.find(SCHEDULE_GROUP, SCHEDULE_TOPIC, queue.queue_id)
             assert progress is not None
@@ -178,7 +178,7 @@ class Schedule:
             raise BadRequest(f"ahead_ms is {ahead_ms}, it must be 0 to {DELIVER_AHEAD_MS_MAX}")
         self._asked_ms = self._clock.monotonic_ms()
         self._is_asked = True
-        self._begin_delivery(ahead_ms)
+        self._start_delivery(ahead_ms)
 
     def tick(self) -> None:
         """Read ahead, and deliver due messages if no ticks arrive."""
@@ -191,7 +191,7 @@ class Schedule:
             )
         self._pass_over_expired()
         if not self._is_asked or self.is_degraded:
-            self._begin_delivery(_OWN_AHEAD_MS if self._step_ms else 0)
+            self._start_delivery(_OWN_AHEAD_MS if self._step_ms else 0)
         else:
             self._turn()
 
@@ -199,7 +199,7 @@ class Schedule:
         """Deliver nothing any more."""
         self.is_stopped = True
 
-    def _begin_delivery(self, ahead_ms: int = 0) -> None:
+    def _start_delivery(self, ahead_ms: int = 0) -> None:
         for waiting in (self._delays, self._moments):
             waiting.until_ms = max(waiting.until_ms, waiting.now_ms() + ahead_ms)
         self._turn()
@@ -254,12 +254,12 @@ class Schedule:
         if sum([len(source.moving) for source in self.sources]) > _MOVING_COUNT_MAX:
             self._is_stalled = True  # ``_moved`` goes on
             return False
-        keys, places, units = self._taken(index, until_ms)
+        keys, places, units = self._take_due(index, until_ms)
         if not keys:
             return False
         due = self._due_moves.batch(places, self._commit_log.read_whole(units))
         for progress, queue_offset, reason in due.failed:
-            self._drop(progress, queue_offset, reason)
+            self._settle_undeliverable(progress, queue_offset, reason)
         sources = [(progress, taken) for progress, taken in due.sources.items() if taken]
         if sources:
             try:
@@ -277,7 +277,7 @@ class Schedule:
         first = index.peek()
         return first is not None and first[0] <= until_ms
 
-    def _taken(
+    def _take_due(
         self, index: DueIndex, until_ms: int
     ) -> tuple[list[Key], list[Place], list[tuple[int, int]]]:
         """The first messages that are due, as many as one append takes, and where they stand."""
@@ -318,7 +318,9 @@ class Schedule:
         """What a message becomes when it is delivered; raises ``StoreError``: it cannot be."""
         return self._due_moves.move(source.progress, queue_offset, record)
 
-    def _drop(self, progress: Progress, queue_offset: int, reason: StoreError) -> None:
+    def _settle_undeliverable(
+        self, progress: Progress, queue_offset: int, reason: StoreError
+    ) -> None:
         """Settle a message that has nowhere to go, as after its topic was deleted."""
         log.log(
             logging.INFO if isinstance(reason, TopicNotFound) else logging.ERROR,

@@ -170,14 +170,14 @@ class ScheduledMessages:
             while place < stop and page.left > 0 and not page.is_full:
                 places = range(place, min(place + page.together, stop))
                 page.together = min(4 * page.together, _TOGETHER_MAX)
-                place = self._look(page, source, places, wanted, topics)
+                place = self._add_messages(page, source, places, wanted, topics)
                 if place < places.stop:
                     return place
             if is_whole and place == stop:
                 self._blocks.note(queue_id, block, topics)
         return place
 
-    def _look(
+    def _add_messages(
         self, page: _Page, source: Source, places: range, wanted: _TopicMatch, topics: set[bytes]
     ) -> int:
         """Add messages of these places as far as they fit; the first place that is left.

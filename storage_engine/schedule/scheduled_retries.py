@@ -161,13 +161,13 @@ class ScheduledRetries:
         self._is_asked = True
         self._read_on()
         if self._is_behind():
-            self._begin_turn()
+            self._schedule_turn()
             return None
         queue = retry_topic, queue_id
-        if self._is_lost(queue):
+        if self._is_dropped(queue):
             return None
         if self._dirty:
-            self._look_for_oldest()
+            self._find_oldest()
         found = [target for number in self._current(queue) if (target := self._targets[number])]
         count = sum([target.count for target in found])
         oldest_ms = min([target.oldest_ms for target in found], default=_NEVER)
@@ -179,7 +179,7 @@ class ScheduledRetries:
             return
         self._read_on()
         if self._pass is not None:
-            self._go_on_with_pass()
+            self._continue_pass()
 
     # Reading --------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class ScheduledRetries:
         sources = self._schedule.sources
         return any(seen < source.end for seen, source in zip(self._seen, sources, strict=True))
 
-    def _begin_turn(self) -> None:
+    def _schedule_turn(self) -> None:
         if not self._has_turn:
             self._has_turn = True
             self._later(self._turn)
@@ -198,7 +198,7 @@ class ScheduledRetries:
             return
         self._read_on()
         if self._is_behind():
-            self._begin_turn()
+            self._schedule_turn()
 
     def _read_on(self) -> None:
         """Read the next slice of what has not been read."""
@@ -306,7 +306,7 @@ class ScheduledRetries:
     ) -> None:
         if physical_offset < self._gone_below(queue[0], retry_of):
             return
-        if self._is_lost(queue):
+        if self._is_dropped(queue):
             self._lost[queue][queue_id] = queue_offset + 1
             return
         number = self._number_of(queue, retry_of)
@@ -323,7 +323,7 @@ class ScheduledRetries:
             self._looked_for[number] = min(self._looked_for[number], stored_ms)
         self._place_count += 1
         if self._place_count > _PLACES_MAX:
-            self._lose_most()
+            self._drop_largest()
 
     def _number_of(self, queue: RetryQueue, retry_of: str) -> int:
         """The number of a target; another one than before its topic was deleted or purged."""
@@ -410,7 +410,7 @@ class ScheduledRetries:
 
     # Too many -------------------------------------------------------------------------------
 
-    def _lose_most(self) -> None:
+    def _drop_largest(self) -> None:
         """Keep nothing of the retry queue that has the most; its counts are unknown from now on."""
         known = [target for target in self._targets if target is not None]
         queue = max(known, key=lambda target: target.count).queue
@@ -435,7 +435,7 @@ class ScheduledRetries:
                 else:
                     del blocks[block_number]
 
-    def _is_lost(self, queue: RetryQueue) -> bool:
+    def _is_dropped(self, queue: RetryQueue) -> bool:
         """Until all those are over that were not kept."""
         ends = self._lost.get(queue)
         if ends is None:
@@ -448,7 +448,7 @@ class ScheduledRetries:
 
     # The oldest -----------------------------------------------------------------------------
 
-    def _look_for_oldest(self) -> None:
+    def _find_oldest(self) -> None:
         """Find the oldest of each target again: at once, or in steps if there are very many.
 
         Until it is found, the one that is over stands for it.
@@ -465,7 +465,7 @@ class ScheduledRetries:
                 pass
             self._pass = None
 
-    def _go_on_with_pass(self) -> None:
+    def _continue_pass(self) -> None:
         assert self._pass is not None
         for _ in range(_PASS_BLOCKS):
             if next(self._pass, self) is self:

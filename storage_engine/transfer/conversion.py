@@ -131,7 +131,7 @@ class Conversion:
             elif count > self._limits.queue_count_max:
                 fault = f"it has {count} queues, at most {self._limits.queue_count_max} are allowed"
             if fault:
-                self._leave(f"topic {topic}", fault, is_loss=True, count=0)
+                self._leave_behind(f"topic {topic}", fault, is_loss=True, count=0)
                 continue
             kind = row.attribute(_MESSAGE_TYPE)
             if kind == "TRANSACTION":
@@ -163,7 +163,7 @@ class Conversion:
                 continue
             fault = name_fault(group, self._limits.name_chars_max)
             if fault:
-                self._leave(f"group {group}", fault, is_loss=True, count=0)
+                self._leave_behind(f"group {group}", fault, is_loss=True, count=0)
                 continue
             row = self._store.groups.get(group)
             if row is None:
@@ -192,7 +192,7 @@ class Conversion:
             if topic not in self.topics:
                 if name_of(self._store, self._facts, topic).kind is Kind.TOPIC:
                     why = "the topic is not imported"
-                    self._leave("consumer offsets", why, is_loss=False, count=len(offsets))
+                    self._leave_behind("consumer offsets", why, is_loss=False, count=len(offsets))
                 continue
             of_topic = planned.setdefault((topic, group), {})
             for queue_id, offset in offsets.items():
@@ -218,7 +218,7 @@ class Conversion:
             offset = min(waiting)
         if offset < first:
             why = "its messages have expired: it starts at the first that is left"
-            self._leave(f"offset of group {group} on {topic}", why, is_loss=False)
+            self._leave_behind(f"offset of group {group} on {topic}", why, is_loss=False)
         if offset > end:
             self._notes.append(
                 f"group {group} was at {offset} of {topic}/{queue_id}, which ends at "
@@ -232,11 +232,13 @@ class Conversion:
         """What a record becomes; None when it stays behind. Each record once, in their order."""
         if is_unseen(record.view, record.at):
             why = "only their commit is a message, and that is imported"
-            return self._leave("half messages of transactions", why, is_loss=False)
+            return self._leave_behind("half messages of transactions", why, is_loss=False)
         topic = record.head.topic.decode()
         name = name_of(self._store, self._facts, topic)
         if not record.is_supported:
-            return self._leave(f"inner batches of {topic}", "they cannot be read", is_loss=True)
+            return self._leave_behind(
+                f"inner batches of {topic}", "they cannot be read", is_loss=True
+            )
         match name.kind:
             case Kind.TOPIC:
                 return self._take_message(topic, record)
@@ -249,21 +251,25 @@ class Conversion:
             case Kind.TIMER:
                 return self._take_timer(record)
             case Kind.POP:
-                return self._leave("records of POP", "RocketMQ's own bookkeeping", is_loss=False)
+                return self._leave_behind(
+                    "records of POP", "RocketMQ's own bookkeeping", is_loss=False
+                )
             case Kind.TRANSACTION | Kind.TRANSACTION_END:
                 why = "RocketMQ's own bookkeeping"
-                return self._leave("records of transactions", why, is_loss=False)
-        return self._leave(f"messages of {topic}", "a topic of RocketMQ's own", is_loss=False)
+                return self._leave_behind("records of transactions", why, is_loss=False)
+        return self._leave_behind(
+            f"messages of {topic}", "a topic of RocketMQ's own", is_loss=False
+        )
 
     def _take_message(self, topic: str, record: SourceRecord) -> Converted | None:
         report = self.topics.get(topic)
         if report is None:
             is_known = topic in self._store.topics
             why = "the topic is not imported" if is_known else "the topic was deleted"
-            return self._leave(f"messages of {topic}", why, is_loss=is_known)
+            return self._leave_behind(f"messages of {topic}", why, is_loss=is_known)
         if self._is_former(topic, record):
             why = "they belong to a deleted topic of the same name"
-            return self._leave(f"messages of {topic}", why, is_loss=False)
+            return self._leave_behind(f"messages of {topic}", why, is_loss=False)
         draft = self._draft(record, full_name(self._namespace, topic), record.head.queue_id)
         draft.drop(_SPENT)
         stored_ms = record.head.store_timestamp_ms
@@ -282,10 +288,12 @@ class Conversion:
     ) -> Converted | None:
         report = self.groups.get(name.group)
         if report is None:
-            return self._leave(f"messages of {topic}", "the group is not imported", is_loss=True)
+            return self._leave_behind(
+                f"messages of {topic}", "the group is not imported", is_loss=True
+            )
         if self._is_former(topic, record):
             why = "they belong to a deleted group of the same name"
-            return self._leave(f"messages of {topic}", why, is_loss=False)
+            return self._leave_behind(f"messages of {topic}", why, is_loss=False)
         full_group = full_name(self._namespace, name.group)
         draft = self._draft(record, dlq_topic_of(full_group), record.head.queue_id)
         if _DLQ_ORIGIN_TOPIC not in draft.properties and _RETRY_TOPIC in draft.properties:
@@ -300,12 +308,14 @@ class Conversion:
     def _take_retry(self, topic: str, name: TopicName, record: SourceRecord) -> Converted | None:
         report = self.groups.get(name.group)
         if report is None:
-            return self._leave(f"messages of {topic}", "the group is not imported", is_loss=True)
+            return self._leave_behind(
+                f"messages of {topic}", "the group is not imported", is_loss=True
+            )
         head = record.head
         done = self._store.offsets.get(f"{topic}@{name.group}", {}).get(head.queue_id, 0)
         popped = self._facts.popped.get((topic, name.group, head.queue_id), set())
         if head.queue_offset < done and head.queue_offset not in popped:
-            return self._leave("retries", "the group has consumed them", is_loss=False)
+            return self._leave_behind("retries", "the group has consumed them", is_loss=False)
         draft = self._draft(record, topic, 0)
         if name.topic:
             draft.properties[_RETRY_TOPIC] = full_name(self._namespace, name.topic).encode()
@@ -326,7 +336,7 @@ class Conversion:
         if origin not in self.topics:
             what = f"retries of group {group}"
             why = f"their topic {origin or '(not said)'} is not imported"
-            self._leave(what, why, is_loss=True)
+            self._leave_behind(what, why, is_loss=True)
             return None
         topics = self.retry_topics.setdefault(group, [])
         if origin not in topics:
@@ -336,7 +346,7 @@ class Conversion:
     def _take_scheduled(self, record: SourceRecord) -> Converted | None:
         head = record.head
         if head.queue_offset < self._store.level_offsets.get(head.queue_id + 1, 0):
-            return self._leave("delayed messages", "they were delivered", is_loss=False)
+            return self._leave_behind("delayed messages", "they were delivered", is_loss=False)
         draft = self._draft(record, SCHEDULE_TOPIC, head.queue_id)
         # The unit says when by the levels that the broker had, which need not be the usual ones.
         due_ms = self._store.unit_tag(head)
@@ -351,13 +361,13 @@ class Conversion:
         draft = self._draft(record, SCHEDULE_TOPIC, MOMENT_QUEUE)
         key = timer_key(draft)
         if draft.properties.get(_REAL_TOPIC, b"").startswith(REVIVE_PREFIX.encode()):
-            return self._leave("records of POP", "RocketMQ's own bookkeeping", is_loss=False)
+            return self._leave_behind("records of POP", "RocketMQ's own bookkeeping", is_loss=False)
         if is_past_the_wheel(self._store, record.head.queue_offset, key[1]):
-            return self._leave("timers", "they were delivered", is_loss=False)
+            return self._leave_behind("timers", "they were delivered", is_loss=False)
         if is_cancellation(draft) or key in self._facts.cancelled:
-            return self._leave("timers", "they were cancelled", is_loss=False)
+            return self._leave_behind("timers", "they were cancelled", is_loss=False)
         if roll_times(draft) < self._facts.rolled.get(key, 0):
-            return self._leave(
+            return self._leave_behind(
                 "timers", "a later record of the timer wheel replaces them", is_loss=False
             )
         # The wheel's own time is rounded down, up to one tick before what the producer asked for.
@@ -379,10 +389,12 @@ class Conversion:
                 draft.properties[_RETRY_TOPIC] = full_name(self._namespace, name.topic).encode()
             place = self._retry_place(draft, name.group)
         elif name.kind is Kind.POP:
-            return self._leave("records of POP", "RocketMQ's own bookkeeping", is_loss=False)
+            return self._leave_behind("records of POP", "RocketMQ's own bookkeeping", is_loss=False)
         else:
             why = f"their topic {real_topic or '(not said)'} is not imported"
-            return self._leave("delayed messages", why, is_loss=real_topic in self._store.topics)
+            return self._leave_behind(
+                "delayed messages", why, is_loss=real_topic in self._store.topics
+            )
         if place is None:
             return None
         draft.drop(_STALE)
@@ -404,11 +416,13 @@ class Conversion:
             self._unread_bodies += 1
         return draft
 
-    def refuse_record(self, what: str, why: str) -> None:
+    def reject_record(self, what: str, why: str) -> None:
         """A record that was taken cannot be written."""
-        self._leave(what, why, is_loss=True)
+        self._leave_behind(what, why, is_loss=True)
 
-    def _leave(self, what: str, why: str, *, is_loss: bool, count: int = 1) -> Converted | None:
+    def _leave_behind(
+        self, what: str, why: str, *, is_loss: bool, count: int = 1
+    ) -> Converted | None:
         """Count what stays behind; None, for whoever returns that."""
         self._left[what, why, is_loss] += count
         return None
@@ -457,7 +471,7 @@ class Conversion:
     def _more_notes(self) -> list[str]:
         store, facts = self._store, self._facts
         notes = []
-        if not store.was_stopped_in_order:
+        if not store.was_shut_down_cleanly:
             notes.append(
                 "the broker did not shut down cleanly: offsets may be some seconds "
                 "old, so some messages may be delivered twice"

@@ -83,21 +83,21 @@ class _Export:
         self._namespace = namespace
         self.topics = {
             topic: ExportedTopic(
-                name=self.short(topic), queues=self._store.topics.read_counts[topic]
+                name=self.short_name(topic), queues=self._store.topics.read_counts[topic]
             )
             for topic in sorted(store.topics.configs)
-            if self._is_wanted(topic) and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+            if self._is_exported(topic) and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
         }
-        self.groups = sorted(filter(self._is_wanted, store.groups.configs))
+        self.groups = sorted(filter(self._is_exported, store.groups.configs))
         self.delayed = DelayedReport()
         self.retries = self.dead_letters = 0
         self._seen: Counter[str] = Counter()
         self._ends: dict[tuple[str, int], int] = {}
 
-    def _is_wanted(self, name: str) -> bool:
+    def _is_exported(self, name: str) -> bool:
         return "%" in name and name.startswith(self._prefix)
 
-    def short(self, name: str) -> str:
+    def short_name(self, name: str) -> str:
         """The name that a topic or group has in RocketMQ."""
         return name.removeprefix(self._prefix)
 
@@ -134,7 +134,7 @@ class _Export:
                 "queues cannot have gaps. Run `mqservice engine verify`"
             )
         self._ends[place] = head.queue_offset + 1
-        draft = self._draft(record, self.short(topic), head.queue_id)
+        draft = self._draft(record, self.short_name(topic), head.queue_id)
         self.topics[topic].messages += 1
         return draft, head.queue_offset
 
@@ -145,7 +145,7 @@ class _Export:
         ):
             return None
         self.retries += 1
-        return self._draft(record, retry_topic_of(self.short(group)), 0), None
+        return self._draft(record, retry_topic_of(self.short_name(group)), 0), None
 
     def _take_dead_letter(
         self, topic: str, record: SourceRecord
@@ -156,7 +156,7 @@ class _Export:
         ):
             return None
         self.dead_letters += 1
-        return self._draft(record, dlq_topic_of(self.short(group)), 0), None
+        return self._draft(record, dlq_topic_of(self.short_name(group)), 0), None
 
     def _take_scheduled(self, record: SourceRecord) -> tuple[RecordDraft, None] | None:
         head = record.head
@@ -171,7 +171,7 @@ class _Export:
             return None
         encoded = b"".join(b"%b\x01%b\x02" % pair for pair in properties.items())
         due_ms = due_ms_of(encoded, head.store_timestamp_ms)
-        name = retry_topic_of(self.short(group)) if is_retry else self.short(real_topic)
+        name = retry_topic_of(self.short_name(group)) if is_retry else self.short_name(real_topic)
         draft = self._draft(record, TIMER_TOPIC, 0)
         # As HookUtils.transformTimerMessage rounds: the tick before the one in which it is due. A
         # broker looks through the last seven days of its wheel and never sees what is older.
@@ -190,7 +190,7 @@ class _Export:
         for name in (_RETRY_TOPIC, _DLQ_ORIGIN_TOPIC):
             if name in draft.properties:
                 origin = draft.properties[name].decode("utf-8", "replace")
-                draft.properties[name] = self.short(origin).encode()
+                draft.properties[name] = self.short_name(origin).encode()
         self._seen["json"] += _JSON_BODY in draft.properties
         self._seen["empty"] += b"" in draft.properties.values()
         return draft
@@ -207,7 +207,7 @@ class _Export:
                     progress = self._store.progress(group, topic, queue_id)
                     if progress is None:
                         continue
-                    name = f"{exported.name}@{self.short(group)}"
+                    name = f"{exported.name}@{self.short_name(group)}"
                     table.setdefault(name, {})[queue_id] = progress.consumer_offset
                     self._seen["ahead"] += progress.settled.count + progress.skipped.count
         return table
@@ -302,7 +302,7 @@ async def export_store(
         source=str(source),
         namespace=namespace,
         topics=list(export.topics.values()),
-        groups=[export.short(group) for group in export.groups],
+        groups=[export.short_name(group) for group in export.groups],
         messages=sum(topic.messages for topic in export.topics.values()),
         delayed=export.delayed,
         retries=export.retries,
@@ -328,11 +328,11 @@ def _write_tables(files: Files, target: Path, export: _Export, queues: dict[str,
     groups = {}
     for name in export.groups:
         config = export.config_of(name)
-        groups[export.short(name)] = {
+        groups[export.short_name(name)] = {
             "attributes": {}, "brokerId": 0, "consumeBroadcastEnable": True,
             "consumeEnable": not config.is_paused, "consumeFromMinEnable": True,
             "consumeMessageOrderly": config.is_ordered, "consumeTimeoutMinute": 15,
-            "groupName": export.short(name), "groupSysFlag": 0,
+            "groupName": export.short_name(name), "groupSysFlag": 0,
             "notifyConsumerIdsChangedEnable": True, "retryMaxTimes": config.max_reconsume_times,
             "retryQueueNums": 1, "whichBrokerWhenConsumeSlowly": 1,
         }  # fmt: skip

@@ -106,7 +106,7 @@ def gather_facts(store: RocketmqStore) -> Facts:
     """
     gathering = _Gathering(store)
     for record in store.records():
-        gathering.look(record)
+        gathering.read_record(record)
     store.require_complete()
     return gathering.finish()
 
@@ -159,7 +159,7 @@ class _Gathering:
         self._checkpoints: dict[tuple[str, str, int, int, int], set[int]] = {}
         self._acked: dict[tuple[str, str, int, int, int], set[int]] = {}
 
-    def look(self, record: SourceRecord) -> None:
+    def read_record(self, record: SourceRecord) -> None:
         head, facts = record.head, self._facts
         facts.record_count += 1
         if not record.is_supported or is_unseen(record.view, record.at):
@@ -170,16 +170,16 @@ class _Gathering:
             case Kind.TOPIC | Kind.DEAD_LETTERS:
                 self._count(topic, record)
             case Kind.TIMER:
-                self._look_at_timer(record)
+                self._read_timer(record)
             case Kind.TRANSACTION:
-                self._look_at_half(record)
+                self._read_half_message(record)
             case Kind.TRANSACTION_END:
                 draft = read_draft(record.view, record.at)
                 if draft.properties.get(PROPERTY_TAG.encode()) == _ENDED_TAG:
                     offsets = draft.body[4:].split(b",")
                     self._ended |= {int(each) for each in offsets if each.isdigit()}
             case Kind.POP:
-                self._look_at_revival(topic, record)
+                self._read_revival(topic, record)
             case Kind.SCHEDULE | Kind.RETRY | Kind.SYSTEM:
                 pass
 
@@ -200,7 +200,7 @@ class _Gathering:
         queue.end = head.queue_offset + 1
         queue.count += 1
 
-    def _look_at_timer(self, record: SourceRecord) -> None:
+    def _read_timer(self, record: SourceRecord) -> None:
         draft = read_draft(record.view, record.at)
         key = timer_key(draft)
         if is_past_the_wheel(self._store, record.head.queue_offset, key[1]):
@@ -211,9 +211,9 @@ class _Gathering:
             self._facts.rolled[key] = max(rolls, self._facts.rolled.get(key, 0))
         real_topic = draft.properties.get(REAL_TOPIC.encode(), b"").decode("utf-8", "replace")
         if real_topic.startswith(REVIVE_PREFIX):
-            self._note_pop(draft)
+            self._record_pop(draft)
 
-    def _look_at_half(self, record: SourceRecord) -> None:
+    def _read_half_message(self, record: SourceRecord) -> None:
         done = self._store.offsets.get(f"{HALF_TOPIC}@{TRANSACTION_GROUP}", {})
         if record.head.queue_offset >= done.get(record.head.queue_id, 0):
             draft = read_draft(record.view, record.at)
@@ -221,12 +221,12 @@ class _Gathering:
             message_id = draft.message_id.decode("utf-8", "replace")
             self._facts.open_transactions[record.head.queue_offset] = real_topic, message_id
 
-    def _look_at_revival(self, topic: str, record: SourceRecord) -> None:
+    def _read_revival(self, topic: str, record: SourceRecord) -> None:
         done = self._store.offsets.get(f"{topic}@{REVIVE_GROUP}", {})
         if record.head.queue_offset >= done.get(record.head.queue_id, 0):
-            self._note_pop(read_draft(record.view, record.at))
+            self._record_pop(read_draft(record.view, record.at))
 
-    def _note_pop(self, draft: RecordDraft) -> None:
+    def _record_pop(self, draft: RecordDraft) -> None:
         tag, body = draft.properties.get(PROPERTY_TAG.encode()), draft.body[4:]
         try:
             if tag == _CHECKPOINT_TAG:

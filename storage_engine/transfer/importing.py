@@ -103,7 +103,7 @@ def _write(
     except RecordRefused as exc:
         head = record.head
         what = f"message {head.queue_offset} of {head.topic.decode()}/{head.queue_id}"
-        conversion.refuse_record(what, str(exc))
+        conversion.reject_record(what, str(exc))
 
 
 def _floors(facts: Facts, conversion: Conversion, namespace: str) -> dict[str, list[int]]:

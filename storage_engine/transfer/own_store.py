@@ -30,7 +30,7 @@ class OwnStore(StoreFiles):
     """See the module's docstring."""
 
     how_to_stop = "Stop it first (mqservice stop)"
-    how_to_mend = "Nothing was changed. Run `mqservice engine verify`, or restore a backup"
+    how_to_repair = "Nothing was changed. Run `mqservice engine verify`, or restore a backup"
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

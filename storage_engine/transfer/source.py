@@ -121,7 +121,7 @@ class StoreFiles:
     """See the module's docstring. Use as a context manager; it holds the locks meanwhile."""
 
     how_to_stop: ClassVar[str]
-    how_to_mend: ClassVar[str]
+    how_to_repair: ClassVar[str]
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -160,7 +160,7 @@ class StoreFiles:
         raise NotImplementedError
 
     @property
-    def was_stopped_in_order(self) -> bool:
+    def was_shut_down_cleanly(self) -> bool:
         return not (self.path / ABORT_FILE).exists()
 
     @property
@@ -270,7 +270,7 @@ class StoreFiles:
         if follows_at is not None:
             raise SourceRejected(
                 f"{path}: there is no record at {base + at} ({fault}), but records "
-                f"follow at {base + follows_at}. {self.how_to_mend}"
+                f"follow at {base + follows_at}. {self.how_to_repair}"
             )
 
     def _end_at(self, index: int, path: Path, view: memoryview, at: int, base: int) -> None:
@@ -283,7 +283,7 @@ class StoreFiles:
                 raise SourceRejected(
                     f"{path}: records end at {self.end_offset}, but segment "
                     f"{later.name} has more from {later_base + nonzero_at} on. "
-                    f"{self.how_to_mend}"
+                    f"{self.how_to_repair}"
                 )
         self.tail_bytes = 0
         if first_nonzero(path, view, at) is not None:
@@ -294,7 +294,7 @@ class RocketmqStore(StoreFiles):
     """The store of a RocketMQ broker, with what its JSON files say."""
 
     how_to_stop = "Stop it first (bin/mqshutdown broker)"
-    how_to_mend = "Copy the segment again, or let a broker recover the store first"
+    how_to_repair = "Copy the segment again, or let a broker recover the store first"
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

@@ -107,7 +107,7 @@ class IndexCheck:
         ahead, entries = self._ahead(count + 1)
         same = entries[:count]
         if np.array_equal(same["hash"], hashes) and np.array_equal(same["offset"], offsets):
-            self._tell_missing()
+            self._report_missing()
             self._skip(int(ahead[count - 1]) + 1)
         else:
             wanted = list(zip(hashes.tolist(), offsets.tolist(), strict=True))
@@ -126,7 +126,7 @@ class IndexCheck:
                 entry = found[at] if at < len(found) else None
                 next_entry = found[at + 1] if at + 1 < len(found) else None
                 if entry == key:
-                    self._tell_missing()
+                    self._report_missing()
                     at += 1
                     break
                 if entry is None or (entry in known and entry[1] >= key[1]):
@@ -136,7 +136,7 @@ class IndexCheck:
                 if entry[1] > last and not is_in_place:
                     self._miss(key[1])
                     break
-                self._wrong(int(ahead[at]), entry, key if is_in_place else None)
+                self._report_wrong(int(ahead[at]), entry, key if is_in_place else None)
                 at += 1
                 if is_in_place:
                     break
@@ -146,7 +146,7 @@ class IndexCheck:
         first, _, count = self._missing or (offset, offset, 0)
         self._missing = first, offset, count + 1
 
-    def _tell_missing(self) -> None:
+    def _report_missing(self) -> None:
         """One finding for a run of keys without entries."""
         if self._missing is not None:
             first, last, count = self._missing
@@ -154,7 +154,7 @@ class IndexCheck:
             self._report.add(Kind.INDEX_ENTRY_MISSING, INDEX_DIR, first, what)
             self._missing = None
 
-    def _wrong(self, ahead: int, found: Key, wanted: Key | None) -> None:
+    def _report_wrong(self, ahead: int, found: Key, wanted: Key | None) -> None:
         file, number = self._place(ahead)
         what = f"has hash {found[0]} and place {found[1]}"
         if wanted is None:
@@ -167,7 +167,7 @@ class IndexCheck:
 
     def finish(self) -> None:
         """Look at the entries that are left, and at the slots of every file."""
-        self._tell_missing()
+        self._report_missing()
         if not self._is_complete or self._report.finding_counts.get(Kind.INDEX_UNREADABLE):
             return
         while True:
@@ -177,7 +177,7 @@ class IndexCheck:
             for index, hash_, offset in zip(
                 ahead.tolist(), rest["hash"].tolist(), rest["offset"].tolist(), strict=True
             ):
-                self._wrong(index, (hash_, offset), None)
+                self._report_wrong(index, (hash_, offset), None)
             self._skip(int(ahead[-1]) + 1)
         for file in self._files:
             number = file.first_wrong_link()

@@ -105,7 +105,7 @@ class Verification:
             must_be_whole=is_in_order,
             is_of_rocketmq=is_of_rocketmq,
         )
-        self._tell_limits(checkpoint, is_in_order=is_in_order, is_of_rocketmq=is_of_rocketmq)
+        self._report_limits(checkpoint, is_in_order=is_in_order, is_of_rocketmq=is_of_rocketmq)
         queues = QueueCheck(
             store,
             report,
@@ -145,7 +145,7 @@ class Verification:
             self._check_offsets(offsets, queues)
         report.duration_ms = (measured_ns() - started_ns) // 1_000_000
 
-    def _tell_limits(
+    def _report_limits(
         self, checkpoint: Checkpoint | None, *, is_in_order: bool, is_of_rocketmq: bool
     ) -> None:
         notes = self.report.notes

@@ -101,7 +101,7 @@ class AsyncStoreClient(AsyncCalls):
         self._is_closed = False
         self._last_failure = "not started"
         self._put_bytes_max = 0  # of one put, which always travels in one frame; the engine tells
-        self._heard: Callable[[Notice], None] | None = None
+        self._on_notice: Callable[[Notice], None] | None = None
         self.hello: HelloReply | None = None
 
     @property
@@ -138,9 +138,11 @@ class AsyncStoreClient(AsyncCalls):
         """Have ``heard`` called with each notice of the engine; it must not raise. Those of a time
         without a connection are missed.
         """
-        self._heard = heard
+        self._on_notice = heard
         if self._transport is not None:  # being greeted or not: a second HELLO does no harm
-            self._tell(Op.HELLO, HelloRequest(client=self._client_name, is_listening=True))
+            self._send_without_reply(
+                Op.HELLO, HelloRequest(client=self._client_name, is_listening=True)
+            )
 
     async def aclose(self) -> None:
         """Close the connection; requests in flight fail as when it breaks."""
@@ -199,17 +201,17 @@ class AsyncStoreClient(AsyncCalls):
         nothing was sent: StoreUnavailable, StoreBusy, ShuttingDown.
         """
         call = ReceiveCall(self, request, told)
-        call.request_id, _ = self._begin(Op.RECEIVE, request, call, request.wait_ms)
+        call.request_id, _ = self._start_request(Op.RECEIVE, request, call, request.wait_ms)
         return call
 
     def settle_for(self, told: SettleReplyHandler, request: SettleRequest) -> None:
         """``settle`` for one who needs no task; as ``receive_for``."""
-        self._begin(Op.SETTLE, request, SettleCall(told))
+        self._start_request(Op.SETTLE, request, SettleCall(told))
 
     async def _request(self, op: Op, request: Wire, extra_wait_ms: int = 0) -> bytes:
         loop = asyncio.get_running_loop() if self._transport is None else self._loop
         future: asyncio.Future[bytes] = loop.create_future()
-        request_id, entry = self._begin(op, request, future, extra_wait_ms)
+        request_id, entry = self._start_request(op, request, future, extra_wait_ms)
         try:
             return await future
         except asyncio.CancelledError:
@@ -218,10 +220,10 @@ class AsyncStoreClient(AsyncCalls):
                     self.cancel(request_id)
                 elif not future.cancelled() and future.exception() is None:
                     # The reply came in the same tick as the cancellation: nobody will see it.
-                    self.give_back(entry.origin, future.result())
+                    self.release(entry.origin, future.result())
             raise
 
-    def _begin(
+    def _start_request(
         self, op: Op, request: Wire, call: Call, extra_wait_ms: int = 0
     ) -> tuple[int, InFlight]:
         if self._answering is None or self._answering.is_closing():
@@ -247,15 +249,15 @@ class AsyncStoreClient(AsyncCalls):
     def cancel(self, request_id: int) -> None:
         """End a receive: the reply still comes, and what it leased is given back."""
         if request_id in self._inflight:
-            self._tell(Op.CANCEL, CancelRequest(request_id=request_id))
+            self._send_without_reply(Op.CANCEL, CancelRequest(request_id=request_id))
 
-    def give_back(self, origin: ReceiveRequest, payload: bytes) -> None:
+    def release(self, origin: ReceiveRequest, payload: bytes) -> None:
         """Release what a reply leased, which nobody has seen."""
         request = release_of(origin, payload)
         if request is not None:
-            self._tell(Op.SETTLE, request)
+            self._send_without_reply(Op.SETTLE, request)
 
-    def _tell(self, op: Op, request: Wire) -> None:
+    def _send_without_reply(self, op: Op, request: Wire) -> None:
         """Send what nobody waits for, if there is a connection."""
         if self._transport is not None and not self._transport.is_closing():
             request_id, _ = self._register(op, None)
@@ -318,10 +320,10 @@ class AsyncStoreClient(AsyncCalls):
         """Called by the connection for each reply frame."""
         entry = self._inflight.pop(request_id, None)
         if entry is None:
-            if op == Op.NOTICE and self._heard is not None:
+            if op == Op.NOTICE and self._on_notice is not None:
                 notice = decode_reply(Op.NOTICE, payload)
                 assert isinstance(notice, Notice)
-                self._heard(notice)
+                self._on_notice(notice)
             return  # otherwise it had timed out
         if entry.op is Op.PUT:
             self._put_inflight_bytes -= entry.put_bytes
@@ -334,7 +336,7 @@ class AsyncStoreClient(AsyncCalls):
         call = entry.call
         if call is None or call.done():
             if entry.origin is not None and status == 0:
-                self.give_back(entry.origin, payload)
+                self.release(entry.origin, payload)
         elif status:
             call.set_exception(decode_error(status, payload))
         else:
@@ -365,7 +367,7 @@ class AsyncStoreClient(AsyncCalls):
         self._greeted_ms = self._clock.monotonic_ms()
         self._transport = transport
         greeted: asyncio.Future[bytes] = self._loop.create_future()
-        request = HelloRequest(client=self._client_name, is_listening=self._heard is not None)
+        request = HelloRequest(client=self._client_name, is_listening=self._on_notice is not None)
         request_id, _ = self._register(Op.HELLO, greeted)
         self._send(Op.HELLO, encode_frame(Op.HELLO, request_id, encode_struct(request)))
         try:
@@ -389,7 +391,7 @@ class AsyncStoreClient(AsyncCalls):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._config.sweep_interval_ms / 1_000):
                     await connection.ended.wait()
-            self._look(transport)
+            self._check_silence(transport)
             now_ms = self._clock.monotonic_ms()
             for request_id, entry in list(self._inflight.items()):
                 if entry.deadline_ms <= now_ms:
@@ -399,26 +401,26 @@ class AsyncStoreClient(AsyncCalls):
                         f"the storage engine did not reply to {entry.op.name} in time",
                     )
 
-    def _look(self, transport: asyncio.Transport) -> None:
+    def _check_silence(self, transport: asyncio.Transport) -> None:
         config = self._config
-        silent_ms = self._silence.look(transport.get_write_buffer_size())
+        silent_ms = self._silence.check(transport.get_write_buffer_size())
         if silent_ms < config.ping_after_ms:
             self._is_pinged = False
             if self._answering is None and not transport.is_closing():
-                self._answers_again(transport)
+                self._engine_responds_again(transport)
             return
         if not self._is_pinged:
             self._is_pinged = True
-            self._tell(Op.PING, Empty())
+            self._send_without_reply(Op.PING, Empty())
         if silent_ms >= config.silent_after_ms and self._answering is not None:
-            self._fell_silent(silent_ms)
+            self._engine_fell_silent(silent_ms)
         if silent_ms >= config.give_up_after_ms:
             for request_id, entry in list(self._inflight.items()):
                 if entry.is_awaited:
                     reason = f"the storage engine stopped answering during {entry.op.name}"
                     self._give_up(request_id, entry, reason)
 
-    def _fell_silent(self, silent_ms: int) -> None:
+    def _engine_fell_silent(self, silent_ms: int) -> None:
         """Take no more requests. The connection stays: with it the engine would take the members
         that are known by it for gone, and what it still reads could not be matched to its replies.
         """
@@ -435,7 +437,7 @@ class AsyncStoreClient(AsyncCalls):
         for _, waiters in self._puts.take():  # not sent yet, and not to be sent any more
             fail_puts(waiters, self._unavailable())
 
-    def _answers_again(self, transport: asyncio.Transport) -> None:
+    def _engine_responds_again(self, transport: asyncio.Transport) -> None:
         self._answering = transport
         self._connected.set()
         log.info("The storage engine is responding again", extra={"action": "engine_recovered"})

@@ -43,7 +43,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._decoder.space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._watch.has_heard = True
+        self._watch.has_received = True
         try:
             for frame in self._decoder.filled(nbytes):
                 self._client.replied(*frame)

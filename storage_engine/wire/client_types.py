@@ -79,7 +79,7 @@ class Received:
     Those of a reply, ``content`` from ``at`` on, are decoded when somebody asks for them.
     """
 
-    __slots__ = ("_at", "_body_sizes", "_columns", "_content", "_is_looked_at", "_records", "head")
+    __slots__ = ("_at", "_body_sizes", "_columns", "_content", "_is_decoded", "_records", "head")
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Received:
         self._records = records
         self._content = content
         self._at = at
-        self._is_looked_at = records is not None  # whether ``_columns`` are known
+        self._is_decoded = records is not None  # whether ``_columns`` are known
         self._columns: RecordColumns | None = None
         self._body_sizes: Sequence[int] | None = None
 
@@ -112,8 +112,8 @@ class Received:
     @property
     def columns(self) -> RecordColumns | None:
         """The same by columns, if they are alike: see ``record_columns.py``."""
-        if not self._is_looked_at:
-            self._is_looked_at = True
+        if not self._is_decoded:
+            self._is_decoded = True
             self._columns = columns_of(self._content, self._at, self.count)
         return self._columns
 

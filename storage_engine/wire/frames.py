@@ -58,12 +58,14 @@ class FrameDecoder:
     the buffer, which grows with what comes in and never with what a frame only claims to have.
     """
 
-    __slots__ = ("_frame_bytes_max", "_held_bytes", "_view")
+    __slots__ = ("_frame_bytes_max", "_buffered_bytes", "_view")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._view = memoryview(bytearray(_SPACE_BYTES_MIN))
-        self._held_bytes = 0  # of a frame that is not whole yet, from the start of the buffer on
+        self._buffered_bytes = (
+            0  # of a frame that is not whole yet, from the start of the buffer on
+        )
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """All frames completed by ``chunk``, in order; raises as ``filled`` does."""
@@ -79,7 +81,7 @@ class FrameDecoder:
 
     def space(self) -> memoryview:
         """Where the next bytes go; never empty, good until ``filled`` is called."""
-        return self._view[self._held_bytes :]
+        return self._view[self._buffered_bytes :]
 
     def filled(self, count: int) -> list[Frame]:
         """All frames completed by the next ``count`` bytes, which stand in ``space``; in order.
@@ -89,7 +91,7 @@ class FrameDecoder:
         """
         view = self._view
         frames: list[Frame] = []
-        at, end_of_all = 0, self._held_bytes + count
+        at, end_of_all = 0, self._buffered_bytes + count
         wanted_bytes = FRAME_HEAD_BYTES
         while end_of_all - at >= FRAME_HEAD_BYTES:
             frame_bytes, version, op, status, request_id, payload_crc = FRAME_HEAD.unpack_from(
@@ -110,7 +112,7 @@ class FrameDecoder:
                 raise BadFrame(f"payload of request {request_id} does not match its CRC")
             frames.append(Frame(op, status, request_id, payload))
             at = end
-        held = self._held_bytes = end_of_all - at
+        held = self._buffered_bytes = end_of_all - at
         room = self._room_for(wanted_bytes, is_full=end_of_all == len(view))
         if room != len(view):
             self._view = memoryview(bytearray(room))

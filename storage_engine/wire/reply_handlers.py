@@ -50,17 +50,17 @@ class Receiver(Protocol):
     def cancel(self, request_id: int) -> None:
         """The reply still comes, and what it leased is given back."""
 
-    def give_back(self, origin: ReceiveRequest, payload: bytes) -> None:
+    def release(self, origin: ReceiveRequest, payload: bytes) -> None:
         """What a reply leased was not seen by anybody."""
 
 
 class SettleCall:
     """In the place of a future of a SETTLE reply."""
 
-    __slots__ = ("_told",)
+    __slots__ = ("_handler",)
 
     def __init__(self, told: SettleReplyHandler) -> None:
-        self._told = told
+        self._handler = told
 
     def done(self) -> bool:
         return False
@@ -69,26 +69,26 @@ class SettleCall:
         try:
             reply = decode_reply(Op.SETTLE, payload)
         except BadFrame as error:
-            self._told.settle_failed(error)
+            self._handler.settle_failed(error)
             return
         assert isinstance(reply, SettleReply)
-        self._told.settled(reply)
+        self._handler.settled(reply)
 
     def set_exception(self, error: StoreError) -> None:
-        self._told.settle_failed(error)
+        self._handler.settle_failed(error)
 
 
 class ReceiveCall:
     """In the place of a future of a RECEIVE reply; a ``PendingReceive``."""
 
-    __slots__ = ("_client", "_is_cancelled", "_payload", "_request", "_told", "request_id")
+    __slots__ = ("_client", "_is_cancelled", "_payload", "_request", "_handler", "request_id")
 
     def __init__(
         self, client: Receiver, request: ReceiveRequest, told: ReceiveReplyHandler
     ) -> None:
         self._client = client
         self._request = request
-        self._told: ReceiveReplyHandler | None = told  # until it is, since it holds this in turn
+        self._handler: ReceiveReplyHandler | None = told  # until it is, since it holds this in turn
         self._payload: bytes | None = None
         self._is_cancelled = False
         self.request_id = 0
@@ -97,7 +97,7 @@ class ReceiveCall:
         return self._is_cancelled
 
     def set_result(self, payload: bytes) -> None:
-        told, self._told = self._told, None
+        told, self._handler = self._handler, None
         assert told is not None, "a request has one reply"
         try:
             received = decode_received(payload)
@@ -112,7 +112,7 @@ class ReceiveCall:
         told.received(received)
 
     def set_exception(self, error: StoreError) -> None:
-        told, self._told = self._told, None
+        told, self._handler = self._handler, None
         assert told is not None, "a request has one reply"
         told.receive_failed(error)
 
@@ -120,11 +120,11 @@ class ReceiveCall:
         """See ``PendingReceive``."""
         if self._is_cancelled:
             return
-        self._is_cancelled, self._told = True, None
+        self._is_cancelled, self._handler = True, None
         if self._payload is None:
             self._client.cancel(self.request_id)
         else:
-            self._client.give_back(self._request, self._payload)
+            self._client.release(self._request, self._payload)
 
 
 def decode_received(payload: bytes) -> Received:

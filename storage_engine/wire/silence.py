@@ -20,35 +20,42 @@ from storage_engine.clock import Clock
 
 
 class SilenceWatch:
-    """See the module's docstring. One per client; ``has_heard`` is set by its transport."""
+    """See the module's docstring. One per client; ``has_received`` is set by its transport."""
 
-    __slots__ = ("_clock", "_look_ms_max", "_looked_ms", "_unsent_bytes", "has_heard", "silent_ms")
+    __slots__ = (
+        "_clock",
+        "_check_ms_max",
+        "_checked_ms",
+        "_unsent_bytes",
+        "has_received",
+        "silent_ms",
+    )
 
     def __init__(self, clock: Clock, look_interval_ms: int) -> None:
         self._clock = clock
-        self._look_ms_max = 2 * look_interval_ms
-        self._looked_ms = clock.monotonic_ms()
+        self._check_ms_max = 2 * look_interval_ms
+        self._checked_ms = clock.monotonic_ms()
         self._unsent_bytes = 0
-        self.has_heard = False
+        self.has_received = False
         self.silent_ms = 0
 
     def begin(self) -> None:
         """A connection was made: nothing has been silent on it yet."""
-        self._looked_ms = self._clock.monotonic_ms()
+        self._checked_ms = self._clock.monotonic_ms()
         self._unsent_bytes = 0
-        self.has_heard = False
+        self.has_received = False
         self.silent_ms = 0
 
-    def look(self, unsent_bytes: int) -> int:
+    def check(self, unsent_bytes: int) -> int:
         """How long the engine has been silent, in ms; call it every ``look_interval_ms``.
 
         ``unsent_bytes`` wait for the engine to read them. If there are fewer than at the last look,
         it has read some, and is alive.
         """
         now_ms = self._clock.monotonic_ms()
-        if self.has_heard or unsent_bytes < self._unsent_bytes:
+        if self.has_received or unsent_bytes < self._unsent_bytes:
             self.silent_ms = 0
         else:
-            self.silent_ms += min(now_ms - self._looked_ms, self._look_ms_max)
-        self._looked_ms, self._unsent_bytes, self.has_heard = now_ms, unsent_bytes, False
+            self.silent_ms += min(now_ms - self._checked_ms, self._check_ms_max)
+        self._checked_ms, self._unsent_bytes, self.has_received = now_ms, unsent_bytes, False
         return self.silent_ms

@@ -112,7 +112,7 @@ class SyncCalls(abc.ABC):
         place of the first.
         """
         request = PutOnceRequest(records=b"".join(records))
-        return self._ask(Op.PUT_ONCE, request, PutOnceReply).places
+        return self._call(Op.PUT_ONCE, request, PutOnceReply).places
 
     def receive(self, request: ReceiveRequest) -> Received:
         payload = self._request(Op.RECEIVE, encode_struct(request), extra_wait_ms=request.wait_ms)
@@ -131,66 +131,66 @@ class SyncCalls(abc.ABC):
         return head, decode_records(payload, at)
 
     def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply:
-        return self._ask(Op.OFFSET_AT_TIME, request, OffsetAtTimeReply)
+        return self._call(Op.OFFSET_AT_TIME, request, OffsetAtTimeReply)
 
     def offset_commit(self, request: OffsetCommitRequest) -> OffsetCommitReply:
-        return self._ask(Op.OFFSET_COMMIT, request, OffsetCommitReply)
+        return self._call(Op.OFFSET_COMMIT, request, OffsetCommitReply)
 
     def offset_reset(self, request: OffsetResetRequest) -> OffsetResetReply:
-        return self._ask(Op.OFFSET_RESET, request, OffsetResetReply)
+        return self._call(Op.OFFSET_RESET, request, OffsetResetReply)
 
     def settle(self, request: SettleRequest) -> SettleReply:
-        return self._ask(Op.SETTLE, request, SettleReply)
+        return self._call(Op.SETTLE, request, SettleReply)
 
     def topic_put(self, request: TopicConfig) -> None:
-        self._ask(Op.TOPIC_PUT, request, Empty)
+        self._call(Op.TOPIC_PUT, request, Empty)
 
     def topic_list(self) -> TopicList:
-        return self._ask(Op.TOPIC_LIST, Empty(), TopicList)
+        return self._call(Op.TOPIC_LIST, Empty(), TopicList)
 
     def topic_delete(self, request: TopicRef) -> None:
-        self._ask(Op.TOPIC_DELETE, request, Empty)
+        self._call(Op.TOPIC_DELETE, request, Empty)
 
     def topic_purge(self, request: TopicPurgeRequest) -> TopicPurgeReply:
-        return self._ask(Op.TOPIC_PURGE, request, TopicPurgeReply)
+        return self._call(Op.TOPIC_PURGE, request, TopicPurgeReply)
 
     def topic_stats(self, request: TopicRef) -> TopicStats:
-        return self._ask(Op.TOPIC_STATS, request, TopicStats)
+        return self._call(Op.TOPIC_STATS, request, TopicStats)
 
     def group_put(self, request: GroupConfig) -> None:
-        self._ask(Op.GROUP_PUT, request, Empty)
+        self._call(Op.GROUP_PUT, request, Empty)
 
     def group_list(self) -> GroupList:
-        return self._ask(Op.GROUP_LIST, Empty(), GroupList)
+        return self._call(Op.GROUP_LIST, Empty(), GroupList)
 
     def group_delete(self, request: GroupRef) -> None:
-        self._ask(Op.GROUP_DELETE, request, Empty)
+        self._call(Op.GROUP_DELETE, request, Empty)
 
     def group_clients(self, request: GroupClientsRequest) -> GroupClients:
-        return self._ask(Op.GROUP_CLIENTS, request, GroupClients)
+        return self._call(Op.GROUP_CLIENTS, request, GroupClients)
 
     def group_stats(self, request: GroupRef) -> GroupStats:
-        return self._ask(Op.GROUP_STATS, request, GroupStats)
+        return self._call(Op.GROUP_STATS, request, GroupStats)
 
     def group_members(self, request: GroupRef) -> GroupMembers:
-        return self._ask(Op.GROUP_MEMBERS, request, GroupMembers)
+        return self._call(Op.GROUP_MEMBERS, request, GroupMembers)
 
     def trace(self, request: TraceRequest) -> TraceReply:
         """One part of the road of a message."""
-        return self._ask(Op.TRACE, request, TraceReply)
+        return self._call(Op.TRACE, request, TraceReply)
 
     def redrive(self, request: RedriveRequest) -> RedriveReply:
-        return self._ask(Op.REDRIVE, request, RedriveReply)
+        return self._call(Op.REDRIVE, request, RedriveReply)
 
     def purge(self, request: PurgeRequest) -> PurgeReply:
-        return self._ask(Op.PURGE, request, PurgeReply)
+        return self._call(Op.PURGE, request, PurgeReply)
 
     def dead_letters(self, request: DeadLettersRequest) -> DeadLettersReply:
-        return self._ask(Op.DEAD_LETTERS, request, DeadLettersReply)
+        return self._call(Op.DEAD_LETTERS, request, DeadLettersReply)
 
     def deliver_due(self, ahead_ms: int = 0) -> None:
         """Have the scheduled messages delivered that are due by now, or soon, at their time."""
-        self._ask(Op.DELIVER_DUE, DeliverDueRequest(ahead_ms=ahead_ms), Empty)
+        self._call(Op.DELIVER_DUE, DeliverDueRequest(ahead_ms=ahead_ms), Empty)
 
     def scheduled_list(
         self, request: ScheduledListRequest
@@ -201,42 +201,42 @@ class SyncCalls(abc.ABC):
         return head, decode_records(payload, at)
 
     def scheduled_cancel(self, request: ScheduledCancelRequest) -> ScheduledReply:
-        return self._ask(Op.SCHEDULED_CANCEL, request, ScheduledReply)
+        return self._call(Op.SCHEDULED_CANCEL, request, ScheduledReply)
 
     def scheduled_move(self, request: ScheduledMoveRequest) -> ScheduledReply:
-        return self._ask(Op.SCHEDULED_MOVE, request, ScheduledReply)
+        return self._call(Op.SCHEDULED_MOVE, request, ScheduledReply)
 
     def scheduled_send_now(self, request: ScheduledSendRequest) -> ScheduledReply:
-        return self._ask(Op.SCHEDULED_SEND_NOW, request, ScheduledReply)
+        return self._call(Op.SCHEDULED_SEND_NOW, request, ScheduledReply)
 
     def checkpoint(self) -> CheckpointReply:
-        return self._ask(Op.CHECKPOINT, Empty(), CheckpointReply)
+        return self._call(Op.CHECKPOINT, Empty(), CheckpointReply)
 
     def offsets_changed(self, request: OffsetsChangedRequest) -> OffsetsChangedReply:
         """A page of the consumer offsets that have changed since the page before."""
-        return self._ask(Op.OFFSETS_CHANGED, request, OffsetsChangedReply)
+        return self._call(Op.OFFSETS_CHANGED, request, OffsetsChangedReply)
 
     def observe(self) -> ObserveReply:
-        return self._ask(Op.OBSERVE, Empty(), ObserveReply)
+        return self._call(Op.OBSERVE, Empty(), ObserveReply)
 
     def use(self, request: UsageRequest) -> UsageReply:
         """How much namespaces and topics hold."""
-        return self._ask(Op.USE, request, UsageReply)
+        return self._call(Op.USE, request, UsageReply)
 
     def snapshot(self, request: SnapshotRequest) -> SnapshotReply:
         """Keep the log's files for a reader of them."""
-        return self._ask(Op.SNAPSHOT, request, SnapshotReply)
+        return self._call(Op.SNAPSHOT, request, SnapshotReply)
 
     def snapshot_release(self, request: SnapshotRelease) -> SnapshotReleaseReply:
-        return self._ask(Op.SNAPSHOT_RELEASE, request, SnapshotReleaseReply)
+        return self._call(Op.SNAPSHOT_RELEASE, request, SnapshotReleaseReply)
 
     def stats(self) -> StatsReply:
-        return self._ask(Op.STATS, Empty(), StatsReply)
+        return self._call(Op.STATS, Empty(), StatsReply)
 
     def ping(self) -> None:
-        self._ask(Op.PING, Empty(), Empty)
+        self._call(Op.PING, Empty(), Empty)
 
-    def _ask(self, op: Op, request: Wire, kind: type[ReplyT]) -> ReplyT:
+    def _call(self, op: Op, request: Wire, kind: type[ReplyT]) -> ReplyT:
         reply = decode_reply(op, self._request(op, encode_struct(request)))
         assert isinstance(reply, kind)
         return reply

@@ -73,7 +73,7 @@ def redelivery_overtaken_in_an_ordered_queue(
 
 
 @planted(
-    "storage_engine.delivery.ordered_take:ByMessageGroup.passes_over",
+    "storage_engine.delivery.ordered_take:ByMessageGroup.skips",
     f"{_TESTS}/test_message_groups.py::test_a_message_group_waits_for_the_one_in_flight_and_others_go_on",
 )
 def message_group_does_not_wait(
@@ -83,7 +83,7 @@ def message_group_does_not_wait(
 
 
 @planted(
-    "storage_engine.delivery.message_groups:MessageGroups.given_back",
+    "storage_engine.delivery.message_groups:MessageGroups.released",
     f"{_TESTS}/test_message_groups.py::test_what_fails_is_tried_again_in_its_place_before_anything_behind_it",
 )
 def failed_message_loses_its_place_in_its_group(
@@ -169,7 +169,7 @@ def broadcast_progress_shared_by_clients(
 
 
 @planted(
-    "storage_engine.dead_letters:DeadLetters.is_gone",
+    "storage_engine.dead_letters:DeadLetters.is_removed",
     f"{_TESTS}/test_dead_letters.py::test_what_was_dropped_stays_gone",
     f"{_TESTS}/test_dead_letters.py::test_a_dead_letter_is_redriven_once_and_is_gone_then",
 )

@@ -96,7 +96,7 @@ def retention_takes_what_is_leased(real: Real, subscriptions: Thing) -> Thing:
 
 
 @planted(
-    "storage_engine.snapshots:Snapshots.held_from",
+    "storage_engine.snapshots:Snapshots.lowest_held_offset",
     f"{_TESTS}/test_snapshots.py::test_held_segments_stay_though_expired_and_go_after_the_release",
 )
 def snapshot_that_holds_no_files(real: Real, snapshots: Thing) -> None:

@@ -64,7 +64,7 @@ def estimate_of_tags_called_exact(real: Real, unread: Thing, low: Thing, high: T
 
 
 @planted(
-    "storage_engine.lag.unread:UnreadCounter._ask",
+    "storage_engine.lag.unread:UnreadCounter._search",
     f"{_LAG}::test_a_condition_is_asked_of_all_records_where_they_are_few_and_of_some_beyond",
 )
 def estimate_of_a_condition_called_exact(
@@ -74,7 +74,7 @@ def estimate_of_a_condition_called_exact(
 
 
 @planted(
-    "storage_engine.delivery.consumer_offsets:ConsumerOffsets.kept_filter",
+    "storage_engine.delivery.consumer_offsets:ConsumerOffsets.saved_filter",
     f"{_LAG}::test_the_filter_is_known_after_a_kill_before_anybody_reads",
 )
 def filter_forgotten_at_a_start(real: Real, offsets: Thing, group: Thing, topic: Thing) -> Thing:

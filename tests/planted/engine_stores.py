@@ -62,7 +62,7 @@ def integer_keys_of_rocketmq_not_read(real: Real, content: Thing) -> Thing:
 
 
 @planted(
-    "storage_engine.disk.lock:StoreLock._take",
+    "storage_engine.disk.lock:StoreLock._try_lock",
     f"{_REFUSED}::test_rocketmq_cannot_open_a_store_that_we_have_open",
     f"{_REFUSED}::test_a_store_that_rocketmq_has_open_is_refused_with_its_process",
 )

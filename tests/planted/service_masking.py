@@ -38,7 +38,7 @@ def body_that_is_no_json_shown(real: Real, body: Thing, paths: Thing) -> Thing:
 
 
 @planted(
-    "mqservice.masking.masks:TopicMask.refuse_question",
+    "mqservice.masking.masks:TopicMask.reject_hidden_filter",
     f"{_PAGES}::test_a_search_is_no_oracle",
 )
 def search_tells_what_is_hidden(real: Real, mask: Thing, *, contains: Thing, wanted: Thing) -> None:

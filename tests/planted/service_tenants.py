@@ -203,7 +203,7 @@ def signature_of_handles_and_cursors_not_compared(
 
 
 @planted(
-    "mqservice.delivery.socket.session:Session.rechecked",
+    "mqservice.delivery.socket.session:Session.key_rechecked",
     f"{_TESTS}/delivery/test_key_changes.py::test_a_key_that_may_no_longer_consume_here_is_closed_with_4403",
 )
 def narrowed_key_goes_on_reading(real: Real, session: Thing, principal: Thing) -> None:

@@ -70,7 +70,7 @@ def _unsettled(store: OpenStore, process_queue: ProcessQueue) -> Iterator[Record
 
 
 def _is_wanted(subscription: Subscription, process_queue: ProcessQueue, record: Record) -> bool:
-    if record.queue_offset in process_queue.again:
+    if record.queue_offset in process_queue.released:
         return True  # by the filter of that time
     unit = process_queue.queue.unit(record.queue_offset)
     wanted = subscription.filter

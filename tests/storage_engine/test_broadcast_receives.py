@@ -39,7 +39,7 @@ class Ear:
         self.heard: list[Notice] = []
         store.store.consumption.notices.listeners[self] = None
 
-    def hear(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         self.heard.append(notice)
 
     @property
@@ -171,7 +171,7 @@ async def test_a_kept_session_of_a_client_says_what_is_gone_and_drops_nothing(
             held=[SessionLeases(group="g", leases=[lease], client_id="a")],
         )  # fmt: skip
         kept = store.store.consumption.kept_sessions
-        kept.keep(keep, ear)
+        kept.save(keep, ear)
         listener.ack(leased, b"1")
         replies: list[SessionTakeReply] = []
         take = SessionTakeRequest(session_id="s", wait_ms=0)
@@ -181,7 +181,7 @@ async def test_a_kept_session_of_a_client_says_what_is_gone_and_drops_nothing(
         )
         gone = LostLease(group="g", lease=ended, why="lease_expired", client_id="a")
         assert replies == [SessionTakeReply(content=b"x", gone=[gone])]
-        kept.keep(keep, ear)
+        kept.save(keep, ear)
         await store.pass_time(5_000)
         await store.pass_time(1)
         assert (listener.stats.inflight_count, listener.stats.dropped_count) == (0, 0)

@@ -64,7 +64,7 @@ def test_a_moment_follows_the_wall_clock_in_small_steps(tmp_path: Path, step_ms:
 def test_delays_go_on_evenly_over_a_restart_though_the_wall_clock_jumped(tmp_path: Path) -> None:
     clock = ManualClock()
     first = started(tmp_path, clock)
-    first.keep()
+    first.save()
     begun_ms = first.delay_ms()
     clock.wall_ms += DAY_MS
     clock.advance(5_000)
@@ -75,7 +75,7 @@ def test_after_a_boot_delays_begin_at_the_wall_clock_and_not_before_the_log_ends
     tmp_path: Path,
 ) -> None:
     clock, files = ManualClock(), FaultyFiles()
-    started(tmp_path, clock, files).keep()
+    started(tmp_path, clock, files).save()
     files.medium = "second boot"
     clock.wall_ms += HOUR_MS
     clock.steady_ms = 7
@@ -98,8 +98,8 @@ def test_a_full_disk_keeps_nothing_and_stops_nothing(tmp_path: Path) -> None:
     clock, files = ManualClock(), FaultyFiles()
     delays = started(tmp_path, clock, files)
     files.full.add("replace")
-    delays.keep()
+    delays.save()
     assert not (tmp_path / "config/delayClock.json").exists()
     files.full.clear()
-    delays.keep()
+    delays.save()
     assert (tmp_path / "config/delayClock.json").exists()

@@ -21,14 +21,14 @@ async def test_at_90_percent_puts_are_refused_and_taken_again_by_themselves(
         store.group()
         await store.put_bodies(b"before")
         store.files.disk = (100, free)
-        store.store.disk.look()
+        store.store.disk.measure()
         with pytest.raises(DiskFull, match="messages are accepted again below 90 %"):
             store.start_put([message(b"refused")])
         assert store.pull_bodies() == [b"before"]
         assert store.ack(store.receive()).acked_count == 1
         await store.store.checkpoint()
         store.files.disk = (100, 11)
-        store.store.disk.look()
+        store.store.disk.measure()
         await store.put_bodies(b"after")
         assert store.pull_bodies() == [b"before", b"after"]
 
@@ -37,7 +37,7 @@ async def test_on_a_disk_with_enough_free_the_percentages_do_not_count(tmp_path:
     async with OpenStore(tmp_path / "s") as store:
         store.topic()
         store.files.disk = (1 << 50, 16 << 30)
-        store.store.disk.look()
+        store.store.disk.measure()
         await store.put_bodies(b"taken")
 
 
@@ -57,10 +57,10 @@ class SmallDisk(FaultyFiles):
             raise DiskFull("no room")
         super()._append(descriptor, path, content)
 
-    def _write_aside(self, path: Path, content: bytes) -> None:
+    def _write_temporary(self, path: Path, content: bytes) -> None:
         if not self._has_room():
             raise DiskFull("no room")
-        super()._write_aside(path, content)
+        super()._write_temporary(path, content)
 
 
 async def test_settles_and_checkpoints_get_the_reserve_and_puts_wait_for_it(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ async def test_settles_and_checkpoints_get_the_reserve_and_puts_wait_for_it(tmp_
             store.start_put([message(b"refused")])
         files.is_full = False
         files.disk = (1 << 30, 1 << 30)
-        store.store.disk.look()
+        store.store.disk.measure()
         assert (tmp_path / "s" / "reserve").stat().st_blocks * 512 >= 4_096
         await store.put_bodies(b"three")
         assert store.receive().bodies == [b"two", b"three"]
@@ -118,5 +118,5 @@ async def test_a_disk_without_room_for_a_reserve_takes_no_puts_until_there_is(
         with pytest.raises(DiskFull):
             store.start_put([message(b"refused")])
         files.disk = (10_000, 8_193)
-        store.store.disk.look()
+        store.store.disk.measure()
         await store.put_bodies(b"taken")

@@ -74,8 +74,8 @@ def test_silence_adds_up_look_by_look_and_ends_with_any_byte() -> None:
     silent = []
     for has_heard in (False, False, True, False):
         clock.advance(250)
-        watch.has_heard = has_heard
-        silent.append(watch.look(unsent_bytes=0))
+        watch.has_received = has_heard
+        silent.append(watch.check(unsent_bytes=0))
     assert silent == [250, 500, 0, 250]
 
 
@@ -84,7 +84,7 @@ def test_time_in_which_nobody_looked_is_not_the_engines_silence() -> None:
     watch = SilenceWatch(clock, 250)
     watch.begin()
     clock.advance(60_000)  # this process was stopped
-    assert watch.look(unsent_bytes=0) == 500
+    assert watch.check(unsent_bytes=0) == 500
 
 
 def test_an_engine_that_reads_what_waits_for_it_is_not_silent() -> None:
@@ -94,7 +94,7 @@ def test_an_engine_that_reads_what_waits_for_it_is_not_silent() -> None:
     silent = []
     for unsent_bytes in (3_000, 2_000, 2_000):
         clock.advance(250)
-        silent.append(watch.look(unsent_bytes))
+        silent.append(watch.check(unsent_bytes))
     assert silent == [250, 0, 250]
 
 

@@ -160,9 +160,9 @@ async def test_a_reserve_that_cannot_be_made_ends_nothing(tmp_path: Path) -> Non
     async with OpenStore(tmp_path / "s", limits={"reserve_bytes": 4_096}) as store:
         assert store.store.disk.release()
         store.files.dir_sync_failures = 1
-        store.store.disk.look()
+        store.store.disk.measure()
         assert store.store.disk.refusal is not None
-        store.store.disk.look()
+        store.store.disk.measure()
         assert store.store.disk.refusal is None
 
 

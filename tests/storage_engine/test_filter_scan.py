@@ -202,7 +202,7 @@ async def test_nobody_looks_on_once_the_engine_stops(tmp_path: Path) -> None:
     """Its files are about to be closed."""
     store = await filled(tmp_path, 25_000)
     _, parked = store.park(tags="a")
-    looking = store.store.consumption.delivery.looking
+    looking = store.store.consumption.delivery.filter_scans
     looking.stop()
     assert parked is not None
     store.store.consumption.delivery.serve(parked.subscription)
@@ -213,14 +213,14 @@ async def test_nobody_looks_on_once_the_engine_stops(tmp_path: Path) -> None:
 async def test_a_look_that_finds_messages_takes_no_time_from_others(tmp_path: Path) -> None:
     store = await filled(tmp_path, 0)
     store.receive(tags="a")
-    looking = store.store.consumption.delivery.looking
+    looking = store.store.consumption.delivery.filter_scans
     subscription = store.store.consumption.delivery.find("g", "t")
     assert subscription is not None
     looking.tick()
     for found_count, left_ms in ((500, 30), (250, 25), (0, 15)):
-        look = looking.begin(subscription)
+        look = looking.start_scan(subscription)
         look.found_count = found_count
         store.clock.advance(10)
-        looking.end(subscription, look)
+        looking.finish_scan(subscription, look)
         assert looking._ms_left == left_ms
     await store.close()

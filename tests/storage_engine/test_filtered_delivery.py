@@ -46,7 +46,7 @@ async def test_only_wanted_tags_come_and_the_rest_counts_as_settled(tmp_path: Pa
     assert store.consumer_offset() == 0
     store.ack(leased)
     assert store.consumer_offset() == 6
-    assert store.store.consumption.delivery.looking.skipped_count == 3
+    assert store.store.consumption.delivery.filter_scans.skipped_count == 3
     await store.close()
 
 
@@ -285,7 +285,7 @@ async def test_damaged_messages_are_reported_and_not_judged_by_what_they_say(
     assert leased.bodies == [b"2"]
     assert store.store._quarantine.count == 1
     assert store.store.consumption.delivery.damaged_count == 1
-    assert store.store.consumption.delivery.looking.skipped_count == 1
+    assert store.store.consumption.delivery.filter_scans.skipped_count == 1
     assert store.consumer_offset() == 2
     await store.close()
 

@@ -48,7 +48,7 @@ async def test_a_start_without_any_room_reads_settles_and_heals(tmp_path: Path) 
     with pytest.raises(DiskFull):
         await store.store.checkpoint()
     files.full, files.disk = set(), (1 << 40, 1 << 40)
-    store.store.disk.look()
+    store.store.disk.measure()
     await store.put_bodies(b"three")
     await store.store.checkpoint()
     assert (tmp_path / "s" / "abort").exists()

@@ -266,7 +266,7 @@ def test_journal_and_consumer_offsets(tmp_path: Path) -> None:
     offsets = ConsumerOffsets(Files(), tmp_path)
     offsets.load()
     offsets.open()
-    offsets.begin("g", "t", {0: 5})
+    offsets.start_group("g", "t", {0: 5})
     progress = offsets.find("g", "t", 0)
     assert progress is not None
     offsets.settle([(progress, [(5, 2)])])

@@ -282,7 +282,7 @@ async def test_what_was_dropped_of_the_dead_letters_says_nothing_of_those_of_a_n
     await nack(store, store.receive(), is_dead=True)
     dead_letters = store.store.consumption.dead_letters
     dead_letters.purge(PurgeRequest(group="g", queue_offsets=[0]))
-    assert dead_letters.is_gone("%DLQ%g", 0, 0)
+    assert dead_letters.is_removed("%DLQ%g", 0, 0)
     delete_group(store)
-    assert not dead_letters.is_gone("%DLQ%g", 0, 0)
+    assert not dead_letters.is_removed("%DLQ%g", 0, 0)
     await store.close()

@@ -40,10 +40,10 @@ async def exclusive(
 def test_a_change_of_members_is_a_new_generation() -> None:
     members = Members()
     assert members.queues_of("a", 4, Strategy.AVG) == []
-    assert members.heard("a", 0)
-    assert not members.heard("a", 10)
+    assert members.member_seen("a", 0)
+    assert not members.member_seen("a", 10)
     assert members.queues_of("a", 3, Strategy.AVG) == [0, 1, 2]
-    assert members.heard("b", 10)
+    assert members.member_seen("b", 10)
     assert members.generation == 2
     assert (members.queues_of("a", 3, Strategy.AVG), members.queues_of("b", 3, Strategy.AVG)) == (
         [0, 1],
@@ -57,8 +57,8 @@ def test_a_change_of_members_is_a_new_generation() -> None:
 
 def test_the_silent_are_members_no_more() -> None:
     members = Members()
-    members.heard("a", 0)
-    members.heard("b", 1)
+    members.member_seen("a", 0)
+    members.member_seen("b", 1)
     assert members.expire(SILENCE_MS_MAX - 1) == []
     assert members.expire(SILENCE_MS_MAX) == ["a"]
     assert len(members) == 1

@@ -48,7 +48,7 @@ async def test_nobody_looks_for_ever_when_no_more_may_be_passed_over(tmp_path: P
     store = await filled(tmp_path, *["a"] * 2_500, "b")
     held = store.receive(1, lease_ms=60_000)
     answers, _ = store.park()
-    looking = store.store.consumption.delivery.looking
+    looking = store.store.consumption.delivery.filter_scans
     for _ in range(10):
         await asyncio.sleep(0)
     assert answers == []
@@ -71,7 +71,7 @@ async def test_what_may_come_takes_no_share_of_the_time_for_looking(tmp_path: Pa
 
 async def test_a_message_is_read_once_however_often_it_is_passed_over(tmp_path: Path) -> None:
     store = await filled(tmp_path, *["a"] * 500)
-    looking = store.store.consumption.delivery.looking
+    looking = store.store.consumption.delivery.filter_scans
     read, *others = looking._reading
     places: list[int] = []
 

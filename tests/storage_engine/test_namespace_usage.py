@@ -27,8 +27,8 @@ def read_anew(queue: ConsumeQueue) -> int:
 def looked(stored: StoredBytes, topic: bytes) -> int:
     """As often as it takes to see all."""
     for _ in range(1_000):
-        stored.begin()
-        total_bytes = stored.of(topic)
+        stored.start_scan()
+        total_bytes = stored.measure(topic)
         if not stored.is_exhausted:
             return total_bytes
     raise AssertionError("no look saw all of it")
@@ -52,7 +52,7 @@ def test_what_was_counted_is_what_can_be_read_whatever_came_and_went(
                 physical_offset += record_bytes
             if chance.random() < 0.5:
                 queue.raise_min(queue.min_offset + chance.randrange(BLOCK_UNITS))
-                queue.drop_unreadable()
+                queue.delete_unreadable_files()
         assert looked(stored, b"t") == sum(map(read_anew, made))
     assert sum(map(read_anew, made)) > 0
     queues.close()
@@ -80,7 +80,7 @@ async def test_namespaces_are_told_apart_and_include_what_groups_keep(tmp_path: 
             await store.put(message(b"x" * 100, topic=topic))
         watched = store.store.watched()
         uses = NamespaceUsageCounter(watched.queues, watched.delivery, measured_ns)
-        found = uses.use(UsageRequest(namespaces=["acme", "acme2", "none"], topics=["t", "u"]))
+        found = uses.usage(UsageRequest(namespaces=["acme", "acme2", "none"], topics=["t", "u"]))
         one = found.topic_bytes[0]
         assert one > 100
         assert found.topic_bytes == [one, 0]
@@ -88,7 +88,7 @@ async def test_namespaces_are_told_apart_and_include_what_groups_keep(tmp_path: 
         assert (none, found.is_complete) == (0, True)
         assert acme > 2 * acme2 > one
         with pytest.raises(BadRequest):
-            uses.use(UsageRequest(namespaces=[str(n) for n in range(NAMES_MAX + 1)]))
+            uses.usage(UsageRequest(namespaces=[str(n) for n in range(NAMES_MAX + 1)]))
 
 
 async def test_leases_count_until_they_are_settled_or_end(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ async def test_leases_count_until_they_are_settled_or_end(tmp_path: Path) -> Non
         def inflight() -> int:
             nonlocal clock_ns
             clock_ns += 1
-            return uses.use(UsageRequest(namespaces=["g"])).namespaces[0].inflight_count
+            return uses.usage(UsageRequest(namespaces=["g"])).namespaces[0].inflight_count
 
         assert inflight() == 0
         Asked(store, 2)
@@ -119,7 +119,7 @@ async def test_an_answer_is_given_again_for_a_while_that_its_cost_decides(tmp_pa
         watched = store.store.watched()
         uses = NamespaceUsageCounter(watched.queues, watched.delivery, lambda: next(times))
         asked = UsageRequest(namespaces=["acme"])
-        assert uses.use(asked).namespaces == [NamespaceUsage(0, 0)]
+        assert uses.usage(asked).namespaces == [NamespaceUsage(0, 0)]
         await store.put(message(b"x", topic="acme%a"))
-        assert uses.use(asked).namespaces == [NamespaceUsage(0, 0)]  # 50 times 10 ns are not over
-        assert uses.use(asked).namespaces[0].stored_bytes > 0
+        assert uses.usage(asked).namespaces == [NamespaceUsage(0, 0)]  # 50 times 10 ns are not over
+        assert uses.usage(asked).namespaces[0].stored_bytes > 0

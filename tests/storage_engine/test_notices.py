@@ -29,7 +29,7 @@ class Ear:
         self.heard: list[Notice] = []
         store.store.consumption.notices.listeners[self] = None
 
-    def hear(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         self.heard.append(notice)
 
     def take(self) -> list[Notice]:

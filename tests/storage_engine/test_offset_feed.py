@@ -128,7 +128,7 @@ async def test_what_was_deleted_is_told_no_more_and_costs_no_memory(tmp_path: Pa
     delete_topic(store)
     assert ask(feed, before).rows == []
     assert ask(feed).rows == []
-    assert feed._noted == {}
+    assert feed._recorded == {}
     await store.close()
 
 
@@ -143,7 +143,7 @@ async def test_a_page_compares_no_more_than_it_needs_and_the_last_one_all(tmp_pa
         )
     feed = feed_of(store)
     pages = [ask(feed, rows_max=2)]
-    assert len(feed._noted) == 2
+    assert len(feed._recorded) == 2
     while not pages[-1].is_complete:
         pages.append(ask(feed, pages[-1], rows_max=2))
     told = [row.group for page in pages for row in page.rows]

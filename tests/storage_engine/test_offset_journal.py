@@ -53,7 +53,7 @@ def entry(
 
 def test_golden_bytes_of_a_journal(tmp_path: Path) -> None:
     offsets = opened(tmp_path)
-    offsets.begin("g", "t", {0: 5})
+    offsets.start_group("g", "t", {0: 5})
     settle(offsets, "g", 5, 6, 9)
     expected = (
         entry(1, 0, 3, 0, 0, b"t@g")
@@ -67,8 +67,8 @@ def test_golden_bytes_of_a_journal(tmp_path: Path) -> None:
 
 def test_what_is_journaled_comes_back(tmp_path: Path) -> None:
     offsets = opened(tmp_path)
-    offsets.begin("g", "t", {0: 0, 1: 3})
-    offsets.begin("h", "t", {0: 0})
+    offsets.start_group("g", "t", {0: 0, 1: 3})
+    offsets.start_group("h", "t", {0: 0})
     settle(offsets, "g", 0, 1, 4)
     settle(offsets, "h", 7)
     expected = state(offsets)
@@ -78,10 +78,10 @@ def test_what_is_journaled_comes_back(tmp_path: Path) -> None:
 
 def test_a_filter_is_journaled_until_a_checkpoint_has_it(tmp_path: Path) -> None:
     offsets = opened(tmp_path)
-    offsets.begin("g", "t", {0: 5})
-    offsets.keep_filter("g", "t", FilterKind.TAG, "a || b")
+    offsets.start_group("g", "t", {0: 5})
+    offsets.save_filter("g", "t", FilterKind.TAG, "a || b")
     taken = offsets.snapshot()
-    offsets.keep_filter("g", "t", FilterKind.SQL92, "é > 1")
+    offsets.save_filter("g", "t", FilterKind.SQL92, "é > 1")
     offsets.write_skipped()
     journal = (tmp_path / "offsets.journal").read_bytes()
     assert journal.endswith(entry(10, 0, 0, 0, 12, "sql92 é > 1".encode()))
@@ -91,30 +91,30 @@ def test_a_filter_is_journaled_until_a_checkpoint_has_it(tmp_path: Path) -> None
     offsets.finish(taken)  # said since the snapshot: the new journal has it
     offsets.close()
     again = opened(tmp_path)
-    assert again.kept_filter("g", "t") == ("é > 1", FilterKind.SQL92)
+    assert again.saved_filter("g", "t") == ("é > 1", FilterKind.SQL92)
     again.save()
     assert read_entries((tmp_path / "offsets.journal").read_bytes())[0] == []
     again.close()
-    assert opened(tmp_path).kept_filter("g", "t") == ("é > 1", FilterKind.SQL92)
+    assert opened(tmp_path).saved_filter("g", "t") == ("é > 1", FilterKind.SQL92)
 
 
 def test_a_filter_waits_for_room_on_a_full_disk(tmp_path: Path) -> None:
     files = FaultyFiles()
     offsets = opened(tmp_path, files)
-    offsets.begin("g", "t", {0: 5})
-    offsets.keep_filter("g", "t", FilterKind.TAG, "a")
+    offsets.start_group("g", "t", {0: 5})
+    offsets.save_filter("g", "t", FilterKind.TAG, "a")
     files.full = {"append"}
     offsets.write_skipped()
     files.full = set()
     offsets.write_skipped()
     offsets.close()
-    assert opened(tmp_path).kept_filter("g", "t") == ("a", FilterKind.TAG)
+    assert opened(tmp_path).saved_filter("g", "t") == ("a", FilterKind.TAG)
 
 
 def test_a_tail_torn_at_every_byte_keeps_the_whole_entries_and_is_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "offsets.journal"
     offsets = opened(tmp_path)
-    offsets.begin("g", "t", {0: 0})
+    offsets.start_group("g", "t", {0: 0})
     sizes, states = [path.stat().st_size], [state(offsets)]
     for queue_offset in (0, 2, 1):
         settle(offsets, "g", queue_offset)
@@ -136,7 +136,7 @@ def test_a_tail_torn_at_every_byte_keeps_the_whole_entries_and_is_cut_off(tmp_pa
 
 def test_a_journal_begun_anew_keeps_the_state(tmp_path: Path) -> None:
     offsets = opened(tmp_path)
-    offsets.begin("g", "t", {0: 0})
+    offsets.start_group("g", "t", {0: 0})
     settle(offsets, "g", 0, 1, 5, 6, 9)
     offsets.save()
     settle(offsets, "g", 2)
@@ -154,7 +154,7 @@ def test_a_kill_anywhere_in_a_save_changes_nothing(tmp_path: Path) -> None:
         directory.mkdir()
         files = FaultyFiles()
         offsets = opened(directory, files)
-        offsets.begin("g", "t", {0: 0})
+        offsets.start_group("g", "t", {0: 0})
         settle(offsets, "g", 0, 1, 5)
         offsets.save()
         settle(offsets, "g", 2, 7)
@@ -174,7 +174,7 @@ def fail(offsets: ConsumerOffsets, queue_offset: int, times: int) -> None:
     progress = offsets.find("g", "t", 0)
     assert progress is not None
     progress.failures[queue_offset] = times
-    offsets.note_failure(progress, queue_offset)
+    offsets.record_failure(progress, queue_offset)
 
 
 def failures(offsets: ConsumerOffsets) -> dict[int, int]:
@@ -185,7 +185,7 @@ def failures(offsets: ConsumerOffsets) -> dict[int, int]:
 
 def test_failures_are_journaled_and_those_of_settled_messages_forgotten(tmp_path: Path) -> None:
     offsets = opened(tmp_path)
-    offsets.begin("g", "t", {0: 0})
+    offsets.start_group("g", "t", {0: 0})
     begun = (tmp_path / "offsets.journal").read_bytes()
     fail(offsets, 3, 1)
     fail(offsets, 3, 2)
@@ -205,7 +205,7 @@ def test_a_message_that_failed_more_often_than_an_entry_can_say_stops_nothing(
     tmp_path: Path,
 ) -> None:
     offsets = opened(tmp_path)
-    offsets.begin("g", "t", {0: 0})
+    offsets.start_group("g", "t", {0: 0})
     fail(offsets, 0, 1 << 33)
     offsets.write_skipped()
     offsets.save()
@@ -217,7 +217,7 @@ def test_a_message_that_failed_more_often_than_an_entry_can_say_stops_nothing(
 def test_a_kill_anywhere_in_a_save_keeps_the_failures(tmp_path: Path, kill_at: int) -> None:
     files = FaultyFiles()
     offsets = opened(tmp_path, files)
-    offsets.begin("g", "t", {0: 0})
+    offsets.start_group("g", "t", {0: 0})
     fail(offsets, 1, 7)
     offsets.write_skipped()
     files.kill_at = kill_at
@@ -229,16 +229,16 @@ def test_a_kill_anywhere_in_a_save_keeps_the_failures(tmp_path: Path, kill_at: i
 def test_a_failed_append_changes_nothing_and_names_stay_right(tmp_path: Path) -> None:
     files = FaultyFiles()
     offsets = opened(tmp_path, files)
-    offsets.begin("g", "t", {0: 0})
+    offsets.start_group("g", "t", {0: 0})
     files.full = {"append"}
     with pytest.raises(DiskFull):
-        offsets.begin("lost", "t", {0: 0})
+        offsets.start_group("lost", "t", {0: 0})
     with pytest.raises(DiskFull):
         settle(offsets, "g", 0)
     files.full = set()
     assert state(offsets) == {("g", "t", 0): (0, ())}
-    offsets.begin("h", "t", {0: 3})
-    offsets.begin("lost", "t", {0: 4})
+    offsets.start_group("h", "t", {0: 3})
+    offsets.start_group("lost", "t", {0: 4})
     settle(offsets, "h", 3)
     expected = state(offsets)
     offsets.close()
@@ -248,7 +248,7 @@ def test_a_failed_append_changes_nothing_and_names_stay_right(tmp_path: Path) ->
 def test_a_journal_that_cannot_be_begun_anew_stays_the_journal(tmp_path: Path) -> None:
     files = FaultyFiles()
     offsets = opened(tmp_path, files)
-    offsets.begin("g", "t", {0: 0})
+    offsets.start_group("g", "t", {0: 0})
     files.full = {"append", "replace"}
     with pytest.raises(DiskFull):
         offsets.save()
@@ -305,7 +305,7 @@ def test_progress_is_the_settled_prefix_whatever_the_order(
 def test_a_run_of_more_than_an_entry_can_count_takes_two(tmp_path: Path) -> None:
     """A group that pulls may commit any distance at once."""
     offsets = opened(tmp_path)
-    offsets.begin("g", "t", {0: 5})
+    offsets.start_group("g", "t", {0: 5})
     progress = offsets.find("g", "t", 0)
     assert progress is not None
     distance = (1 << 33) + 7
@@ -323,16 +323,16 @@ def test_a_journal_whose_name_is_not_durable_is_not_synced(tmp_path: Path) -> No
     with pytest.raises(SyncFailed):
         offsets.finish(taken)
     with pytest.raises(SyncFailed):
-        offsets.begin("g", "t", {0: 5})
+        offsets.start_group("g", "t", {0: 5})
     offsets.save()
-    offsets.begin("g", "t", {0: 5})
+    offsets.start_group("g", "t", {0: 5})
     assert state(opened(tmp_path)) == {("g", "t", 0): (5, ())}
 
 
 def test_a_reset_that_finds_no_room_changes_nothing(tmp_path: Path) -> None:
     files = FaultyFiles()
     offsets = opened(tmp_path, files)
-    offsets.begin("g", "t", {0: 5})
+    offsets.start_group("g", "t", {0: 5})
     settle(offsets, "g", 5, 7)
     progress = offsets.find("g", "t", 0)
     assert progress is not None
@@ -348,7 +348,7 @@ def test_a_reset_that_finds_no_room_changes_nothing(tmp_path: Path) -> None:
 def test_golden_bytes_of_settled_bits(tmp_path: Path) -> None:
     """A checkpoint leaves a bitmap where runs would take more."""
     offsets = opened(tmp_path)
-    offsets.begin("g", "t", {7: 0})
+    offsets.start_group("g", "t", {7: 0})
     progress = offsets.find("g", "t", 7)
     assert progress is not None
     offsets.settle([(progress, [(1, 1), (3, 2), (9, 1), (2_000, 5)])])
@@ -372,7 +372,7 @@ def test_what_is_settled_in_any_order_survives_a_checkpoint_and_a_kill(
 ) -> None:
     with TemporaryDirectory() as directory:
         offsets = opened(Path(directory))
-        offsets.begin("g", "t", {0: 0})
+        offsets.start_group("g", "t", {0: 0})
         settle(offsets, "g", *before)
         offsets.save()
         settle(offsets, "g", *after)
@@ -388,7 +388,7 @@ def test_a_million_that_are_settled_in_no_order_take_little_of_a_checkpoint(
 ) -> None:
     """Such is the schedule, whose messages come due in another order than they came in."""
     offsets = opened(tmp_path)
-    offsets.begin("g", "t", {0: 0})
+    offsets.start_group("g", "t", {0: 0})
     progress = offsets.find("g", "t", 0)
     assert progress is not None
     progress.apply([(offset, 1) for offset in range(1, 1_000_000, 3)])

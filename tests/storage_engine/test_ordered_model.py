@@ -229,7 +229,7 @@ class OrderedMachine(RuleBasedStateMachine):
         keeps_place = self.model.keeps_its_place(one)
         if one.settings != self.model.settings:
             # Delivered under other settings: whether it has a place the engine may say.
-            keeps_place = one.offset in self._process_queue(one.queue).again
+            keeps_place = one.offset in self._process_queue(one.queue).released
         self.model.fail(one, ready_ms, keeps_place=keeps_place, is_dead=is_dead)
 
     def _process_queue(self, queue: Queue) -> ProcessQueue:

@@ -52,13 +52,13 @@ def walked(store: OpenStore) -> Counter[str]:
 
 
 def told(pending: PendingBytes) -> Counter[str]:
-    return Counter({name: pending.of(name) for name in NAMES if pending.of(name)})
+    return Counter({name: pending.measure(name) for name in NAMES if pending.measure(name)})
 
 
 def look_at_all(pending: PendingBytes) -> None:
     """As often as it takes to see all that is new and all that has changed."""
     for _ in range(1_000):
-        pending.look()
+        pending.scan()
         if not pending.is_exhausted and not any(one.stale_count for one in pending._queues):
             return
     raise AssertionError("no look saw all of it")
@@ -107,8 +107,8 @@ async def test_a_look_that_saw_not_all_says_so_and_the_next_goes_on(tmp_path: Pa
         await store.settled()
         pending, seen = pending_of(store, 4), []
         for _ in range(3):
-            pending.look()
-            seen.append((pending.of("acme"), pending.is_exhausted))
+            pending.scan()
+            seen.append((pending.measure("acme"), pending.is_exhausted))
         whole = walked(store)["acme"]
         assert seen == [(whole * 4 // 10, True), (whole * 8 // 10, True), (whole, False)]
 
@@ -120,16 +120,16 @@ async def test_messages_count_too_long_rather_than_too_short(tmp_path: Path) -> 
             await store.put(delayed(b"x", number, delay_ms=500 + 100 * number, topic="acme%a"))
         await store.settled()
         pending = pending_of(store, 16)
-        pending.look()
+        pending.scan()
         assert not pending.is_exhausted
         pending._look_units_max = 4  # one block a look
         while whole := walked(store)["acme"]:
-            pending.look()
-            assert pending.of("acme") >= whole
+            pending.scan()
+            assert pending.measure("acme") >= whole
             await store.pass_time(100)
         for _ in range(4):
-            pending.look()
-        assert pending.of("acme") == 0
+            pending.scan()
+        assert pending.measure("acme") == 0
 
 
 async def test_a_start_finds_what_is_to_come_again(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ async def test_a_start_finds_what_is_to_come_again(tmp_path: Path) -> None:
         before = walked(store)
     async with OpenStore(tmp_path) as store:
         pending = pending_of(store)
-        pending.look()
+        pending.scan()
         assert told(pending) == before != Counter()
 
 
@@ -164,7 +164,7 @@ async def test_a_namespace_holds_what_it_has_scheduled_until_it_is_cancelled(
         def held() -> int:
             nonlocal clock_ns
             clock_ns += 1_000 * 10**9
-            reply = uses.use(UsageRequest(namespaces=["acme", "rival"]))
+            reply = uses.usage(UsageRequest(namespaces=["acme", "rival"]))
             assert (reply.namespaces[1].stored_bytes, reply.is_complete) == (0, True)
             return reply.namespaces[0].stored_bytes
 

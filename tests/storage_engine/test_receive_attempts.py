@@ -68,7 +68,7 @@ async def test_a_repeat_takes_the_place_of_one_that_is_parked(tmp_path: Path) ->
         await store.pass_time(4_000)
         second = Asked(store, 1, wait_ms=5_000, attempt_id="a")
         assert first.bodies == []
-        assert store.store.consumption.delivery.waiting.count == 2
+        assert store.store.consumption.delivery.waiting_receives.count == 2
         await store.put_bodies(b"x")
         assert (second.bodies, other.answers) == ([b"x"], [])
         # The connection of the first is gone long since; that takes nothing from the second.
@@ -77,14 +77,14 @@ async def test_a_repeat_takes_the_place_of_one_that_is_parked(tmp_path: Path) ->
         assert Asked(store, 1, attempt_id="a").bodies == [b"x"]
         await store.pass_time(1_000)
         assert other.bodies == [b"x"]
-        assert store.store.consumption.delivery.waiting.count == 0
+        assert store.store.consumption.delivery.waiting_receives.count == 0
 
 
 async def test_a_repeat_that_does_not_wait_ends_the_one_that_does(tmp_path: Path) -> None:
     async with filled(OpenStore(tmp_path), 0) as store:
         first = Asked(store, 1, wait_ms=5_000, attempt_id="a")
         assert Asked(store, 1, attempt_id="a").bodies == first.bodies == []
-        assert store.store.consumption.delivery.waiting.count == 0
+        assert store.store.consumption.delivery.waiting_receives.count == 0
 
 
 async def test_the_place_of_a_repeat_has_a_wait_of_its_own(tmp_path: Path) -> None:

@@ -52,13 +52,13 @@ async def test_whole_records_and_segments_can_be_cut_and_put_back(tmp_path: Path
     before = fingerprint(tmp_path / "s" / "commitlog")
     cut_at = whole_records(tmp_path / "s", 4)
     cut = cut_log(tmp_path / "s", cut_at, FaultyFiles())
-    assert cut.kept_in is not None
+    assert cut.saved_in is not None
     shutil.copytree(tmp_path / "s", tmp_path / "put back")
     async with OpenStore(tmp_path / "s") as store:
         assert pulled(store) == BODIES[:4]
         await store.put_bodies(b"next")
         assert store.pull_bodies(0)[-1] == b"next"
-    for path in cut.kept_in.glob("0*"):
+    for path in cut.saved_in.glob("0*"):
         poke(tmp_path / "put back", int(path.name), path.read_bytes())
     assert fingerprint(tmp_path / "put back" / "commitlog") == before
 

@@ -36,7 +36,7 @@ class Web:
         listener: Listener = self
         self.consumption.notices.listeners[listener] = None
 
-    def hear(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         self.heard.append(notice)
 
     def keep(
@@ -55,7 +55,7 @@ class Web:
             reason="gone",
             has_vanished=has_vanished,
         )
-        self.sessions.keep(request, self)
+        self.sessions.save(request, self)
 
     def take(self, wait_ms: int = 2_000, name: str = "s") -> None:
         request = SessionTakeRequest(session_id=name, wait_ms=wait_ms)

@@ -111,7 +111,7 @@ def test_a_segment_that_is_gone_is_vouched_for_no_more(run: MappedFiles) -> None
     seals = Seals()
     seal(seals, run, 0, 4_000)
     assert hold(seals, run, 0, 4_000)
-    run.delete(run.take_before(SEGMENT_BYTES))
+    run.delete(run.remove_before(SEGMENT_BYTES))
     assert not hold(seals, run, 0, 4_000)
 
 

@@ -175,13 +175,13 @@ async def test_other_groups_and_topics_have_filters_of_their_own(tmp_path: Path)
 def test_members_are_forgotten_with_time_and_beyond_a_number() -> None:
     readers = Readers()
     for number in range(5_000):
-        readers.hear(f"m{number}", number)
-    assert len(readers._heard_ms) == 1_000
-    readers.hear("m4999", SILENCE_MS_MAX + 4_998)
-    assert readers.others_ms("m4999", SILENCE_MS_MAX + 4_998) == 0
-    assert readers.others_ms("other", SILENCE_MS_MAX + 4_998) == SILENCE_MS_MAX
+        readers.reader_seen(f"m{number}", number)
+    assert len(readers._seen_ms) == 1_000
+    readers.reader_seen("m4999", SILENCE_MS_MAX + 4_998)
+    assert readers.other_readers_ms("m4999", SILENCE_MS_MAX + 4_998) == 0
+    assert readers.other_readers_ms("other", SILENCE_MS_MAX + 4_998) == SILENCE_MS_MAX
     readers.leave("m4999")
-    assert readers.others_ms("other", SILENCE_MS_MAX + 4_998) == 0
+    assert readers.other_readers_ms("other", SILENCE_MS_MAX + 4_998) == 0
 
 
 async def test_who_holds_messages_for_longer_is_still_known_as_their_member(tmp_path: Path) -> None:

@@ -80,16 +80,16 @@ class LiveConsumer(PageSocket):
         figures = watch.latest
         while True:
             if figures is not None:
-                await self._tell(figures)
+                await self._send_changes(figures)
             figures = await watch.next()
-            await self.check_again(namespace)
+            await self.recheck(namespace)
 
-    async def _tell(self, figures: Figures) -> None:
+    async def _send_changes(self, figures: Figures) -> None:
         with translation.override(self._language()):
             texts = texts_of(figures, self._keys)
         changed = {key: text for key, text in texts.items() if self._shown.get(key) != text}
         self._shown = texts
-        await self.tell(msgspec.json.encode({"set": changed}))
+        await self.send_json(msgspec.json.encode({"set": changed}))
 
     def _language(self) -> str:
         chosen: str = self.scope["cookies"].get(settings.LANGUAGE_COOKIE_NAME, "")

@@ -43,7 +43,7 @@ class Watch:
         assert self.latest is not None, "set before the event"
         return self.latest
 
-    def tell(self, figures: Figures) -> None:
+    def publish(self, figures: Figures) -> None:
         """Give these to all who wait."""
         if figures.is_direct:
             self._add_rates(figures)
@@ -101,7 +101,7 @@ class Hub:
     async def _run(self, namespace_id: int, watch: Watch) -> None:
         while True:
             try:
-                watch.tell(await self._measure(namespace_id))
+                watch.publish(await self._measure(namespace_id))
             except Exception:  # a database that is away, above all: the next round may do better
                 log.warning(
                     "Could not collect live figures for a namespace",

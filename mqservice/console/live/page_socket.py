@@ -101,7 +101,7 @@ class PageSocket(AsyncConsumer):
             raise Closed(4400)
         return text
 
-    async def tell(self, frame: bytes) -> None:
+    async def send_json(self, frame: bytes) -> None:
         """Send JSON; waits while the page takes nothing."""
         await self._send({"type": "websocket.send", "text": frame.decode()})
 
@@ -110,7 +110,7 @@ class PageSocket(AsyncConsumer):
         query = parse_qs(self.scope["query_string"].decode("latin-1"))
         return query.get(name, [""])[0][:NAME_CHARS_MAX]
 
-    async def check_again(self, namespace: Namespace) -> None:
+    async def recheck(self, namespace: Namespace) -> None:
         """Now and then: raises Closed for who has signed out or may no longer look."""
         now_ms = SystemClock().monotonic_ms()
         if now_ms - self._checked_ms < CHECK_MS:

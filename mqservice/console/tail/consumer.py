@@ -73,7 +73,7 @@ class Watchers:
         self._counts: Counter[int] = Counter()
 
     @contextmanager
-    def one_more(self, namespace_id: int) -> Iterator[None]:
+    def watching(self, namespace_id: int) -> Iterator[None]:
         """As long as this is open. Raises Closed when there are as many as may be."""
         if self._counts[namespace_id] >= self._namespace_max():
             raise Closed(4429)
@@ -104,9 +104,9 @@ class TailConsumer(PageSocket):
         if topic is None:
             raise Closed(4404)
         await self._look_up_mask(namespace)
-        if self._mask.has_clear:
-            await database_sync_to_async(self._note_seen)(await self._user(), namespace)
-        with self._watchers.one_more(namespace.pk):
+        if self._mask.has_unmasked:
+            await database_sync_to_async(self._audit_seen)(await self._user(), namespace)
+        with self._watchers.watching(namespace.pk):
             tail = Tail(self.context.store, topic)
             await self.run(self._read(receive), self._write(namespace, tail))
 
@@ -131,23 +131,23 @@ class TailConsumer(PageSocket):
         while True:
             if not self._is_ordered.is_set():
                 tail.rest()
-                await self._rest(namespace)
+                await self._pause(namespace)
             try:
-                look = await tail.look(self._order, clock.monotonic_ms())
+                look = await tail.read_new(self._order, clock.monotonic_ms())
             except TopicNotFound:
                 raise Closed(4404) from None
             except StoreError:
                 if not is_away:
-                    await self.tell(msgspec.json.encode(TailState("away")))
+                    await self.send_json(msgspec.json.encode(TailState("away")))
                 is_away = True
             else:
                 if is_away:
-                    await self.tell(msgspec.json.encode(TailState("back")))
+                    await self.send_json(msgspec.json.encode(TailState("back")))
                 is_away = False
                 rows = await self._rows(namespace, look.records)
-                await self.tell(msgspec.json.encode(TailNews(rows, look.per_s, look.one_of)))
+                await self.send_json(msgspec.json.encode(TailNews(rows, look.per_s, look.one_of)))
             await asyncio.sleep(TICK_MS / SECOND_MS)
-            await self.check_again(namespace)
+            await self.recheck(namespace)
 
     async def _rows(self, namespace: Namespace, records: list[Record]) -> list[TailRow]:
         if self.context.clock.monotonic_ms() - self._masked_ms >= MASK_MS:
@@ -167,17 +167,17 @@ class TailConsumer(PageSocket):
             raise Closed(4404)
         self._mask, self._masked_ms = mask, self.context.clock.monotonic_ms()
 
-    def _note_seen(self, user: User, namespace: Namespace) -> None:
+    def _audit_seen(self, user: User, namespace: Namespace) -> None:
         if (person := find_session_principal(user, namespace)) is not None:
             audit_seen(person, namespace.name, self.query("topic"))
 
-    async def _rest(self, namespace: Namespace) -> None:
+    async def _pause(self, namespace: Namespace) -> None:
         """Until the page wants more; a paused one ends with its session too."""
         while not self._is_ordered.is_set():
             try:
                 await asyncio.wait_for(self._is_ordered.wait(), REST_MS / SECOND_MS)
             except TimeoutError:
-                await self.check_again(namespace)
+                await self.recheck(namespace)
 
 
 def _find_mask(user: User, namespace: Namespace, topic: str) -> TopicMask | None:

@@ -79,7 +79,7 @@ class Tail:
         self._room = 0.0  # messages that may be shown, up to a second's worth
         self._window: deque[_Counts] = deque()
 
-    async def look(self, wanted: TailFilter, now_ms: int) -> NewMessages:
+    async def read_new(self, wanted: TailFilter, now_ms: int) -> NewMessages:
         """What came since the last look; the newest that were there, the first time.
 
         ``now_ms`` is monotonic. Raises ``StoreError``, and then has read nothing: the next look
@@ -99,7 +99,7 @@ class Tail:
         self._ends = {queue.queue_id: queue.max_offset for queue in stats.queues}
         self._looked_ms = now_ms
         self._turn += 1
-        fitting = [record for record in found if wanted.fits(record)]
+        fitting = [record for record in found if wanted.matches(record)]
         fitting.sort(key=lambda record: record.physical_offset)
         records = fitting[-shown_max:] if shown_max else []
         self._room = room - len(records)

@@ -50,7 +50,7 @@ class TailFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def is_too_long(self) -> bool:
         return max(len(self.tag), len(self.key)) > _FILTER_CHARS_MAX
 
-    def fits(self, record: Record) -> bool:
+    def matches(self, record: Record) -> bool:
         """Whether tag and keys of the record have what is wanted."""
         if self.tag and self.tag.casefold() not in (record.tag or "").casefold():
             return False

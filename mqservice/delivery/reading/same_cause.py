@@ -40,11 +40,11 @@ class SameCause:
         self._words = _SIGN.sub(" ", whole).split()
 
     def has(self, record: Record) -> bool:
-        """Of a record of a DLQ, as ``fits`` of its reason."""
+        """Of a record of a DLQ, as ``matches`` of its reason."""
         letter = find_dead_letter(record)
-        return self.fits("" if letter is None else letter.reason)
+        return self.matches("" if letter is None else letter.reason)
 
-    def fits(self, reason: str) -> bool:
+    def matches(self, reason: str) -> bool:
         """Microseconds for a reason that lacks one of the words, else as ``cause_of``: a few
         milliseconds at most.
         """

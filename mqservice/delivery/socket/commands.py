@@ -94,10 +94,10 @@ class Commands:
         self._session.is_open = True
         self._session.resume_ttl_ms = ttl_ms
         async with self._session.sender.only_sender() as send:
-            is_resumed = resumption is not None and await resumption.take()
+            is_resumed = resumption is not None and await resumption.take_over()
             await send(self._welcome(command.id, is_resumed=is_resumed))
         if resumption is not None and is_resumed:
-            await resumption.go_on()
+            await resumption.resume()
 
     def _welcome(self, command_id: int | None, *, is_resumed: bool) -> bytes:
         session = self._session
@@ -202,7 +202,7 @@ class Commands:
         await self._session.send_ok(command.id, pushes.Subscribed(subscription.credits.left))
         if not self._session.context.drain.has_begun:
             subscription.pusher.start()
-        subscription.tell_paused()
+        subscription.notify_paused()
 
     async def _add_credit(self, command: frames.AddCredit) -> None:
         _check_credit(command.msgs, command.bytes)

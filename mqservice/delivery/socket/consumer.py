@@ -112,7 +112,7 @@ class DeliveryConsumer(AsyncConsumer):
                     is_excessive = bool(self._session.budget.excess)
                     has_vanished = self._has_vanished or is_excessive
                     await self._session.close(
-                        is_kept=ending.is_kept if ending else not is_excessive,
+                        is_kept=ending.is_resumable if ending else not is_excessive,
                         has_vanished=not ending.is_orderly if ending else has_vanished,
                     )
             finally:

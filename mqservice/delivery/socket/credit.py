@@ -29,7 +29,7 @@ class Credits:
         "_is_stopped",
         "_last_state",
         "_msgs",
-        "_told",
+        "_reported",
         "available",
         "held_up_ms",
         "is_at_inflight_limit",
@@ -47,7 +47,7 @@ class Credits:
         self.held_up_ms = 0
         self.is_at_inflight_limit = False
         self.available = asyncio.Event()
-        self._last_state = self._told = "open"
+        self._last_state = self._reported = "open"
         self._changed()
 
     @property
@@ -106,9 +106,9 @@ class Credits:
         return "inflight" if self.is_at_inflight_limit or self.held_up_ms > 0 else "open"
 
     @property
-    def is_told_open(self) -> bool:
+    def is_reported_open(self) -> bool:
         """Whether there is nothing to tell, as mostly."""
-        return self._told == self._last_state == self.state == "open"
+        return self._reported == self._last_state == self.state == "open"
 
     def flow_change(self, *, is_sure: bool = False) -> str | None:
         """What the client is to be told of why it gets messages or not; once each second.
@@ -117,7 +117,7 @@ class Credits:
         """
         state = self.state
         is_steady, self._last_state = state == self._last_state or is_sure, state
-        if not is_steady or state == self._told or self._is_stopped:
+        if not is_steady or state == self._reported or self._is_stopped:
             return None
-        self._told = state
+        self._reported = state
         return state

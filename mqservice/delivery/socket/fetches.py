@@ -54,7 +54,7 @@ class Fetch:
         return self.task.result()
 
     @property
-    def is_good(self) -> bool:
+    def has_messages(self) -> bool:
         """Once it is done: whether it brought an answer."""
         return not self.task.cancelled() and self.task.exception() is None
 
@@ -66,32 +66,32 @@ class Fetch:
 class Fetches:
     """See the module's docstring. One event loop uses it."""
 
-    __slots__ = ("_credits", "_is_flowing", "_membership", "_seen_msgs", "_session", "_under_way")
+    __slots__ = ("_credits", "_is_flowing", "_membership", "_seen_msgs", "_session", "_running")
 
     def __init__(self, membership: Membership, credits: Credits, session: Session) -> None:
         self._membership = membership
         self._credits = credits
         self._session = session
-        self._under_way: list[Fetch] = []  # oldest first
+        self._running: list[Fetch] = []  # oldest first
         self._is_flowing = False
         self._seen_msgs = FRAME_MESSAGES_MAX  # as many as the bytes of a batch have room for
 
     def __bool__(self) -> bool:
         """Whether any is under way."""
-        return bool(self._under_way)
+        return bool(self._running)
 
-    def heard(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Keep what was told for those whose messages are not known yet."""
-        for fetch in self._under_way:
+        for fetch in self._running:
             if len(fetch.missed) < _MISSED_COUNT_MAX:
                 fetch.missed.append(notice)
 
-    def begin(self) -> bool:
+    def start(self) -> bool:
         """Begin as many as may be under way. Whether any was begun."""
         has_begun = False
-        while self._may_begin():
+        while self._may_start():
             has_begun = True
-            self._begin()
+            self._start()
         return has_begun
 
     async def next(self) -> Fetch:
@@ -100,11 +100,11 @@ class Fetches:
         Cancelling this leaves the fetches alone, for ``stop``.
         """
         await asyncio.wait(
-            [fetch.task for fetch in self._under_way], return_when=asyncio.FIRST_COMPLETED
+            [fetch.task for fetch in self._running], return_when=asyncio.FIRST_COMPLETED
         )
-        fetch = next(each for each in self._under_way if each.task.done())
-        self._under_way.remove(fetch)
-        count = fetch.result().count if fetch.is_good else 0
+        fetch = next(each for each in self._running if each.task.done())
+        self._running.remove(fetch)
+        count = fetch.result().count if fetch.has_messages else 0
         if count and fetch.is_full_of_bytes(count):
             self._is_flowing, self._seen_msgs = True, min(2 * count, FRAME_MESSAGES_MAX)
         else:
@@ -116,36 +116,36 @@ class Fetches:
 
         The engine frees the parked place, and takes back what the reply may have leased.
         """
-        fetches, self._under_way = self._under_way, []
+        fetches, self._running = self._running, []
         if not fetches:
             return []
         for fetch in fetches:
             fetch.task.cancel()
         await asyncio.wait([fetch.task for fetch in fetches])
-        return [fetch.result() for fetch in fetches if fetch.is_good]
+        return [fetch.result() for fetch in fetches if fetch.has_messages]
 
-    def _may_begin(self) -> bool:
+    def _may_start(self) -> bool:
         if not self._credits.available.is_set():
             return False
-        if not self._under_way:
+        if not self._running:
             return True
-        if not self._is_flowing or len(self._under_way) >= _FETCHES_MAX:
+        if not self._is_flowing or len(self._running) >= _FETCHES_MAX:
             return False
         # A second one is worth it where a whole batch fits.
         msgs, bytes_count = self._unreserved()
         return msgs >= self._batch_msgs and bytes_count >= self._batch_bytes_max
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         msgs, bytes_count = self._unreserved()
         fetch = Fetch(min(msgs, self._batch_msgs), min(bytes_count, self._batch_bytes_max))
         request = self._membership.order(messages_max=fetch.msgs, bytes_max=fetch.bytes)
         fetch.task = asyncio.get_running_loop().create_task(self._receive(fetch, request))
-        self._under_way.append(fetch)
+        self._running.append(fetch)
 
     def _unreserved(self) -> tuple[int, int]:
         """Messages and bytes of the credit that no fetch under way may use."""
         msgs, bytes_count = self._credits.msgs, self._credits.bytes
-        for fetch in self._under_way:
+        for fetch in self._running:
             msgs -= fetch.msgs
             bytes_count -= fetch.bytes
         return msgs, bytes_count

@@ -1,6 +1,6 @@
 """The messages leased to the client of a subscription, by tag, and what settles them.
 
-    received ── add ──▶ batch ── take_batch: acked as it was pushed ──▶
+    received ── add ──▶ batch ── pop_batch: acked as it was pushed ───▶
                           │ [spread], when anything else happens to one of its messages
                           ▼
                    outstanding[tag] ── take: settled, lease ended ──▶ late[tag] ── take ──▶
@@ -147,14 +147,14 @@ class LeasedMessages:
         late = [each for each in self._late.values() if each.lease_until_ms > now_ms]
         return [*self.outstanding.values(), *late]
 
-    def take_batch(self, tags: list[int]) -> LeasedBatch | None:
+    def pop_batch(self, tags: list[int]) -> LeasedBatch | None:
         """Take out what was pushed together, if ``tags`` are all of that and untouched."""
         batch = self._batches.get(tags[0]) if tags else None
         if batch is None or len(tags) != len(batch.tags) or tags != list(batch.tags):
             return None
         return self._batches.pop(tags[0])
 
-    def take(self, tags: Iterable[int], failures: list[pushes.TagFailure]) -> TakenMessages:
+    def pop(self, tags: Iterable[int], failures: list[pushes.TagFailure]) -> TakenMessages:
         """Take ``tags`` out; one that was never given is a failure.
 
         A tag that was settled before is passed over, so that settling twice is harmless.
@@ -191,12 +191,12 @@ class LeasedMessages:
         if len(self._why_lost) > 2 * LATE_TAG_COUNT_MAX:
             self._why_lost = self.why_lost
 
-    def ended(self, now_ms: int) -> list[int]:
+    def expired(self, now_ms: int) -> list[int]:
         """Tags whose lease has ended."""
         self._spread_out([each for each in self._batches.values() if each.lease_until_ms <= now_ms])
         return [tag for tag, each in self._spread.items() if each.lease_until_ms <= now_ms]
 
-    def to_extend(self, now_ms: int, ahead_ms: int) -> list[int]:
+    def due_for_extension(self, now_ms: int, ahead_ms: int) -> list[int]:
         """Tags whose lease ends within ``ahead_ms`` and is to be extended by itself."""
 
         def is_due(each: Delivery | LeasedBatch) -> bool:

@@ -54,13 +54,13 @@ class PublishConfirms:
 
         Raises Problem or StoreError, with nothing stored.
         """
-        put.hand_over(partial(self._decided, command_id, put, message_count))
+        put.send_to_store(partial(self._decided, command_id, put, message_count))
         self.count += 1
         self._message_count += message_count
 
     def _decided(self, command_id: int | None, put: Put, message_count: int) -> None:
         session = self._session
-        if session.is_over:
+        if session.is_closed:
             self._drop(put, message_count)
             return
         budget = session.budget

@@ -91,7 +91,7 @@ class Pusher:
         while True:
             if not self.fetches:
                 await available.wait()
-                self.fetches.begin()
+                self.fetches.start()
             fetch = await self.fetches.next()
             try:
                 received = fetch.result()
@@ -112,7 +112,7 @@ class Pusher:
             retry_ms = _RETRY_MS_MIN
             first_tag = subscription.register(received)
             # The next fetches are under way while this batch is encoded and sent.
-            has_begun = self.fetches.begin()
+            has_begun = self.fetches.start()
             if received.count:
                 if has_begun:
                     # Two turns of the loop: in the first the fetch is written, in the second sent.

@@ -55,7 +55,7 @@ _RELEASED: Final = "the subscription could not be resumed"
 
 
 class Resumption:
-    """One ``hello.resume``: ``take`` before the welcome, ``go_on`` after it."""
+    """One ``hello.resume``: ``take_over`` before the welcome, ``resume`` after it."""
 
     def __init__(self, session: Session, commands: Commands, resume: frames.Resume) -> None:
         """Raises Fault: ``have`` is out of its bounds."""
@@ -63,11 +63,11 @@ class Resumption:
         self._session = session
         self._commands = commands
         self._resume = resume
-        self._kept: SavedSession | None = None
-        self._gone: list[LostLease] = []
+        self._saved: SavedSession | None = None
+        self._lost: list[LostLease] = []
         self._problems: list[Problem] = []
 
-    async def take(self) -> bool:
+    async def take_over(self) -> bool:
         """Whether the session is this one's now; it has its id and its subscriptions then."""
         session, resume = self._session, self._resume
         context, principal = session.context, self._commands.principal
@@ -89,12 +89,12 @@ class Resumption:
                 extra={"action": "resume_failed", "error": str(exc)},
             )
             return False
-        self._kept = None if reply.content is None else decode(reply.content)
-        if self._kept is None:
+        self._saved = None if reply.content is None else decode(reply.content)
+        if self._saved is None:
             return False
-        self._gone = reply.gone
+        self._lost = reply.gone
         context.sessions.rename(session, resume.session)
-        for kept in self._kept.subscriptions[:SUBSCRIPTION_COUNT_MAX]:
+        for kept in self._saved.subscriptions[:SUBSCRIPTION_COUNT_MAX]:
             await self._restore(kept)
         return True
 
@@ -108,7 +108,7 @@ class Resumption:
             group = await self._commands.group_route(kept.group)
         except Problem as problem:
             self._problems.append(problem)
-            await self._give_back(kept)
+            await self._release(kept)
             return
         subscription = Subscription(
             self._session,
@@ -117,7 +117,7 @@ class Resumption:
             group=group,
             lease_ms=kept.lease_ms,
             auto_extend_ms=kept.auto_extend_ms,
-            wanted=kept.wanted,
+            wanted=kept.wanted_filter,
             consumer=kept.consumer,
             credit=kept.credit,
         )
@@ -126,7 +126,7 @@ class Resumption:
             subscription.credits.stop()
         self._session.add(subscription)
 
-    async def _give_back(self, kept: SavedSubscription) -> None:
+    async def _release(self, kept: SavedSubscription) -> None:
         """What it holds; of a deleted topic or group the engine knows nothing any more."""
         group = engine_name(namespace=self._commands.namespace, name=kept.group)
         try:
@@ -140,15 +140,15 @@ class Resumption:
                 extra={"action": "release_failed", "error": str(exc)},
             )
 
-    async def go_on(self) -> None:
+    async def resume(self) -> None:
         """Tell what was lost meanwhile, send again what the client lacks, and push on."""
-        assert self._kept is not None, "nothing was taken"
+        assert self._saved is not None, "nothing was taken"
         for problem in self._problems:
             await self._session.send_problem(None, problem)
         for subscription in list(self._session.subscriptions.values()):
             _notify_lost_again(subscription)
-            for why, tags in lost_tags(subscription, self._gone).items():
-                subscription.lose(tags, why)
+            for why, tags in lost_tags(subscription, self._lost).items():
+                subscription.revoke(tags, why)
             if self._resume.have is not None:
                 await self._send_again(
                     subscription, _tags_client_has(self._resume.have, subscription.sid)
@@ -162,7 +162,7 @@ class Resumption:
                 continue
             if not self._session.context.drain.has_begun:
                 subscription.pusher.start()
-            subscription.tell_paused()
+            subscription.notify_paused()
 
     # Sending again ------------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class Resumption:
         """Under the same tags, in their order, each under a whole lease."""
         lacking = [
             (tag, delivery)
-            for tag, delivery in subscription.held.outstanding.items()
+            for tag, delivery in subscription.leased.outstanding.items()
             if tag not in has
         ]
         for start in range(0, len(lacking), FRAME_MESSAGES_MAX):
@@ -178,7 +178,7 @@ class Resumption:
             records = await self._read([delivery for _, delivery in some])
             found = [(tag, delivery) for tag, delivery in some if _place(delivery) in records]
             # Retention was faster; the engine passes over it too.
-            subscription.lose([tag for tag, at in some if _place(at) not in records], "deleted")
+            subscription.revoke([tag for tag, at in some if _place(at) not in records], "deleted")
             if found:
                 await send_messages(
                     self._session,
@@ -237,10 +237,10 @@ class Resumption:
 def _notify_lost_again(subscription: Subscription) -> None:
     """What was lost when the connection ended: nobody knows whether the client was told."""
     by_why: dict[str, list[int]] = {}
-    for tag, why in subscription.held.why_lost.items():
+    for tag, why in subscription.leased.why_lost.items():
         by_why.setdefault(why, []).append(tag)
     for why, tags in by_why.items():
-        subscription.tell_lost(tags, why)
+        subscription.notify_lost(tags, why)
 
 
 class _HasUpto:

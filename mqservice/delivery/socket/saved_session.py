@@ -64,7 +64,7 @@ class SavedSubscription(msgspec.Struct, frozen=True, array_like=True):
         return Consumer(client_id=self.client_id, member_id=self.member_id, zone=self.zone)
 
     @property
-    def wanted(self) -> WantedFilter:
+    def wanted_filter(self) -> WantedFilter:
         return WantedFilter(self.filter_text, self.filter_kind)
 
     @property
@@ -101,7 +101,7 @@ def session_leases(subscriptions: Iterable[Subscription], now_ms: int) -> list[S
     held = []
     for subscription in subscriptions:
         by_lease: dict[tuple[str, int, int], list[int]] = {}
-        for each in subscription.held.leased(now_ms):
+        for each in subscription.leased.leased(now_ms):
             by_lease.setdefault(each[:3], []).append(each.queue_offset)
         leases = [
             LeaseRef(
@@ -125,7 +125,7 @@ def session_leases(subscriptions: Iterable[Subscription], now_ms: int) -> list[S
 
 def restore_leased(subscription: Subscription, kept: SavedSubscription) -> None:
     """Let the subscription go on with the tags of the kept one."""
-    held: LeasedMessages = subscription.held
+    held: LeasedMessages = subscription.leased
     outstanding, late = _deliveries(kept.outstanding), _deliveries(kept.late)
     held.restore(kept.next_tag, outstanding, late, kept.why_lost)
     subscription.pusher.sent_upto = kept.next_tag - 1
@@ -150,7 +150,7 @@ def lost_tags(subscription: Subscription, gone: Iterable[LostLease]) -> dict[str
     }
     lost: dict[str, list[int]] = {}
     if why_of:
-        for tag, delivery in subscription.held.outstanding.items():
+        for tag, delivery in subscription.leased.outstanding.items():
             why = why_of.get(delivery[:4])
             if why is not None:
                 lost.setdefault(why, []).append(tag)
@@ -159,7 +159,7 @@ def lost_tags(subscription: Subscription, gone: Iterable[LostLease]) -> dict[str
 
 def _saved_subscription(subscription: Subscription) -> SavedSubscription:
     credit = subscription.credits.left
-    held, membership = subscription.held, subscription.membership
+    held, membership = subscription.leased, subscription.membership
     return SavedSubscription(
         subscription.sid,
         subscription.topic.name,

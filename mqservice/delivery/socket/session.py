@@ -70,12 +70,12 @@ _RECHECK_TICKS: Final = 5  # a revoked key ends its sockets within five ticks
 
 
 class SessionEnded(Exception):
-    """The server closes with a code. ``is_kept``: the client may take the session up again."""
+    """The server closes with a code. ``is_resumable``: the client may take the session up again."""
 
-    def __init__(self, code: int, reason: str, *, is_kept: bool = False) -> None:
+    def __init__(self, code: int, reason: str, *, is_resumable: bool = False) -> None:
         super().__init__(reason)
         self.code = code
-        self.is_kept = is_kept
+        self.is_resumable = is_resumable
         self.reason = reason.encode()[:_REASON_BYTES_MAX].decode(errors="ignore")
 
     @property
@@ -122,19 +122,19 @@ class Session:
         self.subscriptions: dict[int, Subscription] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_open = False
-        self.is_over = False
+        self.is_closed = False
         self.user_agent = user_agent
         self.connected_ms = context.clock.now_ms()
         now_ms = context.clock.monotonic_ms()
-        self._begun_ms = now_ms
-        self._heard_ms = now_ms
+        self._started_ms = now_ms
+        self._received_ms = now_ms
         self._pinged_ms: int | None = None
         self._tick_count = 0
-        self._on_drain = self._begin_drain
+        self._on_drain = self._start_drain
         context.drain.join(self._on_drain)
         self.commands = Commands(self, principal, namespace, client)
         self._key_id = principal.key_id
-        keys.watch.join(authorization, self._key_id, self.rechecked)
+        keys.watch.join(authorization, self._key_id, self.key_rechecked)
         context.sessions.join(self)
 
     @property
@@ -165,7 +165,7 @@ class Session:
 
     async def take_frame(self, text: str | None, content: bytes | None) -> None:
         """Do what the client asks for. Raises SessionEnded for a frame that ends the session."""
-        self._heard_ms = self.context.clock.monotonic_ms()
+        self._received_ms = self.context.clock.monotonic_ms()
         if content is None:
             assert text is not None
             if not self._is_text:
@@ -265,7 +265,7 @@ class Session:
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """Once each ``tick_ms``; ``now_ms`` is monotonic."""
-        if self.is_over:
+        if self.is_closed:
             return
         times = self.context.times
         since_ms = self.sender.waiting_since_ms
@@ -273,15 +273,15 @@ class Session:
             reason = f"the client read nothing for {times.stall_ms} ms"
             self.end(STALLED_CODE, reason, is_kept=False)
             return
-        if not self.is_open and now_ms - self._begun_ms >= times.hello_ms:
+        if not self.is_open and now_ms - self._started_ms >= times.hello_ms:
             self.end(STALLED_CODE, f"no hello within {times.hello_ms} ms", is_kept=False)
             return
-        if self._pinged_ms is not None and self._heard_ms <= self._pinged_ms:
+        if self._pinged_ms is not None and self._received_ms <= self._pinged_ms:
             if now_ms - self._pinged_ms >= times.pong_ms:
                 reason = f"no answer to a ping within {times.pong_ms} ms"
                 self.end(STALLED_CODE, reason, is_kept=True)
                 return
-        elif now_ms - self._heard_ms >= times.ping_ms:
+        elif now_ms - self._received_ms >= times.ping_ms:
             self._pinged_ms = now_ms
             self.spawn(self.send_frame(self.codec.ping))
         for subscription in list(self.subscriptions.values()):
@@ -292,9 +292,9 @@ class Session:
         if self._tick_count % _RECHECK_TICKS:
             return
         if self._keys.cached(self.authorization) is None:
-            self._keys.watch.ask(self.authorization, self._key_id)
+            self._keys.watch.refresh(self.authorization, self._key_id)
 
-    def rechecked(self, principal: Principal | None) -> None:
+    def key_rechecked(self, principal: Principal | None) -> None:
         """What the session's key may do now; None: nothing any more.
 
         A subscription that the key no longer allows ends the session: what it holds is given back.
@@ -315,12 +315,12 @@ class Session:
     # Ending -------------------------------------------------------------------------------------
 
     def end(self, code: int, reason: str, *, is_kept: bool) -> None:
-        """Close with ``code`` soon; the first reason counts. ``is_kept``: see SessionEnded."""
-        if self.ending is None and not self.is_over:
-            self.ending = SessionEnded(code, reason, is_kept=is_kept)
+        """Close with ``code`` soon; the first reason counts. ``is_resumable``: see SessionEnded."""
+        if self.ending is None and not self.is_closed:
+            self.ending = SessionEnded(code, reason, is_resumable=is_kept)
             self._interrupt()
 
-    def take_over(self) -> None:
+    def hand_over(self) -> None:
         """Its client goes on with it on another connection, here or elsewhere."""
         self.end(TAKEN_OVER_CODE, "the session was resumed on another connection", is_kept=True)
 
@@ -328,8 +328,8 @@ class Session:
         """Somebody who may has ended it. The client may come back, unless its key is revoked."""
         self.end(DISCONNECTED_CODE, "disconnected by an administrator", is_kept=False)
 
-    def _begin_drain(self) -> None:
-        if not self.is_over:
+    def _start_drain(self) -> None:
+        if not self.is_closed:
             self.spawn(self._drain())
 
     async def _drain(self) -> None:
@@ -354,10 +354,10 @@ class Session:
 
         ``has_vanished``: the client went without a word, so an attempt of what it holds counts.
         """
-        if self.is_over:
+        if self.is_closed:
             return
-        self.is_over = True
-        self._keys.watch.leave(self.authorization, self._key_id, self.rechecked)
+        self.is_closed = True
+        self._keys.watch.leave(self.authorization, self._key_id, self.key_rechecked)
         self.sender.end()
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
@@ -366,7 +366,7 @@ class Session:
         try:
             await asyncio.gather(*(subscription.leave() for subscription in subscriptions))
             await asyncio.gather(*(subscription.settled() for subscription in subscriptions))
-            is_kept = is_kept and await self._keep(has_vanished=has_vanished)
+            is_kept = is_kept and await self._save(has_vanished=has_vanished)
             if not is_kept:
                 await close_all(subscriptions, "session ended", has_vanished=has_vanished)
             if tasks:
@@ -378,7 +378,7 @@ class Session:
             # Not before: the process closes its way to the engine once nobody is left.
             self.context.drain.leave(self._on_drain)
 
-    async def _keep(self, *, has_vanished: bool) -> bool:
+    async def _save(self, *, has_vanished: bool) -> bool:
         """Whether the engine has the session now, until its client comes back."""
         subscriptions = [each for each in self.subscriptions.values() if not each.is_drained]
         if not self.resume_ttl_ms or not subscriptions:

@@ -37,7 +37,7 @@ def _subscription(subscription: Subscription) -> ConnectedSubscription:
         group=subscription.group.name,
         consumer=subscription.membership.member_id.removeprefix(CONSUMER_PREFIX),
         filter=subscription.wanted.text,
-        delivered=subscription.held.next_tag - 1,
+        delivered=subscription.leased.next_tag - 1,
         held=subscription.outstanding_count,
         credit_messages=credits.msgs,
         credit_bytes=credits.bytes,

@@ -52,18 +52,22 @@ class Command:
 class _Part:
     """What one command added to the request of a tick."""
 
-    __slots__ = ("_held", "command", "tags")
+    __slots__ = ("_leased", "command", "tags")
 
     def __init__(self, command: Command, held: LeasedBatch | list[tuple[int, Delivery]]) -> None:
         self.command = command
-        self._held = held
+        self._leased = held
         self.tags: Sequence[int] = (
             held.tags if isinstance(held, LeasedBatch) else [tag for tag, _ in held]
         )
 
     @property
     def deliveries(self) -> list[tuple[int, Delivery]]:
-        return list(self._held.deliveries()) if isinstance(self._held, LeasedBatch) else self._held
+        return (
+            list(self._leased.deliveries())
+            if isinstance(self._leased, LeasedBatch)
+            else self._leased
+        )
 
 
 class _Batch:
@@ -86,7 +90,7 @@ class SettleBatches:
         self._session = session
         self._batch: _Batch | None = None
         self._flushes: set[asyncio.Task[None]] = set()
-        self._settling: set[int] = set()  # tags the engine has not answered for yet
+        self._unconfirmed: set[int] = set()  # tags the engine has not answered for yet
 
     @property
     def is_busy(self) -> bool:
@@ -128,9 +132,9 @@ class SettleBatches:
         batch.extended_tags += [tag for tag, _ in deliveries]
 
     @property
-    def settling(self) -> set[int]:
+    def unconfirmed(self) -> set[int]:
         """Tags that were settled and whose outcome is not known yet."""
-        return self._settling
+        return self._unconfirmed
 
     def join(self, command: Command, tags: list[int]) -> None:
         """Let a command that was just added wait for the outcome of ``tags`` settled before it.
@@ -156,7 +160,7 @@ class SettleBatches:
         part = _Part(command, held)
         command.count = len(part.tags)
         if command.outcome != "extended":
-            self._settling.update(part.tags)
+            self._unconfirmed.update(part.tags)
         batch.parts.append(part)
         return batch
 
@@ -181,23 +185,23 @@ class SettleBatches:
         except StoreError as exc:
             for part in batch.parts:
                 if part.command.outcome != "extended":
-                    subscription.held.remember_late(part.deliveries)
-            self._forget(batch)
-            await self._answer_failed(batch, exc)
+                    subscription.leased.remember_late(part.deliveries)
+            self._discard(batch)
+            await self._confirm_failed(batch, exc)
             return
-        self._forget(batch)
+        self._discard(batch)
         for command, tags in batch.joined:
             command.failures += [
                 pushes.TagFailure(tag, "OUTCOME_UNKNOWN")
                 for tag in tags
-                if subscription.held.is_late(tag)
+                if subscription.leased.is_late(tag)
             ]
-        await self._answer(batch)
+        await self._confirm(batch)
 
-    def _forget(self, batch: _Batch) -> None:
+    def _discard(self, batch: _Batch) -> None:
         for part in batch.parts:
             if part.command.outcome != "extended":
-                self._settling.difference_update(part.tags)
+                self._unconfirmed.difference_update(part.tags)
 
     async def _settle(self, batch: _Batch) -> SettleReply:
         context = self._session.context
@@ -247,7 +251,7 @@ class SettleBatches:
                     part.command.failures.append(pushes.TagFailure(tag, problem.code))
                     part.command.count -= 1
 
-    async def _answer(self, batch: _Batch) -> None:
+    async def _confirm(self, batch: _Batch) -> None:
         codec = self._session.codec
         for part in batch.parts:
             command = part.command
@@ -256,7 +260,7 @@ class SettleBatches:
             result = pushes.Settled(failed=command.failures, **{command.outcome: command.count})
             await self._send(codec.encode(codec.Ok(command.id, result)))
 
-    async def _answer_failed(self, batch: _Batch, exc: StoreError) -> None:
+    async def _confirm_failed(self, batch: _Batch, exc: StoreError) -> None:
         codec = self._session.codec
         problem = problem_from_store(exc)
         for part in batch.parts:

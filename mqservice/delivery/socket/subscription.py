@@ -56,7 +56,7 @@ class Subscription:
         "_settlement",
         "credits",
         "group",
-        "held",
+        "leased",
         "lease_ms",
         "membership",
         "pusher",
@@ -99,13 +99,13 @@ class Subscription:
             zone=consumer.zone,
         )
         self.credits = Credits(credit)
-        self.held = LeasedMessages()
+        self.leased = LeasedMessages()
         self.pusher = Pusher(self, session)
         self._settlement = SettleBatches(self, session)
 
     @property
     def outstanding_count(self) -> int:
-        return len(self.held)
+        return len(self.leased)
 
     @property
     def auto_extend_ms(self) -> int:
@@ -114,7 +114,7 @@ class Subscription:
     @property
     def is_drained(self) -> bool:
         """Whether it pushes nothing more and the client holds nothing more."""
-        return self.credits.is_stopped and not self.held
+        return self.credits.is_stopped and not self.leased
 
     @property
     def _is_over(self) -> bool:
@@ -140,14 +140,14 @@ class Subscription:
             # The engine ends a delivery there whatever is asked for.
             extend_ms = min(self._auto_extend_ms, self.group.consume_timeout_ms)
             extend_until_ms = self._session.context.clock.now_ms() + extend_ms
-        given = self.held.add(received, extend_until_ms)
+        given = self.leased.add(received, extend_until_ms)
         self.credits.held_up_ms = 0
         self.credits.spend(given.msgs, given.body_bytes)
         return given.first_tag
 
     def add_credit(self, msgs: int, bytes_count: int) -> None:
         """Permits on top, up to the caps for what is free and outstanding together."""
-        held = self.held
+        held = self.leased
         self.credits.add(msgs, bytes_count, held_msgs=len(held), held_bytes=held.body_bytes)
 
     async def refuse(self, exc: StoreError) -> None:
@@ -162,16 +162,16 @@ class Subscription:
 
     # Notices ------------------------------------------------------------------------------------
 
-    def heard(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """The engine has told something about the group."""
         if notice.client_id not in ("", self.membership.client_id):
             return
         if notice.kind in _LOST_BY:
-            self.pusher.fetches.heard(notice)
+            self.pusher.fetches.on_notice(notice)
             self.apply(notice)
         elif notice.kind in (NoticeKind.PAUSED, NoticeKind.UNPAUSED):
             self.credits.is_paused = notice.kind is NoticeKind.PAUSED
-            self.tell_flow(is_sure=True)
+            self.notify_flow(is_sure=True)
         elif (
             notice.kind is NoticeKind.HELD_UP
             and notice.topic == self.membership.topic
@@ -192,26 +192,26 @@ class Subscription:
         has_retries = notice.has_retries
         lost = [
             tag
-            for tag, each in self.held.outstanding.items()
+            for tag, each in self.leased.outstanding.items()
             if each.lease_generation < floor
             and (
                 is_deleted
                 or (each.queue_id in queue_ids if each.topic == notice.topic else has_retries)
             )
         ]
-        self.lose(lost, notice.kind.value, notice.assignment or None)
+        self.revoke(lost, notice.kind.value, notice.assignment or None)
         if is_deleted and not self._is_refused:
             self.pusher.end()
             refusal = error_from_code(notice.code, "it was deleted")
             self._session.spawn(self.refuse(refusal))
 
-    def lose(self, tags: list[int], why: str, generation: int | None = None) -> None:
+    def revoke(self, tags: list[int], why: str, generation: int | None = None) -> None:
         """Take tags from the client, return their credit and say so."""
         if tags:
-            self.held.remember_late(self._take(tags, Command(None, "acked")), why)
-            self.tell_lost(tags, why, generation)
+            self.leased.remember_late(self._pop(tags, Command(None, "acked")), why)
+            self.notify_lost(tags, why, generation)
 
-    def tell_lost(self, tags: list[int], why: str, generation: int | None = None) -> None:
+    def notify_lost(self, tags: list[int], why: str, generation: int | None = None) -> None:
         """Once more too, where the client may not have heard it."""
         codec = self._session.codec
         lost = codec.Lost(self.sid, tags, why, generation)
@@ -229,13 +229,13 @@ class Subscription:
         holds any of them, as for all that settles.
         """
         command = Command(command_id, "acked")
-        batch = self.held.take_batch(tags)
+        batch = self.leased.pop_batch(tags)
         if batch is not None:  # none of it can be settled already
             self.credits.restore(len(batch.tags), batch.body_bytes)
             self._settlement.add_batch(command, batch)
             return True
         pending = self._pending(tags)
-        taken = self._take(tags, command)
+        taken = self._pop(tags, command)
         self._settlement.add_acks(command, taken)
         if pending:
             self._settlement.join(command, pending)
@@ -243,17 +243,17 @@ class Subscription:
 
     def tags_upto(self, upto: int) -> list[int]:
         """Outstanding tags that are not greater than ``upto``, and those still being settled."""
-        outstanding = [tag for tag in self.held.outstanding if tag <= upto]
-        return outstanding + [tag for tag in self._settlement.settling if tag <= upto]
+        outstanding = [tag for tag in self.leased.outstanding if tag <= upto]
+        return outstanding + [tag for tag in self._settlement.unconfirmed if tag <= upto]
 
     def _pending(self, tags: list[int]) -> list[int]:
-        settling = self._settlement.settling
+        settling = self._settlement.unconfirmed
         return [tag for tag in tags if tag in settling] if settling else []
 
     def nack(self, items: list[frames.NackItem], command_id: int | None) -> bool:
         """Give messages back, each after its delay."""
         by_tag = {item.t: item for item in items}
-        return self._give_up(
+        return self._dead_letter(
             list(by_tag),
             Command(command_id, "nacked"),
             lambda tag, given: nack_of(given, by_tag[tag].delay_ms, by_tag[tag].reason or ""),
@@ -262,7 +262,7 @@ class Subscription:
     def dead_letter(self, items: list[frames.DeadLetterItem], command_id: int | None) -> bool:
         """Send messages to the group's DLQ."""
         reasons = {item.t: item.reason or "" for item in items}
-        return self._give_up(
+        return self._dead_letter(
             list(reasons),
             Command(command_id, "dead_lettered"),
             lambda tag, given: nack_of(given, None, reasons[tag], is_dead=True),
@@ -272,13 +272,15 @@ class Subscription:
         """Give back what the client has never had."""
         release = Command(None, "nacked")
         reason = "not sent"
-        self._give_up(tags, release, lambda _, given: nack_of(given, 0, reason, is_release=True))
+        self._dead_letter(
+            tags, release, lambda _, given: nack_of(given, 0, reason, is_release=True)
+        )
 
-    def _give_up(
+    def _dead_letter(
         self, tags: list[int], command: Command, nack: Callable[[int, Delivery], Nack]
     ) -> bool:
         pending = self._pending(tags)
-        taken = self._take(tags, command)
+        taken = self._pop(tags, command)
         nacks = [nack(tag, delivery) for tag, delivery in taken]
         self._settlement.add_nacks(command, taken, nacks)
         if pending:
@@ -290,7 +292,7 @@ class Subscription:
         command = Command(command_id, "extended")
         found: list[tuple[int, Delivery]] = []
         for tag in tags:
-            delivery = self.held.outstanding.get(tag)
+            delivery = self.leased.outstanding.get(tag)
             if delivery is None:
                 command.failures.append(pushes.TagFailure(tag, "LEASE_EXPIRED"))
             else:
@@ -300,11 +302,11 @@ class Subscription:
 
     def extended(self, tag: int, until_ms: int) -> None:
         """The engine has moved the end of a lease."""
-        self.held.extended(tag, until_ms)
+        self.leased.extended(tag, until_ms)
 
-    def _take(self, tags: Iterable[int], command: Command) -> list[tuple[int, Delivery]]:
+    def _pop(self, tags: Iterable[int], command: Command) -> list[tuple[int, Delivery]]:
         """Take ``tags`` out of the outstanding ones and return their credit."""
-        taken = self.held.take(tags, command.failures)
+        taken = self.leased.pop(tags, command.failures)
         self.credits.restore(taken.msgs, taken.body_bytes)
         return taken.deliveries
 
@@ -312,11 +314,11 @@ class Subscription:
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """Extend leases, tell of those that have ended, and of why nothing comes."""
-        if self.held:
-            self._extend_by_itself(wall_ms)
-            self.lose(self.held.ended(wall_ms), "lease_expired")
-        if not self.credits.is_told_open:
-            self.tell_flow()
+        if self.leased:
+            self._extend_leases(wall_ms)
+            self.revoke(self.leased.expired(wall_ms), "lease_expired")
+        if not self.credits.is_reported_open:
+            self.notify_flow()
             left_ms = self.credits.held_up_ms - self._session.context.times.tick_ms
             self.credits.held_up_ms = max(left_ms, 0)
         if self.pusher.fetches:
@@ -325,7 +327,7 @@ class Subscription:
             self._announced_ms = now_ms
             self._session.spawn(self._announce_again())
 
-    def tell_flow(self, *, is_sure: bool = False) -> None:
+    def notify_flow(self, *, is_sure: bool = False) -> None:
         """See ``Credits.flow_change``."""
         state = self.credits.flow_change(is_sure=is_sure)
         if state is not None:
@@ -333,10 +335,10 @@ class Subscription:
             flow = codec.encode(codec.Flow(self.sid, state))
             self._session.spawn(self._session.send_frame(flow))
 
-    def tell_paused(self) -> None:
+    def notify_paused(self) -> None:
         """At once, where it is so from the beginning."""
         if self.credits.is_paused:
-            self.tell_flow(is_sure=True)
+            self.notify_flow(is_sure=True)
 
     async def _announce_again(self) -> None:
         """Without credit nothing is fetched, and the engine would take the member for gone."""
@@ -348,11 +350,11 @@ class Subscription:
                 extra={"action": "announce_failed", "error": str(exc)},
             )
 
-    def _extend_by_itself(self, wall_ms: int) -> None:
+    def _extend_leases(self, wall_ms: int) -> None:
         """Extend the leases that end soon, as long as the subscription asked for."""
         if self._auto_extend_ms:
             ahead_ms = max(self.lease_ms // 2, 2 * self._session.context.times.tick_ms)
-            tags = self.held.to_extend(wall_ms, ahead_ms)
+            tags = self.leased.due_for_extension(wall_ms, ahead_ms)
             if tags:
                 self.extend(tags, self.lease_ms, None)
 
@@ -369,7 +371,7 @@ class Subscription:
             return
         self._has_left = True
         await self.pusher.stop()
-        unsent = [tag for tag in self.held.outstanding if tag > self.pusher.sent_upto]
+        unsent = [tag for tag in self.leased.outstanding if tag > self.pusher.sent_upto]
         if unsent:
             self._release(unsent)
         await self.membership.leave()
@@ -382,8 +384,8 @@ class Subscription:
         """Give everything back at once; ``has_vanished``: an attempt of each counts."""
         await self.stop_fetching()
         await self._settlement.finish()
-        held = self.held.leased(self._session.context.clock.now_ms())
-        self.held.clear()
+        held = self.leased.leased(self._session.context.clock.now_ms())
+        self.leased.clear()
         for start in range(0, len(held), NACK_COUNT_MAX):
             some = held[start : start + NACK_COUNT_MAX]
             # Not what a client of a broadcast group fails to consume, which would be dropped.

@@ -15,7 +15,7 @@ def test_a_token_fits_what_was_kept_under_the_pepper_or_a_former_one(settings: S
     settings.MQ_KEY_PEPPER_FALLBACKS = [settings.MQ_KEY_PEPPER]
     settings.MQ_KEY_PEPPER = ANOTHER
     kept.append(token.mac)
-    assert [token.fits(mac) for mac in kept] == [True, True]
-    assert [new_token().fits(mac) for mac in kept] == [False, False]
+    assert [token.matches(mac) for mac in kept] == [True, True]
+    assert [new_token().matches(mac) for mac in kept] == [False, False]
     settings.MQ_KEY_PEPPER_FALLBACKS = []
-    assert [token.fits(mac) for mac in kept] == [False, True]
+    assert [token.matches(mac) for mac in kept] == [False, True]

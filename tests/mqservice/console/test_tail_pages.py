@@ -34,12 +34,12 @@ async def test_tail_begins_with_the_last_few_and_goes_on_with_what_comes(
 ) -> None:
     await tailed.add(*(f"old {index}" for index in range(40)))
     tail = Tail(tailed, ORDERS)
-    assert bodies(await tail.look(ALL, 0)) == [f"old {index}" for index in range(30, 40)]
-    assert bodies(await tail.look(ALL, 500)) == []
+    assert bodies(await tail.read_new(ALL, 0)) == [f"old {index}" for index in range(30, 40)]
+    assert bodies(await tail.read_new(ALL, 500)) == []
     await tailed.add("one", queue_id=1)
     await tailed.add("two")
     await tailed.add("three", queue_id=1)
-    look = await tail.look(ALL, 1_000)
+    look = await tail.read_new(ALL, 1_000)
     assert (bodies(look), look.one_of) == (["one", "two", "three"], 1.0)
     assert look.per_s == 3.0
     assert tailed.progress == {}  # no group, no offset, no lease
@@ -50,12 +50,12 @@ async def test_look_at_a_busy_topic_shows_the_newest_and_says_of_how_many(
 ) -> None:
     await tailed.add("before")
     tail = Tail(tailed, ORDERS)
-    await tail.look(ALL, 0)
+    await tail.read_new(ALL, 0)
     for second in range(1, 4):
         for queue_id in range(4):
             messages = (f"{second} {queue_id} {index}" for index in range(250))
             await tailed.add(*messages, queue_id=queue_id)
-        look = await tail.look(ALL, second * 1_000)
+        look = await tail.read_new(ALL, second * 1_000)
         assert len(look.records) == SHOWN_PER_S_MAX
         assert {body.split()[0] for body in bodies(look)} == {str(second)}
     assert look.per_s == 1_000
@@ -65,15 +65,15 @@ async def test_look_at_a_busy_topic_shows_the_newest_and_says_of_how_many(
 
 async def test_filter_looks_at_more_and_shows_what_fits(tailed: CountedStore) -> None:
     tail = Tail(tailed, ORDERS)
-    await tail.look(ALL, 0)
+    await tail.read_new(ALL, 0)
     for index in range(400):
         await tailed.add(str(index), tag="Paid" if index % 4 else "refunded", keys=f"order-{index}")
-    look = await tail.look(TailFilter(tag="REFUND"), 1_000)
+    look = await tail.read_new(TailFilter(tag="REFUND"), 1_000)
     assert bodies(look) == [str(index) for index in range(144, 400, 4)]  # of the newest 256
     assert look.one_of == pytest.approx(400 / 256)
     await tailed.add("a", keys="x order-7-x")
     await tailed.add("b", keys="x")
-    assert bodies(await tail.look(TailFilter(key="ORDER-7"), 2_000)) == ["a"]
+    assert bodies(await tail.read_new(TailFilter(key="ORDER-7"), 2_000)) == ["a"]
 
 
 async def test_what_one_look_costs_has_an_end(
@@ -83,29 +83,29 @@ async def test_what_one_look_costs_has_an_end(
     for queue_id in range(100):
         await tailed.add("x" * 4_000, queue_id=queue_id)
     tail = Tail(tailed, ORDERS)
-    await tail.look(ALL, 0)
+    await tail.read_new(ALL, 0)
     assert len(tailed.pulls) == 3  # the third is over the bytes
     tailed.pulls.clear()
     monkeypatch.setattr(reading, "BYTES_MAX", 10_000_000)
     for queue_id in range(100):
         await tailed.add("x", queue_id=queue_id)
-    await tail.look(ALL, 1_000)
+    await tail.read_new(ALL, 1_000)
     assert len(tailed.pulls) == reading.QUEUES_MAX
     first = {pull.queue_id for pull in tailed.pulls}
     for queue_id in range(100):
         await tailed.add("y", queue_id=queue_id)
-    await tail.look(ALL, 2_000)
+    await tail.read_new(ALL, 2_000)
     assert {pull.queue_id for pull in tailed.pulls} != first  # queues take turns
 
 
 async def test_end_that_went_back_is_followed_from_where_it_is(tailed: CountedStore) -> None:
     await tailed.add("a", "b", "c")
     tail = Tail(tailed, ORDERS)
-    await tail.look(ALL, 0)
+    await tail.read_new(ALL, 0)
     del tailed.queues[ORDERS, 0][1:]  # a power cut took what no disk had
-    assert bodies(await tail.look(ALL, 1_000)) == []
+    assert bodies(await tail.read_new(ALL, 1_000)) == []
     await tailed.add("d")
-    assert bodies(await tail.look(ALL, 2_000)) == ["d"]
+    assert bodies(await tail.read_new(ALL, 2_000)) == ["d"]
 
 
 @pytest.mark.parametrize(

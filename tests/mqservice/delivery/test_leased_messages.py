@@ -67,10 +67,10 @@ def acked(
     held: LeasedMessages, tags: list[int]
 ) -> tuple[list[tuple[int, Delivery]], int, list[TagFailure]]:
     """As ``Subscription.ack`` does it: what was taken out, its bytes, failures."""
-    batch = held.take_batch(tags)
+    batch = held.pop_batch(tags)
     if batch is None:
         failures: list[TagFailure] = []
-        taken = held.take(tags, failures)
+        taken = held.pop(tags, failures)
         assert taken.msgs == len(taken.deliveries)
         return taken.deliveries, taken.body_bytes, failures
     deliveries = list(batch.deliveries())
@@ -108,14 +108,14 @@ def test_batches_change_nothing_that_can_be_seen(steps: list[Step]) -> None:
             assert failures == [TagFailure(tag, "UNKNOWN_TAG") for tag in wrong]
         elif name == "ended":
             over = [tag for tag, each in model.held.items() if each.lease_until_ms <= now_ms]
-            assert sorted(held.ended(now_ms)) == over
+            assert sorted(held.expired(now_ms)) == over
         elif name == "extend":
             due = [
                 tag
                 for tag, each in model.held.items()
                 if each.lease_until_ms - now_ms <= 5 < each.extend_until_ms - now_ms
             ]
-            assert sorted(held.to_extend(now_ms, 5)) == due
+            assert sorted(held.due_for_extension(now_ms, 5)) == due
             for tag in due:
                 held.extended(tag, now_ms + number)
                 model.held[tag] = model.held[tag]._replace(lease_until_ms=now_ms + number)
@@ -128,13 +128,13 @@ def test_batches_change_nothing_that_can_be_seen(steps: list[Step]) -> None:
 def test_a_frame_is_taken_as_it_was_pushed_or_message_by_message() -> None:
     held = LeasedMessages()
     held.add(received(1, 4, 9), 0)
-    assert held.take_batch([]) is None
-    assert held.take_batch([1, 2, 3]) is None
-    assert held.take_batch([1, 2, 4, 3]) is None
-    assert held.take_batch([1, 2, 3, 4]) is not None
-    assert held.take_batch([1, 2, 3, 4]) is None
+    assert held.pop_batch([]) is None
+    assert held.pop_batch([1, 2, 3]) is None
+    assert held.pop_batch([1, 2, 4, 3]) is None
+    assert held.pop_batch([1, 2, 3, 4]) is not None
+    assert held.pop_batch([1, 2, 3, 4]) is None
     assert not held
     held.add(received(5, 4, 9), 0)
-    assert held.ended(9) == [5, 6, 7, 8]  # looked at one by one from here on
-    assert held.take_batch([5, 6, 7, 8]) is None
-    assert [tag for tag, _ in held.take([5, 6, 7, 8], []).deliveries] == [5, 6, 7, 8]
+    assert held.expired(9) == [5, 6, 7, 8]  # looked at one by one from here on
+    assert held.pop_batch([5, 6, 7, 8]) is None
+    assert [tag for tag, _ in held.pop([5, 6, 7, 8], []).deliveries] == [5, 6, 7, 8]

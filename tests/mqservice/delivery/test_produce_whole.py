@@ -128,7 +128,7 @@ def rest_of(peer: socket.socket) -> bytes:
 
 def count_of(server: Server) -> list[int]:
     """What was counted since the last time: messages and bytes in, out, calls; and other calls."""
-    counted = server.call(usage_counts.take)
+    counted = server.call(usage_counts.drain)
     row = counted.topics.get("acme%orders", [0] * 5)
     return [*row, counted.calls.get(1, 0)]
 
@@ -256,12 +256,12 @@ def test_a_rate_that_is_used_up_is_asked_for_once_a_request(taken: list[bool]) -
     quotas = QuotaLimits(messages_in_per_second=1)
     with warm(quotas=quotas) as (server, key, peer):
         meter = server.context.meters.known[1]
-        server.call(meter.take_demand)
+        server.call(meter.pop_demand)
         server.call(lambda: meter.buckets[0].take(1_000))
         peer.sendall(post(key, "too much", TEXT).encode())
         assert b" 429 " in answer_of(peer)
         assert taken[-1]
-        assert server.call(meter.take_demand)[0] == 1
+        assert server.call(meter.pop_demand)[0] == 1
 
 
 def test_a_key_without_the_scope_is_refused(taken: list[bool]) -> None:

@@ -45,7 +45,7 @@ class _Put:
         self._error: Exception | None = None
         self._done: Callable[[], None]
 
-    def hand_over(self, done: Callable[[], None]) -> None:
+    def send_to_store(self, done: Callable[[], None]) -> None:
         self._done = done
 
     def decide(self, error: Exception | None) -> None:
@@ -69,7 +69,7 @@ class Sessions:
         self.passed_us_each = 0  # that an answer takes to make
         self._now_us = 0
         self.sender = self
-        self.is_over = False
+        self.is_closed = False
         self.has_failed = False
         self.is_direct = False
         self.sent: list[bytes] = []
@@ -190,10 +190,10 @@ async def test_an_end_leaves_nobody_waiting_and_counts_what_was_stored(end: str)
         session.is_gone = True
         session.may_send.set()
     else:
-        session.is_over = True
+        session.is_closed = True
         session.spawned[0].cancel()
     await asyncio.wait_for(waiting, 30)
-    session.is_over = True
+    session.is_closed = True
     for number in range(0, ROOM, 2):
         puts.decide(number)
     await session.rest()

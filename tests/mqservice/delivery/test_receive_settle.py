@@ -354,8 +354,8 @@ def test_drain_tells_those_who_join_late() -> None:
     drain = Drain()
     told: list[str] = []
 
-    drain.begin()
+    drain.start()
     drain.join(lambda: told.append("late"))
-    drain.begin()
+    drain.start()
 
     assert told == ["late"]

@@ -93,13 +93,13 @@ def test_it_is_answered_as_in_a_task(
         with warm() as (server, key, peer):
             meter = server.context.meters.known[1]
             count_of(server)
-            server.call(meter.take_demand)
+            server.call(meter.pop_demand)
             taken.clear()
             last = "" if name in ENDS else take(key, LAST)
             peer.sendall((sent(key) + last).encode())
             said = CHANGES.sub(b"#", rest_of(peer))
             wait_until(lambda m=meter: m.poll_count == 0)  # type: ignore[misc] # a loop's meter
-            demand, inflight = server.call(meter.take_demand), meter.inflight_count
+            demand, inflight = server.call(meter.pop_demand), meter.inflight_count
             found.append((said, count_of(server), demand, inflight))
             if is_on:
                 assert any(taken[:1]) == is_taken, taken
@@ -142,12 +142,12 @@ def test_as_many_as_may_wait_and_no_more(taken: list[bool]) -> None:
 def test_a_rate_that_is_used_up_is_asked_for_once_a_request(taken: list[bool]) -> None:
     with warm() as (server, key, peer):
         meter = server.context.meters.known[1]
-        server.call(meter.take_demand)
+        server.call(meter.pop_demand)
         server.call(lambda: meter.buckets[2].take(1 << 40))
         peer.sendall(take(key).encode())
         assert b" 429 " in answer_of(peer)
         assert taken[-1]
-        assert server.call(meter.take_demand)[2] == 1
+        assert server.call(meter.pop_demand)[2] == 1
 
 
 def test_what_has_no_room_in_flight_is_refused(taken: list[bool]) -> None:
@@ -241,7 +241,7 @@ def test_not_more_is_read_than_may_wait_for_a_request(
         assert not flows[-1].read_paused
         peer.sendall((post(key, body) * count).encode())
         wait_until(lambda: flows[-1].read_paused)
-        server.call(server.context.drain.begin)
+        server.call(server.context.drain.start)
         for _ in range(count + 1):
             assert b"\r\n\r\n{" in answer_of(peer)
         wait_until(lambda: not flows[-1].read_paused)
@@ -270,8 +270,8 @@ def test_a_fault_of_ours_while_it_begins_leaves_nothing_behind(
 def test_a_receive_that_is_refused_is_charged(taken: list[bool]) -> None:
     with warm() as (server, key, peer):
         meter = server.context.meters.known[1]
-        server.call(meter.take_demand)
+        server.call(meter.pop_demand)
         peer.sendall(take(key, maxx=1).encode())
         assert b" 400 " in answer_of(peer)
         assert taken[-1]
-        assert server.call(meter.take_demand)[2] == 1
+        assert server.call(meter.pop_demand)[2] == 1

@@ -12,8 +12,8 @@ from tests.storage_engine.test_causes import REASONS
 @given(REASONS, REASONS)
 def test_reasons_fit_a_cause_if_they_have_it_and_only_then(reason: str, other: str) -> None:
     same = SameCause(cause_of(reason))
-    assert same.fits(reason)
-    assert same.fits(other) == (cause_of(other) == cause_of(reason))
+    assert same.matches(reason)
+    assert same.matches(other) == (cause_of(other) == cause_of(reason))
 
 
 def test_a_reason_asks_for_its_cause_and_a_word_for_none() -> None:

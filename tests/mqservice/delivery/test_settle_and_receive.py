@@ -91,7 +91,7 @@ def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 def meter(server: Server, api: httpx.Client, topic: str) -> TenantMeter:
     receive(api, topic)  # from now on key, topic and group are known
     meter = server.context.meters.known[1]
-    server.call(lambda: meter.hold(0, 0))
+    server.call(lambda: meter.set_engine_usage(0, 0))
     return meter
 
 
@@ -271,7 +271,7 @@ def test_the_end_of_the_process_answers_what_was_settled(engine_socket: str, roa
             meter = server.context.meters.known[1]
             asked = Asked(api, topic, settle={"ack": [first[0]["receipt"]]})
             wait_until(lambda: meter.inflight_count == 1 and meter.poll_count == 1)
-            server.call(server.context.drain.begin)
+            server.call(server.context.drain.start)
             answer = asked.answer().json()
             assert (answer["messages"], answer["settled"]["acked"]) == ([], 1)
             put(api, topic, {"body": "m2"})

@@ -131,7 +131,7 @@ def test_shutdown_says_goaway_waits_for_acks_and_closes_with_1012(subprotocol: s
 
 def test_a_new_socket_during_the_end_is_refused(topic: str) -> None:
     with serving(StoreDouble(), TIMES) as server:
-        server.call(server.context.drain.begin)
+        server.call(server.context.drain.start)
 
         with pytest.raises(InvalidStatus) as caught:
             Peer(server)

@@ -89,7 +89,7 @@ async def test_a_server_that_cannot_answer_an_upgrade_closes_with_a_code(
             "client": None,
         }
         if why == "drain":
-            server.call(server.context.drain.begin)
+            server.call(server.context.drain.start)
         await server.application(scope, receive, send)
 
     assert [message["type"] for message in sent] == ["websocket.accept", "websocket.close"]

@@ -75,7 +75,7 @@ class Case:
 
     async def begin(self) -> int:
         """How many are under way in the engine then."""
-        self.fetches.begin()
+        self.fetches.start()
         await asyncio.sleep(0)
         return sum(not answer.done() for answer in self.store.answers)
 
@@ -203,7 +203,7 @@ def test_each_keeps_what_was_told_while_it_was_under_way() -> None:
         await case.begin()
         await case.next(0, FULL)
         await case.begin()
-        case.fetches.heard(reset)
+        case.fetches.on_notice(reset)
         case.store.answers[2].set_result(batch(1))
         late = await case.fetches.next()
         await case.begin()

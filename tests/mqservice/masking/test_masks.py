@@ -34,7 +34,7 @@ def test_a_rule_holds_for_topics_of_its_pattern_and_roles_below_its_own(people: 
     assert seen.of_topic("spay").is_none
     admin = masks(people, Role.ADMIN)
     assert admin.of_topic("payments").is_none
-    assert admin.of_topic("payments").has_clear
+    assert admin.of_topic("payments").has_unmasked
     assert admin.of_topic("orders").is_body_hidden
     assert masks(people, Role.OWNER).is_none
     assert masks_of(people.rival.tenant_id, "acme", Role.DEVELOPER).is_none
@@ -80,12 +80,12 @@ def test_a_search_that_tells_what_is_hidden_is_refused(
     rule(people, topics="pay", part="property", path="pin")
     rule(people, topics="pay", part="field", path="/card")
     for topic, role in (("other", Role.DEVELOPER), ("pay", Role.ADMIN)):
-        masks(people, role).of_topic(topic).refuse_question(contains=contains, wanted=wanted)
+        masks(people, role).of_topic(topic).reject_hidden_filter(contains=contains, wanted=wanted)
     mask = masks(people).of_topic("pay")
     if not is_refused:
-        return mask.refuse_question(contains=contains, wanted=wanted)
+        return mask.reject_hidden_filter(contains=contains, wanted=wanted)
     with pytest.raises(Problem, match="hidden from your role"):
-        mask.refuse_question(contains=contains, wanted=wanted)
+        mask.reject_hidden_filter(contains=contains, wanted=wanted)
 
 
 def test_copies_elsewhere_are_known_to_show_more(people: People) -> None:

@@ -48,7 +48,7 @@ class Tenant:
 
     def look(self) -> None:
         self._clock.ms += 60_000
-        self.server.wait_for(self._holdings.look)
+        self.server.wait_for(self._holdings.update)
 
     def put(self, size: int = 1_000) -> httpx.Response:
         return self.api.post("/v1/-/topics/orders/messages", content=b"x" * size)

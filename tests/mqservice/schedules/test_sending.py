@@ -169,14 +169,14 @@ def test_an_engine_that_is_away_is_waited_for_once_in_a_chunk(
         desk.make(name)
     settings.MQ_ENGINE_SOCKET = "/nowhere/engine.sock"
     asked_count = 0
-    take = Charges.take
+    take = Charges.charge
 
     def counted(*given: Any) -> None:  # Any: passed on as they come
         nonlocal asked_count
         asked_count += 1
         take(*given)
 
-    monkeypatch.setattr(Charges, "take", counted)
+    monkeypatch.setattr(Charges, "charge", counted)
     desk.tick(HOUR_MS)
     assert asked_count == 1
     errors = set(Schedule.objects.values_list("last_error", flat=True))

@@ -71,20 +71,20 @@ def test_without_valkey_everything_goes_through_and_it_is_asked_seldom(slow: Peo
     taken = [rate.take(slow.acme.tenant_id) for _ in range(20)]
     assert all(one.is_taken and one.left is None for one in taken)
     assert taken[0].headers == {"RateLimit-Policy": '"control";q=4;w=2'}
-    asked = rate._away_until_ms
+    asked = rate._unavailable_until_ms
     clock.ms += 999
     rate.take(slow.acme.tenant_id)
-    assert rate._away_until_ms == asked
+    assert rate._unavailable_until_ms == asked
     clock.ms += 1
     rate.take(slow.acme.tenant_id)
-    assert rate._away_until_ms > asked
+    assert rate._unavailable_until_ms > asked
     rate.close()
 
 
 def test_calls_of_the_control_plane_are_counted(people: People, api: Api) -> None:
-    usage_counts.take()
+    usage_counts.drain()
     client = api(people.acme_key)
     for path in ("/v1/quotas", "/v1/ns/acme/topics/absent"):
         client.get(path)
     Client().get("/v1/quotas")
-    assert usage_counts.take().calls == {people.acme.tenant_id: 2}
+    assert usage_counts.drain().calls == {people.acme.tenant_id: 2}

@@ -35,7 +35,7 @@ def used(people: People) -> People:
         counts.called(people.acme.tenant_id)
         counts.called_elsewhere(people.acme.tenant_id)
         counts.stored("rival%a", 1_000, 1_000)
-        write_counts(counts.take(), DAY + hour * HOUR_MS + 7)
+        write_counts(counts.drain(), DAY + hour * HOUR_MS + 7)
     return people
 
 
@@ -176,17 +176,17 @@ def test_what_could_not_be_written_is_written_later(people: People) -> None:
     counts = UsageCounts()
     counts.stored("acme%a", 1, 10)
     counts.called(people.acme.tenant_id)
-    counts.give_back(counts.take())
+    counts.put_back(counts.drain())
     counts.stored("acme%a", 2, 20)
-    assert counts.take() == UsageBatch({"acme%a": [3, 30, 0, 0, 0]}, {people.acme.tenant_id: 1})
-    assert counts.take() == UsageBatch()
+    assert counts.drain() == UsageBatch({"acme%a": [3, 30, 0, 0, 0]}, {people.acme.tenant_id: 1})
+    assert counts.drain() == UsageBatch()
 
 
 def test_no_more_topics_are_counted_than_may_be(people: People) -> None:
     counts = UsageCounts(topics_max=2)
     for topic in "abcd":
         counts.stored(f"acme%{topic}", 1, 1)
-    assert set(counts.take().topics) == {"acme%a", "acme%b"}
+    assert set(counts.drain().topics) == {"acme%a", "acme%b"}
 
 
 def test_what_is_gone_is_left_out(people: People) -> None:

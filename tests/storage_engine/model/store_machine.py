@@ -293,7 +293,7 @@ class StoreMachine(RuleBasedStateMachine):
             with pytest.raises(DiskFull):
                 self.both.put([Wanted("a", 0, 8, None, [])])
         self.both.files.disk = ROOMY
-        self.both.store.disk.look()
+        self.both.store.disk.measure()
 
     # Stops and faults -------------------------------------------------------------------------
 

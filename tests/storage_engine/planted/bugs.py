@@ -184,7 +184,7 @@ def offsets_used_again_after_a_crash(patch: pytest.MonkeyPatch) -> None:
             if queue.max_offset > 1:
                 queue.max_offset -= 1
                 queue.append_offset = queue.max_offset
-                queue.turn()
+                queue.open_next_file()
         return found
 
     patch.setattr("storage_engine.store.recover", recover)
@@ -267,7 +267,7 @@ def refused_put_stays_in_the_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def two_engines_allowed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(StoreLock, "_take", lambda lock, descriptor: None)
+    patch.setattr(StoreLock, "_try_lock", lambda lock, descriptor: None)
 
 
 def leases_on_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
