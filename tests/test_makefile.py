@@ -33,7 +33,7 @@ def test_what_is_left_of_a_service_does_not_keep_the_next_one_from_starting(tmp_
     data_dir.create()
 
 
-def test_a_directory_of_somebody_else_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_directory_of_someone_else_stays_as_it_is(tmp_path: Path) -> None:
     other = tmp_path / "home"
     (other / "store").mkdir(parents=True)
     (other / "store" / "file").touch()

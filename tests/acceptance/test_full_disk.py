@@ -40,7 +40,7 @@ def small_store(tmp_path: Path) -> Iterator[tuple[Path, Service]]:
             yield disk, service
 
 
-def test_a_full_disk_answers_507_through_rest_and_heals_by_itself(
+def test_a_full_disk_answers_507_through_rest_and_recovers_on_its_own(
     small_store: tuple[Path, Service],
 ) -> None:
     disk, service = small_store

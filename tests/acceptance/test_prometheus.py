@@ -71,7 +71,7 @@ def told_of_namespace(facts: Quickstart) -> str:
         return api.get(f"/v1/ns/{facts.namespace}/metrics").text
 
 
-def test_every_metric_and_label_that_is_asked_for_is_told(busy: Quickstart) -> None:
+def test_every_metric_and_label_that_is_asked_for_is_reported(busy: Quickstart) -> None:
     texts = [
         httpx.get(busy.engine_metrics_url, timeout=60, trust_env=False).text,
         told_of_namespace(busy),
@@ -178,7 +178,7 @@ def test_every_panel_of_the_dashboard_shows_something(prometheus: Prometheus) ->
         raise
 
 
-def test_every_rule_is_looked_at_without_a_fault(prometheus: Prometheus) -> None:
+def test_every_rule_is_checked_without_a_fault(prometheus: Prometheus) -> None:
     def states() -> dict[str, str]:
         groups = prometheus.ask("rules")["groups"]
         return {rule["name"]: rule["health"] for group in groups for rule in group["rules"]}

@@ -13,7 +13,7 @@ from tests.services import Service, wait_until
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 
-def test_a_silent_engine_is_told_by_readiness_data_plane_and_control_plane(
+def test_a_silent_engine_is_reported_by_readiness_data_plane_and_control_plane(
     service: Service,
 ) -> None:
     facts = service.facts

@@ -43,7 +43,7 @@ def test_java_is_taken_from_17_on(
         assert "apt-get install" in reason
 
 
-def test_without_java_nothing_is_started_and_the_reason_is_told(
+def test_without_java_nothing_is_started_and_the_reason_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -178,7 +178,7 @@ async def make_store(store_dir: Path) -> None:
         await store.close()
 
 
-def test_a_jvm_that_dies_is_told_with_what_helps(tmp_path: Path) -> None:
+def test_a_jvm_that_dies_is_reported_with_what_helps(tmp_path: Path) -> None:
     asyncio.run(make_store(tmp_path / "s"))
     places = ["--store", tmp_path / "s", "--lake", tmp_path / "lake", "--out", tmp_path / "out"]
     process = subprocess.Popen(

@@ -139,7 +139,7 @@ def test_latency_is_of_messages_that_were_settled_in_the_range(spark: SparkSessi
     assert (fast.wait_ms_p50, fast.settle_ms_max) == (None, None)
 
 
-def test_latency_of_what_failed_is_told_where_it_ended(spark: SparkSession) -> None:
+def test_latency_of_what_failed_is_reported_where_it_ended(spark: SparkSession) -> None:
     def moved(kind: str, offset: int, settles: int, at_s: int, log_topic: str, **more: Any) -> Any:
         return stored(
             offset, START_MS + 1_000 * at_s, kind=kind, group="billing", is_produced=False,
@@ -209,7 +209,7 @@ def test_growth_compares_each_day_with_the_one_before(spark: SparkSession) -> No
     assert found["late", 6].growth_ratio is None
 
 
-def test_growth_of_the_first_day_is_told_by_the_report_of_the_day_before(
+def test_growth_of_the_first_day_is_reported_by_the_report_of_the_day_before(
     spark: SparkSession,
 ) -> None:
     days = {day: [stored(0, START_MS + day * DAY_MS, topic=f"t{day}")] for day in (0, 1)}

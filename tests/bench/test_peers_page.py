@@ -120,7 +120,7 @@ def test_a_peer_that_does_not_sync_is_also_held_against_ours_that_does_not() -> 
     assert "NATS async 4.50× (not synced; compared with ours, async, 0.50×)\n" in made
 
 
-def test_a_busy_machine_is_told_before_anything_else() -> None:
+def test_a_busy_machine_is_reported_before_anything_else() -> None:
     quiet = _figure("mqservice, sync", 1)
     usage = msgspec.structs.replace(quiet.usage, other_cores=0.02)
     quiet = msgspec.structs.replace(quiet, usage=usage)
@@ -164,7 +164,7 @@ def test_what_is_missing_has_its_reason_on_the_page() -> None:
     assert "Nowhere in this run." in made
 
 
-def test_a_generator_at_its_end_and_a_busy_machine_are_told() -> None:
+def test_a_generator_at_its_end_and_a_busy_machine_are_reported() -> None:
     made = table(_evidence(_section("push-one", _figure("mqservice, sync", 100))))
 
     assert "generator full, others 0.40 cores" in made

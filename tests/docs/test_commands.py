@@ -110,7 +110,7 @@ def test_a_command_cut_short_may_lack_its_arguments_but_not_be_another(tmp_path:
     assert faults == [None, None, "there is no command 'burn'", "usage has no option --perr"]
 
 
-def test_a_variable_that_nobody_reads_is_told(tmp_path: Path) -> None:
+def test_a_variable_that_nobody_reads_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text("`MQ_PORT`, `MQ_COLOUR`, `MQ_ENGINE_SEGMENT_BYTES`, `MQ_ENGINE_COLOUR`\n")
 

@@ -51,7 +51,7 @@ def test_every_limit_of_the_data_plane_is_told_or_known_to_be_inside() -> None:
     assert told <= there
 
 
-def test_every_setting_of_the_engine_and_every_quota_is_told() -> None:
+def test_every_setting_of_the_engine_and_every_quota_is_reported() -> None:
     page = Page(DOCS / "limits.md").text
     places = {place for rows in SECTIONS.values() for row in rows for place in row.places}
     ways = {"store_dir", "socket", "broker", "metrics_port"}

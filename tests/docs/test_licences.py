@@ -22,7 +22,7 @@ def test_the_licence_is_the_apache_licence_word_for_word() -> None:
 @pytest.mark.parametrize(
     "lock", ["requirements.lock", "requirements-analytics.lock", "requirements-tracing.lock"]
 )
-def test_every_line_of_a_lock_file_is_looked_at(lock: str) -> None:
+def test_every_line_of_a_lock_file_is_checked(lock: str) -> None:
     lines = (ROOT / lock).read_text().splitlines()
     pinned = [line.split("==")[0] for line in lines if "==" in line and line[0] not in "# "]
 

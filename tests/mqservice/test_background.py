@@ -122,7 +122,7 @@ def background(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Background]
         servers.close()
 
 
-def test_all_go_on_by_themselves_after_each_of_their_servers_died(background: Background) -> None:
+def test_all_continue_on_their_own_after_each_of_their_servers_died(background: Background) -> None:
     for name, start in (
         ("valkey", background.servers.start_valkey),
         ("postgres", background.servers.start_postgres),

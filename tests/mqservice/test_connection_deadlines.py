@@ -120,7 +120,7 @@ HELD: Final = {
 
 
 @pytest.mark.parametrize(("sent", "statuses"), HELD.values(), ids=HELD.keys())
-def test_a_connection_without_a_key_ends_by_itself(
+def test_a_connection_without_a_key_ends_on_its_own(
     server: Server,
     limited: Callable[[ConnectionLimits], None],
     sent: str,

@@ -72,7 +72,9 @@ def test_failing_view_is_500_without_a_word_of_the_cause(
     assert "the secret cause" in caplog.text
 
 
-def test_database_that_is_away_is_503(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_database_that_is_unavailable_is_503(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*args: object, **kwargs: object) -> NoReturn:
         raise OperationalError("connection refused")
 

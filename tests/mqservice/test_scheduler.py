@@ -133,7 +133,7 @@ def test_leader_whose_session_ended_stops_sending(beats: tuple[Beat, Beat], dsn:
     take_over(standby)
 
 
-def test_beat_survives_a_database_that_is_away() -> None:
+def test_beat_survives_a_database_that_is_unavailable() -> None:
     lock = LeaderLock("postgresql://nobody@127.0.0.1:1/nothing")
     assert not lock.check()
     assert not lock.is_held
@@ -217,7 +217,7 @@ def test_a_queue_that_nobody_empties_gets_no_more_ticks(
         assert len(leader.sent) == sent_count
 
 
-def test_a_broker_that_is_away_is_told_of_once(
+def test_a_broker_that_is_unavailable_is_told_of_once(
     beats: tuple[Beat, Beat], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*args: object, **kwargs: object) -> None:

@@ -146,7 +146,7 @@ def test_a_leader_that_stood_still_sends_nothing_new_when_it_wakes_up(
         assert not leader.leads(stopped_ms)
 
 
-def test_a_leader_whose_session_is_ended_stops_and_one_of_them_goes_on(
+def test_a_leader_whose_session_is_ended_stops_and_one_of_them_continues(
     beats: list[Beat], dsn: str
 ) -> None:
     for _ in range(5):

@@ -34,7 +34,7 @@ def test_the_next_task_gets_a_new_connection_when_one_has_ended() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_next_task_goes_on_with_a_connection_that_only_saw_an_error() -> None:
+def test_the_next_task_continues_with_a_connection_that_only_saw_an_error() -> None:
     Tenant.objects.count()
     before = server_pid()
     with pytest.raises(ProgrammingError), connection.cursor() as cursor:

@@ -31,7 +31,7 @@ def stale_receipt_accepted(
 
 @planted(
     f"{_QUEUE}.find_moved",
-    f"{_TESTS}/test_delivery.py::test_a_stale_receipt_settles_nothing_once_somebody_else_has_the_message",
+    f"{_TESTS}/test_delivery.py::test_a_stale_receipt_settles_nothing_once_someone_else_has_the_message",
 )
 def stale_receipt_of_a_retried_message_accepted(
     real: Real, queue: Thing, queue_offset: Thing
@@ -62,7 +62,7 @@ def lease_that_never_ends(real: Real, lease: Thing, now_ms: Thing) -> Thing:
 
 @planted(
     "storage_engine.delivery.lease_messages:take_in_order",
-    f"{_TESTS}/test_ordered.py::test_a_later_message_never_overtakes_one_that_was_given_back",
+    f"{_TESTS}/test_ordered.py::test_a_later_message_never_overtakes_one_that_was_released",
 )
 def redelivery_overtaken_in_an_ordered_queue(
     real: Real, process_queue: Thing, lease: Thing, now_ms: Thing, messages_max: Thing,
@@ -74,7 +74,7 @@ def redelivery_overtaken_in_an_ordered_queue(
 
 @planted(
     "storage_engine.delivery.ordered_take:ByMessageGroup.skips",
-    f"{_TESTS}/test_message_groups.py::test_a_message_group_waits_for_the_one_in_flight_and_others_go_on",
+    f"{_TESTS}/test_message_groups.py::test_a_message_group_waits_for_the_one_in_flight_and_others_continue",
 )
 def message_group_does_not_wait(
     real: Real, order: Thing, queue_offset: Thing, look: Thing
@@ -134,7 +134,7 @@ def retry_delay_in_32_bits(real: Real, policy: Thing, reconsume_times: Thing) ->
 
 @planted(
     "storage_engine.retries:is_exhausted",
-    f"{_TESTS}/test_ordered.py::test_after_its_last_attempt_a_message_is_a_dead_letter_and_the_queue_goes_on",
+    f"{_TESTS}/test_ordered.py::test_after_its_last_attempt_a_message_is_a_dead_letter_and_the_queue_continues",
 )
 def one_attempt_too_many(real: Real, reconsume_times: Thing, max_reconsume_times: Thing) -> Thing:
     return real(reconsume_times=reconsume_times - 1, max_reconsume_times=max_reconsume_times)

@@ -218,9 +218,9 @@ def unknown_negated_is_true(real: Real, part: Thing) -> Thing:
 
 @planted(
     "storage_engine.filters.message_filter:tag_of",
-    f"{_TESTS}/test_filtered_delivery.py::test_tags_of_one_hash_are_told_apart_by_their_text",
+    f"{_TESTS}/test_filtered_delivery.py::test_tags_of_one_hash_are_distinguished_by_their_text",
 )
-def tags_told_apart_by_their_hash_alone(real: Real, properties: Thing) -> Thing:
+def tags_distinguished_by_their_hash_alone(real: Real, properties: Thing) -> Thing:
     tag = real(properties)
     return {b"BB": b"Aa"}.get(tag, tag)  # of one hash
 

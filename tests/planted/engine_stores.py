@@ -109,9 +109,9 @@ def import_of_timers_that_were_delivered(
 
 @planted(
     "storage_engine.transfer.importing:_floors",
-    f"{_IMPORT}::test_a_topic_whose_messages_have_all_expired_goes_on_behind_them",
+    f"{_IMPORT}::test_a_topic_whose_messages_have_all_expired_continues_behind_them",
 )
-def import_of_empty_queues_that_begin_anew(
+def import_of_empty_queues_that_start_over(
     real: Real, facts: Thing, conversion: Thing, namespace: Thing
 ) -> Thing:
     return {}

@@ -72,9 +72,7 @@ def receipts_of_a_receive_left_alone(real: Real, call: Thing, store: Thing, wait
     "mqservice.delivery.settle_plan:SettleCall.settled",
     f"{_TESTS}/delivery/test_settle_and_receive.py::test_the_quota_has_what_is_leased_and_not_what_is_settled",
 )
-def room_of_what_is_settled_on_the_way_not_given_back(
-    real: Real, call: Thing, reply: Thing
-) -> None:
+def room_of_what_is_settled_on_the_way_not_released(real: Real, call: Thing, reply: Thing) -> None:
     counted = call._meter.inflight_count
     real(call, reply)
     call._meter.inflight_count = counted
@@ -92,7 +90,7 @@ def leases_kept_when_the_settlement_beside_them_fails(real: Real, call: Thing) -
     "mqservice.delivery.receive:_makes_room",
     f"{_TESTS}/quotas/test_engine_usage.py::test_a_receive_that_settles_makes_its_own_room",
 )
-def room_of_what_a_receive_settles_not_given_back(real: Real, meter: Thing, order: Thing) -> Thing:
+def room_of_what_a_receive_settles_not_released(real: Real, meter: Thing, order: Thing) -> Thing:
     return False
 
 
@@ -166,7 +164,7 @@ def produced_messages_not_charged(
     "mqservice.scheduler:LeaderScheduler.apply_entry",
     f"{_TESTS}/test_scheduler.py::test_a_leader_asks_before_each_thing_that_it_sends",
 )
-def former_leader_goes_on_sending(
+def former_leader_keeps_sending(
     real: Real, scheduler: Thing, entry: Thing, producer: Thing = None
 ) -> None:
     scheduler.apply_async(entry, producer=producer, advance=False)

@@ -29,7 +29,7 @@ def origin_by_substring(real: Real, origins: Thing, headers: Thing) -> None:
     "mqservice.delivery.http:check_body_head",
     f"{_TESTS}/delivery/test_produce_errors.py::test_content_encoding_is_415",
 )
-def encoded_body_taken(real: Real, request: Thing, bytes_max: Thing) -> None:
+def encoded_body_accepted(real: Real, request: Thing, bytes_max: Thing) -> None:
     request.headers.pop(b"content-encoding", None)
     real(request, bytes_max)
 
@@ -70,13 +70,13 @@ def form_of_the_console_without_its_token(
     "mqservice.accounts.key_failures:KeyFailures.check",
     f"{_TESTS}/accounts/test_key_failures.py::test_control_plane_answers_429_with_when_to_come_again",
 )
-def keys_may_be_guessed_for_ever(real: Real, failures: Thing, address: Thing) -> None:
+def keys_may_be_guessed_forever(real: Real, failures: Thing, address: Thing) -> None:
     return
 
 
 @planted(
     "mqservice.lib.throttle:Throttle.count",
-    f"{_TESTS}/people/test_login.py::test_sixth_try_within_minutes_is_not_even_looked_at",
+    f"{_TESTS}/people/test_login.py::test_sixth_try_within_minutes_is_not_even_checked",
     f"{_TESTS}/accounts/test_key_failures.py::test_throttle_lets_so_many_through_in_each_window",
 )
 def tries_never_counted(real: Real, throttle: Thing, key: Thing) -> int:
@@ -182,7 +182,7 @@ def import_asks_quotas_of_one_at_a_time(
     f"{_TESTS}/console/test_definitions_pages.py"
     "::test_settings_that_moved_on_are_shown_again_before_anything_is_done",
 )
-def import_of_something_else_than_was_shown(
+def import_differs_from_its_preview(
     real: Real, namespace: Thing, document: Thing, by: Thing, digest: Thing = None
 ) -> Thing:
     return real(namespace, document, by=by)

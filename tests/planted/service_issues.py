@@ -36,7 +36,7 @@ def an_issue_for_each_number(real: Real, reason: Thing) -> Thing:
     f"{_ISSUES}/test_scanning.py::"
     "test_reasons_above_the_limit_are_counted_as_others_and_resolved_issues_make_room",
 )
-def issues_without_end(real: Real, namespace: Thing, wanted: Thing) -> Thing:
+def unlimited_issues(real: Real, namespace: Thing, wanted: Thing) -> Thing:
     return wanted
 
 
@@ -50,7 +50,7 @@ def words_of_failures_for_everybody(real: Real, principal: Thing, issue: Thing) 
 
 @planted(
     "mqservice.alerts.issue_rules:openings_after",
-    f"{_RULES}::test_an_issue_that_opens_is_told_once_and_its_further_letters_are_not",
+    f"{_RULES}::test_an_issue_that_opens_is_reported_once_and_its_further_letters_are_not",
 )
 def what_was_told_is_told_again(
     real: Real, namespace_id: Thing, number: Thing, *, group: Thing = "", topic: Thing = ""

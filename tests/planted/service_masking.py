@@ -72,7 +72,7 @@ def who_is_masked_may_lift_the_mask(real: Real, principal: Thing, least: Thing) 
 @planted(
     "mqservice.console.tail.consumer:TailConsumer._look_up_mask",
     "tests/mqservice/console/test_tail_masking.py::"
-    "test_what_is_hidden_from_the_reader_is_not_told_from_soon_after_the_rule",
+    "test_what_is_hidden_from_the_reader_is_not_reported_from_soon_after_the_rule",
 )
 async def open_tail_never_hears_of_a_rule(real: Real, tail: Thing, namespace: Thing) -> None:
     if not hasattr(tail, "_mask"):

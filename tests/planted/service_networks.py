@@ -17,7 +17,7 @@ _TESTS: Final = "tests/acceptance/partitions/test_partitions.py"
     "mqservice.lib.database_options:database_options",
     f"{_TESTS}::test_the_control_plane_answers_while_postgresql_is_cut_off",
 )
-def database_waited_for_without_end(real: Real, query: Thing, process: Thing) -> Thing:
+def database_waited_for_forever(real: Real, query: Thing, process: Thing) -> Thing:
     options = real(query, process)
     return {name: value for name, value in options.items() if not name.startswith(("keep", "tcp_"))}
 
@@ -44,7 +44,7 @@ async def received_before_it_was_read(real: Real, client: Thing, request: Thing)
 
 @planted(
     "mqservice.leader_lock:LeaderLock.check",
-    f"{_TESTS}::test_workers_and_beat_go_on_after_they_were_cut_off",
+    f"{_TESTS}::test_workers_and_beat_continue_after_they_were_cut_off",
 )
 def leader_that_never_leads_again(real: Real, lock: Thing) -> Thing:
     if getattr(lock, "was_lost", False):

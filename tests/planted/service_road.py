@@ -14,7 +14,7 @@ _TESTS: Final = "tests/mqservice/delivery/test_produce_whole.py"
 
 @planted(
     "mqservice.delivery.put:Put.set_result",
-    f"{_TESTS}::test_a_record_that_the_engine_refuses_is_told",
+    f"{_TESTS}::test_a_record_that_the_engine_refuses_is_reported",
 )
 def refused_record_called_stored(real: Real, put: Thing, results: Thing) -> None:
     real(put, [result._replace(error=None) for result in results])
@@ -22,7 +22,7 @@ def refused_record_called_stored(real: Real, put: Thing, results: Thing) -> None
 
 @planted(
     "mqservice.delivery.plane:DataPlane.fail",
-    f"{_TESTS}::test_what_the_store_refuses_is_told",
+    f"{_TESTS}::test_what_the_store_refuses_is_reported",
 )
 def refusal_that_is_not_counted(real: Real, plane: Thing, request: Thing, error: Thing) -> None:
     request.is_counted = True
@@ -42,7 +42,7 @@ def key_of_a_request_overlooked(real: Real, plane: Thing, cycle: Thing, headers:
     "storage_engine.records.plain_record:host_bytes",
     "tests/storage_engine/test_plain_record.py::test_it_is_the_record_of_the_same_message",
 )
-def plain_record_of_nobody(real: Real, host: Thing) -> bytes:
+def plain_record_without_host(real: Real, host: Thing) -> bytes:
     return bytes(8)
 
 
@@ -84,7 +84,7 @@ def refused_receive_that_is_not_charged(
 @planted(
     "mqservice.lib.signing:Signer.are_new",
     "tests/mqservice/delivery/test_receipt_columns.py::"
-    "test_one_that_is_not_like_the_others_is_left_to_be_read_by_itself",
+    "test_one_that_is_not_like_the_others_is_left_to_be_read_on_its_own",
 )
 def receipts_read_together_whoever_made_them(
     real: Real, signer: Thing, prefix: Thing, payloads: Thing, tags: Thing

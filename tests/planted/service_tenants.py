@@ -61,9 +61,9 @@ def expiry_of_a_key_ignored(real: Real, row: Thing, is_present: Thing) -> None:
 
 @planted(
     "mqservice.accounts.key_watch:KeyWatch.changed",
-    f"{_TESTS}/delivery/test_key_changes.py::test_a_revoked_key_ends_its_parked_polls_with_401",
+    f"{_TESTS}/delivery/test_key_changes.py::test_a_revoked_key_ends_its_long_polls_with_401",
 )
-def revocation_not_told_to_those_who_wait(real: Real, watch: Thing, key_id: Thing) -> None:
+def revocation_not_notified_to_those_who_wait(real: Real, watch: Thing, key_id: Thing) -> None:
     return
 
 
@@ -88,7 +88,7 @@ def key_makes_a_stronger_key(real: Real, wanted: Thing, own: Thing) -> bool:
     "mqservice.accounts.member_services:_require_another_owner",
     f"{_TESTS}/accounts/test_people_api.py::test_the_last_owner_stays",
 )
-def last_owner_may_go(real: Real, tenant: Thing) -> None:
+def last_owner_can_be_removed(real: Real, tenant: Thing) -> None:
     assert isinstance(tenant, Tenant)
 
 
@@ -106,7 +106,7 @@ async def ticket_opens_two_sockets(real: Real, tickets: Thing, name: Thing) -> T
     "mqservice.delivery.cursors:_bound",
     f"{_TESTS}/delivery/test_browse_errors.py::test_cursors_fit_only_the_query_they_come_from",
 )
-def cursor_of_another_question_taken(real: Real, topic: Thing, question: Thing) -> Thing:
+def cursor_of_another_query_accepted(real: Real, topic: Thing, question: Thing) -> Thing:
     return real(topic, b"")
 
 
@@ -114,7 +114,7 @@ def cursor_of_another_question_taken(real: Real, topic: Thing, question: Thing) 
     "mqservice.delivery.cursors:_bound",
     f"{_TESTS}/delivery/test_cursors.py::test_topic_question_secret_and_purpose_are_part_of_it",
 )
-def cursor_of_another_tenants_topic_taken(real: Real, topic: Thing, question: Thing) -> Thing:
+def cursor_of_another_tenants_topic_accepted(real: Real, topic: Thing, question: Thing) -> Thing:
     return real("", question)
 
 
@@ -184,7 +184,7 @@ def preview_of_another_person_applied(
 
 @planted(
     "mqservice.delivery.resume_tokens:_claim",
-    f"{_TESTS}/delivery/resume/test_resume_errors.py::test_a_token_of_somebody_else_gives_a_new_session",
+    f"{_TESTS}/delivery/resume/test_resume_errors.py::test_a_token_of_someone_else_gives_a_new_session",
 )
 def session_resumed_by_another_key(
     real: Real, session_id: Thing, principal: Thing, namespace: Thing
@@ -206,7 +206,7 @@ def signature_of_handles_and_cursors_not_compared(
     "mqservice.delivery.socket.session:Session.key_rechecked",
     f"{_TESTS}/delivery/test_key_changes.py::test_a_key_that_may_no_longer_consume_here_is_closed_with_4403",
 )
-def narrowed_key_goes_on_reading(real: Real, session: Thing, principal: Thing) -> None:
+def narrowed_key_keeps_reading(real: Real, session: Thing, principal: Thing) -> None:
     if principal is None:
         real(session, principal)
 
@@ -239,11 +239,9 @@ def page_lists_namespaces_of_all_tenants(real: Real, user: Thing) -> Thing:
 
 @planted(
     "mqservice.accounts.access:Principal.permits",
-    f"{_TESTS}/accounts/test_people_api.py::test_a_key_of_one_namespace_has_no_say_over_people",
+    f"{_TESTS}/accounts/test_people_api.py::test_a_key_of_one_namespace_cannot_manage_people",
 )
-def key_of_a_namespace_has_a_say_over_people(
-    real: Real, principal: Thing, permission: Thing
-) -> Thing:
+def namespace_key_manages_people(real: Real, principal: Thing, permission: Thing) -> Thing:
     return real(replace(principal, namespace=None), permission)
 
 

@@ -34,7 +34,7 @@ async def test_it_covers_no_message_of_another_answer(tmp_path: Path) -> None:
         assert Asked(store).bodies == first.bodies
 
 
-async def test_what_is_named_otherwise_or_was_given_back_is_left_out(tmp_path: Path) -> None:
+async def test_what_is_named_otherwise_or_was_released_is_left_out(tmp_path: Path) -> None:
     async with filled(OpenStore(tmp_path), 6) as store:
         asked = Asked(store)
         assert asked.settle(nacks=(b"1",), delay_ms=500).nacked_count == 1
@@ -77,7 +77,7 @@ async def test_a_look_for_the_batch_has_an_end(
         assert asked.settle(up_to=b"3").acked_count == 2
 
 
-async def test_a_message_that_somebody_else_has_by_now_is_a_failure_of_its_own(
+async def test_a_message_that_someone_else_has_by_now_is_a_failure_of_its_own(
     tmp_path: Path,
 ) -> None:
     async with filled(OpenStore(tmp_path), 3) as store:

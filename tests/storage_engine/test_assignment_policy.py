@@ -146,7 +146,7 @@ async def test_a_member_that_moves_to_another_room_gets_other_queues(tmp_path: P
         assert [member.zone for member in group.members().members] == ["east", "west"]
 
 
-async def test_who_reads_what_and_what_nobody_reads_is_told(tmp_path: Path) -> None:
+async def test_who_reads_what_and_what_nobody_reads_is_reported(tmp_path: Path) -> None:
     async with OpenStore(tmp_path) as store:
         policy = AssignmentPolicy(consumers={"a": (0,), "b": (1, 2)})
         group = Zoned(store, Strategy.CONFIG, policy)

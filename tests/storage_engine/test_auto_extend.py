@@ -65,7 +65,7 @@ async def test_the_span_is_the_end_whoever_is_heard_of(tmp_path: Path) -> None:
         assert Asked(store, member_id="other").bodies == [b"0"]
 
 
-async def test_a_parked_receive_keeps_the_member_there_until_its_connection_is_gone(
+async def test_a_waiting_receive_keeps_the_member_there_until_its_connection_is_gone(
     tmp_path: Path,
 ) -> None:
     async with filled(OpenStore(tmp_path), 1) as store:

@@ -27,7 +27,7 @@ async def test_each_client_gets_every_message(tmp_path: Path) -> None:
         assert [listener.take() for listener in listeners] == [[b"6"]] * 3
 
 
-async def test_a_client_goes_on_where_it_was_and_a_new_one_at_the_groups_start(
+async def test_a_client_continues_where_it_was_and_a_new_one_at_the_groups_start(
     tmp_path: Path,
 ) -> None:
     async with OpenStore(tmp_path) as store:
@@ -166,7 +166,7 @@ async def test_what_was_dropped_stays_so_after_a_kill(tmp_path: Path) -> None:
         assert Listener(store, "a").take() == [b"2"]
 
 
-async def test_what_was_never_had_is_given_back_and_not_dropped(tmp_path: Path) -> None:
+async def test_what_was_never_had_is_released_and_not_dropped(tmp_path: Path) -> None:
     async with OpenStore(tmp_path) as store:
         await filled(store, 1)
         listener = Listener(store, "a")

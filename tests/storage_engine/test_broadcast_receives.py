@@ -62,7 +62,7 @@ async def test_two_clients_may_use_the_same_attempt_id_and_member(tmp_path: Path
         assert again.answer.lease_generation == two.answer.lease_generation
 
 
-async def test_a_parked_receive_of_one_client_does_not_give_way_to_another(tmp_path: Path) -> None:
+async def test_a_waiting_receive_of_one_client_does_not_give_way_to_another(tmp_path: Path) -> None:
     async with OpenStore(tmp_path) as store:
         await filled(store, 0)
         one = Asked(store, 1, attempt_id="x", client_id="a", wait_ms=5_000)

@@ -217,7 +217,7 @@ def test_who_needs_no_future_is_told_of_a_lost_connection_and_refused_after_it(
     play(tmp_path, scenario, reconnect_min_ms=60_000)
 
 
-def test_what_came_meanwhile_is_sent_before_anybody_is_told(tmp_path: Path) -> None:
+def test_what_came_meanwhile_is_sent_before_anybody_is_notified(tmp_path: Path) -> None:
     """Found by measuring: the engine had nothing to do while a frame's puts were answered."""
     seen: list[bool] = []
 
@@ -244,7 +244,7 @@ def test_what_came_meanwhile_is_sent_before_anybody_is_told(tmp_path: Path) -> N
     assert seen == [True, True]
 
 
-def test_what_is_refused_at_once_tells_nobody(tmp_path: Path) -> None:
+def test_what_is_refused_at_once_notifies_nobody(tmp_path: Path) -> None:
     async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
         told = Told()
         with pytest.raises(RecordRefused, match="fit into a frame"):

@@ -61,7 +61,7 @@ def test_a_moment_follows_the_wall_clock_in_small_steps(tmp_path: Path, step_ms:
         assert moments.time_ms() == clock.now_ms()
 
 
-def test_delays_go_on_evenly_over_a_restart_though_the_wall_clock_jumped(tmp_path: Path) -> None:
+def test_delays_continue_evenly_over_a_restart_though_the_wall_clock_jumped(tmp_path: Path) -> None:
     clock = ManualClock()
     first = started(tmp_path, clock)
     first.save()

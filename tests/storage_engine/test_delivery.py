@@ -94,7 +94,7 @@ async def test_a_late_ack_counts_while_nobody_has_the_message(tmp_path: Path) ->
     await store.close()
 
 
-async def test_a_stale_receipt_settles_nothing_once_somebody_else_has_the_message(
+async def test_a_stale_receipt_settles_nothing_once_someone_else_has_the_message(
     tmp_path: Path,
 ) -> None:
     store = await filled(tmp_path, 1)
@@ -190,7 +190,7 @@ async def test_a_nacked_message_comes_again_after_its_delay_and_not_before(tmp_p
     await store.close()
 
 
-async def test_messages_given_back_unread_stand_in_order_in_their_next_batch(
+async def test_messages_released_unread_stand_in_order_in_their_next_batch(
     tmp_path: Path,
 ) -> None:
     store = await filled(tmp_path, 4)
@@ -316,7 +316,7 @@ async def test_a_restart_forgets_leases_but_no_generation_comes_twice(tmp_path: 
         assert again.receive().bodies == []
 
 
-async def test_acks_nacks_and_extends_of_one_request_are_told_apart(tmp_path: Path) -> None:
+async def test_acks_nacks_and_extends_of_one_request_are_distinguished(tmp_path: Path) -> None:
     store = await filled(tmp_path, 4)
     leased = store.receive()
     request = SettleRequest(

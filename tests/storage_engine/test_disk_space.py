@@ -13,7 +13,7 @@ RESERVE = {"reserve_bytes": 4_096}
 
 
 @pytest.mark.parametrize("free", [0, 5, 10])
-async def test_at_90_percent_puts_are_refused_and_taken_again_by_themselves(
+async def test_at_90_percent_puts_are_refused_and_taken_again_on_their_own(
     tmp_path: Path, free: int
 ) -> None:
     async with OpenStore(tmp_path / "s") as store:

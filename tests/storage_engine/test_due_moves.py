@@ -89,7 +89,7 @@ plain = st.builds(
 
 
 @given(st.lists(st.tuples(plain, waits, st.booleans(), st.integers(0, 1_200)), max_size=14))
-def test_a_batch_becomes_what_each_of_its_messages_does_by_itself(
+def test_a_batch_becomes_what_each_of_its_messages_does_on_its_own(
     messages: list[tuple[StoreMessage, Wait, bool, int]],
 ) -> None:
     moves = due_moves()

@@ -44,7 +44,7 @@ def test_a_segment_shows_each_record_and_its_end(store_dir: Path) -> None:
     assert lines(last)[-1].endswith("bytes free")
 
 
-def test_damage_is_named_and_the_dump_goes_on_behind_it(store_dir: Path) -> None:
+def test_damage_is_named_and_the_dump_continues_behind_it(store_dir: Path) -> None:
     records = list(read_log(store_dir))
     path, at = log_path(store_dir, records[2].physical_offset)
     whole = places(path)

@@ -170,7 +170,7 @@ def test_kill_9_keeps_settles_and_forgets_only_leases() -> None:
         assert [failure.queue_offset for failure in reply.failures] == [2]
 
 
-def test_the_asyncio_client_reconnects_by_itself_and_tells_unsent_from_unknown() -> None:
+def test_the_asyncio_client_reconnects_on_its_own_and_tells_unsent_from_unknown() -> None:
     async def scenario(engine: Engine) -> None:
         client = AsyncStoreClient(engine.socket, client_name="test", config=RECONNECT)
         await client.wait_connected(10_000)
@@ -194,7 +194,7 @@ def test_the_asyncio_client_reconnects_by_itself_and_tells_unsent_from_unknown()
         asyncio.run(scenario(engine))
 
 
-def test_the_asyncio_client_goes_on_at_once_when_the_greeting_is_cut_off(tmp_path: Path) -> None:
+def test_the_asyncio_client_continues_at_once_when_the_greeting_is_cut_off(tmp_path: Path) -> None:
     """An engine that dies between accept and HELLO must not cost a whole request timeout."""
 
     patient = msgspec.structs.replace(RECONNECT, request_timeout_ms=3_600_000)

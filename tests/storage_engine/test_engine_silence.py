@@ -101,7 +101,7 @@ def test_an_engine_that_reads_what_waits_for_it_is_not_silent() -> None:
 # The asyncio client -------------------------------------------------------------------------------
 
 
-def test_an_engine_that_stops_is_noticed_and_taken_back_when_it_goes_on() -> None:
+def test_an_engine_that_stops_is_noticed_and_taken_back_when_it_continues() -> None:
     async def scenario(engine: Engine) -> None:
         client = AsyncStoreClient(engine.socket, client_name="test", config=QUICK)
         await client.wait_connected(10_000)
@@ -227,11 +227,11 @@ def play_pinged(tmp_path: Path, *, is_alive: bool) -> None:
     asyncio.run(asyncio.wait_for(main(), WAIT_S))
 
 
-def test_a_parked_receive_is_no_silence_while_pings_are_answered(tmp_path: Path) -> None:
+def test_a_waiting_receive_is_no_silence_while_pings_are_answered(tmp_path: Path) -> None:
     play_pinged(tmp_path, is_alive=True)
 
 
-def test_one_ping_without_a_reply_tells_a_stopped_engine_from_a_parked_receive(
+def test_one_ping_without_a_reply_tells_a_stopped_engine_from_a_waiting_receive(
     tmp_path: Path,
 ) -> None:
     play_pinged(tmp_path, is_alive=False)
@@ -298,7 +298,7 @@ async def test_a_client_that_waits_for_the_disk_hears_that_the_engine_is_alive(
 # The blocking client ------------------------------------------------------------------------------
 
 
-def test_the_blocking_client_gives_a_stopped_engine_up_and_goes_on_with_it_later() -> None:
+def test_the_blocking_client_gives_a_stopped_engine_up_and_continues_with_it_later() -> None:
     with (
         engine_with_topic() as engine,
         StoreClient(engine.socket, client_name="test", timeout_ms=HOUR_MS, config=QUICK) as client,

@@ -183,7 +183,7 @@ async def test_a_damaged_record_costs_itself_only_on_a_full_disk_too(
         store.files.full.clear()
 
 
-async def test_a_tick_with_a_damaged_record_and_a_full_disk_goes_on(tmp_path: Path) -> None:
+async def test_a_tick_with_a_damaged_record_and_a_full_disk_continues(tmp_path: Path) -> None:
     async with OpenStore(tmp_path / "s") as store:
         store.topic()
         store.group()

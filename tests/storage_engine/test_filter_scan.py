@@ -62,7 +62,7 @@ async def test_fifty_thousand_are_skipped_over_many_turns_for_one_that_waits(
     await store.close()
 
 
-async def test_a_receive_that_does_not_wait_goes_on_where_the_last_one_ended(
+async def test_a_receive_that_does_not_wait_continues_where_the_last_one_ended(
     tmp_path: Path,
 ) -> None:
     store = await filled(tmp_path, 25_000)
@@ -147,7 +147,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-async def test_a_filter_bomb_is_cut_off_in_time_and_all_is_looked_at_in_the_end(
+async def test_a_filter_bomb_is_cut_off_in_time_and_all_is_checked_in_the_end(
     tmp_path: Path, name: str
 ) -> None:
     clock = WorkingTime()
@@ -175,7 +175,7 @@ async def test_a_filter_bomb_is_cut_off_in_time_and_all_is_looked_at_in_the_end(
 # Pull -----------------------------------------------------------------------------------------
 
 
-async def test_a_pull_takes_the_same_filters_and_says_where_to_go_on(tmp_path: Path) -> None:
+async def test_a_pull_takes_the_same_filters_and_says_where_to_continue(tmp_path: Path) -> None:
     store = await filled(tmp_path, 5_000)
 
     def pull(offset: int, **fields: object) -> tuple[PullStatus, int, list[bytes]]:

@@ -50,7 +50,7 @@ async def test_only_wanted_tags_come_and_the_rest_counts_as_settled(tmp_path: Pa
     await store.close()
 
 
-async def test_tags_of_one_hash_are_told_apart_by_their_text(tmp_path: Path) -> None:
+async def test_tags_of_one_hash_are_distinguished_by_their_text(tmp_path: Path) -> None:
     assert java_hash("Aa") == java_hash("BB")
     store = await opened(tmp_path)
     await put_tags(store, "Aa", "BB", "Aa", "BB")
@@ -220,7 +220,7 @@ async def test_a_reset_forgets_what_filters_passed_over(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_parked_receive_passes_over_what_comes_until_something_matches(
+async def test_a_waiting_receive_passes_over_what_comes_until_something_matches(
     tmp_path: Path,
 ) -> None:
     store = await opened(tmp_path, queues=2)

@@ -64,7 +64,7 @@ async def test_the_configuration_survives_a_kill(tmp_path: Path, is_paused: bool
     await store.close()
 
 
-async def test_a_paused_group_gets_nothing_and_waits_until_it_goes_on(tmp_path: Path) -> None:
+async def test_a_paused_group_gets_nothing_and_waits_until_it_continues(tmp_path: Path) -> None:
     store = await begun(tmp_path / "s", b"a")
     put(store, is_paused=True)
     assert store.receive().bodies == []
@@ -101,7 +101,7 @@ async def test_leases_of_a_paused_group_can_be_settled(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_other_groups_go_on(tmp_path: Path) -> None:
+async def test_other_groups_continue(tmp_path: Path) -> None:
     store = await begun(tmp_path / "s", b"a")
     store.group("other")
     put(store, is_paused=True)

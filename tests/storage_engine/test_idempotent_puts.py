@@ -195,7 +195,7 @@ async def test_memory_is_bounded_and_no_key_goes_before_its_time(tmp_path: Path)
         assert stored_count(store) == 2
 
 
-async def test_a_topic_that_is_made_anew_knows_no_keys(tmp_path: Path) -> None:
+async def test_a_recreated_topic_knows_no_keys(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await put_once(store, marked("k"))
         store.store.consumption.deletions.topic_delete(TopicRef(topic="t").topic)

@@ -170,7 +170,7 @@ async def test_index_with_exchanged_files_is_built_again(
     assert await reopened(tmp_path) == before
 
 
-async def test_slots_and_header_torn_by_a_power_cut_are_made_anew(tmp_path: Path) -> None:
+async def test_slots_and_header_torn_by_a_power_cut_are_rebuilt(tmp_path: Path) -> None:
     await (await filled(tmp_path)).close()
     before = index_bytes(tmp_path)
     last = index_files(tmp_path)[-1]

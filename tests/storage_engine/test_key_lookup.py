@@ -131,7 +131,7 @@ async def test_pages_do_not_move_while_messages_arrive(tmp_path: Path) -> None:
         assert [int(record.body) for record in [*first, *rest]] == list(range(9, -1, -1))
 
 
-async def test_cursor_survives_an_index_that_was_built_anew(tmp_path: Path) -> None:
+async def test_cursor_survives_an_index_that_was_rebuilt(tmp_path: Path) -> None:
     async with OpenStore(tmp_path) as store:
         store.topic()
         for index in range(10):
@@ -167,7 +167,7 @@ async def test_page_ends_at_its_bytes_but_never_before_the_first(tmp_path: Path)
         assert len(pages(store, "k", bytes_max=1)) == 3
 
 
-async def test_call_ends_after_so_many_entries_and_can_go_on(
+async def test_call_ends_after_so_many_entries_and_can_continue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("storage_engine.index.key_lookup._WORK_MAX", 4)

@@ -240,7 +240,7 @@ async def test_one_look_tells_all_that_wait_for_a_member(
     await store.close()
 
 
-async def test_a_subscription_without_members_is_looked_at_no_more(tmp_path: Path) -> None:
+async def test_a_subscription_without_members_is_no_longer_checked(tmp_path: Path) -> None:
     store = await exclusive(tmp_path)
     member = Member(store, "a")
     member.poll()

@@ -50,7 +50,7 @@ async def test_what_a_filter_passes_over_is_settled_and_holds_nobody_up(tmp_path
     await store.close()
 
 
-async def test_another_filter_judges_what_was_passed_over_anew(tmp_path: Path) -> None:
+async def test_another_filter_judges_what_was_passed_over_again(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     await put_tagged(store, "a1/x", "a2/x", "b1/x", "a3/y", "a4/x")
     first = store.receive(lease_ms=60_000, tags="x || y")
@@ -162,7 +162,7 @@ async def test_a_message_that_always_fails_is_dead_though_the_engine_restarts_ea
     await store.close()
 
 
-async def test_failures_are_counted_anew_after_a_reset_and_gone_after_a_settle(
+async def test_failures_are_counted_from_zero_after_a_reset_and_gone_after_a_settle(
     tmp_path: Path,
 ) -> None:
     store = await opened(tmp_path, "a1", "b1")

@@ -23,7 +23,9 @@ from tests.storage_engine.grouped import (
 )
 
 
-async def test_a_message_group_waits_for_the_one_in_flight_and_others_go_on(tmp_path: Path) -> None:
+async def test_a_message_group_waits_for_the_one_in_flight_and_others_continue(
+    tmp_path: Path,
+) -> None:
     store = await opened(tmp_path, "a1", "a2", "b1", "-1", "-2", "a3", "b2")
     first = store.receive(lease_ms=60_000)
     assert texts_of(first) == ["a1", "b1", "-1", "-2"]
@@ -158,7 +160,7 @@ async def test_an_ack_serves_the_next_of_the_group_to_who_waits(tmp_path: Path) 
     await store.close()
 
 
-async def test_after_its_last_attempt_a_message_is_dead_and_its_group_goes_on(
+async def test_after_its_last_attempt_a_message_is_dead_and_its_group_continues(
     tmp_path: Path,
 ) -> None:
     store = await opened(tmp_path, "a1", "a2", "b1", max_reconsume_times=2)
@@ -174,7 +176,7 @@ async def test_after_its_last_attempt_a_message_is_dead_and_its_group_goes_on(
     await store.close()
 
 
-async def test_a_message_given_up_at_once_lets_its_group_go_on_when_it_is_a_dead_letter(
+async def test_a_message_given_up_at_once_lets_its_group_continue_when_it_is_a_dead_letter(
     tmp_path: Path,
 ) -> None:
     store = await opened(tmp_path, "a1", "a2")
@@ -270,7 +272,7 @@ async def test_a_large_message_waits_for_room_and_keeps_its_place(tmp_path: Path
     await store.close()
 
 
-async def test_a_damaged_record_is_reported_in_its_turn_and_its_group_goes_on(
+async def test_a_damaged_record_is_reported_in_its_turn_and_its_group_continues(
     tmp_path: Path,
 ) -> None:
     store = await opened(tmp_path, "a1")

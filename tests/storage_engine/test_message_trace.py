@@ -265,7 +265,7 @@ async def test_only_the_topic_or_group_that_is_asked_for(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("look_ms", [6, 11])
-async def test_one_call_ends_after_its_time_and_the_next_goes_on(
+async def test_one_call_ends_after_its_time_and_the_next_continues(
     tmp_path: Path, look_ms: int
 ) -> None:
     async with Traced(tmp_path) as traced:

@@ -73,7 +73,7 @@ def test_a_topic_made_again_counts_from_nothing(tmp_path: Path) -> None:
     queues.close()
 
 
-async def test_namespaces_are_told_apart_and_include_what_groups_keep(tmp_path: Path) -> None:
+async def test_namespaces_are_distinguished_and_include_what_groups_keep(tmp_path: Path) -> None:
     async with OpenStore(tmp_path / "s") as store:
         for topic in ("acme%a", "acme%b", "%DLQ%acme%g", "acme2%a", "t"):
             store.topic(topic)

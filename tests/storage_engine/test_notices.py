@@ -44,7 +44,7 @@ async def exclusive(store: OpenStore, *, count: int = 2, is_ordered: bool = Fals
     return Ear(store)
 
 
-async def test_a_reset_is_told_with_a_floor_between_old_and_new_leases(tmp_path: Path) -> None:
+async def test_a_reset_is_reported_with_a_floor_between_old_and_new_leases(tmp_path: Path) -> None:
     async with OpenStore(tmp_path) as store:
         await filled(store, 3, queues=2)
         ear = Ear(store)
@@ -75,7 +75,7 @@ async def test_a_member_is_told_which_queues_it_lost_if_it_holds_messages(tmp_pa
         assert notice.lease_floor > max(answer.lease_generation for answer in first.got)
 
 
-async def test_a_member_that_leaves_by_itself_is_told_nothing(tmp_path: Path) -> None:
+async def test_a_member_that_leaves_on_its_own_is_told_nothing(tmp_path: Path) -> None:
     async with OpenStore(tmp_path) as store:
         ear = await exclusive(store)
         first, second = Member(store, "a"), Member(store, "b")
@@ -86,7 +86,7 @@ async def test_a_member_that_leaves_by_itself_is_told_nothing(tmp_path: Path) ->
         assert ear.take() == []
 
 
-async def test_a_member_that_was_silent_for_too_long_is_told(tmp_path: Path) -> None:
+async def test_a_member_that_was_silent_for_too_long_is_notified(tmp_path: Path) -> None:
     async with OpenStore(tmp_path) as store:
         ear = await exclusive(store)
         Member(store, "a").poll(lease_ms=10 * SILENCE_MS_MAX)
@@ -159,7 +159,7 @@ async def test_deletions_are_told_for_each_subscription(tmp_path: Path) -> None:
         assert notices[1].lease_floor > leased.generation
 
 
-async def test_a_group_that_pauses_is_told_once(tmp_path: Path) -> None:
+async def test_a_pause_of_a_group_is_reported_once(tmp_path: Path) -> None:
     async with OpenStore(tmp_path) as store:
         await filled(store, 1)
         ear = Ear(store)

@@ -145,7 +145,7 @@ async def test_the_age_of_what_cannot_be_read_is_unknown(tmp_path: Path) -> None
             store.receive(0)
 
 
-async def test_what_was_given_back_is_settled_by_a_commit_too(tmp_path: Path) -> None:
+async def test_what_was_released_is_settled_by_a_commit_too(tmp_path: Path) -> None:
     async with OpenStore(tmp_path / "s") as store:
         await filled(store, 4)
         leased = store.receive(2)

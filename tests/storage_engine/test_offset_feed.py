@@ -59,7 +59,7 @@ def shown(reply: OffsetsChangedReply) -> dict[int, int]:
     return {row.queue_id: row.consumer_offset for row in reply.rows}
 
 
-async def test_only_what_changed_since_is_told(tmp_path: Path) -> None:
+async def test_only_what_changed_since_is_reported(tmp_path: Path) -> None:
     store = await filled(tmp_path / "s")
     feed = feed_of(store)
     assert ask(feed).rows == []
@@ -108,7 +108,7 @@ async def test_a_reset_is_a_change_though_it_leads_to_where_the_group_was(tmp_pa
     await store.close()
 
 
-async def test_after_a_start_all_there_is_is_told_anew(tmp_path: Path) -> None:
+async def test_after_a_start_all_there_is_is_reported_again(tmp_path: Path) -> None:
     store = await filled(tmp_path / "s")
     commit(store, 0, 3)
     before = ask(feed_of(store))
@@ -120,7 +120,7 @@ async def test_after_a_start_all_there_is_is_told_anew(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_what_was_deleted_is_told_no_more_and_costs_no_memory(tmp_path: Path) -> None:
+async def test_what_was_deleted_is_no_longer_reported_and_costs_no_memory(tmp_path: Path) -> None:
     store = await filled(tmp_path / "s")
     feed = feed_of(store)
     commit(store, 0, 3)

@@ -134,7 +134,7 @@ def test_a_tail_torn_at_every_byte_keeps_the_whole_entries_and_is_cut_off(tmp_pa
             assert 40 in state(opened(tmp_path))["g", "t", 0][1]
 
 
-def test_a_journal_begun_anew_keeps_the_state(tmp_path: Path) -> None:
+def test_a_restarted_journal_keeps_the_state(tmp_path: Path) -> None:
     offsets = opened(tmp_path)
     offsets.start_group("g", "t", {0: 0})
     settle(offsets, "g", 0, 1, 5, 6, 9)
@@ -245,7 +245,7 @@ def test_a_failed_append_changes_nothing_and_names_stay_right(tmp_path: Path) ->
     assert state(opened(tmp_path)) == expected
 
 
-def test_a_journal_that_cannot_be_begun_anew_stays_the_journal(tmp_path: Path) -> None:
+def test_a_journal_that_cannot_be_restarted_stays_the_journal(tmp_path: Path) -> None:
     files = FaultyFiles()
     offsets = opened(tmp_path, files)
     offsets.start_group("g", "t", {0: 0})

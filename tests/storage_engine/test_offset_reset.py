@@ -178,7 +178,7 @@ async def test_a_move_under_way_does_not_settle_what_a_reset_made_deliverable(
         assert (retried.bodies, retried.attempts) == ([b"0"], [2])
 
 
-async def test_an_ordered_group_goes_on_in_order_whatever_was_suspended(tmp_path: Path) -> None:
+async def test_an_ordered_group_continues_in_order_whatever_was_suspended(tmp_path: Path) -> None:
     async with OpenStore(tmp_path / "s") as store:
         await filled(store, 4)
         store.store.catalog.group_put(

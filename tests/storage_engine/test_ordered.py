@@ -57,7 +57,7 @@ async def test_the_next_batch_comes_when_the_last_one_is_settled(tmp_path: Path)
     await store.close()
 
 
-async def test_another_queue_goes_on_meanwhile(tmp_path: Path) -> None:
+async def test_another_queue_continues_meanwhile(tmp_path: Path) -> None:
     store = await ordered(tmp_path, 2)
     store.receive(1)
     await store.put_bodies(b"elsewhere", queue_id=1)
@@ -93,7 +93,7 @@ async def test_a_delay_of_a_nack_stays_within_bounds(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_later_message_never_overtakes_one_that_was_given_back(tmp_path: Path) -> None:
+async def test_a_later_message_never_overtakes_one_that_was_released(tmp_path: Path) -> None:
     store = await ordered(tmp_path, 3)
     leased = store.receive(3, lease_ms=60_000)
     nack(store, leased, 2, delay_ms=10)
@@ -117,7 +117,7 @@ async def test_a_lease_that_ends_is_a_failure_in_place(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_after_its_last_attempt_a_message_is_a_dead_letter_and_the_queue_goes_on(
+async def test_after_its_last_attempt_a_message_is_a_dead_letter_and_the_queue_continues(
     tmp_path: Path,
 ) -> None:
     store = await ordered(tmp_path, 3, max_reconsume_times=2)

@@ -99,7 +99,7 @@ async def test_what_was_counted_is_what_is_to_come_whatever_came_and_went(
         assert told(pending) == walked(store) == Counter()
 
 
-async def test_a_look_that_saw_not_all_says_so_and_the_next_goes_on(tmp_path: Path) -> None:
+async def test_a_look_that_saw_not_all_says_so_and_the_next_continues(tmp_path: Path) -> None:
     async with OpenStore(tmp_path) as store:
         store.topic("acme%a")
         for number in range(10):

@@ -46,7 +46,7 @@ async def test_only_wanted_tags_come_and_the_rest_is_passed(tmp_path: Path) -> N
         assert (head.status, head.next_offset, bodies) == (PullStatus.FOUND, 5, [b"3"])
 
 
-async def test_queue_without_a_wanted_tag_says_so_and_goes_on(tmp_path: Path) -> None:
+async def test_queue_without_a_wanted_tag_says_so_and_continues(tmp_path: Path) -> None:
     async with OpenStore(tmp_path) as store:
         store.topic()
         await put_tagged(store, "b", None, "b")
@@ -59,7 +59,7 @@ async def test_queue_without_a_wanted_tag_says_so_and_goes_on(tmp_path: Path) ->
         assert pull(store, 4, ["a"])[0].status is PullStatus.OFFSET_ILLEGAL
 
 
-async def test_tags_of_one_hash_are_told_apart_by_their_text(tmp_path: Path) -> None:
+async def test_tags_of_one_hash_are_distinguished_by_their_text(tmp_path: Path) -> None:
     async with OpenStore(tmp_path) as store:
         store.topic()
         await put_tagged(store, "Aa", "BB")

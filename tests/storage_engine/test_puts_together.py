@@ -61,7 +61,7 @@ def test_the_last_word_on_one_name_counts() -> None:
     assert counts["t"] == 3
 
 
-def test_an_engine_that_is_gone_is_told() -> None:
+def test_an_engine_that_is_gone_is_reported() -> None:
     with Engine() as engine, engine.client() as client:
         client.ping()
         engine.kill()

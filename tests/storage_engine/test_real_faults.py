@@ -39,7 +39,7 @@ def test_a_disk_that_fails_loses_nothing_acknowledged(injection: str) -> None:
     assert injured.history.count(Outcome.ACKED) > 0
 
 
-def test_after_one_failed_sync_the_engine_goes_on_by_itself() -> None:
+def test_after_one_failed_sync_the_engine_continues_on_its_own() -> None:
     machine.need_strace()
     injured = run_injured("msync:error=EIO:when=3", seed=SEED, acked_min=101)
     assert "sync_failed" in injured.log
@@ -108,7 +108,7 @@ def test_an_async_message_lost_outside_the_window_is_called_an_anomaly() -> None
     assert [name for name, _ in late.anomalies] == ["lost-outside-window"]
 
 
-def test_a_full_disk_refuses_puts_and_heals_by_itself() -> None:
+def test_a_full_disk_refuses_puts_and_recovers_on_its_own() -> None:
     machine.need_mounts()
     assert fill_and_free() > 0
 

@@ -13,7 +13,7 @@ from tests.storage_engine.doubles import OpenStore
 from tests.storage_engine.requests import Asked, filled
 
 
-async def test_a_repeat_gets_the_same_messages_and_a_lease_that_begins_anew(tmp_path: Path) -> None:
+async def test_a_repeat_gets_the_same_messages_and_a_lease_that_starts_over(tmp_path: Path) -> None:
     async with filled(OpenStore(tmp_path), 6, queues=2) as store:
         first = Asked(store, 3, attempt_id="a")
         await store.pass_time(900)
@@ -61,7 +61,7 @@ async def test_after_the_lease_or_five_minutes_it_is_a_receive_like_any_other(
         assert not set(Asked(store, 1, attempt_id="b").bodies) & set(long.bodies)
 
 
-async def test_a_repeat_takes_the_place_of_one_that_is_parked(tmp_path: Path) -> None:
+async def test_a_repeat_takes_the_place_of_one_that_is_waiting(tmp_path: Path) -> None:
     async with filled(OpenStore(tmp_path), 0) as store:
         first = Asked(store, 1, wait_ms=5_000, attempt_id="a")
         other = Asked(store, 1, wait_ms=9_000, member_id="other")

@@ -274,7 +274,7 @@ def test_a_record_comes_back_as_it_was(message: StoreMessage) -> None:
 
 
 @given(st.lists(MESSAGES, max_size=4))
-def test_records_back_to_back_are_told_apart(messages: list[StoreMessage]) -> None:
+def test_records_back_to_back_are_distinguished(messages: list[StoreMessage]) -> None:
     encoded = [encode_record(message) for message in messages]
     one_by_one = [decode_record(each) for each in encoded]
     assert decode_records(b"head" + b"".join(encoded), 4) == one_by_one

@@ -28,7 +28,7 @@ from tests.storage_engine.doubles import (
 from tests.storage_engine.recovering import BODIES, RUN_FILES, filled, poke, pulled
 
 
-async def test_a_clean_restart_keeps_everything_and_goes_on(tmp_path: Path) -> None:
+async def test_a_clean_restart_keeps_everything_and_continues(tmp_path: Path) -> None:
     store = await filled(tmp_path / "s")
     store.ack(store.receive(7))
     await store.close()

@@ -53,7 +53,7 @@ async def test_records_of_every_kind_get_the_same_units_and_keys_again(
     assert derived(copied) == expected
 
 
-async def test_records_that_differ_in_what_looks_the_same_are_told_apart(tmp_path: Path) -> None:
+async def test_records_that_differ_in_what_looks_the_same_are_distinguished(tmp_path: Path) -> None:
     ids = [new_message_id() for _ in range(8)]
     odd = "TAGS" + "x" * (len(ids[0]) - 4)
     messages = [

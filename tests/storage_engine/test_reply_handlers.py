@@ -151,7 +151,7 @@ def test_what_was_leased_for_a_receive_that_had_timed_out_goes_back(tmp_path: Pa
     play(tmp_path, scenario, clock, sweep_interval_ms=10)
 
 
-def test_replies_that_cannot_be_read_are_told_and_the_connection_stays(tmp_path: Path) -> None:
+def test_replies_that_cannot_be_read_are_reported_and_the_connection_stays(tmp_path: Path) -> None:
     async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
         told = Told()
         client.receive_for(told, RECEIVE)
@@ -179,7 +179,9 @@ def test_a_reply_that_nobody_waits_for_and_nobody_can_read_ends_nothing(tmp_path
 
 
 @pytest.mark.parametrize("count", [1, 9])
-def test_a_reply_of_more_or_fewer_records_than_it_says_is_told(tmp_path: Path, count: int) -> None:
+def test_a_reply_of_more_or_fewer_records_than_it_says_is_reported(
+    tmp_path: Path, count: int
+) -> None:
     async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
         told = Told()
         for told_count in (count - 1, count + 1, count):

@@ -113,7 +113,7 @@ async def test_it_is_moved_and_cancelled_again_by_its_first_place(tmp_path: Path
     await store.close()
 
 
-async def test_whoever_comes_too_late_is_told_so(tmp_path: Path) -> None:
+async def test_a_latecomer_is_told(tmp_path: Path) -> None:
     store = await waiting(tmp_path, delay_ms=HOUR_MS)
     await store.pass_time(HOUR_MS + 1)
     assert (await moved(store, delay_ms=1)).outcome is ScheduledOutcome.DELIVERED

@@ -75,7 +75,7 @@ async def test_a_message_is_readable_for_its_retention_and_its_segment_goes_afte
         ]
 
 
-async def test_offsets_go_on_after_everything_expired_and_the_consume_queues_were_deleted(
+async def test_offsets_continue_after_everything_expired_and_the_consume_queues_were_deleted(
     tmp_path: Path,
 ) -> None:
     async with OpenStore(tmp_path / "s", limits=LIMITS) as store:
@@ -257,7 +257,7 @@ async def test_a_message_that_is_long_to_come_does_not_keep_what_has_expired(
         assert queue.unit(queue.min_offset)[2] == due_ms
 
 
-async def test_nothing_is_appended_again_while_segments_are_written_anew(tmp_path: Path) -> None:
+async def test_nothing_is_appended_again_while_segments_are_rewritten(tmp_path: Path) -> None:
     size = limits(retention_bytes=2 * 4_096, repair_interval_ms=60_000)
     async with OpenStore(tmp_path / "s", limits=size) as store:
         store.topic()

@@ -60,7 +60,7 @@ async def test_after_a_stop_it_catches_up_sixty_times_as_fast_as_time_passes(
     assert age.behind_ms() == 0
 
 
-async def test_a_start_after_another_with_the_wrong_clock_goes_on_where_that_one_stood(
+async def test_a_start_after_another_with_the_wrong_clock_continues_where_that_one_stood(
     tmp_path: Path,
 ) -> None:
     await begun(tmp_path, ManualClock(now_ms=T0_MS)).save()

@@ -159,7 +159,7 @@ async def test_a_message_that_is_appended_again_is_not_delivered_from_its_old_pl
         assert store.pull_bodies() == [b"once"]
 
 
-async def test_what_was_given_back_and_has_expired_is_not_looked_for(tmp_path: Path) -> None:
+async def test_what_was_released_and_has_expired_is_not_looked_for(tmp_path: Path) -> None:
     async with OpenStore(tmp_path / "s") as store:
         store.topic()
         store.group()

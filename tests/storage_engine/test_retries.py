@@ -130,7 +130,7 @@ async def test_a_damaged_message_that_retention_deletes_does_not_stop_the_schedu
         assert schedule.pending_count == 2
 
 
-async def test_a_message_that_cannot_be_moved_is_given_back_once(
+async def test_a_message_that_cannot_be_moved_is_released_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its properties leave no room, as an older engine allowed; others of its batch wait."""

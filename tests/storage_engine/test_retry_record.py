@@ -178,7 +178,7 @@ def test_a_delay_that_was_asked_for_once_is_not_asked_for_again() -> None:
     assert shown_record(decode_record(source)).properties == {"own": "1"}
 
 
-def test_deliveries_in_place_are_told_by_the_caller() -> None:
+def test_deliveries_in_place_are_reported_by_the_caller() -> None:
     dead = given_up(stored(encode_record(message())), attempts=17, first_delivered_ms=FIRST_MS)
 
     letter = find_dead_letter(decode_record(stored(dead)))

@@ -96,7 +96,7 @@ async def test_a_kept_session_is_taken_once_with_its_leases(tmp_path: Path) -> N
         assert store.ack(leased).acked_count == 2, "its leases did not end with its keeping"
 
 
-async def test_what_nobody_takes_is_given_back_in_time_and_not_before(tmp_path: Path) -> None:
+async def test_what_nobody_takes_is_released_in_time_and_not_before(tmp_path: Path) -> None:
     async with OpenStore(tmp_path) as store:
         await filled(store, 2)
         web = Web(store)

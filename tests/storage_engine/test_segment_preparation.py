@@ -51,7 +51,9 @@ async def test_a_segment_half_full_has_the_next_one_made_on_another_thread(tmp_p
         assert store.store.stats(0).segment_count == 2
 
 
-async def test_a_start_beside_a_prepared_segment_goes_on_where_the_log_ends(tmp_path: Path) -> None:
+async def test_a_start_beside_a_prepared_segment_continues_where_the_log_ends(
+    tmp_path: Path,
+) -> None:
     async with OpenStore(tmp_path / "s", limits=AHEAD) as store:
         store.topic()
         await store.put_bodies(BODY, BODY, BODY)

@@ -66,7 +66,7 @@ async def test_a_lease_that_ends_holds_nothing_and_its_release_says_so(tmp_path:
         assert not release(store, taken)
 
 
-async def test_the_size_limit_waits_for_a_snapshot_and_goes_on_after_it(tmp_path: Path) -> None:
+async def test_the_size_limit_waits_for_a_snapshot_and_continues_after_it(tmp_path: Path) -> None:
     limits = {"retention_bytes": 2 * SEGMENT_BYTES, "retention_files_max": 100}
     async with OpenStore(tmp_path / "s", limits=limits) as store:
         store.topic()

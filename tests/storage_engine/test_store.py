@@ -178,7 +178,7 @@ async def test_a_second_engine_on_the_directory_is_refused_and_changes_nothing(
         assert fingerprint(tmp_path / "s") == before
 
 
-async def test_after_a_failed_sync_the_segment_is_written_anew_and_all_goes_on(
+async def test_after_a_failed_sync_the_segment_is_rewritten_and_all_continues(
     tmp_path: Path,
 ) -> None:
     async with OpenStore(tmp_path / "s") as store:
@@ -263,7 +263,7 @@ async def test_puts_that_wait_are_answered_before_the_store_closes(tmp_path: Pat
         store.start_put([message(b"late")])
 
 
-async def test_a_full_log_disk_refuses_puts_and_heals_by_itself(tmp_path: Path) -> None:
+async def test_a_full_log_disk_refuses_puts_and_recovers_on_its_own(tmp_path: Path) -> None:
     async with OpenStore(tmp_path / "s") as store:
         store.topic()
         store.group()

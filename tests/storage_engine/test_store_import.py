@@ -141,7 +141,9 @@ def segments(store: Path) -> list[Path]:
     return sorted((store / "commitlog").iterdir())
 
 
-async def test_a_topic_whose_messages_have_all_expired_goes_on_behind_them(tmp_path: Path) -> None:
+async def test_a_topic_whose_messages_have_all_expired_continues_behind_them(
+    tmp_path: Path,
+) -> None:
     theirs = RocketmqStore(queue_file_units=4)
     for number in range(3):
         theirs.add(b"%d" % number, topic="old", queue_id=1)

@@ -100,7 +100,7 @@ async def test_a_receive_without_a_name_keeps_its_filter_while_it_waits(tmp_path
     await store.close()
 
 
-async def test_a_parked_member_is_there_however_long_ago_it_was_heard_of(tmp_path: Path) -> None:
+async def test_a_waiting_member_is_there_however_long_ago_it_was_heard_of(tmp_path: Path) -> None:
     store = OpenStore(tmp_path, limits={"poll_wait_ms_max": 10 * SILENCE_MS_MAX}).open()
     store.topic()
     store.group()

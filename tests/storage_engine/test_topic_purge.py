@@ -87,7 +87,7 @@ async def test_a_dry_run_says_what_would_go_and_changes_nothing(tmp_path: Path) 
 
 
 @WAYS
-async def test_groups_go_on_with_what_comes_then(tmp_path: Path, again: Restart) -> None:
+async def test_groups_continue_with_what_comes_then(tmp_path: Path, again: Restart) -> None:
     store = await begun(tmp_path / "s", *[b"%d" % at for at in range(8)])
     taken = store.receive(6)
     store.ack(taken)
@@ -232,7 +232,7 @@ async def test_a_put_that_is_not_answered_yet_is_there_afterwards(
 
 
 @WAYS
-async def test_every_client_of_a_broadcast_group_goes_on_there(
+async def test_every_client_of_a_broadcast_group_continues_there(
     tmp_path: Path, again: Restart
 ) -> None:
     store = OpenStore(tmp_path / "s").open()

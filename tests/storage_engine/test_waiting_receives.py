@@ -21,7 +21,7 @@ async def filled(store_dir: Path, count: int = 4, queues: int = 1, **limits: int
     return store
 
 
-async def test_a_parked_receive_gets_what_arrives(tmp_path: Path) -> None:
+async def test_a_waiting_receive_gets_what_arrives(tmp_path: Path) -> None:
     store = await filled(tmp_path, 0, queues=2)
     answers, parked = store.park()
     assert parked is not None
@@ -32,7 +32,7 @@ async def test_a_parked_receive_gets_what_arrives(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_parked_receives_are_served_first_come_first_served(tmp_path: Path) -> None:
+async def test_waiting_receives_are_served_first_come_first_served(tmp_path: Path) -> None:
     store = await filled(tmp_path, 0)
     waiting = [store.park()[0] for _ in range(3)]
     assert store.receive().bodies == []  # one that does not wait takes nobody's place
@@ -45,7 +45,7 @@ async def test_parked_receives_are_served_first_come_first_served(tmp_path: Path
     await store.close()
 
 
-async def test_a_parked_receive_ends_empty_when_its_wait_is_over(tmp_path: Path) -> None:
+async def test_a_waiting_receive_ends_empty_when_its_wait_is_over(tmp_path: Path) -> None:
     store = await filled(tmp_path, 0)
     answers, _ = store.park(wait_ms=500)
     await store.pass_time(499)
@@ -75,7 +75,7 @@ async def test_a_cancelled_receive_is_answered_empty_or_not_at_all_and_takes_not
     await store.close()
 
 
-async def test_only_so_many_receives_may_park(tmp_path: Path) -> None:
+async def test_only_so_many_receives_may_wait(tmp_path: Path) -> None:
     store = await filled(tmp_path, 0, waiting_receive_count_max=2)
     first, parked = store.park()
     store.park()

@@ -19,7 +19,7 @@ ORDER: Final = (
             ),
             *_of(
                 "retention",
-                "offsets_go_on_after_everything_expired_and_the_consume_queues_were_deleted",
+                "offsets_continue_after_everything_expired_and_the_consume_queues_were_deleted",
             ),
             *_of("verify", "a_queue_offset_given_twice_is_found"),
         ),
@@ -107,7 +107,7 @@ ORDER: Final = (
         (
             *_of(
                 "receive_attempts",
-                "a_repeat_gets_the_same_messages_and_a_lease_that_begins_anew",
+                "a_repeat_gets_the_same_messages_and_a_lease_that_starts_over",
                 "the_release_of_a_lost_answer_takes_nothing_from_the_repeat",
             ),
             *_of(

@@ -79,7 +79,7 @@ DURABILITY: Final = (
         (
             *_of(
                 "store",
-                "after_a_failed_sync_the_segment_is_written_anew_and_all_goes_on",
+                "after_a_failed_sync_the_segment_is_rewritten_and_all_continues",
                 "a_disk_that_refuses_a_new_file_too_is_told_to_all_who_wait_and_tried_again",
                 "a_retried_sync_after_a_failed_one_acknowledges_nothing",
                 "closing_does_not_retry_a_sync_that_has_just_failed",
@@ -89,7 +89,7 @@ DURABILITY: Final = (
             *_of(
                 "real_faults",
                 "a_disk_that_fails_loses_nothing_acknowledged",
-                "after_one_failed_sync_the_engine_goes_on_by_itself",
+                "after_one_failed_sync_the_engine_continues_on_its_own",
             ),
             *CRASH,
         ),
@@ -103,10 +103,10 @@ DURABILITY: Final = (
             *_of("recovery", "a_put_refused_for_a_full_disk_is_not_there_after_a_crash"),
             *_of(
                 "store",
-                "a_full_log_disk_refuses_puts_and_heals_by_itself",
+                "a_full_log_disk_refuses_puts_and_recovers_on_its_own",
                 "a_full_disk_in_the_middle_of_a_large_frame_stores_what_it_says",
             ),
-            *_of("real_faults", "a_full_disk_refuses_puts_and_heals_by_itself"),
+            *_of("real_faults", "a_full_disk_refuses_puts_and_recovers_on_its_own"),
             *CRASH,
         ),
         ("crash_states", "kills", "full_disks"),
@@ -191,7 +191,7 @@ STORE: Final = (
             *_of(
                 "redispatch",
                 "records_of_every_kind_get_the_same_units_and_keys_again",
-                "records_that_differ_in_what_looks_the_same_are_told_apart",
+                "records_that_differ_in_what_looks_the_same_are_distinguished",
             ),
             *_of("large_store", "every_consume_queue_leads_to_its_records_in_order"),
             *_of("verify", "a_start_mends_derived_files"),
@@ -208,7 +208,7 @@ STORE: Final = (
                 "index_recovery",
                 "entries_of_records_that_were_cut_off_are_zeroed",
                 "entries_above_the_checkpoint_are_not_believed",
-                "slots_and_header_torn_by_a_power_cut_are_made_anew",
+                "slots_and_header_torn_by_a_power_cut_are_rebuilt",
             ),
             *CRASH,
         ),

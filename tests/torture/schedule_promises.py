@@ -23,7 +23,7 @@ SCHEDULE: Final = (
                 "delay_clock",
                 "a_delay_takes_as_long_as_it_takes_whatever_the_wall_clock_does",
                 "a_moment_is_not_reached_by_a_jump",
-                "delays_go_on_evenly_over_a_restart_though_the_wall_clock_jumped",
+                "delays_continue_evenly_over_a_restart_though_the_wall_clock_jumped",
             ),
             *_of("schedule", "a_clock_jump_makes_nothing_early_nor_late"),
         ),

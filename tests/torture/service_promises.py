@@ -38,11 +38,11 @@ SERVICE: Final = (
         (
             f"{_NEMESIS}::test_kills_on_the_way_of_messages_break_no_promise",
             f"{_NEMESIS}::test_messages_flow_while_other_processes_are_killed",
-            f"{_NEMESIS}::test_what_stands_still_goes_on_afterwards",
+            f"{_NEMESIS}::test_what_is_stalled_continues_afterwards",
             f"{_NETWORKS}::test_clients_that_are_cut_off_lose_nothing",
             f"{_NETWORKS}::test_the_control_plane_answers_while_postgresql_is_cut_off",
             f"{_NETWORKS}::test_messages_flow_while_valkey_is_cut_off",
-            f"{_NETWORKS}::test_workers_and_beat_go_on_after_they_were_cut_off",
+            f"{_NETWORKS}::test_workers_and_beat_continue_after_they_were_cut_off",
             "tests/acceptance/test_full_disk.py",
         ),
         ("system_faults", "partitions", "full_disks"),

@@ -134,7 +134,7 @@ def test_chosen_zone_holds_on_pages_and_in_forms(
     assert page.locator('input[name="zone"]').first.input_value() == "Asia/Kolkata"
 
 
-def test_page_goes_on_by_polling_when_no_socket_can_be_had(new_page: New) -> None:
+def test_page_falls_back_to_polling_when_no_socket_can_be_had(new_page: New) -> None:
     page = new_page()
     page.route_web_socket(re.compile("/console/live"), lambda socket: socket.close(code=4401))
     page.goto("/console/demo/topics")

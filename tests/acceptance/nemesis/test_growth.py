@@ -30,7 +30,7 @@ def test_files_that_stay_open_are_found() -> None:
     assert found == "open files from 129 to 170", found
 
 
-def test_a_process_that_was_started_anew_is_compared_with_itself_only() -> None:
+def test_a_process_that_was_restarted_is_compared_with_itself_only() -> None:
     before = [Sample(6, 10, 5)] * COUNT
     assert growth([*before, *steady()]) == ""
     assert growth([*before, *steady()[: SAMPLES_MIN - 1]]) == "", "too few to tell"

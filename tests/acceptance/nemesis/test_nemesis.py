@@ -40,7 +40,7 @@ def test_messages_flow_while_other_processes_are_killed(service: Service) -> Non
     fire(service, "others", *map(Kill, ("valkey", "worker")), KillBackend())
 
 
-def test_what_stands_still_goes_on_afterwards(service: Service) -> None:
+def test_what_is_stalled_continues_afterwards(service: Service) -> None:
     fire(service, "pauses", *map(Pause, ("engine", "web-1", "postgres", "valkey")))
 
 

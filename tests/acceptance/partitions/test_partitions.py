@@ -70,7 +70,7 @@ def test_messages_flow_while_valkey_is_cut_off(installation: Installation) -> No
     cut(installation, "valkey", Partition(WEB_VALKEY, Direction.BOTH))
 
 
-def test_workers_and_beat_go_on_after_they_were_cut_off(installation: Installation) -> None:
+def test_workers_and_beat_continue_after_they_were_cut_off(installation: Installation) -> None:
     cut(
         installation,
         "workers",

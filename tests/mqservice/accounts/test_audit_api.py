@@ -91,7 +91,7 @@ def test_entries_are_found_newest_first(
     assert numbers(admin.get(f"/v1/audit?{query}")) == expected
 
 
-def test_pages_go_on_by_a_cursor_of_the_question(
+def test_pages_continue_by_a_cursor_of_the_question(
     admin: Client, entries: None, people: People, api: Api
 ) -> None:
     seen, cursor = [], ""

@@ -177,7 +177,7 @@ def test_uses_that_wait_are_bounded() -> None:
     assert full.take() == {}
 
 
-def test_both_secrets_of_a_rotated_key_are_good_until_the_former_ends(people: People) -> None:
+def test_both_secrets_of_a_rotated_key_are_valid_until_the_former_ends(people: People) -> None:
     principal = find_principal(bearer(people.acme_admin_key))
     assert principal is not None
     text = rotate_key(principal, principal.key_id, timedelta(hours=1))[1]

@@ -153,7 +153,7 @@ def test_members_of_others_do_not_exist(admin: Client, people: People, api: Api)
     assert [each["username"] for each in rest["members"]] == ["bob"]
 
 
-def test_a_key_of_one_namespace_has_no_say_over_people(people: People, api: Api) -> None:
+def test_a_key_of_one_namespace_cannot_manage_people(people: People, api: Api) -> None:
     tenant = people.acme.tenant
     _, bound = create_api_key(
         tenant, name="b", scopes=["manage"], role=Role.OWNER, namespace=people.acme
@@ -215,7 +215,7 @@ def test_no_hash_is_made_for_a_token_that_is_none(
     assert Invitation.objects.get().attempt_count == 0
 
 
-def test_a_withdrawn_or_old_invitation_is_good_for_nothing(admin: Client) -> None:
+def test_a_withdrawn_or_old_invitation_is_invalid(admin: Client) -> None:
     made, old = invited(admin), invited(admin, expires_in="1h")
     path = f"/v1/invitations/{made['id']}"
     assert admin.delete(path).status_code == 204

@@ -54,7 +54,7 @@ def test_every_change_of_a_namespace_is_refused_and_nothing_that_reads(
     assert Topic.objects.filter(name="orders").exists()
 
 
-def test_what_is_no_setting_of_the_namespace_goes_on(people: People, admin: Client) -> None:
+def test_what_is_no_setting_of_the_namespace_continues(people: People, admin: Client) -> None:
     switch(admin, True)
     key = {"name": "new", "scopes": ["consume"], "namespace": "acme"}
     assert admin.post("/v1/keys", key, content_type="application/json").status_code == 201

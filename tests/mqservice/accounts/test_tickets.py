@@ -149,7 +149,7 @@ async def test_ticket_that_is_too_old_is_worth_nothing(
     assert refusal.value.code == "UNAUTHENTICATED"
 
 
-async def test_ticket_is_kept_as_a_digest_and_ends_by_itself(people: People, api: Api) -> None:
+async def test_ticket_is_kept_as_a_digest_and_ends_on_its_own(people: People, api: Api) -> None:
     with redis.Redis.from_url(_url()) as client:
         before = set(client.keys(KEPT))
         made = await issue(api(people.acme_key))
@@ -167,7 +167,7 @@ async def test_what_is_no_ticket_opens_nothing(text: str, engine: str, people: P
         assert await Handshake(context, text).code() == 4401
 
 
-async def test_ticket_is_good_for_the_page_that_asked_and_gone_when_another_brings_it(
+async def test_ticket_is_valid_for_the_page_that_asked_and_gone_when_another_brings_it(
     engine: str, people: People, api: Api
 ) -> None:
     async with opened() as context:
@@ -305,7 +305,7 @@ def end(how: str, people: People, browser: Client) -> None:
         people.alice.save()
 
 
-async def test_without_valkey_tickets_are_away_and_keys_open_sockets_as_ever(
+async def test_without_valkey_tickets_are_unavailable_and_keys_open_sockets_as_ever(
     engine: str, people: People, api: Api, settings: Settings
 ) -> None:
     settings.MQ_VALKEY_URL = NOBODY

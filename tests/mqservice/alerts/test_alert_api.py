@@ -205,7 +205,7 @@ def test_an_alert_that_is_switched_off_while_it_fires_ends(
     assert [(each["state"], each["value"]) for each in events] == [("ok", None), ("firing", 500)]
 
 
-def test_another_subject_is_waited_for_anew(
+def test_another_subject_is_waited_for_again(
     acme: Client, people: People, measured: Measured
 ) -> None:
     ConsumerGroup.objects.create(namespace=people.acme, name="billing")

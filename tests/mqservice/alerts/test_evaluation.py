@@ -169,7 +169,7 @@ def test_an_alert_of_a_deleted_group_ends(
     assert states(slow) == [("firing", 100), ("ok", 0)]
 
 
-def test_a_rule_that_is_switched_off_is_not_looked_at(rule: Rule, measured: Measured) -> None:
+def test_a_rule_that_is_switched_off_is_not_checked(rule: Rule, measured: Measured) -> None:
     slow = rule(is_enabled=False)
     measured(lag_last=100)
     evaluate(NOW_MS)

@@ -57,7 +57,7 @@ def told() -> list[list[str]]:
     return [[issue["reason"] for issue in row.event.issues] for row in rows]
 
 
-def test_an_issue_that_opens_is_told_once_and_its_further_letters_are_not(
+def test_an_issue_that_opens_is_reported_once_and_its_further_letters_are_not(
     acme: Client, people: People
 ) -> None:
     letters(people.acme, "old")  # before there was a rule: no news
@@ -81,7 +81,7 @@ def test_an_issue_that_opens_is_told_once_and_its_further_letters_are_not(
     assert (newest["issue_count"], newest["issues"], newest["value"]) == (1, [third], 4)
 
 
-def test_a_reopened_issue_is_told_again_and_the_end_of_all_is_not(
+def test_a_reopened_issue_is_reported_again_and_the_end_of_all_is_not(
     acme: Client, people: People
 ) -> None:
     put(acme)
@@ -110,7 +110,7 @@ def test_a_rule_tells_of_its_group_and_topic_only(acme: Client, people: People) 
     assert told() == [["c"]]
 
 
-def test_while_muted_nothing_is_told_and_after_that_what_is_open_still(
+def test_while_muted_nothing_is_reported_and_after_that_what_is_open_still(
     acme: Client, people: People
 ) -> None:
     put(acme)

@@ -91,7 +91,7 @@ def test_a_rule_that_is_not_there_cannot_be_muted(acme: Client) -> None:
         assert (refused.status_code, refused.json()["code"]) == (404, "ALERT_NOT_FOUND")
 
 
-def test_while_muted_changes_are_written_down_and_nobody_is_told(
+def test_while_muted_changes_are_written_down_and_nobody_is_notified(
     rule: Rule, measured: Measured
 ) -> None:
     slow = rule(emails=["a@x.example"], muted_until_ms=NOW_MS + HOUR_MS, muted_by="user:alice")
@@ -101,7 +101,7 @@ def test_while_muted_changes_are_written_down_and_nobody_is_told(
     assert slow.muted_by == "user:alice"
 
 
-def test_at_the_end_whoever_knows_another_state_is_told(rule: Rule, measured: Measured) -> None:
+def test_at_the_end_whoever_knows_another_state_is_notified(rule: Rule, measured: Measured) -> None:
     slow = rule(emails=["a@x.example"], muted_until_ms=NOW_MS + 2 * SAMPLE_MS, muted_by="user:a")
     looked(slow, measured, 100, 100, 100, 100)
     assert told() == [(1, "firing")]
@@ -112,7 +112,9 @@ def test_at_the_end_whoever_knows_another_state_is_told(rule: Rule, measured: Me
     assert told() == [(1, "firing"), (4, "ok")]
 
 
-def test_what_came_and_went_while_it_was_muted_is_not_told(rule: Rule, measured: Measured) -> None:
+def test_what_came_and_went_while_it_was_muted_is_not_reported(
+    rule: Rule, measured: Measured
+) -> None:
     slow = rule(emails=["a@x.example"], muted_until_ms=NOW_MS + 2 * SAMPLE_MS)
     looked(slow, measured, 100, 20, 20, 20)
     assert slow.change_count == 2

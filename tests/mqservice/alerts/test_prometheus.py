@@ -66,7 +66,7 @@ def test_each_kind_becomes_what_it_watches(all_kinds: list[AlertRule]) -> None:
     ]
 
 
-def test_each_series_that_a_rule_asks_for_is_told_by_the_service_or_the_engine(
+def test_each_series_that_a_rule_asks_for_is_reported_by_the_service_or_the_engine(
     people: People, all_kinds: list[AlertRule], measured: Measured
 ) -> None:
     known = {"lag_last": 1, "lag_ms_max": 1, "member_last": 1, "dead_last": 1}
@@ -112,7 +112,7 @@ def test_words_of_yaml_are_names_all_the_same(rule: Rule) -> None:
     assert f'group="{names[0]}"' in found[0]["expr"]
 
 
-def test_what_prometheus_does_otherwise_is_said(rule: Rule) -> None:
+def test_what_prometheus_does_otherwise_is_reported(rule: Rule) -> None:
     text = rules_file(
         "acme",
         [

@@ -148,7 +148,7 @@ def test_an_e_mail_states_the_value_in_words(
     assert text.startswith(sentence)
 
 
-def test_a_mail_server_that_is_away_is_tried_again_and_not_quoted(
+def test_a_mail_server_that_is_unavailable_is_tried_again_and_not_quoted(
     rule: Rule, clock: ManualClock, settings: Settings
 ) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
@@ -160,7 +160,7 @@ def test_a_mail_server_that_is_away_is_tried_again_and_not_quoted(
     assert told.error == "the mail server did not accept it: ConnectionRefusedError"
 
 
-def test_a_deleted_rule_tells_nobody(rule: Rule, clock: ManualClock) -> None:
+def test_a_deleted_rule_notifies_nobody(rule: Rule, clock: ManualClock) -> None:
     slow = rule()
     told = due(slow, clock, "email", "ops@x.example")
     assert claim_due(clock.now_ms()) == [told.pk]

@@ -240,7 +240,7 @@ def test_places_that_are_not_empty_are_refused_and_left_alone(
         restored(made.backup, tmp_path / "data", made.url)
 
 
-def test_a_place_that_somebody_fills_is_refused_and_what_a_killed_one_left_is_removed(
+def test_a_place_that_someone_fills_is_refused_and_what_a_killed_one_left_is_removed(
     tmp_path: Path,
 ) -> None:
     with (

@@ -116,7 +116,7 @@ def test_one_that_fails_leaves_nothing_of_it_and_what_is_not_its_own(
 
 
 @pytest.mark.parametrize("remove", [interrupt, nothing], ids=["interrupted", "read-only"])
-def test_one_that_cannot_tidy_up_is_refused_by_a_start_and_begins_anew(
+def test_one_that_cannot_tidy_up_is_refused_by_a_start_and_starts_over(
     backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remove: Callable[..., None]
 ) -> None:
     place = DataDir(tmp_path / "data")

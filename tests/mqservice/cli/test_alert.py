@@ -80,7 +80,7 @@ async def test_the_secret_of_a_new_webhook_is_all_that_stdout_gets() -> None:
         assert "only once" in ended.err
 
 
-async def test_history_shows_who_was_told() -> None:
+async def test_history_shows_who_was_notified() -> None:
     async with service_double() as double:
         told = {"channel": "webhook", "target": "https://a.b", "state": "failed", "attempts": 8}
         event = {"id": "evt_1", "number": 3, "state": "firing", "at": AT, "value": None,

@@ -197,7 +197,7 @@ async def test_consume_that_gets_fewer_than_asked_for_fails() -> None:
         assert "only 1 of 2 messages were received" in ended.err
 
 
-async def test_consume_goes_on_after_a_restart_of_the_service() -> None:
+async def test_consume_continues_after_a_restart_of_the_service() -> None:
     async with service_double() as double:
         double.backlog = [Pushed(f"{number:02X}", b"%d" % number) for number in range(6)]
         double.closes.append((3, 1012))

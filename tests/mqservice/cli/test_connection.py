@@ -19,7 +19,7 @@ CONNECTION = {
 }  # fmt: skip
 
 
-async def test_sockets_are_listed_and_what_is_missing_is_said() -> None:
+async def test_sockets_are_listed_and_what_is_missing_is_reported() -> None:
     async with service_double() as double:
         page = {"total": 2, "complete": False, "connections": [CONNECTION]}
         double.answers += [Answer(200, page), Answer(200, page)]

@@ -45,7 +45,7 @@ def asked(double: ServiceDouble) -> list[tuple[str, str]]:
     return [(each.path.split("/")[-2], parse_qs(each.query)["offset"][0]) for each in pulls]
 
 
-async def test_from_the_beginning_reads_every_queue_and_goes_on() -> None:
+async def test_from_the_beginning_reads_every_queue_and_continues() -> None:
     async with service_double() as double:
         double.answers += [
             TOPIC, page("a", "b", "c", queue=0, first=5), page("d", queue=1, first=0),
@@ -116,7 +116,7 @@ async def test_a_break_in_between_is_waited_out_and_a_refusal_is_not() -> None:
         assert "mqservice topic create" in ended.err
 
 
-async def test_idle_exit_ends_and_a_short_count_is_told() -> None:
+async def test_idle_exit_ends_and_a_short_count_is_reported() -> None:
     async with service_double() as double:
         queue = Answer(200, {"queue_offsets": [{"queue": 0, "min_offset": 0, "max_offset": 0}]})
         double.answers += [queue, *[page(queue=0, first=0)] * 9]

@@ -155,7 +155,7 @@ async def test_a_document_from_standard_input_needs_a_yes_beforehand() -> None:
         assert double.requests[0].body == b"{ }"
 
 
-async def test_faults_of_a_document_and_of_a_file_are_told(file: str) -> None:
+async def test_faults_of_a_document_and_of_a_file_are_reported(file: str) -> None:
     async with service_double() as double:
         double.answers.append(problem(400, "ILLEGAL_SETTING", detail="/topics/0/queues: too many"))
         ended = await mqservice("definitions", "import", file, "-y", double=double)

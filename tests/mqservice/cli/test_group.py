@@ -127,7 +127,7 @@ async def test_lag_shows_what_is_unknown_as_unknown() -> None:
         assert "unknown" in (await mqservice("group", "lag", "billing", double=double)).line
 
 
-async def test_a_refusal_is_told_with_its_places() -> None:
+async def test_a_refusal_is_reported_with_its_places() -> None:
     async with service_double() as double:
         items = [{"pointer": "/to/offset", "code": "BAD_REQUEST", "detail": "not in [0, 5]"}]
         double.answers += [problem(400, "BAD_REQUEST", errors=items)]

@@ -112,7 +112,7 @@ async def test_what_makes_no_sense_is_refused_before_anything_is_sent(
         assert double.requests == []
 
 
-async def test_every_fault_that_the_service_names_is_said() -> None:
+async def test_every_fault_that_the_service_names_is_reported() -> None:
     async with service_double() as double:
         errors = [
             {"pointer": "/lease", "code": "BAD_REQUEST", "detail": "is not a duration"},

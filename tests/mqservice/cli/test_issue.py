@@ -77,7 +77,7 @@ async def test_verbs_say_how_the_issue_is_now(verb: str) -> None:
         assert (request.method, request.path) == ("POST", f"/v1/ns/-/issues/iss_1:{verb}")
 
 
-async def test_an_issue_that_is_not_there_is_told() -> None:
+async def test_an_issue_that_is_not_there_is_reported() -> None:
     async with service_double() as double:
         double.answers.append(problem(404, "ISSUE_NOT_FOUND"))
         ended = await mqservice("issue", "resolve", "iss_1", double=double)

@@ -60,7 +60,7 @@ async def test_a_namespace_is_made_read_only_and_writable_again() -> None:
         ]
 
 
-async def test_a_refusal_is_told() -> None:
+async def test_a_refusal_is_reported() -> None:
     async with service_double() as double:
         double.answers.append(problem(404, "NAMESPACE_NOT_FOUND", detail="no such"))
         ended = await mqservice("namespace", "read-only", "x", double=double)

@@ -47,7 +47,7 @@ async def test_a_run_that_failed_says_why() -> None:
         assert "there is no java" in ended.err
 
 
-async def test_days_that_are_refused_are_told() -> None:
+async def test_days_that_are_refused_are_reported() -> None:
     async with service_double() as double:
         double.answers.append(problem(400, "BAD_REQUEST", detail="/to: it is the day after"))
         ended = await mqservice("report", "run", *DAYS, double=double)
@@ -101,7 +101,7 @@ async def test_a_download_that_is_refused_leaves_no_file(tmp_path: Path) -> None
         assert not file.exists()
 
 
-async def test_recipients_are_shown_named_and_given_back() -> None:
+async def test_recipients_are_shown_named_and_reset() -> None:
     async with service_double() as double:
         found = {"emails": ["a@x.example"], "are_owners": True, "is_mail_on": False}
         double.answers += [Answer(200, found)] * 4

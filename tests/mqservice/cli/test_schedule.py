@@ -158,7 +158,7 @@ async def test_next_show_pause_resume_send_and_delete() -> None:
         assert msgspec.json.decode(double.requests[0].body) == wanted
 
 
-async def test_a_refusal_is_told_and_ends_with_1() -> None:
+async def test_a_refusal_is_reported_and_ends_with_1() -> None:
     async with service_double() as double:
         double.answers.append(problem(400, "ILLEGAL_SETTING", detail="/cron: never fires"))
         ended = await mqservice("schedule", "next", "0 0 31 2 *", double=double)

@@ -98,7 +98,7 @@ def test_rule_is_muted_for_a_time_and_everybody_sees_by_whom(people: People, ali
         ({"reason": "x" * 201}, "at most 200 characters"),
     ],
 )
-def test_mute_that_cannot_be_is_told_in_the_form(
+def test_mute_that_cannot_be_is_reported_in_the_form(
     people: People, alice: Client, change: dict[str, str], told: str
 ) -> None:
     alice.post(NEW, FORM)
@@ -108,7 +108,7 @@ def test_mute_that_cannot_be_is_told_in_the_form(
     assert AlertRule.objects.get().muted_until_ms == 0
 
 
-def test_rule_is_changed_unless_somebody_else_was_faster(people: People, alice: Client) -> None:
+def test_rule_is_changed_unless_someone_else_was_faster(people: People, alice: Client) -> None:
     alice.post(NEW, FORM)
     form = alice.get(f"{RULE}/edit").content.decode()
     assert 'value="100"' in form
@@ -147,7 +147,7 @@ def test_secret_of_a_webhook_is_shown_once(people: People, alice: Client) -> Non
         ({"kind": "disk"}, "kind", "not one of the available choices"),
     ],
 )
-def test_fault_is_told_at_its_field_and_nothing_is_made(
+def test_fault_is_reported_at_its_field_and_nothing_is_made(
     alice: Client, settings: Settings, change: dict[str, str], field: str, told: str
 ) -> None:
     settings.MQ_EMAIL_URL = "smtp://mail.example"

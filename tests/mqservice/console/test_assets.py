@@ -46,7 +46,7 @@ def test_changed_source_and_changed_file_are_noticed(
     assert stale_parts() == ["sources", "files"]
 
 
-def test_what_is_asked_while_somebody_types_is_what_was_typed_last() -> None:
+def test_what_is_asked_while_someone_types_is_what_was_typed_last() -> None:
     """htmx 4 keeps the first request that waits for another, and drops those that come later."""
     pages = [path.read_text() for path in (FRONTEND_DIR / "templates").rglob("*.html")]
     counts = [(len(TYPED.findall(page)), page.count('hx-sync="this:queue last"')) for page in pages]

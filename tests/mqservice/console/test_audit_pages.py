@@ -77,7 +77,7 @@ def test_filters_are_in_the_address(entries: None, alice: Client, query: str, co
         "?to=9999-12-31T23:59:59-14:00",
     ],
 )
-def test_what_cannot_be_read_is_said(entries: None, alice: Client, query: str) -> None:
+def test_what_cannot_be_read_is_reported(entries: None, alice: Client, query: str) -> None:
     answer = alice.get(AUDIT + query)
     assert answer.status_code == 400
     assert b'role="alert"' in answer.content

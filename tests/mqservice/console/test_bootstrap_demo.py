@@ -102,7 +102,7 @@ def test_a_secret_that_was_rotated_away_does_not_come_back(engine: str) -> None:
     assert find_principal(bearer(rotated)) is not None
 
 
-def test_engine_that_is_away_fails_the_command_with_its_name() -> None:
+def test_engine_that_is_unavailable_fails_the_command_with_its_name() -> None:
     with pytest.raises(CommandError, match="ENGINE_UNAVAILABLE"):
         bootstrap()
 

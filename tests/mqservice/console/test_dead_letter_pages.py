@@ -75,7 +75,7 @@ def test_groups_with_the_most_letters_come_first_without_those_that_are_gone(
     assert f"{LETTERS}/{desk.group.name}" not in seen
 
 
-def test_counts_are_unknown_and_not_zero_while_the_engine_is_away(
+def test_counts_are_unknown_and_not_zero_while_the_engine_is_unavailable(
     people: People, alice: Client
 ) -> None:
     ConsumerGroup.objects.create(namespace=people.acme, name="billing")
@@ -98,7 +98,7 @@ def test_a_thousand_groups_are_counted_with_a_bounded_number_of_queries(
     assert "group-0049" in text_of(alice, f"{LETTERS}?skip=50")
 
 
-def test_marked_letters_are_redriven_after_a_look_ahead(desk: Desk, alice: Client) -> None:
+def test_marked_letters_are_redriven_after_a_preview(desk: Desk, alice: Client) -> None:
     ids = desk.give_up(*numbered(4))
     path = f"{LETTERS}/{desk.group.name}/redrive"
     text = text_of(alice, f"{path}?id={ids[0]}&id={ids[2]}&id=01AB")
@@ -124,7 +124,7 @@ def test_marked_letters_are_redriven_after_a_look_ahead(desk: Desk, alice: Clien
     assert (entry.actor, entry.details["task"]) == ("user:alice", task.public_id)
 
 
-def test_look_ahead_is_repeated_for_another_target_and_changes_nothing(
+def test_preview_is_repeated_for_another_target_and_changes_nothing(
     people: People, desk: Desk, alice: Client
 ) -> None:
     desk.give_up(*numbered(3), tag="a")
@@ -194,7 +194,7 @@ def test_letters_of_a_time_are_chosen_with_the_zone_of_the_form(desk: Desk, alic
     assert Task.objects.get().selection == {"from_ms": 1_577_836_800_000, "tags": ["a"]}
 
 
-def test_topic_that_is_gone_is_told_before_anything_is_moved(desk: Desk, alice: Client) -> None:
+def test_topic_that_is_gone_is_reported_before_anything_is_moved(desk: Desk, alice: Client) -> None:
     desk.give_up(b"x")
     Topic.objects.all().delete()
     text = text_of(alice, f"{LETTERS}/{desk.group.name}/redrive?all=1")

@@ -122,7 +122,7 @@ def test_yaml_of_the_page_comes_back_as_what_it_was(
     assert Topic.objects.get(name="orders").queue_count == 6
 
 
-def test_faults_of_yaml_are_told_with_line_and_column(alice: Client) -> None:
+def test_faults_of_yaml_are_reported_with_line_and_column(alice: Client) -> None:
     text = "version: 1\ntopics:\n  - name: orders\n    queues: 0\n"
     answer = alice.post(IMPORT, {"text": text})
     assert answer.status_code == 400
@@ -197,7 +197,7 @@ def test_what_was_not_previewed_is_not_done(alice: Client, people: People) -> No
     assert Topic.objects.count() == 1
 
 
-def test_a_preview_is_good_for_ten_minutes(alice: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_preview_is_valid_for_ten_minutes(alice: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     good = hidden(alice.post(IMPORT, {"file": file_of(DOCUMENT)}).content.decode())
     monkeypatch.setattr(definitions, "PREVIEW_SECONDS_MAX", -1)
     assert alice.post(IMPORT, good).status_code == 422

@@ -136,7 +136,7 @@ def test_broadcast_group_is_made_of_the_form_as_it_stands(engine: str, alice: Cl
         ({"assignment": '{"other": 1}'}, "assignment", "unknown field"),
     ],
 )
-def test_fault_is_told_at_its_field_and_nothing_is_made(
+def test_fault_is_reported_at_its_field_and_nothing_is_made(
     engine: str, alice: Client, change: dict[str, str], field: str, told: str
 ) -> None:
     answer = alice.post("/console/acme/new-group", FORM | change)
@@ -146,7 +146,7 @@ def test_fault_is_told_at_its_field_and_nothing_is_made(
     assert not ConsumerGroup.objects.exists()
 
 
-def test_change_on_top_of_somebody_elses_is_refused(
+def test_change_on_top_of_someone_elses_is_refused(
     people: People, engine: str, alice: Client
 ) -> None:
     put_group(people.acme, "billing", GroupChange())
@@ -229,7 +229,7 @@ def test_filter_that_matches_nothing_is_named(alice: Client, reader: Reader) -> 
     assert "All messages are settled" in text
 
 
-def test_a_filter_that_names_a_hidden_property_is_not_told(
+def test_a_filter_that_names_a_hidden_property_is_not_reported(
     people: People, alice: Client, reader: Reader
 ) -> None:
     poll(reader, member_id="m", tags="nothing || at-all")
@@ -276,7 +276,7 @@ def poll(reader: Reader, *, member_id: str, tags: str) -> None:
     )  # fmt: skip
 
 
-def test_no_engine_is_told_and_nothing_is_made_up(
+def test_no_engine_is_reported_and_nothing_is_made_up(
     people: People, alice: Client, settings: object
 ) -> None:
     ConsumerGroup.objects.create(namespace=people.acme, name="billing")

@@ -105,7 +105,7 @@ def test_pages_follow_one_another(
     assert newer.public_id not in page.split("<tbody>")[1]
 
 
-def test_what_is_in_no_issue_is_told(people: People, alice: Client) -> None:
+def test_what_is_in_no_issue_is_reported(people: People, alice: Client) -> None:
     letters(people.acme, "a")
     IssueBook.objects.update(other_count=12, other_ms=SystemClock().now_ms(), unseen_count=1)
     page = shown(alice)

@@ -104,7 +104,7 @@ def test_ready_command_sends_to_a_topic_that_the_key_may_reach(
         ({"place": "rival"}, "place", "not one of the available choices"),
     ],
 )
-def test_fault_of_a_key_is_told_at_its_field_and_nothing_is_made(
+def test_fault_of_a_key_is_reported_at_its_field_and_nothing_is_made(
     people: People, alice: Client, change: dict[str, str], field: str, told: str
 ) -> None:
     count = ApiKey.objects.count()

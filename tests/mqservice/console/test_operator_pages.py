@@ -116,7 +116,7 @@ def test_what_nobody_tells_is_unknown_and_not_zero(root: Client) -> None:
     assert "MQ_ENGINE_METRICS_PORT" in text
 
 
-def test_workers_are_unknown_while_the_broker_is_away(
+def test_workers_are_unknown_while_the_broker_is_unavailable(
     root: Client, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = settings.MQ_VALKEY_URL = "redis://127.0.0.1:1/0"  # where nobody listens

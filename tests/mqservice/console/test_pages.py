@@ -117,7 +117,7 @@ def test_what_waits_for_a_retry_counts_for_its_topic(
     assert f"<b>{reader.group}</b> 3" in listed
 
 
-def test_numbers_are_unknown_and_not_zero_while_the_engine_is_away(
+def test_numbers_are_unknown_and_not_zero_while_the_engine_is_unavailable(
     people: People, alice: Client
 ) -> None:
     Topic.objects.create(namespace=people.acme, name="orders")

@@ -11,7 +11,7 @@ from tests.people import People
 PREFERENCES = "/console/preferences"
 
 
-def test_theme_is_kept_and_shown_before_somebody_signs_in(db: None, client: Client) -> None:
+def test_theme_is_kept_and_shown_before_someone_signs_in(db: None, client: Client) -> None:
     assert b"data-theme" not in client.get("/account/login/").content
     answer = client.post(PREFERENCES, {"theme": "dark", "next": "/account/login/"})
     assert answer.headers["Location"] == "/account/login/"
@@ -22,7 +22,7 @@ def test_theme_is_kept_and_shown_before_somebody_signs_in(db: None, client: Clie
 
 
 @pytest.mark.parametrize("target", ["https://evil.example/", "//evil.example", "javascript:1", ""])
-def test_address_of_somebody_else_is_not_led_to(db: None, client: Client, target: str) -> None:
+def test_address_of_someone_else_is_not_led_to(db: None, client: Client, target: str) -> None:
     answer = client.post(PREFERENCES, {"theme": "dark", "next": target})
     assert answer.headers["Location"] == "/console/"
 
@@ -47,7 +47,7 @@ def test_pages_are_in_the_language_that_was_chosen_and_the_api_is_not(
     assert api.json()["detail"].startswith("send a valid API key")
 
 
-def test_browser_says_which_language_until_somebody_chooses(db: None, client: Client) -> None:
+def test_browser_says_which_language_until_someone_chooses(db: None, client: Client) -> None:
     chinese = client.get("/account/login/", headers={"accept-language": "zh-CN,zh;q=0.9"})
     assert '<html lang="zh-hans"' in chinese.content.decode()
     french = client.get("/account/login/", headers={"accept-language": "fr"})

@@ -67,7 +67,7 @@ def test_several_go_as_a_batch_and_all_are_counted(alice: Client, plane: Plane) 
     assert "3 messages were stored." in toast(alice)
 
 
-def test_those_that_were_not_stored_are_told(alice: Client, plane: Plane) -> None:
+def test_those_that_were_not_stored_are_reported(alice: Client, plane: Plane) -> None:
     plane.answer = DataPlaneResponse(status=207, data={"results": [STORED, LOST, LOST]})
     alice.post(PATH, {**FORM, "repeat": "3"})
     page = toast(alice)

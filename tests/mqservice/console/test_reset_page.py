@@ -102,7 +102,7 @@ def test_preview_counts_what_is_replayed_skipped_and_in_flight(
     assert ["0", "3", "5", "0", "2", "1", "5"] in rows_of(send(alice, reader, place="latest"))
 
 
-def test_preview_that_is_no_longer_so_is_shown_anew_and_not_applied(
+def test_preview_that_is_no_longer_so_is_shown_again_and_not_applied(
     alice: Client, reader: Reader
 ) -> None:
     preview = send(alice, reader, place="latest")
@@ -157,7 +157,7 @@ def test_nothing_is_applied_of_what_was_not_previewed_by_the_same_person_lately(
         ({"place": "latest", "queue": "7"}, "queue", "not one of the available choices"),
     ],
 )
-def test_fault_is_told_at_its_field_and_there_is_nothing_to_apply(
+def test_fault_is_reported_at_its_field_and_there_is_nothing_to_apply(
     alice: Client, reader: Reader, fields: dict[str, str], field: str, told: str
 ) -> None:
     answer = send(alice, reader, **fields)
@@ -173,7 +173,7 @@ def test_form_is_filled_with_where_the_group_stands(alice: Client, reader: Reade
     assert f"?topic={reader.topic}&amp;place=offset&amp;queue=0&amp;offset=5" in text
 
 
-def test_topic_of_somebody_else_is_none(people: People, alice: Client, reader: Reader) -> None:
+def test_topic_of_someone_else_is_none(people: People, alice: Client, reader: Reader) -> None:
     Topic.objects.create(namespace=people.rival, name="theirs")
     for name in ("theirs", "nothing"):
         assert alice.get(f"{path(reader)}?topic={name}").status_code == 404

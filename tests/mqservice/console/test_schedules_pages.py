@@ -118,7 +118,7 @@ def test_the_next_runs_are_shown_before_anything_is_saved(alice: Client) -> None
         ({"name": "a.b"}, "a-z A-Z 0-9 _ -"),
     ],
 )
-def test_what_is_refused_is_told_at_its_field(
+def test_what_is_refused_is_reported_at_its_field(
     alice: Client, change: dict[str, str], told: str
 ) -> None:
     form = {name: value for name, value in {**FORM, **change}.items() if value or name != "is_json"}
@@ -240,7 +240,7 @@ def test_nobody_elses_schedule_is_there(people: People, desk: Desk, client: Clie
         ("0 8 1 * mon", ""),
     ],
 )
-def test_simple_expressions_are_told_in_words(text: str, words: str) -> None:
+def test_simple_expressions_are_described_in_words(text: str, words: str) -> None:
     assert describe_cron(text) == words
 
 

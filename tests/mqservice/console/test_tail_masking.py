@@ -11,7 +11,7 @@ from tests.mqservice.console.tail_sockets import CountedStore, Sockets, signed_i
 from tests.people import People
 
 
-async def test_what_is_hidden_from_the_reader_is_not_told_from_soon_after_the_rule(
+async def test_what_is_hidden_from_the_reader_is_not_reported_from_soon_after_the_rule(
     cast_of_tail: People, tailed: CountedStore, sockets: Sockets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumer, "MASK_MS", 0)

@@ -29,7 +29,7 @@ def bodies(look: NewMessages) -> list[str]:
 # What a look reads ------------------------------------------------------------------------------
 
 
-async def test_tail_begins_with_the_last_few_and_goes_on_with_what_comes(
+async def test_tail_begins_with_the_last_few_and_continues_with_what_comes(
     tailed: CountedStore,
 ) -> None:
     await tailed.add(*(f"old {index}" for index in range(40)))

@@ -99,7 +99,7 @@ def test_topic_is_created_changed_and_deleted_with_an_entry_each(
         ("message_type", "other", "not one of the available choices"),
     ],
 )
-def test_fault_is_told_at_its_field_and_nothing_is_made(
+def test_fault_is_reported_at_its_field_and_nothing_is_made(
     engine: str, alice: Client, field: str, value: str, told: str
 ) -> None:
     answer = alice.post("/console/acme/new-topic", FORM | {field: value})
@@ -120,7 +120,7 @@ def test_topic_that_is_there_is_not_overwritten_by_a_new_one(
     assert Topic.objects.get(name="invoices").queue_count == 8
 
 
-def test_change_on_top_of_somebody_elses_is_refused(
+def test_change_on_top_of_someone_elses_is_refused(
     people: People, engine: str, alice: Client
 ) -> None:
     put_topic(people.acme, "invoices", TopicChange(queue_count=2))
@@ -257,6 +257,6 @@ def test_list_and_page_say_how_large_a_topic_is(people: People, engine: str, ali
         assert 2.9 < float(found[1]) < 3.5
 
 
-def test_size_is_unknown_while_the_engine_is_away(people: People, alice: Client) -> None:
+def test_size_is_unknown_while_the_engine_is_unavailable(people: People, alice: Client) -> None:
     make_topics(people, 1)
     assert 'data-label="Size">unknown<' in text_of(alice, TOPICS)

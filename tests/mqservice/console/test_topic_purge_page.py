@@ -44,7 +44,7 @@ def test_page_shows_what_would_go_and_the_name_lets_it_go(reader: Reader, alice:
     assert "<dd>0</dd>" in alice.get(path).content.decode()
 
 
-def test_where_the_engine_is_away_the_page_says_so(
+def test_where_the_engine_is_unavailable_the_page_says_so(
     reader: Reader, alice: Client, settings: Settings
 ) -> None:
     settings.MQ_ENGINE_SOCKET = "/nonexistent/socket"

@@ -193,7 +193,7 @@ def test_a_paused_group_is_neither_told_nor_let_go(engine: str, acme: Client) ->
         ),
     ],
 )
-def test_faults_are_told_with_their_places(
+def test_faults_are_reported_with_their_places(
     document: Json | str, code: str, pointers: list[str]
 ) -> None:
     body = document if isinstance(document, str) else json.dumps(document)
@@ -231,7 +231,7 @@ def test_what_is_no_document_is_refused_in_few_words(body: str) -> None:
     assert caught.value.code == "BAD_REQUEST"
 
 
-def test_of_many_faults_the_first_are_told_and_their_number() -> None:
+def test_of_many_faults_the_first_are_reported_and_their_number() -> None:
     topics = [{"name": f"t{at}", "queues": 0} for at in range(500)]
     with pytest.raises(Problem) as caught:
         read_document(json.dumps({"version": 1, "topics": topics}).encode())

@@ -91,7 +91,7 @@ def test_each_fault_of_yaml_has_its_line_and_column(engine: str, acme: Client) -
     assert not Topic.objects.exists()
 
 
-def test_what_the_settings_there_do_not_allow_is_told_by_line_too(
+def test_what_the_settings_there_do_not_allow_is_reported_by_line_too(
     engine: str, acme: Client
 ) -> None:
     acme.put("/v1/ns/acme/topics/orders", json.dumps({"queues": 8}), "application/json")

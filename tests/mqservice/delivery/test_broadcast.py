@@ -298,7 +298,7 @@ def test_a_reset_of_one_client_is_told_to_its_sockets_alone(
 
 
 @pytest.mark.parametrize("subprotocol", BOTH)
-def test_a_resumed_session_goes_on_as_the_same_client(
+def test_a_resumed_session_continues_as_the_same_client(
     server: Server, engine_socket: str, api: httpx.Client, topic: str, group: str, subprotocol: str
 ) -> None:
     key = server.key()

@@ -196,7 +196,7 @@ def test_only_messages_of_the_tag_and_not_of_another_with_its_hash(
     assert bodies(walk(api, topic, tag="absent")) == []
 
 
-def test_a_walk_goes_on_into_queues_that_the_topic_has_got_since(
+def test_a_walk_continues_into_queues_that_the_topic_has_got_since(
     server: Server, api: httpx.Client, engine_socket: str
 ) -> None:
     topic = real_topic(server, engine_socket, queue_count=2)

@@ -110,7 +110,7 @@ def test_what_is_no_call_is_passed_over(server: Server, peer: Peer, valkey: str)
     assert find_connections(valkey, 1, "acme").count == 1
 
 
-def test_without_valkey_nobody_is_asked_and_it_is_said() -> None:
+def test_without_valkey_nobody_is_asked_and_that_is_reported() -> None:
     with pytest.raises(Problem) as caught:
         find_connections("redis://127.0.0.1:1/0", 1, "acme")
     assert (caught.value.code, caught.value.status) == ("CONNECTIONS_UNKNOWN", 503)

@@ -69,7 +69,7 @@ def close_code(peer: Peer) -> int:
     return caught.value.rcvd.code
 
 
-def test_a_revoked_key_ends_its_parked_polls_with_401(
+def test_a_revoked_key_ends_its_long_polls_with_401(
     server: Server, store: StoreDouble, topic: str, key: str
 ) -> None:
     poll = Poll(server, store, topic, key)
@@ -79,7 +79,7 @@ def test_a_revoked_key_ends_its_parked_polls_with_401(
     assert store.parked_count == 0, "its place is free"
 
 
-def test_a_narrowed_key_ends_its_parked_polls_with_403(
+def test_a_narrowed_key_ends_its_long_polls_with_403(
     server: Server, store: StoreDouble, topic: str, key: str
 ) -> None:
     poll = Poll(server, store, topic, key)
@@ -110,7 +110,7 @@ def test_a_poll_waits_no_longer_than_its_key_is_good(
     assert (answer.status_code, answer.json()["messages"]) == (200, [])
 
 
-def test_a_revoked_key_ends_its_sockets_as_soon_as_it_is_told(
+def test_a_revoked_key_ends_its_sockets_as_soon_as_that_is_notified(
     server: Server, topic: str, key: str
 ) -> None:
     with Peer(server, key=key) as peer, Peer(server) as stranger:
@@ -130,7 +130,7 @@ def test_a_key_that_may_no_longer_consume_here_is_closed_with_4403(
         assert close_code(peer) == 4403
 
 
-def test_a_socket_goes_on_with_what_its_key_may_do_now(
+def test_a_socket_continues_with_what_its_key_may_do_now(
     server: Server, topic: str, key: str
 ) -> None:
     with Peer(server, key=key) as peer:

@@ -67,7 +67,7 @@ def test_a_search_by_key_takes_tag_queue_and_times(api: httpx.Client, topic: str
     ]
 
 
-def test_pages_of_a_key_go_on_while_more_of_it_are_put(api: httpx.Client, topic: str) -> None:
+def test_pages_of_a_key_continue_while_more_of_it_are_put(api: httpx.Client, topic: str) -> None:
     put(api, topic, *({"body": f"{n}", "keys": ["k"]} for n in range(30)))
     seen: list[str] = []
     query: dict[str, str | int] = {"key": "k", "limit": 4}

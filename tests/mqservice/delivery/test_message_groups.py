@@ -87,7 +87,7 @@ def test_receives_share_the_queue_and_each_message_group_has_its_order(
 
 
 @pytest.mark.parametrize("subprotocol", BOTH)
-def test_sockets_share_the_queue_and_an_ack_lets_the_message_group_go_on(
+def test_sockets_share_the_queue_and_an_ack_lets_the_message_group_continue(
     server: Server, api: httpx.Client, topic: str, group: str, subprotocol: str
 ) -> None:
     with Peer(server, subprotocol) as one, Peer(server, subprotocol) as two:

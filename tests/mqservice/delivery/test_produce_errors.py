@@ -180,7 +180,7 @@ def test_a_message_must_fit_the_topics_type(
         assert (response.status_code, response.json()["code"]) == (409, "MESSAGE_TYPE_CONFLICT")
 
 
-def test_engine_down_is_503_and_recovers_by_itself(
+def test_engine_down_is_503_and_recovers_on_its_own(
     api: httpx.Client, topic: str, store: StoreDouble
 ) -> None:
     store.is_connected = False

@@ -230,7 +230,7 @@ def test_a_client_that_leaves_within_its_body_leaves_nothing_behind(taken: list[
     ("error", "status"),
     [(StoreBusy("much waits"), b" 503 "), (OutcomeUnknown("gone"), b" 503 ")],
 )
-def test_what_the_store_refuses_is_told(
+def test_what_the_store_refuses_is_reported(
     error: StoreBusy | OutcomeUnknown, status: bytes, taken: list[bool]
 ) -> None:
     store = StoreDouble()
@@ -285,7 +285,7 @@ def test_who_leaves_while_the_message_is_on_its_way_is_not_answered(taken: list[
             assert b" 201 " in answer_of(other)
 
 
-def test_a_record_that_the_engine_refuses_is_told(taken: list[bool]) -> None:
+def test_a_record_that_the_engine_refuses_is_reported(taken: list[bool]) -> None:
     store = StoreDouble()
     store.refused_bodies[b"refused"] = StoreBusy("this one is")
     with warm(store) as (server, key, peer):
@@ -306,7 +306,7 @@ def test_who_reads_slowly_is_waited_for(taken: list[bool], monkeypatch: pytest.M
         assert count_of(server)[4] == 1
 
 
-def test_a_fault_of_ours_is_told_and_the_engine_stays_connected(
+def test_a_fault_of_ours_is_reported_and_the_engine_stays_connected(
     taken: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*given: object) -> bool:

@@ -139,7 +139,7 @@ async def test_outcomes_that_come_together_are_sent_by_one_task_in_their_order()
     assert sorted(puts.told) == list(range(5))
 
 
-async def test_a_failure_is_told_and_costs_no_other() -> None:
+async def test_a_failure_is_reported_and_costs_no_other() -> None:
     session, puts, confirming = start()
     errors = [OutcomeUnknown("gone"), Problem.of("RATE_LIMITED", "slower"), None]
     for number, error in enumerate(errors):

@@ -171,7 +171,7 @@ def test_a_closed_socket_frees_its_leases_in_the_engine(server: Server, topic: s
     assert {message["a"] for message in messages} == {1}
 
 
-def test_a_stopped_engine_is_told_at_once_and_closes_no_session(
+def test_a_stopped_engine_is_reported_at_once_and_closes_no_session(
     server: Server, topic: str, engine_process: EngineProcess
 ) -> None:
     path = f"/v1/-/topics/{topic}"

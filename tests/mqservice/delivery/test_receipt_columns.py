@@ -104,7 +104,7 @@ def test_the_last_letter_means_as_much(topic: str, letter: str) -> None:
         lambda text: written(client_id="me", topic="acme%ord")[0],
     ],
 )
-def test_one_that_is_not_like_the_others_is_left_to_be_read_by_itself(
+def test_one_that_is_not_like_the_others_is_left_to_be_read_on_its_own(
     at: int, change: Callable[[str], str]
 ) -> None:
     texts = written()

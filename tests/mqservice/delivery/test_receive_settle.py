@@ -124,7 +124,7 @@ def test_a_long_poll_is_woken_by_a_message(
     assert [m["body"] for m in answers[0].json()["messages"]] == ["wake"]
 
 
-def test_a_client_that_goes_frees_its_parked_poll(
+def test_a_client_that_goes_frees_its_long_poll(
     server: Server, topic: str, store: StoreDouble
 ) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
@@ -138,7 +138,7 @@ def test_a_client_that_goes_frees_its_parked_poll(
     wait_until(lambda: store.parked_count == 0)
 
 
-def test_the_end_of_the_process_answers_parked_polls(topic: str) -> None:
+def test_the_end_of_the_process_answers_long_polls(topic: str) -> None:
     store = StoreDouble()
     answers: list[httpx.Response] = []
     with serving(store) as server:

@@ -182,7 +182,7 @@ def test_who_reads_slowly_is_waited_for(taken: list[bool], monkeypatch: pytest.M
         assert count_of(server)[2] == 4
 
 
-def test_a_fault_of_ours_is_told_and_the_engine_stays_connected(
+def test_a_fault_of_ours_is_reported_and_the_engine_stays_connected(
     taken: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*given: object) -> bool:

@@ -87,7 +87,7 @@ def test_filter_text_and_tag_hold_together(api: httpx.Client, topic: str) -> Non
     assert found(queue=1, offset=5, contains="9") == [29]
 
 
-def test_page_says_how_many_messages_it_has_looked_at(api: httpx.Client, topic: str) -> None:
+def test_page_says_how_many_messages_it_has_checked(api: httpx.Client, topic: str) -> None:
     put(api, topic, *({"body": f"b{n}", "properties": {"n": str(n)}} for n in range(30)))
 
     for query in ({"contains": "b"}, {"sql": "n >= 0"}):
@@ -106,7 +106,7 @@ def test_text_is_looked_for_among_the_messages_of_a_key(api: httpx.Client, topic
     assert answer["scanned"] == 4
 
 
-def test_search_ends_after_bounded_work_and_goes_on_from_there(
+def test_search_ends_after_bounded_work_and_continues_from_there(
     api: httpx.Client, topic: str, engine_socket: str
 ) -> None:
     count = 12_000

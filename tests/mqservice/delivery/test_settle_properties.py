@@ -150,7 +150,7 @@ MODES: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_poison_message_ends_in_the_dead_letters_and_its_queue_goes_on(
+def test_a_poison_message_ends_in_the_dead_letters_and_its_queue_continues(
     server: Server, engine_socket: str, api: httpx.Client, topic: str, mode: str
 ) -> None:
     group = make_group(server, engine_socket, f"{mode}-{topic}", **MODES[mode])

@@ -12,7 +12,7 @@ from tests.mqservice.delivery.serving import Server
 from tests.mqservice.delivery.store_double import StoreDouble
 
 
-def test_an_unknown_op_is_an_err_and_the_socket_goes_on(server: Server) -> None:
+def test_an_unknown_op_is_an_err_and_the_socket_continues(server: Server) -> None:
     with Peer(server, JSON) as peer:
         peer.socket.send('{"op":"dance","id":7}')
         json_err = peer.recv()

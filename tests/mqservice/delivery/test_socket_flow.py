@@ -154,7 +154,7 @@ def test_an_extended_lease_does_not_end(
 
 
 @pytest.mark.parametrize(("auto_extend_ms", "is_lost"), [(0, True), (600_000, False)])
-def test_a_lease_is_extended_by_itself_when_asked(
+def test_a_lease_is_extended_on_its_own_when_asked(
     peer: Peer, topic: str, clock: ManualClock, auto_extend_ms: int, is_lost: bool
 ) -> None:
     fill(peer, topic, 1)

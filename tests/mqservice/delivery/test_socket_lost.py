@@ -118,7 +118,7 @@ def test_a_reset_of_another_queue_or_topic_is_nobodys_loss(
     assert peer.ask("ack", sid=1, t=[1, 2])["r"] == {"acked": 2, "failed": []}
 
 
-def test_a_rebalance_is_told_with_its_generation_and_late_acks_count(
+def test_a_rebalance_is_reported_with_its_generation_and_late_acks_count(
     server: Server, peer: Peer, api: httpx.Client, admin: StoreClient, topic: str
 ) -> None:
     group = f"x-{topic}"
@@ -143,7 +143,7 @@ def test_a_rebalance_is_told_with_its_generation_and_late_acks_count(
     assert next_one["o"] == 2
 
 
-def test_a_deleted_topic_is_told_without_credit_too(
+def test_a_deleted_topic_is_reported_without_credit_too(
     peer: Peer, api: httpx.Client, admin: StoreClient, topic: str, group: str
 ) -> None:
     fill(api, topic, 2)
@@ -157,7 +157,7 @@ def test_a_deleted_topic_is_told_without_credit_too(
     assert late["r"]["acked"] == 0
 
 
-def test_a_deleted_group_is_told_once_also_when_it_is_waited_for(
+def test_a_deleted_group_is_reported_once_also_when_it_is_waited_for(
     peer: Peer, api: httpx.Client, admin: StoreClient, topic: str, group: str
 ) -> None:
     fill(api, topic, 1)
@@ -172,7 +172,7 @@ def test_a_deleted_group_is_told_once_also_when_it_is_waited_for(
     assert peer.recv()["op"] == "pong", "nothing is said twice"
 
 
-def test_a_group_that_pauses_is_told_at_once_and_at_the_subscription(
+def test_a_pause_of_a_group_is_reported_at_once_and_at_the_subscription(
     server: Server, api: httpx.Client, admin: StoreClient, topic: str, group: str
 ) -> None:
     with Peer(server) as early:

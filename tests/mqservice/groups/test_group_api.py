@@ -133,7 +133,7 @@ def test_lag_counts_what_the_group_has_not_settled(engine: str, acme: Client) ->
     ] == [("lagging", 3, 1)]
 
 
-def test_lag_is_unknown_while_the_engine_is_away(people: People, acme: Client) -> None:
+def test_lag_is_unknown_while_the_engine_is_unavailable(people: People, acme: Client) -> None:
     ConsumerGroup.objects.create(namespace=people.acme, name="billing")
     response = acme.get("/v1/ns/acme/groups/billing")
     assert response.status_code == 200

@@ -120,7 +120,7 @@ def test_pausing_under_an_old_etag_is_refused(engine: str, acme: Client) -> None
     assert not ConsumerGroup.objects.get(name="guarded").is_paused
 
 
-def test_nothing_is_paused_while_the_engine_is_away(people: People, acme: Client) -> None:
+def test_nothing_is_paused_while_the_engine_is_unavailable(people: People, acme: Client) -> None:
     ConsumerGroup.objects.create(namespace=people.acme, name="away")
     response = acme.post(GROUP + "away:pause")
     assert (response.status_code, response.json()["code"]) == (503, "ENGINE_UNAVAILABLE")
@@ -130,7 +130,7 @@ def test_nothing_is_paused_while_the_engine_is_away(people: People, acme: Client
 # Delete -------------------------------------------------------------------------------------------
 
 
-def test_a_deleted_group_is_gone_and_one_made_again_begins_anew(engine: str, acme: Client) -> None:
+def test_a_deleted_group_is_gone_and_one_made_again_starts_over(engine: str, acme: Client) -> None:
     begin(acme, "gone", b"a", b"b")
     assert receive("gone") == [b"a", b"b"]
     waiting = Waiting("gone")
@@ -174,7 +174,7 @@ def test_deleting_under_an_old_etag_is_refused(engine: str, acme: Client, path: 
 
 
 @pytest.mark.parametrize("path", [GROUP, TOPIC])
-def test_nothing_is_deleted_while_the_engine_is_away(
+def test_nothing_is_deleted_while_the_engine_is_unavailable(
     engine: str, acme: Client, settings: Settings, path: str
 ) -> None:
     acme.put(path + "kept")

@@ -220,7 +220,7 @@ def test_a_bad_seek_is_refused_with_its_place(
     assert not AuditEntry.objects.filter(action="group.seek").exists()
 
 
-def test_a_queue_that_the_topic_does_not_have_is_told_with_its_place(reader: Reader) -> None:
+def test_a_queue_that_the_topic_does_not_have_is_reported_with_its_place(reader: Reader) -> None:
     asked: list[tuple[str, dict[str, object], str]] = [
         (":seek", {"to": {"offset": 1, "queue": 2}}, "/to/queue"),
         (":seek", {"to": "earliest", "queues": [0, 2]}, "/queues/1"),
@@ -395,7 +395,7 @@ def test_a_seek_whose_answer_got_lost_is_written_down_as_unknown(
     assert AuditEntry.objects.get(action="group.seek").outcome == "unknown"
 
 
-def test_a_seek_that_cannot_be_written_down_is_told_in_the_log(
+def test_a_seek_that_cannot_be_written_down_is_reported_in_the_log(
     reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[Json] = []

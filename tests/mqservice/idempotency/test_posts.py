@@ -49,7 +49,7 @@ def test_again_gets_the_first_answer_and_does_nothing(client: Client) -> None:
     assert (revision(), AuditEntry.objects.count()) == (before, audited)
 
 
-def test_a_refusal_did_nothing_and_is_asked_anew(client: Client, people: People) -> None:
+def test_a_refusal_did_nothing_and_is_asked_again(client: Client, people: People) -> None:
     path = "/v1/ns/acme/groups/later:pause"
     assert client.post(path, headers=KEY).status_code == 404
     put_group(people.acme, "later", GroupChange())

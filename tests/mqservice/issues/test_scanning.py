@@ -61,7 +61,7 @@ def test_letters_that_were_redriven_or_dropped_meanwhile_are_counted(desk: Desk)
     assert book(desk).unseen_count == 0
 
 
-def test_a_group_beyond_its_batches_goes_on_in_the_next_tick(
+def test_a_group_beyond_its_batches_continues_in_the_next_tick(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scanning, "BATCH_LETTERS", 2)
@@ -92,7 +92,7 @@ def test_a_tick_ends_at_its_limit_and_who_waits_longest_is_next(
     assert seen[3] == (2, 2)
 
 
-def test_what_went_before_it_was_counted_is_told(desk: Desk) -> None:
+def test_what_went_before_it_was_counted_is_reported(desk: Desk) -> None:
     # Given a group that was counted up to 1, whose letters 1 and 2 have gone since
     fail(desk, "a")
     tick(desk)
@@ -115,7 +115,7 @@ def lose_letters(desk: Desk) -> None:
         client.group_put(GroupConfig(group=desk.group.engine_name))
 
 
-def test_what_a_group_lost_before_it_was_ever_looked_at_is_no_gap(desk: Desk) -> None:
+def test_what_a_group_lost_before_it_was_ever_checked_is_no_gap(desk: Desk) -> None:
     # Given
     fail(desk, "a", "a")
     lose_letters(desk)
@@ -153,7 +153,7 @@ def test_a_resolved_issue_that_happens_again_is_opened_and_says_so(desk: Desk) -
 
 
 @pytest.mark.parametrize("verb", [Verb.ACKNOWLEDGE, Verb.IGNORE])
-def test_what_somebody_knows_of_is_counted_and_stays_as_it_is(desk: Desk, verb: Verb) -> None:
+def test_what_someone_knows_of_is_counted_and_stays_as_it_is(desk: Desk, verb: Verb) -> None:
     fail(desk, "a")
     tick(desk)
     issue = only_issue(desk)
@@ -181,7 +181,7 @@ def test_reasons_above_the_limit_are_counted_as_others_and_resolved_issues_make_
     assert book(desk).other_count == 3
 
 
-def test_a_quiet_issue_is_resolved_by_itself_once_it_is_quiet_for_long_enough(desk: Desk) -> None:
+def test_a_quiet_issue_is_resolved_on_its_own_once_it_is_quiet_for_long_enough(desk: Desk) -> None:
     fail(desk, "a", "b", "c")
     tick(desk)
     quiet, ignored, reopened = Issue.objects.order_by("reason")

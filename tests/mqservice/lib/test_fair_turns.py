@@ -79,7 +79,7 @@ async def test_who_leaves_a_line_takes_no_turn() -> None:
     assert asking.begun == ["a1", "c1"]
 
 
-async def test_a_turn_given_to_who_is_just_leaving_goes_on_to_the_next() -> None:
+async def test_a_turn_given_to_who_is_just_leaving_continues_to_the_next() -> None:
     turns = FairTurns(at_once=1, each_max=1)
     asking = Asking(turns)
     _, leaving, _ = await asking.ask("a1", "b1", "c1")

@@ -105,7 +105,7 @@ async def test_stale_value_serves_while_the_source_is_away_up_to_its_limit() -> 
         await cache.load("a")
 
 
-async def test_source_that_is_away_is_not_asked_at_each_request() -> None:
+async def test_source_that_is_unavailable_is_not_asked_at_each_request() -> None:
     source, clock = Source(a="1"), ManualClock()
     cache = cache_of(source, clock)
     source.is_away = True

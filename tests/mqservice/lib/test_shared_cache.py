@@ -36,7 +36,7 @@ def test_nothing_that_valkey_holds_is_unpickled(valkey_server: str) -> None:
         assert client.get(cache.make_key("safe")) == b'{"a":[1,"b",null]}'
 
 
-def test_without_valkey_the_process_counts_by_itself_and_comes_back(
+def test_without_valkey_the_process_counts_on_its_own_and_comes_back(
     valkey_server: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [1_000.0]

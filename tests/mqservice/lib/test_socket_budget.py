@@ -118,7 +118,7 @@ def test_time_in_which_it_gave_way_is_not_its_own(moved: Moved) -> None:
     assert moved.budget.is_turn_over
 
 
-def test_work_outside_of_a_span_is_charged_by_itself(moved: Moved) -> None:
+def test_work_outside_of_a_span_is_charged_on_its_own(moved: Moved) -> None:
     began_ns = moved.budget.now_ns()
     moved.now_ns += 500_000
     moved.budget.charge_since(began_ns)
@@ -169,7 +169,7 @@ def test_too_many_no_ops_for_seconds_in_a_row_are_an_excess(moved: Moved) -> Non
 
 
 @pytest.mark.parametrize("quiet", ["a second with few", "a second with none"])
-def test_a_quiet_second_begins_the_row_anew(moved: Moved, quiet: str) -> None:
+def test_a_quiet_second_begins_the_row_again(moved: Moved, quiet: str) -> None:
     for _ in range(5):
         for _ in range(LIMITS.excess_s_max - 1):
             moved.work(no_ops=6)

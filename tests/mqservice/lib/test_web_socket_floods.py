@@ -259,7 +259,7 @@ def test_many_no_ops_for_seconds_in_a_row_close_with_1008(flooded: Flooded) -> N
     assert flooded.messages == [{"type": "websocket.disconnect", "code": 1008, "reason": reason}]
 
 
-def test_who_was_closed_is_not_looked_at_any_more_and_soon_cut_off(flooded: Flooded) -> None:
+def test_who_was_closed_is_not_checked_any_more_and_soon_cut_off(flooded: Flooded) -> None:
     flooded.protocol.budget.excess = "enough"
     flooded.protocol.data_received(PING)
     flooded.turns_until_read()
@@ -297,7 +297,7 @@ def test_a_message_of_too_many_fragments_is_closed_with_1008(harmless: Flooded) 
     assert harmless.wire.written == frame(8, b"\x03\xf0" + reason, mask=False)
 
 
-def test_who_goes_on_sending_after_the_close_is_cut_off(harmless: Flooded) -> None:
+def test_who_keeps_sending_after_the_close_is_cut_off(harmless: Flooded) -> None:
     harmless.send(CLOSE)
     harmless.turn()
     part = frame(2, b"x" * 60_000)

@@ -160,7 +160,7 @@ def test_little_is_read_ahead_of_an_application_that_takes_nothing(connected: Co
     assert not connected.wire.is_reading()
 
 
-def test_a_large_frame_in_many_pieces_is_looked_at_when_it_is_whole(connected: Connected) -> None:
+def test_a_large_frame_in_many_pieces_is_checked_when_it_is_whole(connected: Connected) -> None:
     content = frame(2, b"x" * 60_000)
     for at in range(len(content)):
         connected.protocol.data_received(content[at : at + 1])

@@ -107,7 +107,7 @@ def test_rules_of_one_namespace_are_none_of_another(people: People, api: Api) ->
     assert rival.delete("/v1/ns/rival/masking/cards").json()["code"] == "MASK_NOT_FOUND"
 
 
-def test_who_has_a_socket_by_a_session_is_looked_at_again_after_each_change(test_dsn: str) -> None:
+def test_who_has_a_socket_by_a_session_is_checked_again_after_each_change(test_dsn: str) -> None:
     """Web processes then find anew what each person may do, see ``caches``."""
     namespace = create_people().acme
     with psycopg.connect(test_dsn, autocommit=True) as listener:

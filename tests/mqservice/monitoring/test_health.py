@@ -85,7 +85,7 @@ def test_ready_when_database_and_engine_answer(db: None, engine: str, client: Cl
     }
 
 
-def test_engine_that_is_away_is_named(db: None, client: Client) -> None:
+def test_engine_that_is_unavailable_is_named(db: None, client: Client) -> None:
     response = client.get("/readyz")
     assert response.status_code == 503
     assert response.json()["status"] == "not_ready"
@@ -93,7 +93,7 @@ def test_engine_that_is_away_is_named(db: None, client: Client) -> None:
     assert response.json()["parts"]["database"] == "up"
 
 
-def test_database_that_is_away_is_named(
+def test_database_that_is_unavailable_is_named(
     db: None, engine: str, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine_says(monkeypatch, [])  # it misses its ticks when this machine is slow

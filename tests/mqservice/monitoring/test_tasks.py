@@ -29,7 +29,7 @@ def test_checkpoint_reaches_the_engine(engine: str) -> None:
         assert client.stats().uptime_ms >= 0
 
 
-def test_checkpoint_is_let_go_while_the_engine_is_away() -> None:
+def test_checkpoint_is_let_go_while_the_engine_is_unavailable() -> None:
     checkpoint_engine()
 
 
@@ -86,7 +86,7 @@ def test_sample_holds_the_counters_of_the_engine(db: None, engine: str) -> None:
     assert sample.epoch is not None
 
 
-def test_sample_of_an_engine_that_is_away_knows_nothing(db: None) -> None:
+def test_sample_of_an_engine_that_is_unavailable_knows_nothing(db: None) -> None:
     record_sample()
     sample = EngineSample.objects.get()
     assert not sample.is_up

@@ -78,7 +78,7 @@ def test_codes_cannot_be_tried_on(people: People, client: Client) -> None:
     assert not get_user(client).is_authenticated
 
 
-def test_code_of_somebody_else_is_none(people: People, client: Client) -> None:
+def test_code_of_someone_else_is_none(people: People, client: Client) -> None:
     give_totp(people.alice)
     secret, codes = give_totp(people.bob)
     sign_in(client)
@@ -199,7 +199,7 @@ def test_changes_ask_for_the_password_again(path: str, people: People, client: C
         assert "reauthenticate" in answer.headers["Location"], path
 
 
-def test_key_of_somebody_else_is_not_found(people: People, client: Client) -> None:
+def test_key_of_someone_else_is_not_found(people: People, client: Client) -> None:
     row = Authenticator.objects.create(
         user=people.bob, type="webauthn", data={}, last_used_at=timezone.now()
     )

@@ -101,7 +101,7 @@ def test_logout_ends_the_session_and_takes_only_post(people: People, client: Cli
     assert thief.get("/console/acme/").status_code == 302
 
 
-def test_sixth_try_within_minutes_is_not_even_looked_at(people: People, client: Client) -> None:
+def test_sixth_try_within_minutes_is_not_even_checked(people: People, client: Client) -> None:
     for _ in range(5):
         sign_in(client, "alice", "wrong")
     refused = sign_in(client, "alice", PASSWORD)

@@ -112,7 +112,7 @@ def test_form_without_its_token_is_refused(path: str, people: People) -> None:
 
 
 @pytest.mark.parametrize("path", [LOGIN, SIGN_UP, "/account/join/", "/account/start/"])
-def test_form_from_a_page_of_somebody_else_is_refused(path: str, people: People) -> None:
+def test_form_from_a_page_of_someone_else_is_refused(path: str, people: People) -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(people.alice)
     client.get("/account/email/")
@@ -123,7 +123,7 @@ def test_form_from_a_page_of_somebody_else_is_refused(path: str, people: People)
     assert client.post(path, form, headers=headers).status_code == 403
 
 
-def test_other_sessions_end_and_this_one_goes_on(people: People, client: Client) -> None:
+def test_other_sessions_end_and_this_one_continues(people: People, client: Client) -> None:
     other = Client()
     sign_in(other)
     sign_in(client)

@@ -209,7 +209,7 @@ def test_who_has_to_wait_keeps_the_invitation(people: People, client: Client) ->
     assert client.get("/account/join/").status_code == 200
 
 
-def test_mail_server_that_is_away_is_answered_with_503(
+def test_mail_server_that_is_unavailable_is_answered_with_503(
     db: None, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lose(*args: object, **more: object) -> int:

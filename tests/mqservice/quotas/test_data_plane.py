@@ -189,7 +189,7 @@ def test_no_more_receives_wait_than_may(quotas: QuotaServer) -> None:
 
 
 @pytest.mark.parametrize("protocol", BOTH)
-def test_a_socket_above_the_rate_gets_an_err_frame_and_goes_on(
+def test_a_socket_above_the_rate_gets_an_err_frame_and_continues(
     quotas: QuotaServer, protocol: str
 ) -> None:
     with Peer(quotas.server, protocol, key=quotas.key()) as peer:

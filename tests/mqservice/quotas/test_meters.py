@@ -121,7 +121,7 @@ def test_the_operators_word_holds_and_the_tenant_only_lowers_it() -> None:
     assert limits.messages_in_per_second == DEFAULTS.messages_in_per_second
 
 
-async def test_one_process_has_all_of_it_and_tells_nobody_of_tenants(
+async def test_one_process_has_all_of_it_and_notifies_nobody_of_tenants(
     clock: ManualClock, memory: MemoryExchange
 ) -> None:
     cluster = Cluster(clock, [memory])

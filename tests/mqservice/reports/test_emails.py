@@ -78,7 +78,7 @@ def test_owners_are_told_of_their_own_namespaces_only(
     assert ReportMail.objects.get().state == MailState.SENT
 
 
-def test_a_night_is_told_once_however_often_it_is_made(
+def test_a_night_is_reported_once_however_often_it_is_made(
     owned: People, make_run: MakeRun, clock: ManualClock, tmp_path: Any
 ) -> None:
     for trigger in (Trigger.NIGHTLY, Trigger.BY_HAND, Trigger.NIGHTLY):
@@ -93,7 +93,7 @@ def test_a_night_is_told_once_however_often_it_is_made(
     assert len(mail.outbox) == 1
 
 
-def test_only_a_night_that_is_news_is_told(
+def test_only_a_night_that_is_news_is_reported(
     owned: People, make_run: MakeRun, clock: ManualClock, settings: Settings
 ) -> None:
     assert noted(make_run, clock, trigger=Trigger.BY_HAND.value) == []
@@ -104,7 +104,7 @@ def test_only_a_night_that_is_news_is_told(
     assert noted(make_run, clock, date=NIGHT) == []
 
 
-def test_a_mail_server_that_is_away_fails_no_run_and_is_tried_again(
+def test_a_mail_server_that_is_unavailable_fails_no_run_and_is_tried_again(
     owned: People, make_run: MakeRun, clock: ManualClock, settings: Settings
 ) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
@@ -156,7 +156,7 @@ def test_an_address_that_the_server_refuses_is_given_up_at_once(
     assert ReportMail.objects.get().state == MailState.FAILED
 
 
-def test_recipients_are_named_audited_and_given_back_to_the_owners(
+def test_recipients_are_named_audited_and_reset_to_the_owners(
     owned: People, api: Api, make_run: MakeRun, clock: ManualClock
 ) -> None:
     acme = api(owned.acme_key)

@@ -77,7 +77,7 @@ def test_reports_are_listed_with_their_days_and_the_last_night(
     assert answer["why_none"] == "there is no java"
 
 
-def test_what_failed_for_others_is_not_told(acme: Client, make_run: MakeRun) -> None:
+def test_what_failed_for_others_is_not_reported(acme: Client, make_run: MakeRun) -> None:
     make_run(
         state=RunState.FAILED.value, error_code="job_failed", error="rival%secret-topic is odd"
     )

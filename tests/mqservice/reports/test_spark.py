@@ -56,7 +56,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def test_progress_is_told_and_what_others_print_is_passed_over() -> None:
+def test_progress_is_reported_and_what_others_print_is_passed_over() -> None:
     told: list[Progress] = []
     code = (
         "print('Java says hello'); print('[1]')\n"
@@ -112,7 +112,7 @@ def test_one_that_is_not_wanted_any_more_is_ended(tmp_path: Path) -> None:
         )
 
 
-def test_what_it_leaves_behind_when_it_ends_by_itself_is_ended(tmp_path: Path) -> None:
+def test_what_it_leaves_behind_when_it_ends_on_its_own_is_ended(tmp_path: Path) -> None:
     code = WITH_CHILD.replace("['sleep', '3600']", "['sleep', '3600'], stdout=-3, stderr=-3")
     run(code + f"print('''{DONE}''')", str(tmp_path / "pid"))
     child = int((tmp_path / "pid").read_text())

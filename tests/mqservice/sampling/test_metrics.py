@@ -48,7 +48,7 @@ def group_sample(namespace: Namespace, at_ms: int, **columns: Any) -> None:
     GroupSample.objects.create(namespace=namespace, at_ms=at_ms, **{**given, **columns})
 
 
-def test_the_newest_sample_of_each_thing_is_told(people: People) -> None:
+def test_the_newest_sample_of_each_thing_is_reported(people: People) -> None:
     for at_ms, lag in ((NOW_MS - 2 * SAMPLE_MS, 1), (NOW_MS - SAMPLE_MS, 7)):
         group_sample(
             people.acme, at_ms, lag_last=lag, lag_ms_max=1_500, inflight_max=2, member_last=3,
@@ -75,7 +75,7 @@ def test_the_newest_sample_of_each_thing_is_told(people: People) -> None:
     }
 
 
-def test_what_is_unknown_old_coarse_or_somebody_elses_is_left_out(people: People) -> None:
+def test_what_is_unknown_old_coarse_or_someone_elses_is_left_out(people: People) -> None:
     group_sample(people.acme, NOW_MS - SAMPLE_MS, lag_last=None, member_last=0)
     group_sample(people.acme, NOW_MS - FRESH_MS, group_name="old", lag_last=1)
     group_sample(people.acme, NOW_MS, group_name="coarse", lag_last=1, resolution_ms=MINUTE_MS)

@@ -101,7 +101,7 @@ def test_an_outage_of_the_database_delays_and_loses_nothing(
         assert stood(desk) == 6
 
 
-def test_all_pages_are_written_and_each_is_kept_by_itself(
+def test_all_pages_are_written_and_each_is_kept_on_its_own(
     desk: Desk, people: People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desks = [desk, *(open_desk(people.acme) for _ in range(4))]
@@ -163,7 +163,7 @@ def test_any_name_is_written_as_it_is(desk: Desk, client_id: str) -> None:
     assert (row.group_name, row.consumer_offset) == (f"{desk.group.name}@{client_id}", 7)
 
 
-def test_the_task_is_let_go_while_the_engine_is_away(db: None) -> None:
+def test_the_task_is_let_go_while_the_engine_is_unavailable(db: None) -> None:
     persist()
     assert not ConsumerOffset.objects.exists()
 

@@ -204,7 +204,7 @@ def test_there_are_so_many_samples_at_most(
     assert "More topics or groups than can be sampled" in caplog.text
 
 
-def test_nothing_is_sampled_while_the_engine_is_away(db: None) -> None:
+def test_nothing_is_sampled_while_the_engine_is_unavailable(db: None) -> None:
     sample()
     assert not StoreSample.objects.exists()
 

@@ -116,7 +116,7 @@ def test_what_an_expression_means(text: str, first: str) -> None:
         ("1," * 60 + "1 * * * *", "must have at most 120 characters"),
     ],
 )
-def test_what_is_no_expression_is_told_where_it_is_wrong(text: str, why: str) -> None:
+def test_what_is_no_expression_is_reported_where_it_is_wrong(text: str, why: str) -> None:
     with pytest.raises(CronFault) as caught:
         parse_cron(text)
     assert why in str(caught.value)

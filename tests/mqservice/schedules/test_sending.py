@@ -139,7 +139,7 @@ def test_one_that_is_refused_holds_up_no_other(desk: Desk) -> None:
     assert [record.body for record in desk.stored()] == [b"second"]
 
 
-def test_an_engine_that_is_away_is_asked_again_after_a_growing_pause(
+def test_an_engine_that_is_unavailable_is_asked_again_after_a_growing_pause(
     desk: Desk, settings: Settings
 ) -> None:
     schedule = desk.make()
@@ -162,7 +162,7 @@ def test_an_engine_that_is_away_is_asked_again_after_a_growing_pause(
     assert rfc3339(schedule.next_ms or 0) == TEN
 
 
-def test_an_engine_that_is_away_is_waited_for_once_in_a_chunk(
+def test_an_engine_that_is_unavailable_is_waited_for_once_in_a_chunk(
     desk: Desk, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "abc":

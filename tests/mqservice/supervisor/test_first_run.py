@@ -64,7 +64,7 @@ async def test_it_begins_when_told_and_says_what_it_made(program: Program) -> No
     assert facts.topic == "orders"
 
 
-async def test_a_failure_is_told_with_its_last_lines(program: Program) -> None:
+async def test_a_failure_is_reported_with_its_last_lines(program: Program) -> None:
     preparation = await program.start(program.env("sys.exit('no such column: colour')"))
     with pytest.raises(StartFailed, match=r"prepare ended with exit code 1.\n  no such column"):
         await preparation.tables()
@@ -89,7 +89,7 @@ async def test_a_database_that_is_gone_is_named(program: Program) -> None:
     assert "127.0.0.1" in str(failure.value), str(failure.value)
 
 
-async def test_one_that_does_not_go_on_is_ended(
+async def test_one_that_does_not_continue_is_ended(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(first_run, "TIMEOUT_S", 0.1)

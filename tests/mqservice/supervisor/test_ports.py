@@ -53,7 +53,7 @@ def test_ports_are_remembered_while_they_are_free(tmp_path: Path) -> None:
     assert json.loads(path.read_text()) == first
 
 
-def test_remembered_port_that_somebody_took_is_replaced(tmp_path: Path) -> None:
+def test_remembered_port_that_someone_took_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "ports.json"
     first = choose_ports(path, ("postgres", "valkey"))
     with socket.create_server(("127.0.0.1", first["postgres"])):

@@ -60,7 +60,7 @@ async def test_a_service_of_a_version_before_is_left_alone(tmp_path: Path) -> No
         process.communicate(b"\n")
 
 
-async def test_one_that_does_not_end_by_itself_is_killed(
+async def test_one_that_does_not_end_on_its_own_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def is_ready(url: str) -> bool:

@@ -53,7 +53,7 @@ def run_dying_worker(task: Task, moment: str, now_ms: int, engine_socket: str) -
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("kind", TaskKind)
-def test_task_goes_on_where_its_worker_was_killed(
+def test_task_continues_where_its_worker_was_killed(
     desk: Desk, engine: str, moment: str, kind: TaskKind
 ) -> None:
     # Given a worker killed in the first of three steps, and one killed while it took the task up

@@ -137,7 +137,7 @@ def test_purge_drops_what_it_is_for_and_nothing_else(desk: Desk) -> None:
     assert (desk.dead(), desk.taken()) == ([b"kept"], [])
 
 
-def test_what_somebody_else_took_is_passed_over_or_listed(
+def test_what_someone_else_took_is_passed_over_or_listed(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.give_up(*numbered(6))
@@ -237,7 +237,7 @@ def test_cancel_during_a_step_counts_what_was_under_way(
     assert task.finished_at is not None
 
 
-def test_engine_that_is_away_is_waited_for(desk: Desk, settings: Settings) -> None:
+def test_engine_that_is_unavailable_is_waited_for(desk: Desk, settings: Settings) -> None:
     desk.give_up(*numbered(3))
     task = desk.order()
     socket, settings.MQ_ENGINE_SOCKET = settings.MQ_ENGINE_SOCKET, "/nonexistent/engine.sock"

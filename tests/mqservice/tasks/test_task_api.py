@@ -282,7 +282,9 @@ def test_purge_takes_no_target_and_a_redrive_none_that_is_absent(
         assert (response.status_code, response.json()["code"]) == (404, "TOPIC_NOT_FOUND")
 
 
-def test_engine_that_is_away_refuses_the_order_and_makes_no_task(acme: Client, group: str) -> None:
+def test_engine_that_is_unavailable_refuses_the_order_and_makes_no_task(
+    acme: Client, group: str
+) -> None:
     for document in ({"all": True}, {"all": True, "dry_run": True}):
         response = post(acme, f"{group}/dlq:redrive", document)
         assert (response.status_code, response.json()["code"]) == (503, "ENGINE_UNAVAILABLE")

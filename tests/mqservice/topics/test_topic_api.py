@@ -114,7 +114,7 @@ def test_queue_count_does_not_shrink(engine: str, acme: Client) -> None:
     assert Topic.objects.get(name="shrinking").queue_count == 4
 
 
-def test_nothing_is_created_while_the_engine_is_away(people: People, acme: Client) -> None:
+def test_nothing_is_created_while_the_engine_is_unavailable(people: People, acme: Client) -> None:
     response = put(acme, "orders")
     problem = response.json()
     assert (response.status_code, problem["code"]) == (503, "ENGINE_UNAVAILABLE")
@@ -134,7 +134,7 @@ def test_read_topic_has_the_offsets_of_its_queues(engine: str, acme: Client) -> 
     ]
 
 
-def test_offsets_are_unknown_while_the_engine_is_away(
+def test_offsets_are_unknown_while_the_engine_is_unavailable(
     engine: str, acme: Client, settings: Settings
 ) -> None:
     put(acme, "unknown")
@@ -197,7 +197,7 @@ def test_key_without_manage_may_read_but_not_change(people: People, api: Api) ->
 
 
 @pytest.mark.parametrize("header", [None, "Bearer", "Bearer mqk_x", "Basic YTpi"])
-def test_without_a_valid_key_nothing_is_told(people: People, header: str | None) -> None:
+def test_without_a_valid_key_nothing_is_reported(people: People, header: str | None) -> None:
     client = Client(headers=None if header is None else {"authorization": header})
     for path in ("/v1/ns/acme/topics", "/v1/ns/nobody/topics", "/v1/ns/acme/topics/x"):
         response = client.get(path)

@@ -26,7 +26,7 @@ def test_tags_in_any_order_with_any_white_space_are_one_filter(text: str) -> Non
     assert not found.matches(encoded({"TAGS": "c"}))
 
 
-def test_tags_of_one_hash_are_told_apart_by_their_text() -> None:
+def test_tags_of_one_hash_are_distinguished_by_their_text() -> None:
     found = tags("Aa")
 
     assert found.matches_unit(java_hash("BB"))

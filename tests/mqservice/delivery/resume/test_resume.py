@@ -35,7 +35,7 @@ from tests.mqservice.delivery.wait_until import wait_until
 
 @pytest.mark.parametrize("end", ["sever", "close"])
 @pytest.mark.parametrize("where", ["here", "elsewhere"])
-def test_a_resumed_session_goes_on_as_it_was(
+def test_a_resumed_session_continues_as_it_was(
     server: Server,
     other: Server,
     api: httpx.Client,
@@ -223,7 +223,7 @@ def test_a_process_that_died_takes_its_open_sessions_with_it_and_nobody_waits(
     assert all(message["a"] > 1 for message in messages), "their leases ended"
 
 
-def test_leases_that_ended_meanwhile_are_told_as_lost(
+def test_leases_that_ended_meanwhile_are_reported_as_lost(
     server: Server, api: httpx.Client, topic: str, group: str, key: str, engine_socket: str
 ) -> None:
     fill(api, topic, 4)
@@ -243,7 +243,7 @@ def test_leases_that_ended_meanwhile_are_told_as_lost(
     assert api.post(receive, json={"wait": "0s"}).json()["messages"] == []
 
 
-def test_a_deleted_topic_is_told_at_the_return_and_the_rest_goes_on(
+def test_a_deleted_topic_is_reported_at_the_return_and_the_rest_continues(
     server: Server, api: httpx.Client, topic: str, group: str, key: str, engine_socket: str
 ) -> None:
     second = real_topic(server, engine_socket, queue_count=2)
@@ -266,7 +266,7 @@ def test_a_deleted_topic_is_told_at_the_return_and_the_rest_goes_on(
     assert (message["t"], message["b"]) == (2, "1")
 
 
-def test_an_exclusive_queue_waits_for_what_a_session_that_is_away_holds(
+def test_an_exclusive_queue_waits_for_what_a_disconnected_session_holds(
     server: Server, other: Server, api: httpx.Client, topic: str, key: str, engine_socket: str
 ) -> None:
     group = f"x-{topic}"

@@ -21,7 +21,7 @@ from tests.mqservice.delivery.serving import Server
 
 
 @pytest.mark.parametrize("how", ["forged", "foreign", "another session", "namespace", "scope"])
-def test_a_token_of_somebody_else_gives_a_new_session(
+def test_a_token_of_someone_else_gives_a_new_session(
     server: Server, api: httpx.Client, topic: str, group: str, how: str
 ) -> None:
     key = server.key(namespace=None)
