@@ -187,7 +187,7 @@ class Consumption:
         self.topic_purge = TopicPurge(
             catalog, commit_log, queues, min_offsets, self.delivery, self._offset_changes.apply
         )
-        self.kept_sessions = SavedSessions(
+        self.saved_sessions = SavedSessions(
             config, clock, self.notices, self.settle, self.delivery.find_queue
         )
 
@@ -320,7 +320,7 @@ class Consumption:
     def tick(self) -> None:
         """Leases and waits that end, what has failed, what is due."""
         self.delivery.tick()
-        self.kept_sessions.tick()
+        self.saved_sessions.tick()
         self.retries.tick()
         self.schedule.tick()
         self._scheduled_retries.tick()

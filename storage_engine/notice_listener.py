@@ -51,7 +51,7 @@ class NoticeListener:
         """The connection is gone."""
         consumption = self._store.consumption
         consumption.notices.listeners.pop(self, None)
-        consumption.kept_sessions.disconnected(self)
+        consumption.saved_sessions.disconnected(self)
 
     def on_notice(self, notice: Notice) -> None:
         """Pass a notice on. A client that has not read so many of them is dropped: it will know by
@@ -68,17 +68,17 @@ class NoticeListener:
         self._reply(Op.NOTICE, 0, encode_struct(notice), 0)
 
     def save_session(self, request: Wire) -> Wire:
-        self._store.consumption.kept_sessions.save(cast("SessionSaveRequest", request), self)
+        self._store.consumption.saved_sessions.save(cast("SessionSaveRequest", request), self)
         return Empty()
 
     def session_absent(self, request: Wire) -> Wire:
         session_id = cast("SessionAbsentRequest", request).session_id
-        self._store.consumption.kept_sessions.absent(session_id, self)
+        self._store.consumption.saved_sessions.absent(session_id, self)
         return Empty()
 
     def take_session(self, request_id: int, request: SessionTakeRequest) -> None:
         answer = partial(self._session_taken, request_id)
-        self._store.consumption.kept_sessions.take(request, self, answer)
+        self._store.consumption.saved_sessions.take(request, self, answer)
 
     def _session_taken(self, request_id: int, reply: SessionTakeReply) -> None:
         self._reply(Op.SESSION_TAKE, request_id, encode_struct(reply), 0)

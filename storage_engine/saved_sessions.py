@@ -61,7 +61,7 @@ class _SavedSession:
 class _TakeOver:
     """Somebody who asks for a session; ``asked`` have not said yet that they do not have it."""
 
-    __slots__ = ("reply", "asked", "requester", "is_waiting", "session_id")
+    __slots__ = ("asked", "is_waiting", "reply", "requester", "session_id")
 
     def __init__(self, session_id: str, requester: object, reply: Answer) -> None:
         self.session_id = session_id

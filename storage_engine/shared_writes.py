@@ -31,7 +31,7 @@ Reply = Callable[[StoreError | None], None]
 class _PendingWrite(Generic[ConfigT, ExtraT]):
     """A file that is being written: what it says, and who waits for it."""
 
-    __slots__ = ("replies", "before", "changes", "error", "future", "is_started", "staged")
+    __slots__ = ("before", "changes", "error", "future", "is_started", "replies", "staged")
 
     def __init__(
         self,

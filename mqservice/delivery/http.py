@@ -84,7 +84,6 @@ class Request:
 
     __slots__ = (
         "_exchange",
-        "response_bytes",
         "ended",
         "group",
         "headers",
@@ -99,6 +98,7 @@ class Request:
         "read_count",
         "receive",
         "request_id",
+        "response_bytes",
         "scope",
         "send",
         "span",

@@ -40,11 +40,11 @@ class LongPoll:
     __slots__ = (
         "_authorization",
         "_context",
-        "_on_outcome",
         "_has_begun",
-        "_pending",
+        "_on_outcome",
         "_order",
         "_outcome",
+        "_pending",
         "_request",
         "_settling",
         "_unwatch",

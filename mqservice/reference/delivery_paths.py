@@ -151,7 +151,9 @@ OPERATIONS: Final = [
                 "It was already stored by an earlier request with the same key.",
                 json_content(ref("StoredResponse"), {**_STORED, "duplicate": True}),
             ),
-            "201": response_object("The message is stored.", json_content(ref("StoredResponse"), _STORED)),
+            "201": response_object(
+                "The message is stored.", json_content(ref("StoredResponse"), _STORED)
+            ),
         },
         codes=(*TOPIC_CODES, *BODY_CODES, *_MESSAGE_CODES),
     ),

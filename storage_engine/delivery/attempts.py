@@ -32,7 +32,7 @@ _Key = tuple[str, str, str, str]  # group, topic, member id, attempt id
 
 
 class _Attempt:
-    __slots__ = ("started_ms", "delivered", "waiting_receive")
+    __slots__ = ("delivered", "started_ms", "waiting_receive")
 
     def __init__(self, started_ms: int) -> None:
         self.started_ms = started_ms

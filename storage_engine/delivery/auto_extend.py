@@ -27,7 +27,7 @@ _MEMBERS_MAX: Final = 10_000
 class _Member:
     """``until_ms``: end of the last extension that the member requested."""
 
-    __slots__ = ("seen_ms", "waiting_count", "until_ms")
+    __slots__ = ("seen_ms", "until_ms", "waiting_count")
 
     def __init__(self) -> None:
         self.seen_ms = 0

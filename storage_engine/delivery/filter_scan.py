@@ -44,11 +44,11 @@ class FilterScan:
         "_end_ms",
         "_filter",
         "_records_left",
-        "started_ms",
-        "found_count",
         "discarded_count",
+        "found_count",
         "properties",
         "read",
+        "started_ms",
         "units_left",
     )
 

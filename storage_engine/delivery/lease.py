@@ -37,7 +37,6 @@ class Lease:
     __slots__ = (
         "_first",
         "auto_extend",
-        "started_ms",
         "count",
         "deadline_ms",
         "ends_ms",
@@ -47,6 +46,7 @@ class Lease:
         "member_id",
         "parts",
         "refused",
+        "started_ms",
         "until_ms",
     )
 

@@ -24,9 +24,9 @@ class Members:
     __slots__ = (
         "_assigned",
         "_assigned_for",
-        "_seen_ms",
         "_revoked",
         "_rotors",
+        "_seen_ms",
         "_zones",
         "generation",
     )

@@ -47,7 +47,6 @@ class ProcessQueue:
         "_moved",
         "_seen_to",
         "_span_max",
-        "released",
         "inflight",
         "message_groups",
         "owner",
@@ -55,6 +54,7 @@ class ProcessQueue:
         "progress",
         "queue",
         "ready_heap",
+        "released",
     )
 
     def __init__(

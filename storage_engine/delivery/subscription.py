@@ -47,7 +47,7 @@ class Delivered(NamedTuple):
 class WaitingReceive:
     """A receive that waits. ``reply`` is called exactly once, unless ``cancel`` came first."""
 
-    __slots__ = ("reply", "is_done", "request", "subscription")
+    __slots__ = ("is_done", "reply", "request", "subscription")
 
     def __init__(
         self,
@@ -78,12 +78,12 @@ class Subscription:
         "filter",
         "group",
         "members",
-        "waiting_receives",
         "queues",
         "readers",
         "retry",
         "sources",
         "topic",
+        "waiting_receives",
     )
 
     def __init__(

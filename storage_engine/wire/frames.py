@@ -58,7 +58,7 @@ class FrameDecoder:
     the buffer, which grows with what comes in and never with what a frame only claims to have.
     """
 
-    __slots__ = ("_frame_bytes_max", "_buffered_bytes", "_view")
+    __slots__ = ("_buffered_bytes", "_frame_bytes_max", "_view")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max

@@ -81,7 +81,7 @@ class SettleCall:
 class ReceiveCall:
     """In the place of a future of a RECEIVE reply; a ``PendingReceive``."""
 
-    __slots__ = ("_client", "_is_cancelled", "_payload", "_request", "_handler", "request_id")
+    __slots__ = ("_client", "_handler", "_is_cancelled", "_payload", "_request", "request_id")
 
     def __init__(
         self, client: Receiver, request: ReceiveRequest, told: ReceiveReplyHandler

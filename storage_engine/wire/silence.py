@@ -23,9 +23,9 @@ class SilenceWatch:
     """See the module's docstring. One per client; ``has_received`` is set by its transport."""
 
     __slots__ = (
-        "_clock",
         "_check_ms_max",
         "_checked_ms",
+        "_clock",
         "_unsent_bytes",
         "has_received",
         "silent_ms",

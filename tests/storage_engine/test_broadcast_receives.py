@@ -154,7 +154,7 @@ async def test_notices_name_the_client_and_never_its_reader(tmp_path: Path) -> N
         assert ear.whom == [(NoticeKind.DELETED, "g", "a@1"), (NoticeKind.DELETED, "g", "b")]
 
 
-async def test_a_kept_session_of_a_client_says_what_is_gone_and_drops_nothing(
+async def test_a_saved_session_of_a_client_says_what_is_gone_and_drops_nothing(
     tmp_path: Path,
 ) -> None:
     async with OpenStore(tmp_path) as store:
@@ -170,7 +170,7 @@ async def test_a_kept_session_of_a_client_says_what_is_gone_and_drops_nothing(
             session_id="s", keep_ms=5_000, content=b"x", reason="nobody came",
             held=[SessionLeases(group="g", leases=[lease], client_id="a")],
         )  # fmt: skip
-        kept = store.store.consumption.kept_sessions
+        kept = store.store.consumption.saved_sessions
         kept.save(keep, ear)
         listener.ack(leased, b"1")
         replies: list[SessionTakeReply] = []

@@ -32,7 +32,7 @@ class Web:
         self.heard: list[Notice] = []
         self.taken: list[SessionTakeReply] = []
         self.consumption = store.store.consumption
-        self.sessions = self.consumption.kept_sessions
+        self.sessions = self.consumption.saved_sessions
         listener: Listener = self
         self.consumption.notices.listeners[listener] = None
 
@@ -79,7 +79,7 @@ def held(leased: Leased | None) -> list[SessionLeases]:
     return [SessionLeases(group="g", leases=[lease])]
 
 
-async def test_a_kept_session_is_taken_once_with_its_leases(tmp_path: Path) -> None:
+async def test_a_saved_session_is_taken_once_with_its_leases(tmp_path: Path) -> None:
     async with OpenStore(tmp_path) as store:
         await filled(store, 3)
         leased = store.receive(2, lease_ms=60_000)

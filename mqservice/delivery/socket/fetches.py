@@ -66,7 +66,7 @@ class Fetch:
 class Fetches:
     """See the module's docstring. One event loop uses it."""
 
-    __slots__ = ("_credits", "_is_flowing", "_membership", "_seen_msgs", "_session", "_running")
+    __slots__ = ("_credits", "_is_flowing", "_membership", "_running", "_seen_msgs", "_session")
 
     def __init__(self, membership: Membership, credits: Credits, session: Session) -> None:
         self._membership = membership
