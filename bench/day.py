@@ -31,7 +31,7 @@ from bench.payloads import BORN_HOST, SEED, make_body
 from storage_engine.config import StoreConfig
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import StoreError
-from storage_engine.put_path import Appended
+from storage_engine.puts.put_path import Appended
 from storage_engine.records.record import Record, StoreMessage, encode_record
 from storage_engine.records.record_run import decode_records
 from storage_engine.store import Store

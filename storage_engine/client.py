@@ -32,18 +32,18 @@ from storage_engine.errors import (
     error_from_code,
 )
 from storage_engine.filters.message_filter import Filter, FilterKind, known_filter
-from storage_engine.groups.assignment import Strategy
-from storage_engine.groups.assignment_policy import NAMES_MAX as ASSIGNMENT_NAMES_MAX
-from storage_engine.groups.assignment_policy import AssignmentPolicy
-from storage_engine.groups.clients import client_id_fault
-from storage_engine.groups.retry_policy import LIST_COUNT_MAX as RETRY_DELAY_COUNT_MAX
-from storage_engine.groups.retry_policy import (
+from storage_engine.settings.assignment import Strategy
+from storage_engine.settings.assignment_policy import NAMES_MAX as ASSIGNMENT_NAMES_MAX
+from storage_engine.settings.assignment_policy import AssignmentPolicy
+from storage_engine.delivery.clients import client_id_fault
+from storage_engine.settings.retry_policy import LIST_COUNT_MAX as RETRY_DELAY_COUNT_MAX
+from storage_engine.settings.retry_policy import (
     ExponentialDelays,
     LevelDelays,
     ListDelays,
     RetryPolicy,
 )
-from storage_engine.groups.retry_record import (
+from storage_engine.records.retry_record import (
     DeadLetter,
     find_dead_letter,
     is_shown_as_it_is,
@@ -58,8 +58,8 @@ from storage_engine.records.record import Record, StoreMessage, encode_record
 from storage_engine.records.record_columns import RecordColumns
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.records.scheduled_message import Wait, scheduled
-from storage_engine.system_properties import SYSTEM_PROPERTIES
-from storage_engine.topic_names import dlq_topic_of, retry_topic_of
+from storage_engine.records.system_properties import SYSTEM_PROPERTIES
+from storage_engine.records.topic_names import dlq_topic_of, retry_topic_of
 from storage_engine.wire.async_client import AsyncStoreClient
 from storage_engine.wire.client_types import ClientConfig, PutResult, Received
 from storage_engine.wire.dead_letters import (

@@ -6,7 +6,7 @@
 
     manifest.json         what is in it, the SHA-256 of each file; written last
     manifest.json.sha256  its own, as ``sha256sum --check`` reads it
-    store/                the engine's files, see ``storage_engine/backup``
+    store/                the engine's files, see ``storage_engine/tools/backup``
     database.dump         pg_dump's custom format
     secrets.toml          of ``mqservice up``; in containers secrets are in the environment
 

@@ -1,6 +1,6 @@
 """Checks a backup without restoring it: every byte, every record, the dump's contents.
 
-manifest ─▶ sizes, SHA-256 ─▶ nothing else there ─▶ storage_engine.verify ─▶ pg_restore --list
+manifest ─▶ sizes, SHA-256 ─▶ nothing else there ─▶ storage_engine.tools.verify ─▶ pg_restore --list
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def check(directory: Path, *, told: Callable[[int, int], None]) -> tuple[Manifes
 def _faults_of_store(store: Path) -> list[str]:
     """What the engine's own check finds; it reads the files and changes none."""
     done = subprocess.run(
-        [*PYTHON, "storage_engine.verify", "--json", "--", str(store)],
+        [*PYTHON, "storage_engine.tools.verify", "--json", "--", str(store)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,

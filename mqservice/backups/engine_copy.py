@@ -1,9 +1,9 @@
-"""The engine's part of a backup, made by its own process: ``python -m storage_engine.backup``.
+"""The engine's part of a backup, made by its own process: ``python -m storage_engine.tools.backup``.
 
     [EngineCopy] ◀── ready ──   take ──▶ TARGET
          └────────── go ─────▶
 
-Its lines are those of ``storage_engine/backup/protocol_lines.py``, of which these structs are the
+Its lines are those of ``storage_engine/tools/backup/protocol_lines.py``, of which these structs are the
 reading end: the service knows the engine as a program.
 """
 
@@ -22,7 +22,7 @@ from mqservice.backups.manifest import STORE, FileEntry, Manifest
 from mqservice.supervisor.child import die_with_parent
 from mqservice.supervisor.processes import PYTHON
 
-_MODULE = "storage_engine.backup"
+_MODULE = "storage_engine.tools.backup"
 LineT = TypeVar("LineT", bound="_Line")
 
 

@@ -36,7 +36,7 @@ def dump(
     ],
 ) -> None:
     """Print the records, units, entries or settings of store files, without changing them."""
-    command = [sys.executable, "-m", "storage_engine.dump", str(file), *context.args]
+    command = [sys.executable, "-m", "storage_engine.tools.dump", str(file), *context.args]
     raise typer.Exit(subprocess.run(command, check=False).returncode)
 
 
@@ -63,7 +63,7 @@ def repair(
     command = [
         sys.executable,
         "-m",
-        "storage_engine.repair",
+        "storage_engine.tools.repair",
         f"--cut-at={cut_at}",
         "--",
         str(place),

@@ -1,6 +1,6 @@
 """``mqservice engine verify``: shows the results of the engine's checker, run as its own process.
 
-storage_engine.verify STORE ── a line of JSON each ──▶ [progress bar], then [tables of a report]
+storage_engine.tools.verify STORE ── a line of JSON each ──▶ [progress bar], then [tables of a report]
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def verify(
     Exit code 0: clean; 1: findings; 2: it cannot be read.
     """
     place = store if store is not None else DataDir(data_dir_from_env(os.environ)).store
-    command = [sys.executable, "-m", "storage_engine.verify", "--json", "--progress"]
+    command = [sys.executable, "-m", "storage_engine.tools.verify", "--json", "--progress"]
     command += [f"--index-slots={index_slots}"] if index_slots else []
     with subprocess.Popen([*command, "--", str(place)], stdout=subprocess.PIPE) as checker:
         assert checker.stdout is not None

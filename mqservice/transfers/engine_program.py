@@ -1,6 +1,6 @@
 """Runs the engine's program for stores of RocketMQ and reads what it prints.
 
-arguments ─▶ python -m storage_engine.transfer ─▶ {"say": "step"} … {"say": "report"} ─▶ a report
+arguments ─▶ python -m storage_engine.tools.transfer ─▶ {"say": "step"} … {"say": "report"} ─▶ a report
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mqservice.transfers.errors import TransferError, TransferRejected
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 ReportT = TypeVar("ReportT")
-_MODULE: Final = "storage_engine.transfer"
+_MODULE: Final = "storage_engine.tools.transfer"
 _EXIT_REFUSED: Final = 2
 
 

@@ -32,7 +32,7 @@ from storage_engine.disk import config_json
 from storage_engine.disk.files import Files
 from storage_engine.errors import StoreError
 from storage_engine.filters.message_filter import FilterKind
-from storage_engine.layout import CONFIG_DIR, CONSUMER_OFFSET_FILE, JOURNAL_FILE
+from storage_engine.disk.layout import CONFIG_DIR, CONSUMER_OFFSET_FILE, JOURNAL_FILE
 from storage_engine.records.settles import Settles
 
 log = logging.getLogger(__name__)

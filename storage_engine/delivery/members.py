@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from storage_engine.groups.assignment import Strategy
-from storage_engine.groups.assignment_policy import AssignmentPolicy, queue_ids_of
+from storage_engine.settings.assignment import Strategy
+from storage_engine.settings.assignment_policy import AssignmentPolicy, queue_ids_of
 
 SILENCE_MS_MAX: Final = 120_000
 NO_POLICY: Final = AssignmentPolicy()

@@ -18,7 +18,7 @@ import logging
 from storage_engine.config import StoreConfig
 from storage_engine.disk.files import Files
 from storage_engine.errors import DiskFull, StoreError
-from storage_engine.layout import RESERVE_FILE
+from storage_engine.disk.layout import RESERVE_FILE
 
 log = logging.getLogger(__name__)
 

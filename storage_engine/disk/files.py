@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from storage_engine.errors import DiskFull, StoreError, SyncFailed
-from storage_engine.layout import TEMPORARY_SUFFIX
+from storage_engine.disk.layout import TEMPORARY_SUFFIX
 
 PAGE_BYTES: Final = mmap.PAGESIZE
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

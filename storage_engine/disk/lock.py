@@ -11,7 +11,7 @@ from typing import Final
 
 from storage_engine.disk.files import Files
 from storage_engine.errors import StoreInUse
-from storage_engine.layout import CONFIG_DIR, LOCK_FILE
+from storage_engine.disk.layout import CONFIG_DIR, LOCK_FILE
 
 _EPOCH_FILE: Final = "epoch"
 _YEAR_2020_MS: Final = 1_577_836_800_000

@@ -19,7 +19,7 @@ from storage_engine.disk.files import PAGE_BYTES, Files
 from storage_engine.disk.map_pool import MapPool
 from storage_engine.disk.mapped_file import MappedFile
 from storage_engine.errors import StoreCorrupt
-from storage_engine.layout import (
+from storage_engine.disk.layout import (
     LOST_AND_FOUND,
     TEMPORARY_SUFFIX,
     base_offset_of,

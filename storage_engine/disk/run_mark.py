@@ -15,7 +15,7 @@ from pathlib import Path
 
 from storage_engine.disk.files import Files
 from storage_engine.errors import DiskFull
-from storage_engine.layout import ABORT_FILE
+from storage_engine.disk.layout import ABORT_FILE
 
 log = logging.getLogger(__name__)
 

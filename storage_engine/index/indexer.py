@@ -32,7 +32,7 @@ from storage_engine.records.key_hash import key_hashes, topic_hash
 from storage_engine.records.message_keys import KeyBatch, empty_batch, keys_of
 from storage_engine.records.record import verify_record
 from storage_engine.records.record_parts import is_unseen, parts_of, store_timestamp_of
-from storage_engine.recovery.checkpoint import Checkpoint
+from storage_engine.log.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from storage_engine.errors import (
     StoreReadOnly,
     SyncFailed,
 )
-from storage_engine.layout import COMMIT_LOG_DIR
+from storage_engine.disk.layout import COMMIT_LOG_DIR
 from storage_engine.log.log_reader import LogReader
 from storage_engine.log.log_scan import scan
 from storage_engine.queues.consume_queue import UNIT, UNIT_BYTES, ConsumeQueue

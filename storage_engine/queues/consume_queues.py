@@ -17,7 +17,7 @@ from storage_engine.config import StoreConfig
 from storage_engine.disk.files import Files
 from storage_engine.disk.map_pool import MapPool
 from storage_engine.disk.mapped_file import MappedFile
-from storage_engine.layout import CONSUME_QUEUE_DIR, consume_queue_dir
+from storage_engine.disk.layout import CONSUME_QUEUE_DIR, consume_queue_dir
 from storage_engine.queues.consume_queue import ConsumeQueue, Unit
 
 # A sync of each takes a millisecond or so; of more than these, one for the whole disk is quicker.

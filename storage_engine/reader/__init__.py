@@ -17,7 +17,7 @@ from storage_engine.reader.segment_reader import Damaged, read_columns
 from storage_engine.records.causes import cause_of
 from storage_engine.records.record import NAME_VALUE, PROPERTY_END
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from storage_engine.topic_names import DLQ_PREFIX, RETRY_PREFIX
+from storage_engine.records.topic_names import DLQ_PREFIX, RETRY_PREFIX
 
 __all__ = [
     "DLQ_PREFIX",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage_engine.errors import StoreCorrupt
-from storage_engine.layout import (
+from storage_engine.disk.layout import (
     COMMIT_LOG_DIR,
     CONFIG_DIR,
     CONSUME_QUEUE_DIR,

@@ -43,7 +43,7 @@ from storage_engine.records.record_check import is_blank, whole_run
 from storage_engine.records.record_parts import RecordParts
 from storage_engine.records.schedule_topic import unit_tag_of
 from storage_engine.records.settles import Settles
-from storage_engine.recovery.checkpoint import Checkpoint
+from storage_engine.log.checkpoint import Checkpoint
 from storage_engine.recovery.redispatch import Keys, KnownUnit, Redispatch
 
 log = logging.getLogger(__name__)

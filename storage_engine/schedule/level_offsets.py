@@ -17,7 +17,7 @@ import msgspec
 from storage_engine.config import StoreConfig
 from storage_engine.disk import config_json
 from storage_engine.disk.files import Files
-from storage_engine.layout import CONFIG_DIR, DELAY_OFFSET_FILE
+from storage_engine.disk.layout import CONFIG_DIR, DELAY_OFFSET_FILE
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.delay_levels import DELAY_LEVEL_MAX
 from storage_engine.schedule.source import Source

@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from storage_engine.groups.assignment import Strategy
-from storage_engine.groups.assignment_policy import AssignmentPolicy
-from storage_engine.groups.retry_policy import LevelDelays, RetryPolicy
+from storage_engine.settings.assignment import Strategy
+from storage_engine.settings.assignment_policy import AssignmentPolicy
+from storage_engine.settings.retry_policy import LevelDelays, RetryPolicy
 from storage_engine.wire.struct import Wire
 
 CONSUME_TIMEOUT_MS: Final = 3 * 3_600_000

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from storage_engine.config import StoreConfig
-from storage_engine.groups.retry_policy import LevelDelays
+from storage_engine.settings.retry_policy import LevelDelays
 from tests.docs.limit_rows import SECTIONS
 from tests.docs.markdown import ROOT
 

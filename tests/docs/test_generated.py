@@ -13,7 +13,7 @@ from mqservice.lib.middleware import CONTENT_SECURITY_POLICY
 from mqservice.quotas.limits import LIMIT_NAMES
 from mqservice.reference.openapi import openapi_document
 from storage_engine.config import StoreConfig
-from storage_engine.recovery.checkpoint import FORMAT_VERSION
+from storage_engine.log.checkpoint import FORMAT_VERSION
 from tests.docs.generated import MADE
 from tests.docs.limit_rows import SECTIONS
 from tests.docs.limits import shown, value_of

@@ -13,7 +13,7 @@ from pytest_django import Settings
 
 from mqservice.accounts import join_tenant
 from mqservice.store import GroupRef, StoreClient, TopicRef, blocking_client
-from storage_engine.topic_names import is_of_group
+from storage_engine.records.topic_names import is_of_group
 from tests.clock import ManualClock
 from tests.engine import running_engine
 from tests.people import People, create_people

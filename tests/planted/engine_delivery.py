@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from storage_engine.delivery.lease import Verdict
 from storage_engine.errors import StoreError
-from storage_engine.topic_names import DLQ_PREFIX
+from storage_engine.records.topic_names import DLQ_PREFIX
 from tests.planted.plant import Plant, Real, Thing, planting
 
 PLANTS: Final[list[Plant]] = []
@@ -93,7 +93,7 @@ def failed_message_loses_its_place_in_its_group(
 
 
 @planted(
-    "storage_engine.moves:Mover.move",
+    "storage_engine.moves.moves:Mover.move",
     f"{_TESTS}/test_retries.py::test_messages_that_waited_for_the_disk_are_moved_in_the_order_of_their_failures",
     f"{_TESTS}/test_moves.py::test_a_full_log_moves_nothing",
 )
@@ -110,7 +110,7 @@ def append_that_failed_taken_for_done(
 
 
 @planted(
-    "storage_engine.retries:Retries._successor",
+    "storage_engine.moves.retries:Retries._successor",
     f"{_TESTS}/test_retries.py::test_a_late_ack_of_the_first_message_that_is_dead_has_expired",
 )
 def dead_letter_dropped_without_a_record(real: Real, retries: Thing, failure: Thing) -> Thing:
@@ -124,7 +124,7 @@ def dead_letter_dropped_without_a_record(real: Real, retries: Thing, failure: Th
 
 
 @planted(
-    "storage_engine.groups.retry_policy:ExponentialDelays.delay_ms",
+    "storage_engine.settings.retry_policy:ExponentialDelays.delay_ms",
     f"{_TESTS}/test_retry_policy.py::test_exponential_delays_never_overflow_shrink_or_leave_their_range",
 )
 def retry_delay_in_32_bits(real: Real, policy: Thing, reconsume_times: Thing) -> Thing:
@@ -133,7 +133,7 @@ def retry_delay_in_32_bits(real: Real, policy: Thing, reconsume_times: Thing) ->
 
 
 @planted(
-    "storage_engine.retries:is_exhausted",
+    "storage_engine.moves.retries:is_exhausted",
     f"{_TESTS}/test_ordered.py::test_after_its_last_attempt_a_message_is_a_dead_letter_and_the_queue_continues",
 )
 def one_attempt_too_many(real: Real, reconsume_times: Thing, max_reconsume_times: Thing) -> Thing:
@@ -141,7 +141,7 @@ def one_attempt_too_many(real: Real, reconsume_times: Thing, max_reconsume_times
 
 
 @planted(
-    "storage_engine.moves:Mover.move_batch",
+    "storage_engine.moves.moves:Mover.move_batch",
     f"{_TESTS}/test_moves.py::test_a_move_made_before_a_reset_settles_nothing_after_it",
     f"{_TESTS}/test_offset_reset.py::test_a_move_under_way_does_not_settle_what_a_reset_made_deliverable",
 )
@@ -158,7 +158,7 @@ def reset_undone_by_an_older_move(
 
 
 @planted(
-    "storage_engine.broadcast_groups:BroadcastGroups._reader",
+    "storage_engine.groups.broadcast_groups:BroadcastGroups._reader",
     f"{_TESTS}/test_broadcast.py::test_each_client_gets_every_message",
 )
 def broadcast_progress_shared_by_clients(
@@ -169,7 +169,7 @@ def broadcast_progress_shared_by_clients(
 
 
 @planted(
-    "storage_engine.dead_letters:DeadLetters.is_removed",
+    "storage_engine.moves.dead_letters:DeadLetters.is_removed",
     f"{_TESTS}/test_dead_letters.py::test_what_was_dropped_stays_gone",
     f"{_TESTS}/test_dead_letters.py::test_a_dead_letter_is_redriven_once_and_is_gone_then",
 )
@@ -181,7 +181,7 @@ def redriven_dead_letter_still_there(
 
 
 @planted(
-    "storage_engine.saved_sessions:SavedSessions._release",
+    "storage_engine.groups.saved_sessions:SavedSessions._release",
     f"{_TESTS}/test_saved_sessions.py::test_what_a_member_held_that_left_in_order_keeps_its_attempt",
 )
 def attempt_counted_though_the_member_left_in_order(
@@ -191,7 +191,7 @@ def attempt_counted_though_the_member_left_in_order(
 
 
 @planted(
-    "storage_engine.retries:Retries.fail",
+    "storage_engine.moves.retries:Retries.fail",
     f"{_TESTS}/test_saved_sessions.py"
     "::test_a_member_that_vanishes_again_and_again_waits_by_the_groups_policy",
 )

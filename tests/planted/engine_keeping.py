@@ -35,7 +35,7 @@ class _Unsynced:
 
 
 @planted(
-    "storage_engine.dedup_files:DedupFiles.add",
+    "storage_engine.dedup.dedup_files:DedupFiles.add",
     f"{_TESTS}/test_idempotent_puts.py::test_a_key_is_known_after_a_stop_and_after_a_kill",
 )
 def request_keys_not_written_down(real: Real, files: Thing, key_hash: Thing, stored: Thing) -> None:
@@ -43,7 +43,7 @@ def request_keys_not_written_down(real: Real, files: Thing, key_hash: Thing, sto
 
 
 @planted(
-    "storage_engine.dedup:Dedup.found",
+    "storage_engine.dedup.dedup:Dedup.found",
     f"{_TESTS}/test_idempotent_puts.py::test_a_key_is_known_after_a_stop_and_after_a_kill",
 )
 def request_keys_not_recovered_from_the_log(
@@ -53,7 +53,7 @@ def request_keys_not_recovered_from_the_log(
 
 
 @planted(
-    "storage_engine.idempotent_puts:key_hash_of",
+    "storage_engine.dedup.idempotent_puts:key_hash_of",
     f"{_TESTS}/test_idempotent_puts.py::test_keys_of_other_topics_are_others",
 )
 def request_key_without_its_topic(real: Real, topic: Thing, key: Thing) -> Thing:
@@ -61,7 +61,7 @@ def request_key_without_its_topic(real: Real, topic: Thing, key: Thing) -> Thing
 
 
 @planted(
-    "storage_engine.dedup_index:DedupIndex.find",
+    "storage_engine.dedup.dedup_index:DedupIndex.find",
     f"{_TESTS}/test_idempotent_puts.py::test_two_that_come_together_are_one",
     f"{_TESTS}/test_idempotent_puts.py::test_the_same_request_gets_the_first_answer_and_stores_nothing",
 )
@@ -70,7 +70,7 @@ def repeated_request_stored_again(real: Real, index: Thing, key_hash: Thing) -> 
 
 
 @planted(
-    "storage_engine.retention_clock:RetentionClock.now_ms",
+    "storage_engine.retention.retention_clock:RetentionClock.now_ms",
     f"{_TESTS}/test_retention.py::test_a_wall_clock_that_jumps_ahead_expires_nothing_at_once",
 )
 def messages_expire_by_the_wall_clock(real: Real, clock: Thing) -> Thing:
@@ -78,7 +78,7 @@ def messages_expire_by_the_wall_clock(real: Real, clock: Thing) -> Thing:
 
 
 @planted(
-    "storage_engine.forwarder:Forwarder._append",
+    "storage_engine.schedule.forwarder:Forwarder._append",
     f"{_TESTS}/test_retention.py::test_scheduled_messages_are_appended_again_before_their_segment_goes",
 )
 def retention_deletes_what_is_scheduled(
@@ -88,7 +88,7 @@ def retention_deletes_what_is_scheduled(
 
 
 @planted(
-    "storage_engine.retention:lowest_leased",
+    "storage_engine.retention.retention:lowest_leased",
     f"{_TESTS}/test_retention.py::test_a_leased_message_stays_until_it_is_settled",
 )
 def retention_takes_what_is_leased(real: Real, subscriptions: Thing) -> Thing:
@@ -96,7 +96,7 @@ def retention_takes_what_is_leased(real: Real, subscriptions: Thing) -> Thing:
 
 
 @planted(
-    "storage_engine.snapshots:Snapshots.lowest_held_offset",
+    "storage_engine.retention.snapshots:Snapshots.lowest_held_offset",
     f"{_TESTS}/test_snapshots.py::test_held_segments_stay_though_expired_and_go_after_the_release",
 )
 def snapshot_that_holds_no_files(real: Real, snapshots: Thing) -> None:
@@ -169,7 +169,7 @@ def deletion_answered_before_it_is_durable(
 
 
 @planted(
-    "storage_engine.dedup_files:DedupFiles._write",
+    "storage_engine.dedup.dedup_files:DedupFiles._write",
     f"{_TESTS}/test_crash_states.py::test_a_power_cut_at_any_moment_keeps_every_promise[keyed_sends]",
 )
 def file_of_request_keys_not_synced(
@@ -184,7 +184,7 @@ def file_of_request_keys_not_synced(
 
 
 @planted(
-    "storage_engine.dead_letters:DeadLetters.purge",
+    "storage_engine.moves.dead_letters:DeadLetters.purge",
     f"{_TESTS}/test_dead_letters.py::test_what_was_dropped_stays_gone",
 )
 def purge_answered_before_it_is_durable(real: Real, letters: Thing, request: Thing) -> Thing:

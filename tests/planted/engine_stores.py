@@ -82,7 +82,7 @@ def half_copied_segment_filled_up(
 
 
 @planted(
-    "storage_engine.config_table:_unknown_of",
+    "storage_engine.catalog.config_table:_unknown_of",
     f"{_ROCKETMQ}::test_what_only_rocketmq_knows_of_its_tables_stays",
 )
 def settings_of_rocketmq_forgotten(real: Real, row: Thing) -> Thing:
@@ -90,7 +90,7 @@ def settings_of_rocketmq_forgotten(real: Real, row: Thing) -> Thing:
 
 
 @planted(
-    "storage_engine.transfer.source:StoreFiles._lock",
+    "storage_engine.tools.transfer.source:StoreFiles._lock",
     f"{_IMPORT}::test_a_store_that_a_broker_has_open_is_refused",
 )
 def import_from_beside_a_broker(real: Real, store: Thing) -> Thing:
@@ -98,7 +98,7 @@ def import_from_beside_a_broker(real: Real, store: Thing) -> Thing:
 
 
 @planted(
-    "storage_engine.transfer.facts:is_past_the_wheel",
+    "storage_engine.tools.transfer.facts:is_past_the_wheel",
     f"{_IMPORT}::test_timers_come_when_they_are_due_and_no_other_copy_of_them",
 )
 def import_of_timers_that_were_delivered(
@@ -108,7 +108,7 @@ def import_of_timers_that_were_delivered(
 
 
 @planted(
-    "storage_engine.transfer.importing:_floors",
+    "storage_engine.tools.transfer.importing:_floors",
     f"{_IMPORT}::test_a_topic_whose_messages_have_all_expired_continues_behind_them",
 )
 def import_of_empty_queues_that_start_over(
@@ -118,7 +118,7 @@ def import_of_empty_queues_that_start_over(
 
 
 @planted(
-    "storage_engine.transfer.conversion:Conversion._is_former",
+    "storage_engine.tools.transfer.conversion:Conversion._is_former",
     f"{_IMPORT}::test_a_topic_that_was_made_again_has_its_new_messages_only",
 )
 def import_of_messages_of_a_deleted_topic(
@@ -128,7 +128,7 @@ def import_of_messages_of_a_deleted_topic(
 
 
 @planted(
-    "storage_engine.transfer.own_store:OwnStore.is_scheduled",
+    "storage_engine.tools.transfer.own_store:OwnStore.is_scheduled",
     f"{_EXPORT}::test_what_was_delivered_or_settled_is_not_exported_again",
 )
 def export_of_delayed_messages_that_were_delivered(
@@ -138,7 +138,7 @@ def export_of_delayed_messages_that_were_delivered(
 
 
 @planted(
-    "storage_engine.recovery.checkpoint:is_of_rocketmq",
+    "storage_engine.log.checkpoint:is_of_rocketmq",
     f"{_ROCKETMQ}::test_a_damaged_checkpoint_of_ours_is_not_taken_for_one_of_rocketmq",
 )
 def damaged_checkpoint_taken_for_one_of_rocketmq(real: Real, path: Thing) -> Thing:
@@ -147,7 +147,7 @@ def damaged_checkpoint_taken_for_one_of_rocketmq(real: Real, path: Thing) -> Thi
 
 
 @planted(
-    "storage_engine.verify.files:_rocketmq_name",
+    "storage_engine.tools.verify.files:_rocketmq_name",
     f"{_ROCKETMQ}::test_verify_names_what_only_rocketmq_uses_and_finds_nothing",
 )
 def files_of_rocketmq_taken_for_stray_ones(real: Real, parts: Thing) -> Thing:
@@ -155,7 +155,7 @@ def files_of_rocketmq_taken_for_stray_ones(real: Real, parts: Thing) -> Thing:
 
 
 @planted(
-    "storage_engine.verify.index:IndexCheck._is_tag",
+    "storage_engine.tools.verify.index:IndexCheck._is_tag",
     f"{_ROCKETMQ}::test_verify_compares_the_index_that_rocketmq_leaves_with_its_entries_of_tags",
 )
 def index_entries_of_tags_taken_for_wrong_ones(real: Real, check: Thing, entries: Thing) -> Thing:

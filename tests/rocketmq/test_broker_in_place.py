@@ -11,8 +11,8 @@ import pytest
 from storage_engine.errors import StoreInUse
 from storage_engine.records.record import decode_record, verify_record
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from storage_engine.verify.report import Report
-from storage_engine.verify.verification import Verification
+from storage_engine.tools.verify.report import Report
+from storage_engine.tools.verify.verification import Verification
 from storage_engine.wire.deliveries import Nack, SettleRequest
 from tests.rocketmq.broker_program import (
     refusal_of_broker,

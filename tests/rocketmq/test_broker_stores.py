@@ -9,10 +9,10 @@ import pytest
 from storage_engine.clock import SystemClock
 from storage_engine.config import StoreConfig
 from storage_engine.store import Store
-from storage_engine.transfer.exporting import export_store
-from storage_engine.transfer.importing import import_store
-from storage_engine.transfer.report import ImportReport
-from storage_engine.verify.verification import Verification
+from storage_engine.tools.transfer.exporting import export_store
+from storage_engine.tools.transfer.importing import import_store
+from storage_engine.tools.transfer.report import ImportReport
+from storage_engine.tools.verify.verification import Verification
 from tests.rocketmq.broker_program import Served, run_broker
 from tests.storage_engine.doubles import ManualClock, OpenStore
 from tests.storage_engine.faults.machine import need_broker

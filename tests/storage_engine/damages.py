@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from storage_engine.verify.report import Kind
+from storage_engine.tools.verify.report import Kind
 from tests.storage_engine.doubles import SEGMENT_BYTES, UNITS
 from tests.storage_engine.independent_reader import StoredRecord, read_log
 from tests.storage_engine.recovering import log_path

@@ -22,7 +22,7 @@ from storage_engine.delivery.subscription import Delivered, WaitingReceive
 from storage_engine.disk.files import Files, Mapping
 from storage_engine.errors import DiskFull, StoreError, SyncFailed
 from storage_engine.filters.message_filter import FilterKind
-from storage_engine.put_path import Appended
+from storage_engine.puts.put_path import Appended
 from storage_engine.records.record import Record, StoreMessage, encode_record
 from storage_engine.records.record_run import decode_records
 from storage_engine.store import Store

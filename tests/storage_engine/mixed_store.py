@@ -19,7 +19,7 @@ import msgspec
 from storage_engine.clock import SystemClock
 from storage_engine.config import KIB, StoreConfig
 from storage_engine.errors import StoreError
-from storage_engine.put_path import Appended
+from storage_engine.puts.put_path import Appended
 from storage_engine.records.record import StoreMessage, encode_record
 from storage_engine.store import Store
 from storage_engine.wire.groups import GroupConfig

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.backup.adopt import adopt
+from storage_engine.tools.backup.adopt import adopt
 from storage_engine.disk.files import Files
 from tests.storage_engine.doubles import SEGMENT_BYTES
 

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from storage_engine.errors import BadRequest
-from storage_engine.groups.assignment import (
+from storage_engine.settings.assignment import (
     Assignment,
     QueueRef,
     Strategy,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.groups.assignment import Assignment, QueueRef, Strategy, assign, unassigned
+from storage_engine.settings.assignment import Assignment, QueueRef, Strategy, assign, unassigned
 
 BALANCED = [Strategy.AVG, Strategy.AVG_BY_CIRCLE]
 EXHAUSTIVE = [*BALANCED, Strategy.CONSISTENT_HASH]

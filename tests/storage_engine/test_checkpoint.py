@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 
 from storage_engine.disk.files import Files
-from storage_engine.recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from storage_engine.log.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
 MARK = Checkpoint(
     flushed_offset=0x1234,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.delay_clock import JUMP_MS, DelayClock
+from storage_engine.puts.delay_clock import JUMP_MS, DelayClock
 from tests.storage_engine.doubles import FaultyFiles, ManualClock, tiny_config
 
 DAY_MS = 86_400_000

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.groups.due_fast_path import DueFastPath
-from storage_engine.groups.retry_record import due_record, forwarded_record
+from storage_engine.records.due_fast_path import DueFastPath
+from storage_engine.records.retry_record import due_record, forwarded_record
 from storage_engine.records.message_keys import keys_of
 from storage_engine.records.record import StoreMessage, encode_record
 from storage_engine.records.record_parts import parts_of
 from storage_engine.records.schedule_topic import unit_tag_of
 from storage_engine.records.scheduled_message import Wait, scheduled
 from storage_engine.records.settles import Settles, settles_value
-from storage_engine.system_properties import SYSTEM_PROPERTIES
+from storage_engine.records.system_properties import SYSTEM_PROPERTIES
 from tests.storage_engine.any_message import any_message
 from tests.storage_engine.independent_reader import read_record
 from tests.storage_engine.retry_records import message, retried, stored

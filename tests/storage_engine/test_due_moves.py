@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.catalog import Catalog
+from storage_engine.catalog.catalog import Catalog
 from storage_engine.delivery.progress import Progress
-from storage_engine.due_moves import DueMoves
+from storage_engine.moves.due_moves import DueMoves
 from storage_engine.errors import StoreCorrupt, TopicNotFound
-from storage_engine.groups.retry_record import due_record, forwarded_record
-from storage_engine.moves import settles_for
+from storage_engine.records.retry_record import due_record, forwarded_record
+from storage_engine.moves.moves import settles_for
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.message_keys import keys_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.dump import dump, main
+from storage_engine.tools.dump import dump, main
 from tests.storage_engine.doubles import OpenStore, fingerprint, message, tiny_config
 from tests.storage_engine.independent_reader import read_log
 from tests.storage_engine.recovering import filled, log_path

@@ -23,7 +23,7 @@ from storage_engine.client import (
     TopicConfig,
     encode_record,
 )
-from storage_engine.server import Server
+from storage_engine.server.server import Server
 from storage_engine.store import Store
 from storage_engine.wire.frames import (
     Frame,

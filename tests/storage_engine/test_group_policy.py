@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.errors import BadRequest
-from storage_engine.groups.retry_policy import (
+from storage_engine.settings.retry_policy import (
     ExponentialDelays,
     LevelDelays,
     ListDelays,

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from storage_engine.errors import KeyReused, StoreBusy, StoreError
-from storage_engine.groups.retry_record import shown_record
+from storage_engine.records.retry_record import shown_record
 from storage_engine.records.dedup_mark import PROPERTY_DEDUP, dedup_mark_of, dedup_value
 from storage_engine.records.record import StoreMessage, encode_record
 from storage_engine.records.scheduled_message import Wait, scheduled

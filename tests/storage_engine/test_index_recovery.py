@@ -13,7 +13,7 @@ import pytest
 from isal.isal_zlib import crc32
 
 from storage_engine.index.index_files import IndexFiles
-from storage_engine.recovery.checkpoint import read_checkpoint
+from storage_engine.log.checkpoint import read_checkpoint
 from tests.storage_engine.doubles import (
     FaultyFiles,
     Killed,

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from storage_engine.records.record import StoreMessage
-from storage_engine.verify.verification import Verification
+from storage_engine.tools.verify.verification import Verification
 from tests.storage_engine.doubles import fingerprint
 from tests.storage_engine.independent_reader import (
     IndexFile,

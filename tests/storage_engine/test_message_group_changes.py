@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.errors import DiskFull, GroupNotFound
-from storage_engine.retries import SUSPEND_MS
+from storage_engine.moves.retries import SUSPEND_MS
 from storage_engine.wire.groups import Dispatch
 from storage_engine.wire.offsets import ResetTo
 from tests.storage_engine.deleting import delete_group, killed, park

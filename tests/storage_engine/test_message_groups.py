@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.errors import BadRequest
-from storage_engine.retries import SUSPEND_MS
+from storage_engine.moves.retries import SUSPEND_MS
 from storage_engine.wire.deliveries import Extend, SettleRequest
 from tests.storage_engine.doubles import OpenStore
 from tests.storage_engine.grouped import (

@@ -8,10 +8,10 @@ from typing import Any  # overrides of a request's fields
 import msgspec
 import pytest
 
-from storage_engine import message_trace
+from storage_engine.groups import message_trace
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import BadRequest
-from storage_engine.inspection_calls import inspection_calls
+from storage_engine.server.inspection_calls import inspection_calls
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC

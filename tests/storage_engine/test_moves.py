@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from storage_engine.delivery.progress import Progress
 from storage_engine.errors import DiskFull
-from storage_engine.moves import Move, Mover, settles_for
+from storage_engine.moves.moves import Move, Mover, settles_for
 from storage_engine.records.record import StoreMessage, encode_record
 from storage_engine.records.record_parts import parts_of
 from storage_engine.records.record_run import decode_records

@@ -70,7 +70,7 @@ async def test_tags_of_one_hash_are_distinguished_by_their_text(tmp_path: Path) 
 async def test_one_call_passes_over_a_bounded_number_of_messages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage_engine.pull._UNITS_MIN", 3)
+    monkeypatch.setattr("storage_engine.reads.pull._UNITS_MIN", 3)
     async with OpenStore(tmp_path) as store:
         store.topic()
         await put_tagged(store, *"bbbbba")

@@ -13,7 +13,7 @@ import pytest
 
 from storage_engine.disk.files import Files
 from storage_engine.errors import DiskFull, StoreCorrupt
-from storage_engine.recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from storage_engine.log.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from storage_engine.wire.topics import Durability
 from tests.storage_engine.doubles import (
     SEGMENT_BYTES,

@@ -16,7 +16,7 @@ import pytest
 
 from storage_engine.disk.files import Files
 from storage_engine.errors import StoreCorrupt, StoreInUse
-from storage_engine.recovery.checkpoint import Checkpoint, write_checkpoint
+from storage_engine.log.checkpoint import Checkpoint, write_checkpoint
 from tests.storage_engine.doubles import SEGMENT_BYTES, OpenStore, fingerprint
 from tests.storage_engine.recovering import BODIES, filled, poke, pulled
 from tests.storage_engine.rocketmq_store import RocketmqStore

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.errors import BadRequest, DiskFull, StoreCorrupt, StoreInUse
-from storage_engine.repair import EXIT_IN_USE, EXIT_REFUSED, cut_log, main
+from storage_engine.tools.repair import EXIT_IN_USE, EXIT_REFUSED, cut_log, main
 from tests.storage_engine.doubles import SEGMENT_BYTES, FaultyFiles, Killed, OpenStore, fingerprint
 from tests.storage_engine.recovering import BODIES, filled, poke, pulled
 from tests.storage_engine.rocketmq_store import RocketmqStore

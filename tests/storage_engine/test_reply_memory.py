@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine import server as server_module
-from storage_engine.server import Server
+from storage_engine.server import server as server_module
+from storage_engine.server.server import Server
 from storage_engine.wire.async_client import AsyncStoreClient
 from storage_engine.wire.deliveries import ReceiveRequest
 from storage_engine.wire.frames import FrameDecoder, decode_pull_reply, encode_frame, encode_struct

@@ -10,8 +10,8 @@ from storage_engine.errors import (
     DiskFull,
     SyncFailed,
 )
-from storage_engine.verify.files import read_offsets
-from storage_engine.verify.report import Report
+from storage_engine.tools.verify.files import read_offsets
+from storage_engine.tools.verify.report import Report
 from storage_engine.wire.offsets import ResetTo
 from tests.storage_engine.doubles import FaultyFiles, Killed, OpenStore
 from tests.storage_engine.power_cuts import SyncedFiles

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from storage_engine import put_path
+from storage_engine.puts import put_path
 from storage_engine.errors import BadRequest, DiskFull, LeaseExpired, StoreReadOnly
-from storage_engine.groups.retry_record import DeadLetter, find_dead_letter
+from storage_engine.records.retry_record import DeadLetter, find_dead_letter
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.delay_levels import DAY_MS, DELAY_MS_MAX
 from storage_engine.records.record import PROPERTIES_BYTES_MAX, Record, encode_record

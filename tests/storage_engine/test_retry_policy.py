@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_engine.errors import BadRequest
-from storage_engine.groups.retry_policy import (
+from storage_engine.settings.retry_policy import (
     RECONSUME_FOR_EVER,
     RECONSUME_TIMES_MAX,
     ExponentialDelays,

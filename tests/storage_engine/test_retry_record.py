@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.errors import RecordRefused, StoreCorrupt
-from storage_engine.groups.retry_record import (
+from storage_engine.records.retry_record import (
     attempt_of,
     due_record,
     find_dead_letter,
@@ -20,7 +20,7 @@ from storage_engine.groups.retry_record import (
 )
 from storage_engine.records.record import decode_record, encode_record, verify_record
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC, unit_tag_of
-from storage_engine.topic_names import dlq_topic_of, retry_topic_of
+from storage_engine.records.topic_names import dlq_topic_of, retry_topic_of
 from tests.storage_engine.doubles import WAIT_S, OpenStore
 from tests.storage_engine.independent_reader import read_log, read_record
 from tests.storage_engine.retry_records import (

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_engine.errors import RecordRefused
-from storage_engine.groups.retry_record import (
+from storage_engine.records.retry_record import (
     PROPERTIES_RESERVE_BYTES,
     REASON_BYTES_MAX,
     due_record,
@@ -26,8 +26,8 @@ from storage_engine.records.record import (
 )
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.records.settles import Settles
-from storage_engine.system_properties import SYSTEM_PROPERTIES
-from storage_engine.topic_names import retry_topic_of
+from storage_engine.records.system_properties import SYSTEM_PROPERTIES
+from storage_engine.records.topic_names import retry_topic_of
 from tests.storage_engine.any_message import WORD, any_message
 from tests.storage_engine.independent_reader import read_record
 from tests.storage_engine.retry_records import (

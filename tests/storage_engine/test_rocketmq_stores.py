@@ -14,9 +14,9 @@ from storage_engine.records.key_hash import key_hash
 from storage_engine.records.record import decode_record, verify_record
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from storage_engine.recovery.checkpoint import is_of_rocketmq
-from storage_engine.verify.report import Kind, Report
-from storage_engine.verify.verification import Verification
+from storage_engine.log.checkpoint import is_of_rocketmq
+from storage_engine.tools.verify.report import Kind, Report
+from storage_engine.tools.verify.verification import Verification
 from storage_engine.wire.reads import LookUpRequest, PullRequest
 from tests.storage_engine.doubles import OpenStore, fingerprint, message
 from tests.storage_engine.independent_reader import read_consumer_offsets

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine import shared_writes
+from storage_engine.catalog import shared_writes
 from storage_engine.errors import (
     BadRequest,
     DiskFull,

@@ -21,7 +21,7 @@ from storage_engine.errors import (
     SyncFailed,
     TopicNotFound,
 )
-from storage_engine.recovery.checkpoint import read_checkpoint
+from storage_engine.log.checkpoint import read_checkpoint
 from storage_engine.wire.groups import StartFrom
 from storage_engine.wire.reads import PullRequest, PullStatus
 from storage_engine.wire.topics import Durability

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from storage_engine.records.record import decode_record
-from storage_engine.transfer.exporting import export_store
-from storage_engine.transfer.importing import inspect_store
-from storage_engine.transfer.report import ExportReport
-from storage_engine.transfer.source import RocketmqStore, SourceRejected
+from storage_engine.tools.transfer.exporting import export_store
+from storage_engine.tools.transfer.importing import inspect_store
+from storage_engine.tools.transfer.report import ExportReport
+from storage_engine.tools.transfer.source import RocketmqStore, SourceRejected
 from storage_engine.wire.deliveries import Nack, SettleRequest
 from storage_engine.wire.groups import Dispatch, GroupConfig
 from tests.storage_engine.delaying import delayed, put_delayed

@@ -15,12 +15,12 @@ import pytest
 from storage_engine.disk.files import Files
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from storage_engine.recovery.checkpoint import Checkpoint, write_checkpoint
-from storage_engine.transfer.conversion import ImportLimits
-from storage_engine.transfer.importing import import_store, inspect_store
-from storage_engine.transfer.report import ImportReport, LeftBehind
-from storage_engine.transfer.source import SourceRejected
-from storage_engine.verify.verification import Verification
+from storage_engine.log.checkpoint import Checkpoint, write_checkpoint
+from storage_engine.tools.transfer.conversion import ImportLimits
+from storage_engine.tools.transfer.importing import import_store, inspect_store
+from storage_engine.tools.transfer.report import ImportReport, LeftBehind
+from storage_engine.tools.transfer.source import SourceRejected
+from storage_engine.tools.verify.verification import Verification
 from storage_engine.wire.reads import LookUpRequest, PullRequest
 from tests.storage_engine.doubles import ManualClock, OpenStore, tiny_config
 from tests.storage_engine.rocketmq_store import PREPARED, STORED_MS, RocketmqStore

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from storage_engine.errors import BadRequest
-from storage_engine.topic_names import (
+from storage_engine.records.topic_names import (
     check_group_name,
     check_topic_name,
     dlq_topic_of,

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.verify import log
-from storage_engine.verify.report import FINDINGS_OF_A_KIND_MAX, Kind, Report, lines
-from storage_engine.verify.verification import EXIT_FINDINGS, EXIT_UNREADABLE, Verification, main
+from storage_engine.tools.verify import log
+from storage_engine.tools.verify.report import FINDINGS_OF_A_KIND_MAX, Kind, Report, lines
+from storage_engine.tools.verify.verification import EXIT_FINDINGS, EXIT_UNREADABLE, Verification, main
 from storage_engine.wire.topics import TopicPurgeRequest
 from tests.storage_engine.damages import (
     DAMAGES,

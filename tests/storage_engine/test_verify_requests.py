@@ -8,7 +8,7 @@ from zlib import crc32
 import pytest
 
 from storage_engine.records.scheduled_message import Wait
-from storage_engine.verify.report import Kind
+from storage_engine.tools.verify.report import Kind
 from tests.storage_engine.damages import flip, records
 from tests.storage_engine.doubles import OpenStore
 from tests.storage_engine.stopping import kill

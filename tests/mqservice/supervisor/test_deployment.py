@@ -17,7 +17,7 @@ from mqservice.celery import QUEUES
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.processes import ENGINE_START_MS, separate_worker_specs
 from storage_engine.config import config_from_env
-from storage_engine.metrics_server import Health, MetricsServer
+from storage_engine.server.metrics_server import Health, MetricsServer
 
 ROOT = Path(__file__).resolve().parents[3]
 ENGINE = ["-m", "storage_engine"]

@@ -33,8 +33,8 @@ import msgspec
 
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import StoreError
-from storage_engine.groups.clients import split_reader
-from storage_engine.groups.retry_record import RETRY_TOPIC
+from storage_engine.delivery.clients import split_reader
+from storage_engine.records.retry_record import RETRY_TOPIC
 from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.record import Record, verify_record
 from storage_engine.records.record_run import decode_records
@@ -43,7 +43,7 @@ from storage_engine.records.schedule_topic import (
     SCHEDULE_TOPIC,
 )
 from storage_engine.records.scheduled_message import Wait, scheduled
-from storage_engine.topic_names import dlq_topic_of, retry_topic_of
+from storage_engine.records.topic_names import dlq_topic_of, retry_topic_of
 from storage_engine.wire.deliveries import ReceiveRequest
 from storage_engine.wire.reads import PullRequest
 from tests.storage_engine.crash.log_reader import BadLog, LogRecord, read_log, read_units

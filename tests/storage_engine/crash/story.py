@@ -19,8 +19,8 @@ import msgspec
 
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import StoreError
-from storage_engine.groups.clients import split_reader
-from storage_engine.offset_at_time import offset_at_time
+from storage_engine.delivery.clients import split_reader
+from storage_engine.reads.offset_at_time import offset_at_time
 from storage_engine.records.record import BODY_LENGTH_AT, Record
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC

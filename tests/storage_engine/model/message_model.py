@@ -20,7 +20,7 @@ import enum
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from storage_engine.groups.retry_policy import RECONSUME_FOR_EVER
+from storage_engine.settings.retry_policy import RECONSUME_FOR_EVER
 from storage_engine.wire.groups import GroupConfig
 
 LEASE_ENDED = "lease ended"

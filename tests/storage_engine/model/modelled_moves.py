@@ -13,7 +13,7 @@ import asyncio
 from typing import Final
 
 from storage_engine.errors import SyncFailed
-from storage_engine.groups.retry_record import (
+from storage_engine.records.retry_record import (
     RETRY_TOPIC,
     DeadLetter,
     find_dead_letter,

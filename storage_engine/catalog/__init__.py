@@ -1,0 +1,1 @@
+"""The topics and groups of the store."""

@@ -1,0 +1,1 @@
+"""Messages that are stored once, however often they are sent."""

@@ -1,0 +1,1 @@
+"""A message that takes another place: retries, dead letters, redrives."""

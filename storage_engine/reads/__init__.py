@@ -1,0 +1,1 @@
+"""Reads that change nothing: pulls, browsing, search by time and key."""

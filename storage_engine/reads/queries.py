@@ -1,0 +1,130 @@
+"""Reads that change nothing: by offset, by key, by time.
+
+    server ── pull, look_up, offset_at_time ──▶ [Queries] ──▶ consume queues, index, commit log
+
+Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from storage_engine.catalog.catalog import Catalog
+from storage_engine.clock import Clock
+from storage_engine.config import StoreConfig
+from storage_engine.errors import QueueNotFound, TopicNotFound
+from storage_engine.index.indexer import Indexer
+from storage_engine.index.key_lookup import IsRemoved, KeyLookup
+from storage_engine.log.commit_log import CommitLog
+from storage_engine.reads.offset_at_time import offset_at_time
+from storage_engine.reads.pull import pull
+from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.records.topic_names import DLQ_PREFIX
+from storage_engine.wire.reads import (
+    LookUpHead,
+    LookUpRequest,
+    OffsetAtTimeReply,
+    OffsetAtTimeRequest,
+    PullHead,
+    PullRequest,
+)
+from storage_engine.wire.topics import QueueStats, TopicStats
+
+
+class Queries:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        commit_log: CommitLog,
+        catalog: Catalog,
+        indexer: Indexer,
+        is_gone: IsRemoved,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._commit_log = commit_log
+        self._catalog = catalog
+        self._indexer = indexer
+        self._is_gone = is_gone
+
+    def pull(self, request: PullRequest) -> tuple[PullHead, list[tuple[int, int]]]:
+        """See ``pull.pull``. Raises ``TopicNotFound``, ``QueueNotFound``, ``BadRequest``,
+        ``FilterInvalid``.
+        """
+        queue = self._queue_of(request.topic, request.queue_id)
+        return pull(self._config, self._clock, self._commit_log, queue, request)
+
+    def gone(self, request: PullRequest, records: list[tuple[int, int]]) -> list[int]:
+        """Which of the records that ``pull`` gave are dead letters no more and not to be shown, by
+        their index.
+        """
+        if request.shows_gone or not request.topic.startswith(DLQ_PREFIX):
+            return []
+        queue = self._queue_of(request.topic, request.queue_id)
+        offsets = [queue.first_at_or_above(physical_offset) for physical_offset, _ in records]
+        place = request.topic, request.queue_id
+        return [at for at, offset in enumerate(offsets) if self._is_gone(*place, offset)]
+
+    def look_up(
+        self, request: LookUpRequest, *, shows_gone: bool = False
+    ) -> tuple[LookUpHead, bytes]:
+        """See ``key_lookup``; ``shows_gone``: dead letters that are none any more, too.
+
+        Raises ``TopicNotFound``, ``BadRequest``, ``CursorInvalid``.
+        """
+        lookup = KeyLookup(
+            self._config,
+            self._indexer.index,
+            self._commit_log,
+            self.queues_of(request.topic),
+            request,
+            _never if shows_gone else self._is_gone,
+        )
+        self._indexer.flush()
+        return lookup.page(is_complete=not self._indexer.is_behind)
+
+    def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply:
+        """See ``offset_at_time``. Raises ``TopicNotFound``, ``QueueNotFound``."""
+        queue = self._queue_of(request.topic, request.queue_id)
+        return OffsetAtTimeReply(
+            queue_offset=offset_at_time(self._commit_log, queue, request.timestamp_ms),
+            min_offset=queue.min_offset,
+            max_offset=queue.max_offset,
+        )
+
+    @property
+    def topic_names(self) -> Iterable[str]:
+        """All topics, the engine's own included."""
+        return self._catalog.topics
+
+    def queues_of(self, topic: str) -> list[ConsumeQueue]:
+        """Raises ``TopicNotFound``."""
+        if topic not in self._catalog.topics:
+            raise TopicNotFound(f"topic {topic} does not exist")
+        return self._catalog.queues_of(topic)
+
+    def _queue_of(self, topic: str, queue_id: int) -> ConsumeQueue:
+        queues = self.queues_of(topic)
+        if not 0 <= queue_id < len(queues):
+            raise QueueNotFound(f"topic {topic} has queues 0 to {len(queues) - 1}")
+        return queues[queue_id]
+
+    def topic_stats(self, topic: str) -> TopicStats:
+        return TopicStats(
+            topic=topic,
+            queues=[
+                QueueStats(
+                    queue_id=queue.queue_id,
+                    min_offset=queue.min_offset,
+                    max_offset=queue.max_offset,
+                )
+                for queue in self.queues_of(topic)
+            ],
+        )
+
+
+def _never(topic: str, queue_id: int, queue_offset: int) -> bool:
+    return False

@@ -1,0 +1,1 @@
+"""What leaves the store: old segments, deleted topics and groups, purged messages."""

@@ -1,0 +1,1 @@
+"""The process around the store: its socket, its calls, its metrics."""

@@ -1,0 +1,402 @@
+"""The engine's socket: decodes a frame, calls the store, encodes the reply; decides nothing.
+
+    connection ── frames ──▶ [Server] ── call ──▶ Store
+    connection ◀── frames ── [Server] ◀── answer, at once or when the disk has it
+
+Back-pressure: a connection whose replies pile up, or all of them while too much waits for the disk,
+are not read from until it is better. A broken frame ends the connection; a bad request is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections import deque
+from functools import partial
+from pathlib import Path
+from typing import Final, cast
+
+from storage_engine.groups.consumption import Membership, membership_of
+from storage_engine.delivery.subscription import Delivered, WaitingReceive
+from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
+from storage_engine.server.notice_listener import NoticeListener
+from storage_engine.puts.put_path import holds_one_record
+from storage_engine.server.put_replies import PutReplies
+from storage_engine.server.status_calls import status_calls
+from storage_engine.store import Store
+from storage_engine.server.store_calls import store_calls
+from storage_engine.wire.dead_letters import RedriveRequest
+from storage_engine.wire.deliveries import (
+    LeaveRequest,
+    ReceiveHead,
+    ReceiveRequest,
+    SubscribeRequest,
+)
+from storage_engine.wire.frames import (
+    Frame,
+    FrameDecoder,
+    RecordsHead,
+    decode_request,
+    encode_error,
+    encode_frame,
+    encode_records_frame,
+    encode_struct,
+)
+from storage_engine.wire.groups import GroupConfig
+from storage_engine.wire.protocol import CancelRequest, Empty, HelloRequest, Op
+from storage_engine.wire.put_once import PutOnceReply, PutOnceRequest
+from storage_engine.wire.reads import LookUpRequest, PullRequest
+from storage_engine.wire.scheduled import (
+    ScheduledListRequest,
+    ScheduledMoveRequest,
+    ScheduledSendRequest,
+)
+from storage_engine.wire.sessions import SessionTakeRequest
+from storage_engine.wire.struct import Wire
+from storage_engine.wire.topics import TopicConfig
+
+log = logging.getLogger(__name__)
+
+_BACKLOG_COUNT: Final = 1_024  # clients that come back all at once after a restart
+_JOINED_BYTES_MAX: Final = 16 * 1024  # of replies: copying them costs less than a list of them
+# The kernel's own 208 KiB take no whole frame of 1 KiB messages: the rest would wait for the client
+# to read, and the loop for that. It gives what ``net.core.wmem_max`` allows.
+_SEND_BUFFER_BYTES: Final = 1024 * 1024
+_MEMBERSHIPS_MAX: Final = 10_000  # that a connection remembers
+# How often a connection that is not read from hears that the engine is alive. Clients ask after
+# ``ClientConfig.ping_after_ms``, and their pings are not read either.
+_KEEPALIVE_MS: Final = 500
+
+
+class Server:
+    """Listens for clients of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.connections: set[_Connection] = set()
+        self.observers = status_calls(store)
+        self._listener: asyncio.Server | None = None
+        self._ticks_behind = 0  # since the disk could last keep up
+
+    async def start(self, socket_path: str) -> None:
+        """Listen on a unix socket that only this user can reach; a stale file is replaced."""
+        _remove_stale_socket(Path(socket_path))
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_unix_server(
+            partial(_Connection, self), socket_path, backlog=_BACKLOG_COUNT
+        )
+        os.chmod(socket_path, 0o600)
+
+    async def stop(self) -> None:
+        """Take no more connections and end those that are there."""
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self.connections):
+            connection.close()
+        if self._listener is not None:
+            await self._listener.wait_closed()
+
+    def resume_reading(self) -> None:
+        """Called every tick: read again from everybody once the disk has caught up."""
+        config = self.store.config
+        if self.store.unsynced_bytes <= config.unsynced_bytes_max // 2:
+            self._ticks_behind = 0
+            for connection in self.connections:
+                connection.resume_after_disk()
+            return
+        self._ticks_behind += 1
+        if self._ticks_behind % max(_KEEPALIVE_MS // config.tick_interval_ms, 1) == 0:
+            for connection in self.connections:
+                connection.send_keepalive()
+
+
+class _Connection(asyncio.BufferedProtocol):
+    """One client."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._store = server.store
+        self._decoder = FrameDecoder(server.store.config.frame_bytes_max)
+        self._transport: asyncio.Transport
+        self._loop = asyncio.get_running_loop()
+        self._frames: deque[Frame] = deque()  # not served yet: the client does not read
+        self._replies: list[bytes] = []
+        self._reply_bytes = 0
+        self._parked: dict[int, WaitingReceive] = {}
+        self._puts = PutReplies(server.store, self._reply)
+        self._listening = NoticeListener(server.store, self._reply, lambda: self._transport.abort())
+        self._memberships: dict[Membership, None] = {}  # the latest last
+        self._is_waiting_for_disk = False
+        self._is_waiting_for_client = False
+        self._calls = store_calls(self._store) | {
+            Op.SUBSCRIBE: self._subscribe,
+            Op.LEAVE: self._leave,
+            Op.SESSION_KEEP: self._listening.save_session,
+            Op.SESSION_ABSENT: self._listening.session_absent,
+            **self._server.observers,
+            Op.STATS: lambda request: self._store.stats(len(self._server.connections)),
+        }
+        self._hello = self._calls[Op.HELLO]
+        self._calls[Op.HELLO] = self._greet
+
+    # Transport ------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if len(self._server.connections) >= self._store.config.connection_count_max:
+            error = StoreBusy(
+                f"{len(self._server.connections)} connections are open already, which is the limit"
+            )
+            self._reply(Op.HELLO, 0, encode_error(error), error.code)
+            self.close()
+            return
+        limit = self._store.config.reply_buffer_bytes_max
+        self._transport.set_write_buffer_limits(high=limit, low=limit // 4)
+        end: socket.socket = self._transport.get_extra_info("socket")
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+        self._server.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.connections.discard(self)
+        self._frames.clear()
+        parked, self._parked = self._parked, {}
+        for waiting in parked.values():
+            self._store.consumption.cancel(waiting, answer=False)
+        memberships, self._memberships = self._memberships, {}
+        for membership in memberships:
+            self._store.consumption.delivery.leave(*membership)
+        self._listening.stop()
+
+    def pause_writing(self) -> None:
+        self._is_waiting_for_client = self._listening.is_unread = True
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._is_waiting_for_client = self._listening.is_unread = False
+        self._serve_frames()
+        self._read_again()
+
+    def resume_after_disk(self) -> None:
+        if self._is_waiting_for_disk:
+            self._is_waiting_for_disk = False
+            self._read_again()
+
+    def send_keepalive(self) -> None:
+        """Say something to a client that waits for the disk, whose pings are not read."""
+        if self._is_waiting_for_disk and not self._is_waiting_for_client:
+            self._reply(Op.PING, 0, encode_struct(Empty()))
+
+    def _read_again(self) -> None:
+        if not (self._is_waiting_for_disk or self._is_waiting_for_client):
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """End the connection; replies that are written go out first."""
+        self._send_replies()
+        self._transport.close()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._decoder.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            self._frames += self._decoder.filled(nbytes)
+        except BadFrame as exc:
+            log.warning(
+                "Closed a connection that sent a malformed frame",
+                extra={"action": "bad_frame", "reason": str(exc)},
+            )
+            self._reply(Op.HELLO, 0, encode_error(exc), exc.code)
+            self.close()
+            return
+        self._serve_frames()
+
+    def _serve_frames(self) -> None:
+        """Serve what has come in, as long as the client takes the replies."""
+        singles: list[Frame] = []  # PUT frames of one record each, which go into the log together
+        frames = self._frames
+        while frames and not self._is_waiting_for_client:
+            frame = frames.popleft()
+            if frame.op == Op.PUT and holds_one_record(frame.payload):
+                singles.append(frame)
+                continue
+            if singles:
+                self._puts.put_singles(singles)
+                singles = []
+            try:
+                self._serve(frame)
+            except StoreError as exc:
+                self._reply(frame.op, frame.request_id, encode_error(exc), exc.code)
+            if self._reply_bytes > self._store.config.reply_buffer_bytes_max:
+                self._send_replies()
+        if singles:
+            self._puts.put_singles(singles)
+        if self._store.unsynced_bytes > self._store.config.unsynced_bytes_max:
+            self._is_waiting_for_disk = True
+            self._transport.pause_reading()
+
+    def _reply(self, op: int, request_id: int, payload: bytes, status: int = 0) -> None:
+        self._add_reply(encode_frame(op, request_id, payload, status))
+
+    def _reply_records(self, op: int, request_id: int, head: RecordsHead, records: bytes) -> None:
+        self._add_reply(*encode_records_frame(op, request_id, head, records))
+
+    def _add_reply(self, *pieces: bytes) -> None:
+        if not self._replies:
+            self._loop.call_soon(self._send_replies)
+        for piece in pieces:
+            self._replies.append(piece)
+            self._reply_bytes += len(piece)
+
+    def _send_replies(self) -> None:
+        """All replies of one loop tick in one write: a sync answers many requests together."""
+        replies, self._replies = self._replies, []
+        reply_bytes, self._reply_bytes = self._reply_bytes, 0
+        if not replies or self._transport.is_closing():
+            return
+        if reply_bytes < _JOINED_BYTES_MAX:
+            self._transport.write(b"".join(replies))
+        else:
+            self._transport.writelines(replies)
+
+    # Requests -------------------------------------------------------------------------------
+
+    def _serve(self, frame: Frame) -> None:
+        op, _, request_id, payload = frame
+        if op == Op.PUT:
+            self._puts.put(frame)
+            return
+        try:
+            known = Op(op)
+        except ValueError:
+            raise BadRequest(f"opcode {op} is unknown") from None
+        if known is Op.NOTICE:
+            raise BadRequest("only the engine may send notices")
+        request = decode_request(known, payload)
+        call = self._calls.get(op)
+        if call is not None:
+            self._reply(op, request_id, encode_struct(call(request)))
+        elif isinstance(request, ReceiveRequest):
+            self._receive(request_id, request)
+        elif isinstance(request, PullRequest):
+            head, records = self._store.pull(request)
+            self._reply_records(op, request_id, head, self._store.read_records(records))
+        elif isinstance(request, LookUpRequest):
+            self._reply_records(op, request_id, *self._store.queries.look_up(request))
+        elif isinstance(request, RedriveRequest):
+            answer = partial(self._answered, op, request_id)
+            self._store.consumption.dead_letters.redrive(request, answer)
+        elif isinstance(request, SessionTakeRequest):
+            self._listening.take_session(request_id, request)
+        elif isinstance(request, ScheduledListRequest):
+            self._reply_records(op, request_id, *self._store.scheduled.page(request))
+        elif isinstance(request, ScheduledSendRequest):
+            self._store.scheduled.send(request, partial(self._answered, op, request_id))
+        elif isinstance(request, ScheduledMoveRequest):
+            self._store.scheduled.move(request, partial(self._answered, op, request_id))
+        elif isinstance(request, PutOnceRequest):
+            self._store.once_puts.put(request, partial(self._put_once, request_id))
+        elif isinstance(request, TopicConfig):
+            self._store.catalog.topic_writes.put(request, partial(self._done, op, request_id))
+        elif isinstance(request, GroupConfig):
+            self._store.catalog.group_writes.put(request, partial(self._done, op, request_id))
+        elif isinstance(request, CancelRequest):
+            parked = self._parked.pop(request.request_id, None)
+            if parked is not None:
+                self._store.consumption.cancel(parked, answer=True)
+            self._reply(op, request_id, encode_struct(Empty()))
+        else:
+            assert known is Op.CHECKPOINT
+            task = asyncio.ensure_future(self._checkpoint(request_id))
+            task.add_done_callback(_log_failure)
+
+    def _receive(self, request_id: int, request: ReceiveRequest) -> None:
+        if request_id in self._parked:
+            raise BadRequest(f"request id {request_id} is already in use")
+        if self._store.consumption.is_exclusive(request.group):
+            self._remember(membership_of(request))
+        parked = self._store.consumption.receive(request, partial(self._received, request_id))
+        if parked is not None and not parked.is_done:
+            self._parked[request_id] = parked
+
+    def _received(self, request_id: int, delivered: Delivered) -> None:
+        self._parked.pop(request_id, None)
+        if delivered.refusal is not None:
+            error = delivered.refusal
+            self._reply(Op.RECEIVE, request_id, encode_error(error), error.code)
+            return
+        head = ReceiveHead(
+            lease_generation=delivered.lease_generation,
+            lease_until_ms=delivered.lease_until_ms,
+            attempts=delivered.attempts,
+            first_until_ms=delivered.first_until_ms,
+        )
+        records = delivered.read(self._store.read_records)
+        self._reply_records(Op.RECEIVE, request_id, head, records)
+
+    def _subscribe(self, request: Wire) -> Wire:
+        assert isinstance(request, SubscribeRequest)
+        reply = self._store.consumption.subscribe(request)
+        self._remember(membership_of(request))
+        return reply
+
+    def _remember(self, membership: Membership) -> None:
+        """Remember which members leave when the connection closes; forgotten ones expire when they
+        are silent.
+        """
+        memberships = self._memberships
+        memberships.pop(membership, None)
+        memberships[membership] = None
+        if len(memberships) > _MEMBERSHIPS_MAX:
+            del memberships[next(iter(memberships))]
+
+    def _greet(self, request: Wire) -> Wire:
+        if cast("HelloRequest", request).is_listening:
+            self._listening.start()
+        return self._hello(request)
+
+    def _leave(self, request: Wire) -> Wire:
+        assert isinstance(request, LeaveRequest)
+        self._memberships.pop(self._store.consumption.leave(request), None)
+        return Empty()
+
+    def _answered(self, op: int, request_id: int, reply: Wire) -> None:
+        self._reply(op, request_id, encode_struct(reply))
+
+    def _done(self, op: int, request_id: int, error: StoreError | None) -> None:
+        if error is not None:
+            self._reply(op, request_id, encode_error(error), error.code)
+        else:
+            self._reply(op, request_id, encode_struct(Empty()))
+
+    def _put_once(
+        self, request_id: int, reply: PutOnceReply | None, error: StoreError | None
+    ) -> None:
+        if error is not None:
+            self._reply(Op.PUT_ONCE, request_id, encode_error(error), error.code)
+        else:
+            assert reply is not None, "an answer without error has a reply"
+            self._reply(Op.PUT_ONCE, request_id, encode_struct(reply))
+
+    async def _checkpoint(self, request_id: int) -> None:
+        try:
+            payload, status = encode_struct(await self._store.checkpoint()), 0
+        except StoreError as exc:
+            payload, status = encode_error(exc), exc.code
+        self._reply(Op.CHECKPOINT, request_id, payload, status)
+
+
+def _remove_stale_socket(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error(
+            "A requested checkpoint failed",
+            exc_info=task.exception(),
+            extra={"action": "checkpoint_failed"},
+        )

@@ -1,0 +1,1 @@
+"""What topics and groups can be set to, and how queues are assigned."""

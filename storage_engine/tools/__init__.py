@@ -1,0 +1,1 @@
+"""Programs that work on a store's files: verify, dump, repair, backup, transfer."""
