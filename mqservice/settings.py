@@ -107,7 +107,7 @@ MIDDLEWARE = [
     "mqservice.lib.middleware.ProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "mqservice.console.language.PageLocaleMiddleware",
+    "mqservice.console.shared.language.PageLocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -136,7 +136,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "mqservice.console.preferences.preferences",
+                "mqservice.console.shared.preferences.preferences",
             ],
             "builtins": [
                 "django.templatetags.i18n",

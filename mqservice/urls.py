@@ -6,7 +6,7 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 
 from mqservice.api import api
-from mqservice.console.views_errors import error_page
+from mqservice.console.shared.error_views import error_page
 from mqservice.monitoring.views import healthz, readyz
 from mqservice.reference import views as reference
 

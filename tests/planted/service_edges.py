@@ -114,7 +114,7 @@ def deleted_topic_not_audited(
 
 
 @planted(
-    "mqservice.console.exports:csv_cell",
+    "mqservice.console.dead_letters.exports:csv_cell",
     f"{_TESTS}/console/test_exports.py::test_each_text_of_a_tenant_is_a_safe_cell",
 )
 def formula_in_an_exported_cell(real: Real, value: Thing) -> Thing:
@@ -178,7 +178,7 @@ def import_asks_quotas_of_one_at_a_time(
 
 
 @planted(
-    "mqservice.console.views_definitions:import_definitions",
+    "mqservice.console.definitions.views:import_definitions",
     f"{_TESTS}/console/test_definitions_pages.py"
     "::test_settings_that_moved_on_are_shown_again_before_anything_is_done",
 )

@@ -46,7 +46,7 @@ def search_tells_what_is_hidden(real: Real, mask: Thing, *, contains: Thing, wan
 
 
 @planted(
-    "mqservice.console.views_messages:is_hidden",
+    "mqservice.console.messages.views:is_hidden",
     f"{_PAGES}::test_pages_and_files_of_a_hidden_body_hold_none_of_it",
 )
 def hidden_body_downloaded(real: Real, message: Thing) -> Thing:

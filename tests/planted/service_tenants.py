@@ -170,7 +170,7 @@ def request_key_without_tenant(
 
 
 @planted(
-    "mqservice.console.offset_reset:find_preview",
+    "mqservice.console.groups.offset_reset:find_preview",
     f"{_TESTS}/console/test_reset_page.py::test_nothing_is_applied_of_what_was_not_previewed_by_the_same_person_lately",
 )
 def preview_of_another_person_applied(
@@ -229,7 +229,7 @@ def every_member_is_an_owner(real: Real, member: Thing, user: Thing, namespace: 
 
 
 @planted(
-    "mqservice.console.frame:namespaces_of",
+    "mqservice.console.shared.frame:namespaces_of",
     f"{_TESTS}/console/test_pages.py::test_stranger_cannot_tell_a_foreign_namespace_from_an_absent_one",
     f"{_TESTS}/console/test_pages.py::test_other_tenants_names_are_on_no_page",
 )

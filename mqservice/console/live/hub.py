@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from mqservice.console.figures import Figures
+from mqservice.console.shared.figures import Figures
 from mqservice.lib.durations import SECOND_MS
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from mqservice.console.figures import Figures, GroupFigures, TopicFigures
+from mqservice.console.shared.figures import Figures, GroupFigures, TopicFigures
 from mqservice.console.templatetags.units import about, age, count, rate
 
 _WHOLE: Final[dict[str, Callable[[Figures], str]]] = {

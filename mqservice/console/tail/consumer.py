@@ -28,7 +28,7 @@ from mqservice.accounts.models import Namespace, User
 from mqservice.accounts.roles import Permission
 from mqservice.accounts.session_access import find_session_principal
 from mqservice.console.live.page_socket import Closed, PageSocket
-from mqservice.console.masking import audit_seen
+from mqservice.console.shared.masking import audit_seen
 from mqservice.console.tail.reading import Tail
 from mqservice.console.tail.rows import TailFilter, TailRow, row_of
 from mqservice.delivery.context import DeliveryContext

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from mqservice.console.columns import TABLES, columns_of
+from mqservice.console.shared.columns import TABLES, columns_of
 from mqservice.console.models import ColumnChoice
 from mqservice.groups.models import ConsumerGroup
 from mqservice.topics.models import Topic

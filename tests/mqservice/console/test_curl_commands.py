@@ -12,7 +12,7 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from mqservice.console.curl_commands import curl_of
+from mqservice.console.shared.curl_commands import curl_of
 from mqservice.groups.models import ConsumerGroup
 from mqservice.topics.models import Topic
 from tests.people import People

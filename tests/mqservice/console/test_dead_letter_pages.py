@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 
 from mqservice.accounts.models import AuditEntry
-from mqservice.console import data_plane
-from mqservice.console.data_plane import DataPlaneResponse
+from mqservice.console.shared import data_plane
+from mqservice.console.shared.data_plane import DataPlaneResponse
 from mqservice.groups.models import ConsumerGroup
 from mqservice.store import PurgeRequest, blocking_client
 from mqservice.tasks.models import Task, TaskState

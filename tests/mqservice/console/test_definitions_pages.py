@@ -14,7 +14,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from mqservice.accounts.models import AuditEntry
-from mqservice.console import definitions
+from mqservice.console.definitions import preview as definitions
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.services import GroupChange, put_group
 from mqservice.lib.yaml_text import read_yaml

@@ -7,7 +7,7 @@ from django.test import Client
 
 from mqservice.accounts.models import Namespace
 from mqservice.alerts.evaluation import evaluate
-from mqservice.console.issues import BARS, bars_of
+from mqservice.console.issues.queries import BARS, bars_of
 from mqservice.issues.models import Issue, IssueBook
 from mqservice.issues.recording import record_tallies
 from mqservice.issues.tallies import Cause, Tally
@@ -93,7 +93,7 @@ def test_tabs_and_filters_choose(people: People, alice: Client) -> None:
 def test_pages_follow_one_another(
     people: People, alice: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mqservice.console import issues
+    from mqservice.console.issues import queries as issues
 
     monkeypatch.setattr(issues, "ISSUES_SHOWN", 1)
     older = letters(people.acme, "older", at_ms=SystemClock().now_ms() - 5)

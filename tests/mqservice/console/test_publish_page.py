@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from django.test import Client
 
-from mqservice.console import views_publish
-from mqservice.console.data_plane import DataPlaneResponse
+from mqservice.console.messages import publish_views as views_publish
+from mqservice.console.shared.data_plane import DataPlaneResponse
 from mqservice.topics.models import Topic
 from tests.people import People
 

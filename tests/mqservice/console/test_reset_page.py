@@ -11,7 +11,7 @@ from django.test import Client
 
 from mqservice.accounts.models import AuditEntry, Role
 from mqservice.accounts.services import set_role
-from mqservice.console import offset_reset
+from mqservice.console.groups import offset_reset
 from mqservice.store import StoreClient
 from mqservice.topics.models import Topic
 from tests.mqservice.groups.reading import Reader

@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import translation
 
 from mqservice.accounts.models import AuditEntry, Member, Role
-from mqservice.console.cron_words import describe_cron
+from mqservice.console.schedules.cron_words import describe_cron
 from mqservice.masking.models import MaskRule
 from mqservice.schedules.models import Schedule
 from mqservice.topics.models import Topic

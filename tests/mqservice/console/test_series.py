@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from mqservice.console.series import (
+from mqservice.console.charts.series import (
     LENGTHS_MS,
     POINTS_MAX,
     ROWS_MAX,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from django.test import Client
 
-from mqservice.console.overview import overview_page
+from mqservice.console.overview.queries import overview_page
 from mqservice.groups.models import ConsumerGroup
 from mqservice.store import (
     Dispatch,

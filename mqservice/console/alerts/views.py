@@ -1,0 +1,252 @@
+"""Alert rules: the list, one rule with its history, and the forms that create, change, mute and
+delete one.
+
+    form ──▶ alerts.services, as REST calls it ──▶ audit
+
+A webhook's secret is in the answer to the POST that makes it, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+
+from mqservice.accounts.roles import Permission
+from mqservice.alerts.models import AlertKind, AlertRule
+from mqservice.alerts.mutes import mute_rule, unmute_rule
+from mqservice.alerts.prometheus import RULES_TYPE, rules_file
+from mqservice.alerts.queries import events_of, get_rule, rules_of
+from mqservice.alerts.services import RuleChange, delete_rule, put_rule
+from mqservice.console.shared.curl_commands import curl_of
+from mqservice.console.shared.form_views import FORM_METHODS, delete_by_name, form_status, number_of
+from mqservice.console.alerts.forms import KIND_TEXTS, AlertForm, MuteForm
+from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.lib.clock import SystemClock
+from mqservice.lib.names import NAME_CHARS_MAX
+from mqservice.lib.problem import Problem
+
+EVENT_ROWS: Final = 50
+GROUPS_OFFERED_MAX: Final = 200
+
+
+@page("alerts")
+def alerts(frame: Frame) -> HttpResponse:
+    """All rules of the namespace, those that fire first. One query."""
+    rules = rules_of(frame.namespace)
+    rules.sort(key=lambda rule: (rule.state != "firing", rule.name))
+    return frame.render(
+        "console/alerts.html",
+        rules=[(rule, KIND_TEXTS[AlertKind(rule.kind)]) for rule in rules],
+        firing_count=sum(rule.state == "firing" for rule in rules),
+        crumbs=[Crumb(title=_("Alerts"))],
+        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/alerts.yaml"),
+    )
+
+
+@page("alerts")
+def alerts_yaml(frame: Frame) -> HttpResponse:
+    """All rules as a file for Prometheus. One query."""
+    text = rules_file(frame.namespace.name, rules_of(frame.namespace))
+    response = HttpResponse(text, content_type=RULES_TYPE)
+    name = f"{frame.namespace.name}-alerts.yaml"
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+@page("alerts")
+def alert(frame: Frame, alert: str) -> HttpResponse:
+    """``?before=``: how a rule stands, and when it changed, the newest first. Three queries."""
+    return _rule_page(frame, _found(frame, alert))
+
+
+@page("alerts", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
+def new_alert(frame: Frame) -> HttpResponse:
+    """A form; POST makes the rule, unless there is one of the name already."""
+    asked = {name: frame.request.GET.get(name, "")[:NAME_CHARS_MAX] for name in ("kind", "group")}
+    given = {name: value for name, value in asked.items() if value}
+    form = AlertForm(frame.request.POST or None, initial=given, has_disk=frame.user.is_superuser)
+    if frame.request.method == "POST" and form.is_valid():
+        name = form.cleaned_data["name"]
+        if AlertRule.objects.filter(namespace=frame.namespace, name=name).exists():
+            form.add_error("name", _("An alert with this name already exists."))
+        elif (answer := _put(frame, name, form, None)) is not None:
+            return answer
+    return _form_page(frame, form, None)
+
+
+@page("alerts", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
+def edit_alert(frame: Frame, alert: str) -> HttpResponse:
+    """A form; POST changes the rule. Who changed it meanwhile is not overwritten."""
+    rule = _found(frame, alert)
+    form = AlertForm(frame.request.POST or None, rule=rule, has_disk=frame.user.is_superuser)
+    if frame.request.method == "POST" and form.is_valid():
+        text = frame.request.POST.get("revision", "")
+        revision = number_of(text)
+        if (answer := _put(frame, rule.name, form, revision)) is not None:
+            return answer
+    return _form_page(frame, form, rule)
+
+
+@page("alerts", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
+def mute(frame: Frame, alert: str) -> HttpResponse:
+    """A form; POST mutes the rule for a time or until one, ``unmute`` in it ends that."""
+    rule = _found(frame, alert)
+    form = MuteForm(frame.request.POST or None)
+    back = redirect("console:alert", frame.namespace.name, rule.name)
+    told = {"name": rule.name}
+    if "unmute" in frame.request.POST:
+        unmute_rule(frame.principal, frame.namespace, rule.name)
+        messages.success(frame.request, _("%(name)s is no longer muted.") % told)
+        return back
+    if frame.request.method == "POST" and form.is_valid():
+        try:
+            mute = form.mute()
+            mute_rule(
+                frame.principal,
+                frame.namespace,
+                rule.name,
+                SystemClock(),
+                for_ms=mute.for_ms,
+                until_ms=mute.until_ms,
+                reason=mute.reason,
+            )
+        except Problem as problem:
+            form.add_problem(problem)
+        else:
+            messages.success(frame.request, _("%(name)s is muted.") % told)
+            return back
+    return frame.render(
+        "console/alert_mute.html",
+        status=form_status(form),
+        rule=rule,
+        form=form,
+        crumbs=_crumbs(frame, rule, _("Mute")),
+        curl=curl_of(
+            "POST", f"/v1/ns/{frame.namespace.name}/alerts/{rule.name}:mute", {"for": "1h"}
+        ),
+    )
+
+
+@page("alerts", needs=Permission.SETTINGS_MANAGE, methods=("POST",))
+def switch(frame: Frame, alert: str) -> HttpResponse:
+    """``is_enabled=1`` or ``0``: a rule that is off is not looked at, and tells nobody."""
+    rule = _found(frame, alert)
+    is_enabled = frame.request.POST.get("is_enabled") == "1"
+    try:
+        put_rule(
+            frame.principal,
+            frame.namespace,
+            rule.name,
+            RuleChange(is_enabled=is_enabled),
+            SystemClock(),
+        )
+    except Problem as problem:
+        messages.error(frame.request, problem.detail or problem.title)
+    else:
+        said = _("%(name)s was turned on.") if is_enabled else _("%(name)s was turned off.")
+        messages.success(frame.request, said % {"name": rule.name})
+    return redirect("console:alert", frame.namespace.name, rule.name)
+
+
+@page("alerts", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
+def remove_alert(frame: Frame, alert: str) -> HttpResponse:
+    """POST with the rule's name deletes it with its history."""
+    rule = _found(frame, alert)
+    return delete_by_name(
+        frame,
+        "console/alert_delete.html",
+        lambda: delete_rule(frame.principal, frame.namespace, rule.name),
+        name=rule.name,
+        fault=_("This does not match the name of the alert."),
+        told=_("The alert %(name)s was deleted.") % {"name": rule.name},
+        back=frame.url("alerts"),
+        rule=rule,
+        crumbs=_crumbs(frame, rule, _("Delete")),
+        curl=curl_of("DELETE", f"/v1/ns/{frame.namespace.name}/alerts/{rule.name}"),
+    )
+
+
+def _put(frame: Frame, name: str, form: AlertForm, revision: int | None) -> HttpResponse | None:
+    """The answer, or None with the refusal in the form."""
+    try:
+        change = form.change()
+        put = put_rule(
+            frame.principal, frame.namespace, name, change, SystemClock(), revision=revision
+        )
+    except Problem as problem:
+        if problem.code == "PRECONDITION_FAILED":
+            form.add_error(
+                None,
+                _(
+                    "Someone else has changed this alert in the meantime. Check its current "
+                    "settings, then try again."
+                ),
+            )
+        else:
+            form.add_problem(problem)
+        return None
+    if put.secret is not None:
+        return _rule_page(frame, put.rule, secret=put.secret, status=201)
+    messages.success(frame.request, _("The alert %(name)s was saved.") % {"name": name})
+    return redirect("console:alert", frame.namespace.name, name)
+
+
+def _rule_page(
+    frame: Frame, rule: AlertRule, *, secret: str = "", status: int = 200
+) -> HttpResponse:
+    text = frame.request.GET.get("before", "")
+    before = number_of(text)
+    events = events_of(rule, before=before, limit=EVENT_ROWS + 1)
+    path = f"/v1/ns/{frame.namespace.name}/alerts/{rule.name}"
+    return frame.render(
+        "console/alert.html",
+        status=status,
+        rule=rule,
+        kind=KIND_TEXTS[AlertKind(rule.kind)],
+        secret=secret,
+        events=events[:EVENT_ROWS],
+        next_before=events[EVENT_ROWS - 1].number if len(events) > EVENT_ROWS else None,
+        crumbs=_crumbs(frame, rule),
+        curl=curl_of("GET", f"{path}/history"),
+    )
+
+
+def _form_page(frame: Frame, form: AlertForm, rule: AlertRule | None) -> HttpResponse:
+    groups = frame.namespace.groups.order_by("name").values_list("name", flat=True)
+    path = f"/v1/ns/{frame.namespace.name}/alerts/{rule.name if rule else 'billing-behind'}"
+    return frame.render(
+        "console/alert_form.html",
+        status=form_status(form),
+        form=form,
+        rule=rule,
+        revision=None if rule is None else frame.request.POST.get("revision", rule.revision),
+        groups=list(groups[:GROUPS_OFFERED_MAX]),
+        curl=curl_of("PUT", path, {"kind": "lag", "group": "billing", "threshold": 1_000}),
+        crumbs=[Crumb(title=_("Alerts"), url=frame.url("alerts")), Crumb(title=_("New alert"))]
+        if rule is None
+        else _crumbs(frame, rule, _("Edit")),
+    )
+
+
+def _found(frame: Frame, name: str) -> AlertRule:
+    """Raises Http404. One query."""
+    try:
+        return get_rule(frame.namespace, name)
+    except Problem:
+        raise Http404 from None
+
+
+def _crumbs(frame: Frame, rule: AlertRule, title: str = "") -> list[Crumb]:
+    crumbs = [Crumb(title=_("Alerts"), url=frame.url("alerts"))]
+    if not title:
+        return [*crumbs, Crumb(title=rule.name)]
+    return [
+        *crumbs,
+        Crumb(title=rule.name, url=frame.url("alert", rule.name)),
+        Crumb(title=title),
+    ]

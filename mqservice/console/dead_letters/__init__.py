@@ -1,0 +1,1 @@
+"""Dead letters: per group, one of them, exports, redrive and purge."""

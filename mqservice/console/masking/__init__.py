@@ -1,0 +1,1 @@
+"""Which fields and bodies are hidden from whom."""

@@ -1,0 +1,1 @@
+"""Messages of a topic: search, one message with its trace, sending one."""

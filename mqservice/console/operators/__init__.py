@@ -1,0 +1,1 @@
+"""The operator's pages: processes, engine, read-only mode."""

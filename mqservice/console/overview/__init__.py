@@ -1,0 +1,1 @@
+"""The entry page of a namespace, and its search."""

@@ -1,0 +1,129 @@
+"""Quick start: commands to paste, a key in them at one click, and the first message as it arrives.
+
+    page ── button ──▶ key, topic, group ──▶ the page with the key in every command, this once
+      └── [arrived], every second ──▶ the newest message since the page was opened
+
+The page waits for fifteen minutes; each look is one browse of one message.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from django.conf import settings
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from mqservice.accounts.key_services import NewKey, issue_key
+from mqservice.accounts.models import Role
+from mqservice.accounts.roles import Permission
+from mqservice.accounts.scopes import Grant, Scope
+from mqservice.console.shared.bodies import preview
+from mqservice.console.shared.data_plane import call_data_plane
+from mqservice.console.shared.form_views import FORM_METHODS
+from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.groups.services import GroupChange, put_group
+from mqservice.lib.clock import SystemClock
+from mqservice.lib.durations import MINUTE_MS
+from mqservice.lib.problem import Problem
+from mqservice.lib.timestamps import rfc3339
+from mqservice.topics.services import TopicChange, put_topic
+
+TOPIC: Final = "orders"  # that is made where there is none
+GROUP: Final = "billing"
+KEY_NAME: Final = "quick start"
+KEY_LIFE: Final = timedelta(days=30)
+WAIT_MS_MAX: Final = 15 * MINUTE_MS
+_TIME_CHARS_MAX: Final = 15
+
+
+@page("quick-start")
+def quick_start(frame: Frame) -> HttpResponse:
+    """Commands to paste, with a placeholder for the key: no secret is kept anywhere."""
+    return _render(frame)
+
+
+@page("quick-start", needs=Permission.KEYS_MANAGE, methods=FORM_METHODS)
+def quick_start_key(frame: Frame) -> HttpResponse:
+    """POST makes a key for this namespace, and a topic and a group where there is none."""
+    if frame.request.method != "POST":  # its answer was loaded again, or its language changed
+        return redirect("console:quick-start", frame.namespace.name)
+    order = NewKey(
+        name=KEY_NAME,
+        grants=(Grant(scope=Scope.CONSUME), Grant(scope=Scope.PRODUCE)),
+        role=Role.DEVELOPER,
+        namespace=frame.namespace.name,
+        expires_at=timezone.now() + KEY_LIFE,
+    )
+    try:
+        if _first_topic(frame) is None:
+            put_topic(frame.namespace, TOPIC, TopicChange(), by=frame.principal)
+        if _first_group(frame) is None:
+            put_group(frame.namespace, GROUP, GroupChange(), by=frame.principal)
+        _row, text = issue_key(frame.principal, order)
+    except Problem as problem:
+        return _render(frame, problem=problem, status=problem.status)
+    return _render(frame, key=text, status=201)
+
+
+@page("quick-start", needs=Permission.CONSUME)
+def arrived(frame: Frame) -> HttpResponse:
+    """``?topic=&since=``, epoch ms: the part of the page that waits, or shows what has arrived."""
+    topic = frame.request.GET.get("topic", "")
+    since = frame.request.GET.get("since", "")
+    if not (since.isascii() and since.isdecimal() and len(since) <= _TIME_CHARS_MAX):
+        raise Http404
+    if not frame.namespace.topics.filter(name=topic).exists():
+        raise Http404
+    since_ms = int(since)
+    path = f"/v1/ns/{frame.namespace.name}/topics/{topic}/messages"
+    query = {"from": rfc3339(since_ms), "limit": "1"}
+    answer = call_data_plane(frame.request, frame.principal, "GET", path, query=query)
+    found = [] if answer.problem is not None else answer.data["messages"]
+    return frame.render_part(
+        "console/_arrived.html",
+        topic=topic,
+        since_ms=since_ms,
+        message=found[0] if found else None,
+        text=preview(found[0]) if found else "",
+        is_over=SystemClock().now_ms() - since_ms > WAIT_MS_MAX,
+    )
+
+
+def _render(
+    frame: Frame, *, key: str = "", problem: Problem | None = None, status: int = 200
+) -> HttpResponse:
+    """``key``: a new one's text, empty: none was made."""
+    topic, group = _first_topic(frame), _first_group(frame)
+    keys = frame.namespace.tenant.api_keys.filter(revoked_at=None).order_by("-created_at")
+    return frame.render(
+        "console/quick_start.html",
+        status=status,
+        crumbs=[Crumb(title=_("Quick start"))],
+        base_url=settings.MQ_BASE_URL,
+        ws_url=settings.MQ_BASE_URL.replace("http", "ws", 1) + "/v1/ws",
+        topic=topic or TOPIC,
+        group=group or GROUP,
+        has_topic=topic is not None,
+        has_group=group is not None,
+        key=key,
+        bearer=key or "mqk_…",
+        key_days=KEY_LIFE.days,
+        problem=problem,
+        may_make=frame.principal.permits(Permission.KEYS_MANAGE),
+        since_ms=SystemClock().now_ms(),
+        keys=list(keys[:10]) if frame.principal.permits(Permission.KEYS_READ) else [],
+    )
+
+
+def _first_topic(frame: Frame) -> str | None:
+    """By name; None while there is none. One query."""
+    return frame.namespace.topics.order_by("name").values_list("name", flat=True).first()
+
+
+def _first_group(frame: Frame) -> str | None:
+    """As ``_first_topic``."""
+    return frame.namespace.groups.order_by("name").values_list("name", flat=True).first()

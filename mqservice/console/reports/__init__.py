@@ -1,0 +1,1 @@
+"""Nightly reports: the list, a day, requested runs."""

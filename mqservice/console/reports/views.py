@@ -1,0 +1,136 @@
+"""Nightly reports: the list, a day's report, its files, and requested runs.
+
+form ──▶ reports.services.request_run, as REST calls it ─▶ audit; a worker begins within seconds
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Final
+
+from django.conf import settings
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect
+from django.utils import translation
+from django.utils.translation import gettext as _
+
+from mqservice.accounts.roles import Permission
+from mqservice.console.shared.curl_commands import curl_of
+from mqservice.console.reports.forms import RangeForm
+from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.reports.day import day_view
+from mqservice.console.reports.queries import report_days_page
+from mqservice.lib.problem import Problem
+from mqservice.reports.catalogue import REPORTS
+from mqservice.reports.day import Day, read_day
+from mqservice.reports.limits import DATE_MAX, DATE_MIN, REQUESTED_DAYS_MAX
+from mqservice.reports.page import page_of
+from mqservice.reports.queries import csv_lines, get_report, parts_of
+from mqservice.reports.services import request_run
+
+_DAY: Final = dt.timedelta(days=1)
+_WEEK: Final = 7 * _DAY
+
+
+@page("reports")
+def reports(frame: Frame) -> HttpResponse:
+    """``?before=`` a date. Four queries."""
+    return _list(frame, RangeForm() if frame.can_manage else None)
+
+
+@page("reports", needs=Permission.SETTINGS_MANAGE, methods=("POST",))
+def run(frame: Frame) -> HttpResponse:
+    """Order a run for the days of the form."""
+    form = RangeForm(frame.request.POST)
+    if form.is_valid():
+        try:
+            request_run(frame.principal, frame.namespace, *form.days)
+        except Problem as problem:
+            form.add_problem(problem)
+        else:
+            messages.success(frame.request, _("The run was requested and starts within seconds."))
+            return redirect("console:reports", frame.namespace.name)
+    return _list(frame, form, status=422)
+
+
+@page("reports")
+def report(frame: Frame, date: str) -> HttpResponse:
+    """A day, drawn. Three queries."""
+    day = _date(date)
+    found = read_day(frame.namespace, day)
+    return frame.render(
+        "console/report.html",
+        crumbs=[Crumb(title=_("Reports"), url=frame.url("reports")), Crumb(title=day.isoformat())],
+        day=found,
+        view=day_view(found) if found.is_there else None,
+        files=list(REPORTS.values()),
+        previous_date=day - _DAY,
+        next_date=day + _DAY,
+        week_before=day - _WEEK,
+        curl=curl_of(
+            "GET",
+            f"/v1/ns/{frame.namespace.name}/reports/usage_daily?from={day}&to={day + _DAY}",
+        ),
+    )
+
+
+@page("reports")
+def report_page(frame: Frame, date: str) -> HttpResponse:
+    """The day as one HTML file that needs nothing else, in English as over REST."""
+    day = _found_date(frame, date)
+    with translation.override("en"):
+        content = page_of(day)
+    response = HttpResponse(content, content_type="text/html; charset=utf-8")
+    return _as_file(response, f"{frame.namespace.name}-{day.date}.html")
+
+
+@page("reports")
+def report_rows(frame: Frame, date: str, name: str) -> HttpResponse:
+    """One report's rows of the day as CSV. One query."""
+    day = _date(date)
+    try:
+        kind = get_report(name)
+    except Problem:
+        raise Http404 from None
+    parts = parts_of(frame.namespace, [kind.name], day, day + _DAY)
+    response = HttpResponse("".join(csv_lines(kind, parts)), content_type="text/csv; charset=utf-8")
+    return _as_file(response, f"{frame.namespace.name}-{kind.name}-{day}.csv")
+
+
+def _list(frame: Frame, form: RangeForm | None, status: int = 200) -> HttpResponse:
+    before = frame.request.GET.get("before", "")
+    return frame.render(
+        "console/reports.html",
+        status=status,
+        crumbs=[Crumb(title=_("Reports"))],
+        page=report_days_page(frame.namespace, _date(before) if before else None),
+        form=form,
+        days_max=REQUESTED_DAYS_MAX,
+        orders_max=settings.MQ_REPORTS_BY_HAND_MAX,
+        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/reports"),
+    )
+
+
+def _date(text: str) -> dt.date:
+    """Raises Http404 for what is no date, or one that no report can have."""
+    try:
+        date = dt.date.fromisoformat(text)
+    except ValueError:
+        raise Http404 from None
+    if len(text) != len("2026-01-31") or not DATE_MIN + _WEEK < date < DATE_MAX - _WEEK:
+        raise Http404
+    return date
+
+
+def _found_date(frame: Frame, date: str) -> Day:
+    """The report of a day. Raises Http404 without one. Three queries."""
+    found = read_day(frame.namespace, _date(date))
+    if not found.is_there:
+        raise Http404
+    return found
+
+
+def _as_file(response: HttpResponse, name: str) -> HttpResponse:
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response

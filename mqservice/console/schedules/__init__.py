@@ -1,0 +1,1 @@
+"""Scheduled messages, and schedules that send messages at planned times."""

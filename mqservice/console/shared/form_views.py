@@ -1,0 +1,85 @@
+"""Shared by form views: methods, response status, hidden revisions, typed names, deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpResponse, QueryDict
+from django.shortcuts import redirect
+
+from mqservice.console.shared.forms import RefusableForm
+from mqservice.console.shared.frame import Frame
+from mqservice.lib.names import NAME_CHARS_MAX
+from mqservice.lib.problem import Problem
+
+FORM_METHODS: Final = ("GET", "HEAD", "POST")
+_NUMBER_DIGITS_MAX: Final = 9
+
+
+class ConfirmForm(RefusableForm):
+    """Deletes nothing unless the name of what would be deleted has been typed."""
+
+    def __init__(
+        self,
+        data: QueryDict | None = None,
+        *,
+        name: str,
+        fault: str,
+        chars_max: int = NAME_CHARS_MAX,
+    ) -> None:
+        """``fault``: what is said of another name."""
+        super().__init__(data)
+        self.fields["confirm"] = forms.CharField(max_length=chars_max)
+        self.name = name
+        self.fault = fault
+
+    def clean_confirm(self) -> str:
+        typed: str = self.cleaned_data["confirm"]
+        if typed != self.name:
+            raise forms.ValidationError(self.fault)
+        return typed
+
+
+def form_status(form: forms.Form) -> int:
+    """422 for a form that comes back with faults."""
+    return 422 if form.is_bound and form.errors else 200
+
+
+def number_of(text: str) -> int | None:
+    """Of a hidden field or a query; None for what is none."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _NUMBER_DIGITS_MAX
+    return int(text) if is_number else None
+
+
+def delete_by_name(
+    frame: Frame,
+    template: str,
+    delete: Callable[[], object],
+    *,
+    name: str,
+    fault: str,
+    told: str,
+    back: str,
+    **context: object,
+) -> HttpResponse:
+    """A page that asks for the name of what is to go; POST with it deletes.
+
+    Args:
+        delete: may raise Problem, which the form says then.
+        fault: what is said of another name.
+        told: what is said once it is gone, at the address ``back``.
+        context: of the template, beside ``form``.
+    """
+    form = ConfirmForm(frame.request.POST or None, name=name, fault=fault)
+    if frame.request.method == "POST" and form.is_valid():
+        try:
+            delete()
+        except Problem as problem:
+            form.add_error(None, problem.detail or problem.title)
+        else:
+            messages.success(frame.request, told)
+            return redirect(back)
+    return frame.render(template, status=422 if form.is_bound else 200, form=form, **context)

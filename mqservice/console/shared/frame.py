@@ -1,0 +1,169 @@
+"""The frame of each page in a namespace: the user, the namespace, and what the user may do.
+
+    request ─▶ signed in? ─▶ member of the namespace's tenant? ─▶ permitted? ─▶ view(request, frame)
+                  │ no               │ no                           │ no
+               log-in               404                            403
+
+A namespace one is no member of answers 404, as one that does not exist. Pages are HTML that works
+without scripts; htmx asks for the same addresses and gets the part it shows (``render_part``).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Concatenate, ParamSpec
+
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.shortcuts import render
+from django.urls import reverse
+
+from mqservice.accounts.access import Principal
+from mqservice.accounts.models import Namespace, User
+from mqservice.accounts.queries import namespaces_of
+from mqservice.accounts.roles import CHANGING, Permission
+from mqservice.accounts.session_access import find_session_principal
+from mqservice.console.shared.navigation import Section, Text, sections_for
+
+P = ParamSpec("P")
+View = Callable[Concatenate[HttpRequest, P], HttpResponse]
+_SAFE_METHODS = ("GET", "HEAD")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crumb:
+    """A step of the way to a page; the last one has no ``url``."""
+
+    title: Text
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """``here`` is the item of the navigation that is marked."""
+
+    request: HttpRequest
+    user: User
+    principal: Principal
+    namespace: Namespace
+    namespaces: list[Namespace]
+    here: str
+
+    @property
+    def sections(self) -> list[Section]:
+        return sections_for(self.principal)
+
+    @property
+    def can_manage(self) -> bool:
+        """Whether actions on topics and groups are shown; the views refuse them as well."""
+        return self.principal.permits(Permission.SETTINGS_MANAGE)
+
+    @property
+    def can_produce(self) -> bool:
+        return self.principal.permits(Permission.PRODUCE)
+
+    @property
+    def can_consume(self) -> bool:
+        return self.principal.permits(Permission.CONSUME)
+
+    def url(self, name: str, *args: object) -> str:
+        """Of a page of this namespace."""
+        return reverse(f"console:{name}", args=[self.namespace.name, *args])
+
+    def render(self, template: str, status: int = 200, **context: object) -> HttpResponse:
+        """A whole page; its template extends ``console/frame.html``."""
+        shown = {
+            "frame": self,
+            "namespace": self.namespace,
+            "namespaces": self.namespaces,
+            **context,
+        }
+        return render(self.request, template, shown, status=status)
+
+    render_part = render  # the template of a part extends nothing
+
+
+def page(
+    here: str,
+    *,
+    needs: Permission = Permission.SETTINGS_READ,
+    methods: tuple[str, ...] = _SAFE_METHODS,
+) -> Callable[[Callable[Concatenate[Frame, P], HttpResponse]], Callable[..., HttpResponse]]:
+    """Makes a view of ``function(frame, ...)``; the path has the argument ``ns``.
+
+    Three queries: the session's user, the namespaces, the role.
+    """
+
+    def decorate(
+        function: Callable[Concatenate[Frame, P], HttpResponse],
+    ) -> Callable[..., HttpResponse]:
+        @functools.wraps(function)
+        def view(request: HttpRequest, ns: str, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+            if request.method not in methods:
+                return HttpResponseNotAllowed(methods)
+            if _has_nul(request):  # no text of PostgreSQL has one: nothing is called so
+                raise Http404
+            frame = _frame(request, ns, here)
+            if frame.namespace.is_read_only and needs in CHANGING:
+                return frame.render("console/held.html", status=HTTPStatus.CONFLICT)
+            if not frame.principal.permits(needs):
+                raise PermissionDenied(f"this needs the permission {needs.value}")
+            return function(frame, *args, **kwargs)
+
+        return login_required(view)
+
+    return decorate
+
+
+def _has_nul(request: HttpRequest) -> bool:
+    texts = [request.path, *(text for each in request.GET.lists() for text in each[1])]
+    return any("\0" in text for text in texts)
+
+
+def _frame(request: HttpRequest, ns: str, here: str) -> Frame:
+    user = signed_in(request)
+    namespaces = namespaces_of(user)
+    namespace = next((each for each in namespaces if each.name == ns), None)
+    frame = _frame_in(request, user, namespace, namespaces, here)
+    if frame is None:
+        raise Http404
+    return frame
+
+
+def frame_of(
+    request: HttpRequest, user: User, namespaces: list[Namespace], *, here: str
+) -> Frame | None:
+    """That of the first namespace, for pages of no namespace; None for who has none. One query."""
+    namespace = namespaces[0] if namespaces else None
+    return _frame_in(request, user, namespace, namespaces, here)
+
+
+def _frame_in(
+    request: HttpRequest,
+    user: User,
+    namespace: Namespace | None,
+    namespaces: list[Namespace],
+    here: str,
+) -> Frame | None:
+    """None for no namespace, and for who is no member of its tenant. One query."""
+    principal = None if namespace is None else find_session_principal(user, namespace)
+    if namespace is None or principal is None:
+        return None
+    return Frame(
+        request=request,
+        user=user,
+        principal=principal,
+        namespace=namespace,
+        namespaces=namespaces,
+        here=here,
+    )
+
+
+def signed_in(request: HttpRequest) -> User:
+    user = request.user
+    assert isinstance(user, User), "login_required lets only users pass"
+    return user

@@ -1,0 +1,48 @@
+"""Usage and quotas: how much of each limit is used now, and usage over time."""
+
+from __future__ import annotations
+
+from django.http import Http404, HttpResponse, JsonResponse
+from django.utils.translation import gettext as _
+
+from mqservice.console.shared.curl_commands import curl_of
+from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.usage.queries import CHARTS, HistorySpan, history, limits_page
+from mqservice.lib.clock import SystemClock
+
+
+def _back(frame: Frame) -> HistorySpan:
+    """A day for whatever is none of them."""
+    try:
+        return HistorySpan(frame.request.GET.get("span", ""))
+    except ValueError:
+        return HistorySpan.DAY
+
+
+@page("usage")
+def usage(frame: Frame) -> HttpResponse:
+    """``?span=24h|7d|30d`` of the charts."""
+    return frame.render(
+        "console/usage.html",
+        page=limits_page(frame.namespace.tenant_id),
+        spans=list(HistorySpan),
+        span=_back(frame),
+        crumbs=[Crumb(title=_("Usage"))],
+        curl=curl_of("GET", "/v1/quotas") + "\n" + curl_of("GET", "/v1/usage?per=day&by=topic"),
+    )
+
+
+@page("usage")
+def usage_chart(frame: Frame, name: str) -> HttpResponse:
+    """What the charts draw, as JSON: messages, bytes, calls or storage. One query."""
+    if name not in CHARTS:
+        raise Http404
+    found = history(frame.principal, name, _back(frame), SystemClock().now_ms())
+    return JsonResponse(
+        {
+            "unit": " B" if name in ("bytes", "storage") else "",
+            "from_ms": found.from_ms,
+            "to_ms": found.to_ms,
+            "series": [{"label": label, "points": points} for label, points in found.lines],
+        }
+    )
