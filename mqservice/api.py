@@ -41,7 +41,7 @@ from mqservice.accounts.rest import authenticate_writer
 from mqservice.accounts.tickets_api import router as tickets_router
 from mqservice.alerts.api import router as alerts_router
 from mqservice.definitions.api import router as definitions_router
-from mqservice.delivery.connections_api import router as connections_router
+from mqservice.delivery.connections.api import router as connections_router
 from mqservice.groups.api import router as groups_router
 from mqservice.groups.clients import router as clients_router
 from mqservice.groups.offset_api import router as offsets_router

@@ -35,7 +35,7 @@ from mqservice.caches import caches, listen  # noqa: E402 needs Django set up
 from mqservice.console.live.consumer import live_application  # noqa: E402 as above
 from mqservice.console.tail.consumer import tail_application  # noqa: E402 as above
 from mqservice.control_plane import ControlPlane, asker_of, is_of_program  # noqa: E402 as above
-from mqservice.delivery.connection_calls import serve_calls  # noqa: E402 as above
+from mqservice.delivery.connections.connection_calls import serve_calls  # noqa: E402 as above
 from mqservice.delivery.context import DeliveryContext, process_context  # noqa: E402 as above
 from mqservice.delivery.http import (  # noqa: E402 as above
     UPGRADE_REFUSAL_EXTENSION,

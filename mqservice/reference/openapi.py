@@ -15,7 +15,11 @@ from typing import Final
 import msgspec
 from django.conf import settings
 
-from mqservice.delivery import messages, produce_responses, receive, settle, settle_plan
+from mqservice.delivery.produce import messages
+from mqservice.delivery.produce import produce_responses
+from mqservice.delivery.receive import receive
+from mqservice.delivery.settle import settle
+from mqservice.delivery.settle import settle_plan
 from mqservice.delivery.reading import browse, dead_letters, pull, scheduled
 from mqservice.lib.problem import CODES, CONTENT_TYPE, ProblemItem
 from mqservice.reference import delivery_paths, fields, reading_paths, service_paths

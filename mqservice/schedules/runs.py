@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-from mqservice.delivery.idempotency import REQUEST_OF_SCHEDULE
+from mqservice.delivery.produce.idempotency import REQUEST_OF_SCHEDULE
 from mqservice.lib.problem import Problem
 from mqservice.schedules.cron import Cron, CronFault, parse_cron
 from mqservice.schedules.limits import (

@@ -46,7 +46,7 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
              "storage_engine.delivery.clients:CLIENT_ID_CHARS_MAX"),
         _row("`attempt_id` of a receive", "{} characters", _D + "ATTEMPT_ID_CHARS_MAX"),
         _row("`Idempotency-Key`, `dedup_id`", "1 to {} visible ASCII characters",
-             "mqservice.delivery.request_keys:KEY_CHARS_MAX"),
+             "mqservice.delivery.produce.request_keys:KEY_CHARS_MAX"),
     ),
     "A message": (
         _row("Body", "{}, not empty; a topic may set less, from {}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mqservice.delivery.produce_responses import RejectedResult, StoredResult
+from mqservice.delivery.produce.produce_responses import RejectedResult, StoredResult
 from mqservice.lib.problem import Problem
 from mqservice.store import OutcomeUnknown, SettleReply
 from tests.planted.plant import Plant, Real, Thing, planting
@@ -16,7 +16,7 @@ _TESTS: Final = "tests/mqservice"
 
 
 @planted(
-    "mqservice.delivery.put:Put.results",
+    "mqservice.delivery.produce.put:Put.results",
     f"{_TESTS}/delivery/test_produce_batch.py::test_what_the_engine_refuses_shows_in_its_own_result",
 )
 def batch_reported_as_stored_whole(real: Real, put: Thing) -> Thing:
@@ -40,7 +40,7 @@ def unknown_outcome_reported_as_failure(real: Real, exc: Thing) -> Thing:
 
 
 @planted(
-    "mqservice.delivery.put:durability_of",
+    "mqservice.delivery.produce.put:durability_of",
     f"{_TESTS}/delivery/test_produce.py::test_an_async_topic_answers_buffered",
 )
 def buffered_message_called_synced(real: Real, route: Thing) -> str:
@@ -48,7 +48,7 @@ def buffered_message_called_synced(real: Real, route: Thing) -> str:
 
 
 @planted(
-    "mqservice.delivery.settle_plan:SettleCall.answer",
+    "mqservice.delivery.settle.settle_plan:SettleCall.answer",
     f"{_TESTS}/delivery/test_receive_settle.py::test_a_stale_receipt_fails_alone",
 )
 def failed_receipts_left_out_of_the_answer(real: Real, call: Thing) -> Thing:
@@ -58,7 +58,7 @@ def failed_receipts_left_out_of_the_answer(real: Real, call: Thing) -> Thing:
 
 
 @planted(
-    "mqservice.delivery.settle_plan:SettleCall.begin",
+    "mqservice.delivery.settle.settle_plan:SettleCall.begin",
     f"{_TESTS}/delivery/test_settle_and_receive.py::test_what_a_waiting_receive_settles_is_settled_at_once",
 )
 def receipts_of_a_receive_left_alone(real: Real, call: Thing, store: Thing, waiter: Thing) -> None:
@@ -69,7 +69,7 @@ def receipts_of_a_receive_left_alone(real: Real, call: Thing, store: Thing, wait
 
 
 @planted(
-    "mqservice.delivery.settle_plan:SettleCall.settled",
+    "mqservice.delivery.settle.settle_plan:SettleCall.settled",
     f"{_TESTS}/delivery/test_settle_and_receive.py::test_the_quota_has_what_is_leased_and_not_what_is_settled",
 )
 def room_of_what_is_settled_on_the_way_not_released(real: Real, call: Thing, reply: Thing) -> None:
@@ -87,7 +87,7 @@ def leases_kept_when_the_settlement_beside_them_fails(real: Real, call: Thing) -
 
 
 @planted(
-    "mqservice.delivery.receive:_makes_room",
+    "mqservice.delivery.receive.receive:_makes_room",
     f"{_TESTS}/quotas/test_engine_usage.py::test_a_receive_that_settles_makes_its_own_room",
 )
 def room_of_what_a_receive_settles_not_released(real: Real, meter: Thing, order: Thing) -> Thing:
@@ -105,7 +105,7 @@ def other_content_under_a_key_answered_as_the_first(
 
 
 @planted(
-    "mqservice.delivery.idempotency:_fingerprint",
+    "mqservice.delivery.produce.idempotency:_fingerprint",
     f"{_TESTS}/delivery/test_idempotency.py::test_another_content_under_the_key_is_409",
 )
 def content_of_a_message_not_compared(real: Real, offer: Thing, message_count: Thing) -> bytes:
@@ -171,7 +171,7 @@ def former_leader_keeps_sending(
 
 
 @planted(
-    "mqservice.delivery.queues:QueueChooser.choose_all",
+    "mqservice.delivery.produce.queues:QueueChooser.choose_all",
     f"{_TESTS}/delivery/test_queue_choice.py::test_batches_give_each_queue_what_single_messages_in_turn_give",
 )
 def batches_all_to_one_queue(real: Real, chooser: Thing, route: Thing, wishes: Thing) -> Thing:

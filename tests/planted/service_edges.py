@@ -16,7 +16,7 @@ _TESTS: Final = "tests/mqservice"
 
 
 @planted(
-    "mqservice.delivery.origins:Origins.check",
+    "mqservice.delivery.socket.origins:Origins.check",
     f"{_TESTS}/delivery/test_origins.py::test_another_origin_is_refused",
 )
 def origin_by_substring(real: Real, origins: Thing, headers: Thing) -> None:

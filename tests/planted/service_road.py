@@ -13,7 +13,7 @@ _TESTS: Final = "tests/mqservice/delivery/test_produce_whole.py"
 
 
 @planted(
-    "mqservice.delivery.put:Put.set_result",
+    "mqservice.delivery.produce.put:Put.set_result",
     f"{_TESTS}::test_a_record_that_the_engine_refuses_is_reported",
 )
 def refused_record_called_stored(real: Real, put: Thing, results: Thing) -> None:

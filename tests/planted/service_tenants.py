@@ -127,7 +127,7 @@ def cursor_of_usage_without_tenant(real: Real, principal: Thing, question: Thing
 
 
 @planted(
-    "mqservice.delivery.receipts:claim",
+    "mqservice.delivery.receive.receipts:claim",
     f"{_TESTS}/delivery/test_receive_settle.py::test_forged_and_foreign_receipts_are_invalid",
 )
 def receipt_not_bound_to_its_group(real: Real, group: Thing) -> Thing:
@@ -183,7 +183,7 @@ def preview_of_another_person_applied(
 
 
 @planted(
-    "mqservice.delivery.resume_tokens:_claim",
+    "mqservice.delivery.socket.resume_tokens:_claim",
     f"{_TESTS}/delivery/resume/test_resume_errors.py::test_a_token_of_someone_else_gives_a_new_session",
 )
 def session_resumed_by_another_key(

@@ -22,7 +22,7 @@ from channels.exceptions import StopConsumer
 
 from mqservice.accounts.access import Principal, unauthenticated
 from mqservice.accounts.tickets import TICKET_SUBPROTOCOL
-from mqservice.delivery.connections import AGENT_CHARS_MAX
+from mqservice.delivery.connections.connections import AGENT_CHARS_MAX
 from mqservice.delivery.context import DeliveryContext, counted
 from mqservice.delivery.http import (
     UPGRADE_REFUSAL_EXTENSION,

@@ -16,8 +16,8 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from mqservice.delivery.produce_responses import BatchResponse
-from mqservice.delivery.put import Put
+from mqservice.delivery.produce.produce_responses import BatchResponse
+from mqservice.delivery.produce.put import Put
 from mqservice.delivery.socket.codec import encode_problem
 from mqservice.errors import problem_from_store
 from mqservice.lib.problem import Problem

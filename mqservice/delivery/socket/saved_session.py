@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from mqservice.delivery.consumers import Consumer
+from mqservice.delivery.receive.consumers import Consumer
 from mqservice.delivery.filters import WantedFilter
 from mqservice.delivery.socket.frames import Credit
 from mqservice.delivery.socket.leased_batch import Delivery

@@ -19,7 +19,7 @@ import msgspec
 
 from mqservice.accounts.access import KeyCache, Principal
 from mqservice.accounts.scopes import Kind, Scope
-from mqservice.delivery.connections import Connection
+from mqservice.delivery.connections.connections import Connection
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, problem_of
 from mqservice.delivery.http import Send

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mqservice.delivery.connections import ConnectedSubscription, Connection
+from mqservice.delivery.connections.connections import ConnectedSubscription, Connection
 from mqservice.lib.names import CONSUMER_PREFIX
 
 if TYPE_CHECKING:

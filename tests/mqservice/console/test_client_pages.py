@@ -10,9 +10,9 @@ from msgspec import structs
 
 from mqservice.accounts.models import AuditEntry, Role
 from mqservice.accounts.services import set_role
-from mqservice.delivery import connections_api
-from mqservice.delivery.connection_calls import Found
-from mqservice.delivery.connections import ConnectedSubscription, Connection
+from mqservice.delivery.connections import api as connections_api
+from mqservice.delivery.connections.connection_calls import Found
+from mqservice.delivery.connections.connections import ConnectedSubscription, Connection
 from mqservice.lib.problem import Problem
 from mqservice.masking.models import MaskRule
 from mqservice.store import StoreClient

@@ -19,12 +19,12 @@ from mqservice.caches import Caches, RouteCache, RouteKey
 from mqservice.delivery.context import DeliveryContext, SessionTimes
 from mqservice.delivery.cursors import Cursors
 from mqservice.delivery.drain import Drain
-from mqservice.delivery.origins import Origins
-from mqservice.delivery.queues import QueueChooser
-from mqservice.delivery.recall_handles import RecallHandles
-from mqservice.delivery.receipts import Receipts
-from mqservice.delivery.resume_tokens import ResumeTokens
-from mqservice.delivery.sessions import Sessions, SocketLimits
+from mqservice.delivery.socket.origins import Origins
+from mqservice.delivery.produce.queues import QueueChooser
+from mqservice.delivery.produce.recall_handles import RecallHandles
+from mqservice.delivery.receive.receipts import Receipts
+from mqservice.delivery.socket.resume_tokens import ResumeTokens
+from mqservice.delivery.socket.sessions import Sessions, SocketLimits
 from mqservice.delivery.spans import DeliverySpans
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.api_keys import generate_api_key

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from mqservice.delivery import connection_calls
-from mqservice.delivery.connection_calls import (
+from mqservice.delivery.connections import connection_calls
+from mqservice.delivery.connections.connection_calls import (
     CHANNEL,
     Call,
     end_connection,

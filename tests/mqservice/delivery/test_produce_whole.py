@@ -17,8 +17,8 @@ from mqservice.accounts.scopes import Scope
 from mqservice.delivery import plane
 from mqservice.delivery.http import Request
 from mqservice.delivery.plane import DataPlane
-from mqservice.delivery.put import Put
-from mqservice.delivery.settle_plan import SettleCall
+from mqservice.delivery.produce.put import Put
+from mqservice.delivery.settle.settle_plan import SettleCall
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.store import OutcomeUnknown, PutCall, StoreBusy
 from mqservice.usage.counts import usage_counts

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from mqservice.delivery.produce_responses import StoredResult
-from mqservice.delivery.put import Put
+from mqservice.delivery.produce.produce_responses import StoredResult
+from mqservice.delivery.produce.put import Put
 from mqservice.delivery.socket.codec import CODECS, JSON_NAME
 from mqservice.delivery.socket.publish_confirms import PublishConfirms
 from mqservice.delivery.socket.session import Session

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from mqservice.delivery.settle_plan import SettleCall, SettlePlan
+from mqservice.delivery.settle.settle_plan import SettleCall, SettlePlan
 from mqservice.quotas.meter import TenantMeter
 from mqservice.store import (
     OutcomeUnknown,

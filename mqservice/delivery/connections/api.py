@@ -12,8 +12,8 @@ from mqservice.accounts.models import Namespace
 from mqservice.accounts.queries import get_namespace
 from mqservice.accounts.rest import AuthedRequest
 from mqservice.accounts.roles import Permission
-from mqservice.delivery.connection_calls import Found, end_connection, find_connections
-from mqservice.delivery.connections import ConnectedSubscription, Connection
+from mqservice.delivery.connections.connection_calls import Found, end_connection, find_connections
+from mqservice.delivery.connections.connections import ConnectedSubscription, Connection
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339
 

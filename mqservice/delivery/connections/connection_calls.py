@@ -23,7 +23,7 @@ import redis
 import redis.asyncio
 from redis.exceptions import RedisError
 
-from mqservice.delivery.connections import Connected, Connection
+from mqservice.delivery.connections.connections import Connected, Connection
 from mqservice.lib.problem import Problem
 
 log = logging.getLogger(__name__)

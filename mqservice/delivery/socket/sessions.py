@@ -14,7 +14,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from mqservice.delivery.connections import Connection
+from mqservice.delivery.connections.connections import Connection
 from mqservice.delivery.limits import RECONNECT_MS
 from mqservice.lib.problem import Problem
 from mqservice.store import Notice, NoticeKind, SessionAbsentRequest, Store, StoreError

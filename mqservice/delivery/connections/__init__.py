@@ -1,0 +1,1 @@
+"""Open sockets of all web processes, and what is known of them."""

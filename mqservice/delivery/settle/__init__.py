@@ -1,0 +1,1 @@
+"""What becomes of received messages: ack, nack, extend, dead letter."""
