@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import uvicorn
 from django.conf import settings
 
-from mqservice.web import address_from, bind_socket, server_config
+from mqservice.web.__main__ import address_from, bind_socket, server_config
 
 # As long as the service's own answer to one stored message.
 ANSWER: Final = (

@@ -58,7 +58,7 @@ from mqservice.delivery.settle.settle import begin_settle, settle_messages
 from mqservice.delivery.spans import CLIENT_GONE, Operation
 from mqservice.errors import problem_from_store
 from mqservice.lib.bounded_cache import BoundedCache
-from mqservice.lib.corked_transport import recognised
+from mqservice.web.corked_transport import recognised
 from mqservice.lib.problem import Problem
 from mqservice.quotas.rejection_pacing import body_bytes_of
 from mqservice.store import StoreError

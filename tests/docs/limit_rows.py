@@ -19,9 +19,9 @@ _AL: Final = "mqservice.alerts.limits:"
 _IS: Final = "mqservice.issues.limits:"
 _S: Final = "mqservice.schedules.limits:"
 _M: Final = "mqservice.masking.limits:"
-_B: Final = "mqservice.lib.socket_budget:BudgetLimits."
+_B: Final = "mqservice.web.socket_budget:BudgetLimits."
 _TASK: Final = "mqservice.tasks.limits:"
-_C: Final = "mqservice.lib.connection_limits:ConnectionLimits."
+_C: Final = "mqservice.web.connection_limits:ConnectionLimits."
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
              _D + "REQUEST_BYTES_MAX"),
         _row("Body of any other request", "{}", _D + "SMALL_REQUEST_BYTES_MAX"),
         _row("Time for a body to arrive", "{}", _D + "BODY_ARRIVAL_MS_MAX"),
-        _row("Headers", "{}, {} in all", "mqservice.web_transport:HEADERS_MAX",
-             "mqservice.web_transport:HEAD_BYTES_MAX"),
+        _row("Headers", "{}, {} in all", "mqservice.web.transport:HEADERS_MAX",
+             "mqservice.web.transport:HEAD_BYTES_MAX"),
         _row("Time for a head, and for a WebSocket's handshake", "{}, {}", _C + "head_ms_max",
              _C + "handshake_ms_max"),
         _row("A body after its response", "is read for {}, or until nothing arrives for {}, and up "
@@ -147,7 +147,7 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
              _D + "FRAME_BYTES_DEFAULT", _D + "FRAME_BYTES_MIN"),
         _row("Messages per frame", "{}", _D + "FRAME_MESSAGES_MAX"),
         _row("Commands per frame", "{}", _D + "FRAME_COMMANDS_MAX"),
-        _row("Fragments per message", "{}", "mqservice.lib.web_sockets:FRAGMENTS_MAX"),
+        _row("Fragments per message", "{}", "mqservice.web.web_sockets:FRAGMENTS_MAX"),
         _row("Commands of a connection per second", "{}, then it is read more slowly",
              _B + "commands_per_second_max"),
         _row("Pings, pongs, small fragments, commands without effect",

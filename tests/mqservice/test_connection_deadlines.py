@@ -19,8 +19,8 @@ from typing import Final
 
 import pytest
 
-from mqservice.lib.connection_limits import ConnectionLimits
-from mqservice.web_transport import CorkedHttpProtocol
+from mqservice.web.connection_limits import ConnectionLimits
+from mqservice.web.transport import CorkedHttpProtocol
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
 

@@ -9,8 +9,8 @@ import pytest
 from uvicorn.server import ServerState
 
 from mqservice.asgi import application
-from mqservice.web import KEEP_ALIVE_SECONDS, server_config
-from mqservice.web_transport import CorkedHttpProtocol
+from mqservice.web.__main__ import KEEP_ALIVE_SECONDS, server_config
+from mqservice.web.transport import CorkedHttpProtocol
 
 
 class Timer:

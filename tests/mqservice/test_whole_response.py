@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from mqservice.delivery import http
 from mqservice.lib.safe_headers import header_lines
-from mqservice.lib.whole_response import write_response
+from mqservice.web.whole_response import write_response
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
 

@@ -45,7 +45,7 @@ async def only_a_declared_length_is_limited(
 
 
 @planted(
-    "mqservice.body_guard:BodyGuard.receive",
+    "mqservice.web.body_guard:BodyGuard.receive",
     f"{_TESTS}/test_hostile_http.py::test_a_body_for_django_is_refused_by_its_length_or_while_it_comes",
 )
 async def body_for_django_without_limit(real: Real, guard: Thing) -> Thing:

@@ -47,7 +47,7 @@ def plain_record_without_host(real: Real, host: Thing) -> bytes:
 
 
 @planted(
-    "mqservice.web_transport:CorkedHttpProtocol.timeout_keep_alive_handler",
+    "mqservice.web.transport:CorkedHttpProtocol.timeout_keep_alive_handler",
     "tests/mqservice/test_keep_alive.py::test_a_request_that_is_under_way_is_no_pause",
 )
 def pause_counted_while_a_request_is_under_way(real: Real, protocol: Thing) -> None:
@@ -55,7 +55,7 @@ def pause_counted_while_a_request_is_under_way(real: Real, protocol: Thing) -> N
 
 
 @planted(
-    "mqservice.web_transport:CorkedHttpProtocol._let_go",
+    "mqservice.web.transport:CorkedHttpProtocol._let_go",
     f"{_TESTS}::test_a_stranger_in_two_reads_is_refused",
 )
 def request_in_two_reads_forgotten(real: Real, protocol: Thing) -> None:
@@ -63,7 +63,7 @@ def request_in_two_reads_forgotten(real: Real, protocol: Thing) -> None:
 
 
 @planted(
-    "mqservice.web_transport:_Proxies.resolve",
+    "mqservice.web.transport:_Proxies.resolve",
     f"{_TESTS}::test_a_proxy_that_is_trusted_speaks_for_its_client",
 )
 def proxy_taken_for_its_client(real: Real, proxies: Thing, cycle: Thing) -> None:

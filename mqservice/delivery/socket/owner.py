@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.socket.codec import Codec
-from mqservice.lib.socket_budget import SocketBudget
+from mqservice.web.socket_budget import SocketBudget
 from mqservice.quotas.meter import TenantMeter
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from mqservice.delivery.http import Send
 from mqservice.lib.clock import Clock
-from mqservice.lib.web_sockets import socket_of
+from mqservice.web.web_sockets import socket_of
 
 
 class SessionClosed(OSError):

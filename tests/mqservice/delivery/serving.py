@@ -30,15 +30,15 @@ from mqservice.groups.routes import GroupRoute
 from mqservice.lib.api_keys import generate_api_key
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.lookup_cache import CacheLimits
-from mqservice.lib.loop_turns import turns_of
+from mqservice.web.loop_turns import turns_of
 from mqservice.lib.names import engine_name
 from mqservice.lib.signing import Signer
-from mqservice.lib.socket_budget import BudgetLimits
+from mqservice.web.socket_budget import BudgetLimits
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.quotas.meters import Meters
 from mqservice.store import AsyncStoreClient, Store
 from mqservice.topics.routes import TopicRoute
-from mqservice.web import WebServer, bind_socket, server_config
+from mqservice.web.__main__ import WebServer, bind_socket, server_config
 
 T = TypeVar("T")
 START_SECONDS_MAX = 60.0

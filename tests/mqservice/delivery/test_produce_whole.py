@@ -22,7 +22,7 @@ from mqservice.delivery.settle.settle_plan import SettleCall
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.store import OutcomeUnknown, PutCall, StoreBusy
 from mqservice.usage.counts import usage_counts
-from mqservice.web_transport import HELD_BODY_BYTES_MAX
+from mqservice.web.transport import HELD_BODY_BYTES_MAX
 from tests.mqservice.delivery.serving import HOUR_MS, Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
 from tests.mqservice.delivery.wait_until import wait_until

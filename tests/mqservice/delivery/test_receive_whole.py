@@ -15,7 +15,7 @@ from mqservice.accounts.scopes import Scope
 from mqservice.delivery import plane
 from mqservice.delivery.plane import DataPlane
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
-from mqservice.web_transport import PIPELINE_BODY_BYTES_MAX, PIPELINE_COUNT_MAX
+from mqservice.web.transport import PIPELINE_BODY_BYTES_MAX, PIPELINE_COUNT_MAX
 from tests.mqservice.delivery.serving import HOUR_MS, Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
 from tests.mqservice.delivery.test_produce_whole import answer_of, count_of, rest_of

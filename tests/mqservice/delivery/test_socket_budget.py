@@ -10,7 +10,7 @@ import pytest
 
 from mqservice.delivery.limits import FRAME_COMMANDS_MAX, LIST_COUNT_HARD_MAX
 from mqservice.lib.clock import SystemClock
-from mqservice.lib.socket_budget import BudgetLimits
+from mqservice.web.socket_budget import BudgetLimits
 from mqservice.quotas.limits import DEFAULTS
 from tests.mqservice.delivery.peers import BOTH, JSON, Peer, closed, subscribe
 from tests.mqservice.delivery.serving import Server, serving

@@ -12,9 +12,9 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from uvicorn.server import ServerState
 from websockets.frames import Frame, Opcode
 
-from mqservice.lib.loop_turns import turns_of
-from mqservice.lib.socket_budget import BudgetLimits, SocketBudget
-from mqservice.lib.web_sockets import SocketProtocol
+from mqservice.web.loop_turns import turns_of
+from mqservice.web.socket_budget import BudgetLimits, SocketBudget
+from mqservice.web.web_sockets import SocketProtocol
 
 BYTES_MAX = 70_000
 PONG = 0x8A

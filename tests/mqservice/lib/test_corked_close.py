@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from mqservice.lib.connection_limits import ConnectionLimits
-from mqservice.lib.corked_transport import CorkedTransport
-from mqservice.lib.unauthenticated import UnauthenticatedConnections
+from mqservice.web.connection_limits import ConnectionLimits
+from mqservice.web.corked_transport import CorkedTransport
+from mqservice.web.unauthenticated import UnauthenticatedConnections
 
 LIMITS = ConnectionLimits(
     unwanted_silence_ms_max=5_000, unwanted_ms_max=30_000, unwanted_bytes_max=100,

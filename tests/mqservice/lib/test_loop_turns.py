@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from mqservice.lib.loop_turns import LoopTurns, turns_of
+from mqservice.web.loop_turns import LoopTurns, turns_of
 
 
 async def test_a_turn_keeps_its_number_until_the_loop_comes_round() -> None:

@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from mqservice.lib.loop_turns import LoopTurns
-from mqservice.lib.socket_budget import BudgetLimits, SocketBudget
+from mqservice.web.loop_turns import LoopTurns
+from mqservice.web.socket_budget import BudgetLimits, SocketBudget
 
 LIMITS = BudgetLimits(
     turn_count_max=4,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from mqservice.lib.loop_turns import turns_of
-from mqservice.lib.socket_budget import BudgetLimits, SocketBudget
-from mqservice.lib.web_sockets import (
+from mqservice.web.loop_turns import turns_of
+from mqservice.web.socket_budget import BudgetLimits, SocketBudget
+from mqservice.web.web_sockets import (
     FRAGMENTS_MAX,
     LATE_BYTES_MAX,
     SMALL_FRAGMENT_BYTES,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from mqservice.lib.web_sockets import WAITING_COUNT_MAX
+from mqservice.web.web_sockets import WAITING_COUNT_MAX
 from tests.mqservice.lib.connected import (
     ACCEPT,
     BYTES_MAX,

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
-from mqservice.lib.connection_limits import ConnectionLimits
+from mqservice.web.connection_limits import ConnectionLimits
 
 CORK_BYTES_MAX: Final = 32 * 1024
 _JOINED_BYTES_MAX: Final = 16 * 1024  # below it, copying costs less than a list of pieces

@@ -10,7 +10,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from mqservice.lib.corked_transport import CorkedTransport
+from mqservice.web.corked_transport import CorkedTransport
 
 
 def on_disconnect(

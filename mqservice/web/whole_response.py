@@ -15,7 +15,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from mqservice.lib.corked_transport import CorkedTransport
+from mqservice.web.corked_transport import CorkedTransport
 from mqservice.lib.safe_headers import Headers, header_lines
 
 

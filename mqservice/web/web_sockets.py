@@ -27,9 +27,9 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode, Opcode
 from websockets.protocol import State
 
-from mqservice.lib.corked_transport import CorkedTransport
-from mqservice.lib.loop_turns import turns_of
-from mqservice.lib.socket_budget import BudgetLimits, SocketBudget
+from mqservice.web.corked_transport import CorkedTransport
+from mqservice.web.loop_turns import turns_of
+from mqservice.web.socket_budget import BudgetLimits, SocketBudget
 
 try:
     from websockets.speedups import apply_mask

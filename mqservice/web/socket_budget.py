@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from mqservice.lib.loop_turns import LoopTurns
+from mqservice.web.loop_turns import LoopTurns
 
 SECOND_NS: Final = 1_000_000_000
 US_NS: Final = 1_000
