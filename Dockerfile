@@ -3,7 +3,7 @@
 #   mqservice up                    all of them, with embedded databases unless URLs are set
 #   python -m django migrate        creates the tables of this version, before the others start
 #   python -m storage_engine        the engine        (MQ_ENGINE_STORE_DIR, MQ_ENGINE_SOCKET)
-#   python -m mqservice.web.__main__         one web process   (DATABASE_URL, VALKEY_URL, MQ_SECRET_KEY, ...)
+#   python -m mqservice.web         one web process   (DATABASE_URL, VALKEY_URL, MQ_SECRET_KEY, ...)
 #   celery -A mqservice worker -Q delay,control                      ticks and sweeps
 #   celery -A mqservice worker -Q persist,sampling,tasks,alerts      everything else
 #   celery -A mqservice worker -Q analytics -c 1                     nightly reports, in the image `analytics`

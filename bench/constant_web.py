@@ -1,7 +1,7 @@
 """``python -m bench.constant_web``: the service's web process, but everybody is known and may all.
 
 The header is not looked at, and nothing is asked of the principal, which is that of MQ_BENCH_KEY.
-All else is as in ``mqservice.web.__main__``, of which it takes the settings and the place.
+All else is as in ``mqservice.web``, of which it takes the settings and the place.
 """
 
 from __future__ import annotations

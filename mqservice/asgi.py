@@ -7,7 +7,7 @@
     http, everything else ────────────────────▶ Django             pages, files
     lifespan ──▶ store client, cache listener ──▶ closed at the end
 
-``Application.drain`` is called by ``mqservice.web.__main__`` when the process is told to stop, before the
+``Application.drain`` is called by ``mqservice.web`` when the process is told to stop, before the
 server closes its connections.
 """
 
@@ -30,7 +30,6 @@ os.environ.setdefault("MQ_PROCESS", "web")
 django_application: Any = get_asgi_application()  # Any: Django types scopes more narrowly
 
 from mqservice.accounts.key_uses import write_uses  # noqa: E402 needs Django set up
-from mqservice.web.body_guard import BodyGuard  # noqa: E402 as above
 from mqservice.caches import caches, listen  # noqa: E402 needs Django set up
 from mqservice.console.live.consumer import live_application  # noqa: E402 as above
 from mqservice.console.tail.consumer import tail_application  # noqa: E402 as above
@@ -50,15 +49,16 @@ from mqservice.delivery.http import (  # noqa: E402 as above
 from mqservice.delivery.plane import DataPlane, find_match  # noqa: E402 as above
 from mqservice.delivery.socket.consumer import DeliveryConsumer  # noqa: E402 as above
 from mqservice.lib.clock import SystemClock  # noqa: E402 as above
-from mqservice.web.corked_transport import recognised  # noqa: E402 as above
 from mqservice.lib.middleware import API_PREFIX, ASKED_FOR, HAS_SESSION  # noqa: E402 as above
 from mqservice.lib.problem import Problem  # noqa: E402 as above
-from mqservice.web.unauthenticated import UnauthenticatedConnections  # noqa: E402 as above
 from mqservice.quotas.engine_usage import EngineUsage  # noqa: E402 as above
 from mqservice.quotas.process import set_process_meters  # noqa: E402 as above
 from mqservice.quotas.rejection_pacing import RejectionPacer, body_bytes_of  # noqa: E402 as above
 from mqservice.store import close_store  # noqa: E402 as above
 from mqservice.usage.writing import run as write_usage  # noqa: E402 as above
+from mqservice.web.body_guard import BodyGuard  # noqa: E402 as above
+from mqservice.web.corked_transport import recognised  # noqa: E402 as above
+from mqservice.web.unauthenticated import UnauthenticatedConnections  # noqa: E402 as above
 
 log = logging.getLogger(__name__)
 

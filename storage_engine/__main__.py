@@ -19,11 +19,11 @@ import uvloop
 
 from storage_engine.clock import SystemClock
 from storage_engine.config import StoreConfig, config_from_env
-from storage_engine.server.engine_metrics import collect
 from storage_engine.errors import ConfigInvalid, StoreError, StoreInUse
 from storage_engine.filters.message_filter import set_compiled_max
 from storage_engine.json_log import start_logging
 from storage_engine.metrics import render
+from storage_engine.server.engine_metrics import collect
 from storage_engine.server.metrics_server import Health, MetricsServer
 from storage_engine.server.server import Server
 from storage_engine.store import Store

@@ -5,6 +5,7 @@ Two clients over the same frames, the structs they speak, and the errors they ra
 
 from __future__ import annotations
 
+from storage_engine.delivery.clients import client_id_fault
 from storage_engine.errors import (
     BadFrame,
     BadRequest,
@@ -32,23 +33,6 @@ from storage_engine.errors import (
     error_from_code,
 )
 from storage_engine.filters.message_filter import Filter, FilterKind, known_filter
-from storage_engine.settings.assignment import Strategy
-from storage_engine.settings.assignment_policy import NAMES_MAX as ASSIGNMENT_NAMES_MAX
-from storage_engine.settings.assignment_policy import AssignmentPolicy
-from storage_engine.delivery.clients import client_id_fault
-from storage_engine.settings.retry_policy import LIST_COUNT_MAX as RETRY_DELAY_COUNT_MAX
-from storage_engine.settings.retry_policy import (
-    ExponentialDelays,
-    LevelDelays,
-    ListDelays,
-    RetryPolicy,
-)
-from storage_engine.records.retry_record import (
-    DeadLetter,
-    find_dead_letter,
-    is_shown_as_it_is,
-    shown_record,
-)
 from storage_engine.records.causes import CAUSE_CHARS_MAX, cause_of
 from storage_engine.records.dedup_mark import PROPERTY_DEDUP, dedup_value
 from storage_engine.records.delay_levels import DELAY_MS_MAX
@@ -56,10 +40,26 @@ from storage_engine.records.message_id import new_message_id
 from storage_engine.records.plain_record import encode_plain
 from storage_engine.records.record import Record, StoreMessage, encode_record
 from storage_engine.records.record_columns import RecordColumns
+from storage_engine.records.retry_record import (
+    DeadLetter,
+    find_dead_letter,
+    is_shown_as_it_is,
+    shown_record,
+)
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.records.scheduled_message import Wait, scheduled
 from storage_engine.records.system_properties import SYSTEM_PROPERTIES
 from storage_engine.records.topic_names import dlq_topic_of, retry_topic_of
+from storage_engine.settings.assignment import Strategy
+from storage_engine.settings.assignment_policy import NAMES_MAX as ASSIGNMENT_NAMES_MAX
+from storage_engine.settings.assignment_policy import AssignmentPolicy
+from storage_engine.settings.retry_policy import LIST_COUNT_MAX as RETRY_DELAY_COUNT_MAX
+from storage_engine.settings.retry_policy import (
+    ExponentialDelays,
+    LevelDelays,
+    ListDelays,
+    RetryPolicy,
+)
 from storage_engine.wire.async_client import AsyncStoreClient
 from storage_engine.wire.client_types import ClientConfig, PutResult, Received
 from storage_engine.wire.dead_letters import (

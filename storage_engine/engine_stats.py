@@ -8,12 +8,12 @@ from typing import NamedTuple
 from storage_engine.catalog.catalog import Catalog
 from storage_engine.delivery.broadcast_clients import BroadcastClients
 from storage_engine.delivery.delivery import Delivery
-from storage_engine.puts.dispatcher import Dispatcher
 from storage_engine.errors import StoreError
 from storage_engine.index.indexer import Indexer
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.durability import Durability
 from storage_engine.log.quarantine import Quarantine
+from storage_engine.puts.dispatcher import Dispatcher
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.retention.retention import Retention
 from storage_engine.schedule.schedule import Schedule

@@ -18,48 +18,48 @@ from functools import partial
 import msgspec
 
 from storage_engine.catalog.catalog import Catalog
-from storage_engine.recovery.checkpointer import Checkpointer
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
-from storage_engine.groups.consumption import Consumption
 from storage_engine.dedup.dedup import Dedup
-from storage_engine.puts.delay_clock import DelayClock
+from storage_engine.dedup.idempotent_puts import IdempotentPuts
 from storage_engine.delivery.clamp_offsets import clamp_offsets
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.disk.disk_space import DiskSpace
 from storage_engine.disk.files import Files
+from storage_engine.disk.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, CONFIG_DIR, INDEX_DIR
 from storage_engine.disk.lock import StoreLock, next_epoch
 from storage_engine.disk.mapped_files import file_size_of
 from storage_engine.disk.run_mark import RunMark
-from storage_engine.puts.dispatcher import Dispatcher
-from storage_engine.puts.engine_puts import EnginePuts
 from storage_engine.engine_stats import Watched, stats_of
 from storage_engine.errors import ShuttingDown, StoreBusy, StoreError
-from storage_engine.schedule.forwarder import Forwarder
-from storage_engine.dedup.idempotent_puts import IdempotentPuts
+from storage_engine.groups.consumption import Consumption
 from storage_engine.index.indexer import Indexer
-from storage_engine.disk.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, CONFIG_DIR, INDEX_DIR
-from storage_engine.log.commit_log import CommitLog
-from storage_engine.log.durability import Durability
-from storage_engine.log.prefaulter import Prefaulter
-from storage_engine.log.quarantine import Quarantine
-from storage_engine.puts.put_path import Appended, PutPath
-from storage_engine.reads.queries import Queries
-from storage_engine.queues.consume_queues import ConsumeQueues
-from storage_engine.queues.min_offsets import MinOffsets
-from storage_engine.records.schedule_topic import SCHEDULE_QUEUES, SCHEDULE_TOPIC
 from storage_engine.log.checkpoint import (
     is_of_rocketmq,
     read_checkpoint,
     write_checkpoint,
 )
+from storage_engine.log.commit_log import CommitLog
+from storage_engine.log.durability import Durability
+from storage_engine.log.prefaulter import Prefaulter
+from storage_engine.log.quarantine import Quarantine
+from storage_engine.puts.delay_clock import DelayClock
+from storage_engine.puts.dispatcher import Dispatcher
+from storage_engine.puts.engine_puts import EnginePuts
+from storage_engine.puts.put_path import Appended, PutPath
+from storage_engine.queues.consume_queues import ConsumeQueues
+from storage_engine.queues.min_offsets import MinOffsets
+from storage_engine.reads.queries import Queries
+from storage_engine.records.schedule_topic import SCHEDULE_QUEUES, SCHEDULE_TOPIC
+from storage_engine.recovery.checkpointer import Checkpointer
 from storage_engine.recovery.open_checks import reject_foreign_files, reject_gaps
 from storage_engine.recovery.recovery import LogFound, Recovered, read_log, recover
 from storage_engine.retention.retention import Retention
 from storage_engine.retention.retention_clock import RetentionClock
+from storage_engine.retention.snapshots import Snapshots
+from storage_engine.schedule.forwarder import Forwarder
 from storage_engine.schedule.level_offsets import LevelOffsets
 from storage_engine.schedule.scheduled_messages import ScheduledMessages
-from storage_engine.retention.snapshots import Snapshots
 from storage_engine.wire.protocol import CheckpointReply, StatsReply
 from storage_engine.wire.reads import PullHead, PullRequest, PullStatus
 from storage_engine.wire.topics import TopicStats

@@ -5,36 +5,36 @@ from __future__ import annotations
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from mqservice.console.overview import views
 from mqservice.console.alerts import views as views_alerts
 from mqservice.console.audit import views as views_audit
 from mqservice.console.charts import views as views_charts
 from mqservice.console.clients import views as views_clients
+from mqservice.console.dead_letters import redrive_views as views_redrive
 from mqservice.console.dead_letters import views as views_dead_letters
 from mqservice.console.definitions import views as views_definitions
+from mqservice.console.groups import reset_views as views_reset
 from mqservice.console.groups import views as views_groups
 from mqservice.console.issues import views as views_issues
 from mqservice.console.keys import views as views_keys
 from mqservice.console.masking import views as views_masking
 from mqservice.console.members import views as views_members
-from mqservice.console.messages import views as views_messages
-from mqservice.console.operators import views as views_operator
 from mqservice.console.messages import publish_views as views_publish
-from mqservice.console.quick_start import views as views_quick_start
+from mqservice.console.messages import trace_views as views_traces
+from mqservice.console.messages import views as views_messages
 from mqservice.console.operators import read_only_views as views_read_only
-from mqservice.console.dead_letters import redrive_views as views_redrive
+from mqservice.console.operators import views as views_operator
+from mqservice.console.overview import views
+from mqservice.console.quick_start import views as views_quick_start
 from mqservice.console.reports import views as views_reports
-from mqservice.console.groups import reset_views as views_reset
 from mqservice.console.schedules import scheduled_views as views_scheduled
 from mqservice.console.schedules import views as views_schedules
-from mqservice.console.tail import views as views_tail
-from mqservice.console.topics import purge_views as views_topic_purge
-from mqservice.console.topics import views as views_topics
-from mqservice.console.messages import trace_views as views_traces
-from mqservice.console.usage import views as views_usage
 from mqservice.console.shared.columns import choose_columns
 from mqservice.console.shared.preferences import set_preferences
 from mqservice.console.shared.time_zones import choose_zone
+from mqservice.console.tail import views as views_tail
+from mqservice.console.topics import purge_views as views_topic_purge
+from mqservice.console.topics import views as views_topics
+from mqservice.console.usage import views as views_usage
 
 app_name = "console"
 

@@ -24,10 +24,10 @@ from mqservice.delivery.limits import (
     SECOND_MS,
     STALL_MS,
 )
-from mqservice.delivery.socket.origins import Origins
 from mqservice.delivery.produce.queues import QueueChooser
 from mqservice.delivery.produce.recall_handles import RecallHandles
 from mqservice.delivery.receive.receipts import Receipts
+from mqservice.delivery.socket.origins import Origins
 from mqservice.delivery.socket.resume_tokens import ResumeTokens
 from mqservice.delivery.socket.sessions import Sessions, SocketLimits
 from mqservice.delivery.spans import DeliverySpans

@@ -20,9 +20,9 @@ from mqservice.groups.routes import GroupRoute
 from mqservice.lib.problem import CONTENT_TYPE, Problem, problem_bytes
 from mqservice.lib.request_ids import accepted_request_id, new_request_id
 from mqservice.lib.safe_headers import Headers, api_headers, header_lines, refusal_headers
-from mqservice.web.whole_response import write_response
 from mqservice.quotas.meter import TenantMeter
 from mqservice.topics.routes import TopicRoute
+from mqservice.web.whole_response import write_response
 
 if TYPE_CHECKING:
     from mqservice.delivery.spans import OperationSpan

@@ -42,7 +42,12 @@ from mqservice.delivery.http import (
 )
 from mqservice.delivery.limits import KIB, MIB
 from mqservice.delivery.path_routes import NotLoaded
-from mqservice.delivery.produce.produce import begin_batch, begin_produce, produce_batch, produce_one
+from mqservice.delivery.produce.produce import (
+    begin_batch,
+    begin_produce,
+    produce_batch,
+    produce_one,
+)
 from mqservice.delivery.reading.browse import browse_messages, read_message
 from mqservice.delivery.reading.dead_letters import browse_dead_letters, read_dead_letter
 from mqservice.delivery.reading.pull import pull_messages, read_offset_at_time
@@ -58,11 +63,11 @@ from mqservice.delivery.settle.settle import begin_settle, settle_messages
 from mqservice.delivery.spans import CLIENT_GONE, Operation
 from mqservice.errors import problem_from_store
 from mqservice.lib.bounded_cache import BoundedCache
-from mqservice.web.corked_transport import recognised
 from mqservice.lib.problem import Problem
 from mqservice.quotas.rejection_pacing import body_bytes_of
 from mqservice.store import StoreError
 from mqservice.usage.counts import usage_counts
+from mqservice.web.corked_transport import recognised
 
 log = logging.getLogger(__name__)
 

@@ -15,12 +15,10 @@ from typing import Final
 import msgspec
 from django.conf import settings
 
-from mqservice.delivery.produce import messages
-from mqservice.delivery.produce import produce_responses
-from mqservice.delivery.receive import receive
-from mqservice.delivery.settle import settle
-from mqservice.delivery.settle import settle_plan
+from mqservice.delivery.produce import messages, produce_responses
 from mqservice.delivery.reading import browse, dead_letters, pull, scheduled
+from mqservice.delivery.receive import receive
+from mqservice.delivery.settle import settle, settle_plan
 from mqservice.lib.problem import CODES, CONTENT_TYPE, ProblemItem
 from mqservice.reference import delivery_paths, fields, reading_paths, service_paths
 from mqservice.reference.control_paths import control_plane

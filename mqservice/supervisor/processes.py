@@ -128,7 +128,7 @@ def web_specs(
     return [
         ChildSpec(
             name=f"web-{number}",
-            argv=(*PYTHON, "mqservice.web.__main__"),
+            argv=(*PYTHON, "mqservice.web"),
             env={
                 **env,
                 "MQ_PROCESS": "web",

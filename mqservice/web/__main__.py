@@ -1,4 +1,4 @@
-"""``python -m mqservice.web.__main__``: one web process, uvicorn started from Python.
+"""``python -m mqservice.web``: one web process, uvicorn started from Python.
 
     MQ_BIND, MQ_PORT ──▶ bound socket ──▶ uvicorn (uvloop, httptools, websockets) ──▶ mqservice.asgi
     SIGTERM ──▶ drain: polls answered, sessions told goaway ──▶ connections closed ──▶ exit
@@ -19,8 +19,8 @@ import uvicorn
 
 from mqservice.delivery.limits import FRAME_BYTES_HARD_MAX
 from mqservice.web.socket_budget import BudgetLimits
-from mqservice.web.web_sockets import socket_protocol
 from mqservice.web.transport import CorkedHttpProtocol
+from mqservice.web.web_sockets import socket_protocol
 
 if TYPE_CHECKING:
     from mqservice.asgi import Application
@@ -129,10 +129,10 @@ def main() -> int:
         host, port, is_shared = address_from(dict(os.environ))
         listener = bind_socket(host, port, is_shared=is_shared)
     except ConfigInvalid as exc:
-        print(f"mqservice.web.__main__: {exc}", file=sys.stderr)
+        print(f"mqservice.web: {exc}", file=sys.stderr)
         return CONFIG_STATUS
     except AddressUnavailable as exc:
-        print(f"mqservice.web.__main__: {exc}", file=sys.stderr)
+        print(f"mqservice.web: {exc}", file=sys.stderr)
         return ADDRESS_STATUS
     from django.conf import settings
 

@@ -40,12 +40,12 @@ from django.conf import settings
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from mqservice.web.connection_limits import ConnectionLimits
-from mqservice.web.corked_transport import CorkedTransport
 from mqservice.lib.problem import CONTENT_TYPE, Problem, problem_bytes
 from mqservice.lib.request_ids import accepted_request_id, new_request_id
-from mqservice.web.request_target import VERSIONS, RequestTargets, TargetRejected
 from mqservice.lib.throttle import network_of
+from mqservice.web.connection_limits import ConnectionLimits
+from mqservice.web.corked_transport import CorkedTransport
+from mqservice.web.request_target import VERSIONS, RequestTargets, TargetRejected
 from mqservice.web.unauthenticated import UnauthenticatedConnections
 
 if TYPE_CHECKING:

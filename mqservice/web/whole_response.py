@@ -15,8 +15,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from mqservice.web.corked_transport import CorkedTransport
 from mqservice.lib.safe_headers import Headers, header_lines
+from mqservice.web.corked_transport import CorkedTransport
 
 
 class _DefaultLines:

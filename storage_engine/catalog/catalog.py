@@ -13,24 +13,24 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from storage_engine.catalog.config_table import GroupTable, TopicTable
+from storage_engine.catalog.shared_writes import SharedWrites
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
-from storage_engine.catalog.config_table import GroupTable, TopicTable
 from storage_engine.disk.files import Files
 from storage_engine.errors import BadRequest, TopicNotFound
-from storage_engine.settings.retry_policy import RECONSUME_FOR_EVER
 from storage_engine.puts.put_path import Route
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from storage_engine.catalog.shared_writes import SharedWrites
 from storage_engine.records.topic_names import (
     check_group_name,
     check_topic_name,
     is_of_group,
     retry_topic_of,
 )
+from storage_engine.settings.retry_policy import RECONSUME_FOR_EVER
 from storage_engine.wire.groups import (
     CONSUME_TIMEOUT_MS_MAX,
     CONSUME_TIMEOUT_MS_MIN,

@@ -19,11 +19,11 @@ import msgspec
 from storage_engine.clock import Clock
 from storage_engine.disk import config_json
 from storage_engine.disk.files import Files
+from storage_engine.disk.layout import CONFIG_DIR, GROUPS_FILE, TOPICS_FILE
 from storage_engine.errors import StoreCorrupt
 from storage_engine.settings.assignment import Strategy
 from storage_engine.settings.assignment_policy import AssignmentPolicy
 from storage_engine.settings.retry_policy import LevelDelays, RetryPolicy
-from storage_engine.disk.layout import CONFIG_DIR, GROUPS_FILE, TOPICS_FILE
 from storage_engine.wire.groups import CONSUME_TIMEOUT_MS, Dispatch, GroupConfig, StartFrom
 from storage_engine.wire.topics import Durability, TopicConfig
 

@@ -18,10 +18,10 @@ import msgspec
 from storage_engine.catalog.catalog import Catalog
 from storage_engine.dedup.dedup import Dedup, namespace_hash_of, real_place
 from storage_engine.dedup.dedup_index import Stored
-from storage_engine.puts.delay_clock import DelayClock
 from storage_engine.errors import BadRequest, KeyReused, StoreError
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.durability import Durability
+from storage_engine.puts.delay_clock import DelayClock
 from storage_engine.puts.put_path import Appended
 from storage_engine.records.dedup_mark import DedupMark, dedup_mark_of, key_hash_of
 from storage_engine.records.message_keys import keys_of

@@ -16,9 +16,9 @@ from typing import Final
 
 from storage_engine.clock import Clock
 from storage_engine.config import SECOND_MS, StoreConfig
+from storage_engine.delivery.clients import reader_name, split_reader
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.errors import ClientLimit
-from storage_engine.delivery.clients import reader_name, split_reader
 
 _CLOCK_TOLERANCE_MS: Final = 60 * SECOND_MS
 # Clients of an engine that was down for long come back before they count as silent.

@@ -30,9 +30,9 @@ from storage_engine.delivery.offset_runs import OffsetRuns, Run
 from storage_engine.delivery.progress import Progress
 from storage_engine.disk import config_json
 from storage_engine.disk.files import Files
+from storage_engine.disk.layout import CONFIG_DIR, CONSUMER_OFFSET_FILE, JOURNAL_FILE
 from storage_engine.errors import StoreError
 from storage_engine.filters.message_filter import FilterKind
-from storage_engine.disk.layout import CONFIG_DIR, CONSUMER_OFFSET_FILE, JOURNAL_FILE
 from storage_engine.records.settles import Settles
 
 log = logging.getLogger(__name__)

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
+from storage_engine.delivery.clients import split_reader
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery_blockers import DeliveryBlockers
 from storage_engine.delivery.due_heap import DueHeap
@@ -46,7 +47,6 @@ from storage_engine.delivery.subscription import Delivered, Subscription, Waitin
 from storage_engine.delivery.waiting_receives import WaitingReceives
 from storage_engine.errors import FilterInvalid, StoreError
 from storage_engine.filters.message_filter import EVERYTHING, known_filter
-from storage_engine.delivery.clients import split_reader
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import ReceiveRequest, SubscribeRequest
 from storage_engine.wire.groups import Dispatch, GroupConfig

@@ -17,8 +17,8 @@ import logging
 
 from storage_engine.config import StoreConfig
 from storage_engine.disk.files import Files
-from storage_engine.errors import DiskFull, StoreError
 from storage_engine.disk.layout import RESERVE_FILE
+from storage_engine.errors import DiskFull, StoreError
 
 log = logging.getLogger(__name__)
 

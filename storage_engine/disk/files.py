@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from storage_engine.errors import DiskFull, StoreError, SyncFailed
 from storage_engine.disk.layout import TEMPORARY_SUFFIX
+from storage_engine.errors import DiskFull, StoreError, SyncFailed
 
 PAGE_BYTES: Final = mmap.PAGESIZE
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from storage_engine.disk.files import Files
-from storage_engine.errors import StoreInUse
 from storage_engine.disk.layout import CONFIG_DIR, LOCK_FILE
+from storage_engine.errors import StoreInUse
 
 _EPOCH_FILE: Final = "epoch"
 _YEAR_2020_MS: Final = 1_577_836_800_000

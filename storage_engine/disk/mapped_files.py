@@ -16,15 +16,15 @@ from itertools import pairwise
 from pathlib import Path
 
 from storage_engine.disk.files import PAGE_BYTES, Files
-from storage_engine.disk.map_pool import MapPool
-from storage_engine.disk.mapped_file import MappedFile
-from storage_engine.errors import StoreCorrupt
 from storage_engine.disk.layout import (
     LOST_AND_FOUND,
     TEMPORARY_SUFFIX,
     base_offset_of,
     segment_name,
 )
+from storage_engine.disk.map_pool import MapPool
+from storage_engine.disk.mapped_file import MappedFile
+from storage_engine.errors import StoreCorrupt
 
 
 class MappedFiles:

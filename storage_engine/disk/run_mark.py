@@ -14,8 +14,8 @@ import os
 from pathlib import Path
 
 from storage_engine.disk.files import Files
-from storage_engine.errors import DiskFull
 from storage_engine.disk.layout import ABORT_FILE
+from storage_engine.errors import DiskFull
 
 log = logging.getLogger(__name__)
 

@@ -15,14 +15,11 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from storage_engine.groups.broadcast_groups import BroadcastGroups
 from storage_engine.catalog.catalog import Catalog
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
-from storage_engine.moves.dead_letters import DeadLetters
-from storage_engine.puts.delay_clock import DelayClock
-from storage_engine.retention.deletions import Deletions
 from storage_engine.delivery.broadcast_clients import BroadcastClients
+from storage_engine.delivery.clients import reader_name, split_reader
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.failure import Failure
@@ -30,27 +27,30 @@ from storage_engine.delivery.filter_scan import ReadChecked
 from storage_engine.delivery.progress import Progress
 from storage_engine.delivery.receive import Receiver
 from storage_engine.delivery.subscription import Delivered, WaitingReceive
-from storage_engine.moves.due_moves import DueMoves
-from storage_engine.puts.engine_puts import EnginePuts
 from storage_engine.errors import GroupNotFound
-from storage_engine.delivery.clients import reader_name, split_reader
+from storage_engine.groups.broadcast_groups import BroadcastGroups
+from storage_engine.groups.notices import Notices
+from storage_engine.groups.offset_changes import OffsetChanges
+from storage_engine.groups.saved_sessions import SavedSessions
 from storage_engine.lag.group_progress import GroupProgress
 from storage_engine.log.commit_log import CommitLog
+from storage_engine.moves.dead_letters import DeadLetters
+from storage_engine.moves.due_moves import DueMoves
 from storage_engine.moves.moves import Mover
-from storage_engine.groups.notices import Notices
-from storage_engine.reads.offset_at_time import offset_at_time
-from storage_engine.groups.offset_changes import OffsetChanges
+from storage_engine.moves.retries import Retries
+from storage_engine.puts.delay_clock import DelayClock
+from storage_engine.puts.engine_puts import EnginePuts
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
+from storage_engine.reads.offset_at_time import offset_at_time
 from storage_engine.records.record_parts import HEAD_BYTES_MAX, reconsume_times_of
-from storage_engine.moves.retries import Retries
-from storage_engine.groups.saved_sessions import SavedSessions
+from storage_engine.records.topic_names import retry_topic_of
+from storage_engine.retention.deletions import Deletions
+from storage_engine.retention.topic_purge import TopicPurge
 from storage_engine.schedule.level_offsets import LevelOffsets
 from storage_engine.schedule.schedule import Schedule
 from storage_engine.schedule.scheduled_retries import ScheduledRetries
-from storage_engine.records.topic_names import retry_topic_of
-from storage_engine.retention.topic_purge import TopicPurge
 from storage_engine.wire.deliveries import (
     LeaveRequest,
     ReceiveRequest,

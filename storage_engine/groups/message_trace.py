@@ -18,12 +18,15 @@ from typing import Final
 import msgspec
 
 from storage_engine.clock import Clock
-from storage_engine.groups.consumption import Consumption
+from storage_engine.delivery.clients import split_reader
 from storage_engine.delivery.lease import MOVING
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.subscription import Subscription
 from storage_engine.errors import BadRequest, TopicNotFound
-from storage_engine.delivery.clients import split_reader
+from storage_engine.groups.consumption import Consumption
+from storage_engine.reads.queries import Queries
+from storage_engine.records.record import Record
+from storage_engine.records.record_run import decode_records
 from storage_engine.records.retry_record import (
     DLQ_LAST_DELIVERY_MS,
     DLQ_REASON,
@@ -32,9 +35,6 @@ from storage_engine.records.retry_record import (
     RETRY_REASON,
     RETRY_TOPIC,
 )
-from storage_engine.reads.queries import Queries
-from storage_engine.records.record import Record
-from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import (
     PROPERTY_DELIVER_AT,
     REAL_TOPIC,

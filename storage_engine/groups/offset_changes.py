@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
+from storage_engine.delivery.clients import split_reader
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.subscription import Subscription
-from storage_engine.errors import BadRequest, CommitRefused, OffsetOutOfRange, QueueNotFound
-from storage_engine.delivery.clients import split_reader
 from storage_engine.delivery.unsettled import unsettled_count
-from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.errors import BadRequest, CommitRefused, OffsetOutOfRange, QueueNotFound
 from storage_engine.moves.retries import Retries
+from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.schedule.scheduled_retries import ScheduledRetries
 from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.notices import Notice, NoticeKind

@@ -24,8 +24,8 @@ from typing import Final, NamedTuple
 
 from storage_engine.config import StoreConfig
 from storage_engine.disk.files import Files
-from storage_engine.index.index_file import HEADER_BYTES, SLOT_BYTES, Entries, IndexFile, file_bytes
 from storage_engine.disk.layout import INDEX_DIR, INDEX_NAME_DIGITS
+from storage_engine.index.index_file import HEADER_BYTES, SLOT_BYTES, Entries, IndexFile, file_bytes
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MS: Final = datetime.timedelta(milliseconds=1)

@@ -26,13 +26,13 @@ from storage_engine.disk.files import Files
 from storage_engine.errors import StoreCorrupt, StoreError, SyncFailed
 from storage_engine.index.index_file import Entries
 from storage_engine.index.index_files import IndexFiles, SyncOrder
+from storage_engine.log.checkpoint import Checkpoint
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.log_scan import Damage, scan, walk
 from storage_engine.records.key_hash import key_hashes, topic_hash
 from storage_engine.records.message_keys import KeyBatch, empty_batch, keys_of
 from storage_engine.records.record import verify_record
 from storage_engine.records.record_parts import is_unseen, parts_of, store_timestamp_of
-from storage_engine.log.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
 

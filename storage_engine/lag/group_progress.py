@@ -24,10 +24,10 @@ from storage_engine.clock import Clock
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.subscription import Subscription
+from storage_engine.delivery.unsettled import first_readable, first_unsettled, unsettled_count
 from storage_engine.errors import StoreCorrupt
 from storage_engine.lag.retry_ages import RetryAges
 from storage_engine.lag.unread import EXACT_UNITS_MAX, SAMPLE_RECORDS_MAX, UnreadCounter
-from storage_engine.delivery.unsettled import first_readable, first_unsettled, unsettled_count
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.record import FIXED_BYTES, MAGIC_V1, MAGIC_V2, PEEK

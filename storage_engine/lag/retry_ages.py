@@ -17,15 +17,15 @@ from typing import Final
 import numpy as np
 
 from storage_engine.delivery.process_queue import ProcessQueue
+from storage_engine.delivery.unsettled import first_readable, first_unsettled
+from storage_engine.log.commit_log import CommitLog
+from storage_engine.reader.property_values import property_value, property_values
+from storage_engine.records.record_parts import store_timestamp_of
 from storage_engine.records.retry_record import (
     FIRST_DELIVERY_MS,
     FIRST_STORED_MS,
     first_stored_ms,
 )
-from storage_engine.delivery.unsettled import first_readable, first_unsettled
-from storage_engine.log.commit_log import CommitLog
-from storage_engine.reader.property_values import property_value, property_values
-from storage_engine.records.record_parts import store_timestamp_of
 
 _BLOCK_BITS: Final = 10
 _BLOCK_UNITS: Final = 1 << _BLOCK_BITS

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from storage_engine.clock import Clock
 from storage_engine.delivery.process_queue import ProcessQueue
-from storage_engine.filters.message_filter import Filter
 from storage_engine.delivery.unsettled import first_unsettled, settled_count
+from storage_engine.filters.message_filter import Filter
 
 EXACT_UNITS_MAX: Final = 100_000  # of a group on a topic; some 0.5 ms the first time
 SAMPLE_RECORDS_MAX: Final = 128  # of a group on a topic, through a condition; some 1 ms

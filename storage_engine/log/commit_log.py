@@ -22,6 +22,7 @@ from isal.isal_zlib import crc32
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.disk.files import Files
+from storage_engine.disk.layout import COMMIT_LOG_DIR
 from storage_engine.disk.mapped_file import MappedFile
 from storage_engine.disk.mapped_files import MappedFiles
 from storage_engine.errors import (
@@ -30,7 +31,6 @@ from storage_engine.errors import (
     StoreReadOnly,
     SyncFailed,
 )
-from storage_engine.disk.layout import COMMIT_LOG_DIR
 from storage_engine.log.log_reader import LogReader
 from storage_engine.log.log_scan import scan
 from storage_engine.queues.consume_queue import UNIT, UNIT_BYTES, ConsumeQueue

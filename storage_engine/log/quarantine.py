@@ -17,8 +17,8 @@ import msgspec
 
 from storage_engine.clock import Clock
 from storage_engine.disk.files import Files
-from storage_engine.errors import StoreError
 from storage_engine.disk.layout import CONFIG_DIR, QUARANTINE_FILE
+from storage_engine.errors import StoreError
 from storage_engine.log.log_scan import Damage
 
 log = logging.getLogger(__name__)

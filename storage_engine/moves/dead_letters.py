@@ -20,14 +20,14 @@ from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.offset_runs import runs_of
 from storage_engine.delivery.progress import Progress
 from storage_engine.errors import BadRequest, RecordRefused, TopicNotFound
-from storage_engine.records.retry_record import find_dead_letter, redrive_record
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves.moves import Move, Mover, settles_for
-from storage_engine.reads.offset_at_time import offset_at_time, store_timestamp
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
+from storage_engine.reads.offset_at_time import offset_at_time, store_timestamp
 from storage_engine.records.record import Record
 from storage_engine.records.record_run import decode_records
+from storage_engine.records.retry_record import find_dead_letter, redrive_record
 from storage_engine.records.topic_names import DLQ_PREFIX, dlq_topic_of
 from storage_engine.wire.dead_letters import (
     DeadLetterCount,

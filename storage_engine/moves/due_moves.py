@@ -14,16 +14,16 @@ from collections.abc import Callable, Sequence
 
 from storage_engine.catalog.catalog import Catalog
 from storage_engine.delivery.progress import Progress
-from storage_engine.puts.engine_puts import PutBatch
 from storage_engine.errors import StoreCorrupt, StoreError, TopicNotFound
-from storage_engine.records.due_fast_path import HEAD, NEW_HEAD, DueFastPath
-from storage_engine.records.retry_record import due_record
 from storage_engine.moves.moves import Move, settles_for
+from storage_engine.puts.engine_puts import PutBatch
 from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.records.due_fast_path import HEAD, NEW_HEAD, DueFastPath
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.message_keys import BEHIND_ID, PAIR_END
 from storage_engine.records.record import MAGIC_V1, STORE_TIMESTAMP_AT
 from storage_engine.records.record_parts import parts_of
+from storage_engine.records.retry_record import due_record
 from storage_engine.records.settles import SETTLES_HEAD, settles_value
 
 # Where a scheduled message waits: the schedule's progress on its queue, queue offset, physical

@@ -18,8 +18,8 @@ from storage_engine.config import MIB
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.offset_runs import runs_of
 from storage_engine.delivery.progress import Progress
-from storage_engine.puts.engine_puts import EnginePuts, PutBatch
 from storage_engine.errors import RecordRefused
+from storage_engine.puts.engine_puts import EnginePuts, PutBatch
 from storage_engine.records.settles import Settles
 
 _BATCH_BYTES_MAX: Final = 4 * MIB  # appended without a pause

@@ -26,13 +26,12 @@ from storage_engine.delivery.failure import Failure
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.subscription import Subscription
 from storage_engine.errors import BadRequest, RecordRefused, StoreError
-from storage_engine.settings.retry_policy import is_exhausted
-from storage_engine.records.retry_record import dead_letter_record, retry_record
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves.moves import Move, Mover, settles_for
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.delay_levels import DELAY_LEVELS_MS, DELAY_MS_MAX
 from storage_engine.records.record_parts import reconsume_times_of
+from storage_engine.records.retry_record import dead_letter_record, retry_record
 from storage_engine.records.schedule_topic import (
     DELAY_QUEUE,
     SCHEDULE_QUEUES,
@@ -40,6 +39,7 @@ from storage_engine.records.schedule_topic import (
 )
 from storage_engine.records.settles import Settles
 from storage_engine.records.topic_names import dlq_topic_of
+from storage_engine.settings.retry_policy import is_exhausted
 from storage_engine.wire.groups import GroupConfig
 
 log = logging.getLogger(__name__)

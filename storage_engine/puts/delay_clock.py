@@ -22,8 +22,8 @@ import msgspec
 from storage_engine.clock import Clock
 from storage_engine.config import SECOND_MS, StoreConfig
 from storage_engine.disk.files import Files
-from storage_engine.errors import StoreError
 from storage_engine.disk.layout import CONFIG_DIR, DELAY_CLOCK_FILE
+from storage_engine.errors import StoreError
 
 log = logging.getLogger(__name__)
 

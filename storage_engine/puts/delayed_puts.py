@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from storage_engine.puts.delay_clock import JUMP_MS, DelayClock
 from storage_engine.errors import BadRequest, QueueNotFound, RecordRefused, TopicNotFound
 from storage_engine.log.commit_log import Entry
+from storage_engine.puts.delay_clock import JUMP_MS, DelayClock
 from storage_engine.records.delay_levels import DELAY_MS_MAX, level_delay_ms
 from storage_engine.records.schedule_topic import (
     DELAY_LEVEL,

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from storage_engine.puts.dispatcher import Dispatcher
 from storage_engine.log.commit_log import CommitLog, Entry
 from storage_engine.log.durability import Durability
+from storage_engine.puts.dispatcher import Dispatcher
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.key_hash import topic_hash

@@ -14,9 +14,6 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from storage_engine.config import StoreConfig
-from storage_engine.puts.delay_clock import DelayClock
-from storage_engine.puts.delayed_puts import Delayed, DelayedPuts
-from storage_engine.puts.dispatcher import Dispatcher
 from storage_engine.errors import (
     BadRequest,
     QueueNotFound,
@@ -24,8 +21,10 @@ from storage_engine.errors import (
     StoreError,
     TopicNotFound,
 )
-from storage_engine.records.retry_record import PROPERTIES_RESERVE_BYTES
 from storage_engine.log.commit_log import BLANK_BYTES, CommitLog, Entry
+from storage_engine.puts.delay_clock import DelayClock
+from storage_engine.puts.delayed_puts import Delayed, DelayedPuts
+from storage_engine.puts.dispatcher import Dispatcher
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.message_keys import (
     ID_BACK,
@@ -53,6 +52,7 @@ from storage_engine.records.record import (
     STORE_TIMESTAMP_AT,
     SYSFLAG_BORN_HOST_V6,
 )
+from storage_engine.records.retry_record import PROPERTIES_RESERVE_BYTES
 from storage_engine.records.schedule_topic import SCHEDULE_QUEUES, SCHEDULE_TOPIC_BYTES
 from storage_engine.records.settles import SETTLES_HEAD
 from storage_engine.records.tag_hash import tag_hash_of

@@ -20,9 +20,9 @@ import msgspec
 
 from storage_engine.config import StoreConfig
 from storage_engine.disk.files import Files
+from storage_engine.disk.layout import CONFIG_DIR, MIN_OFFSETS_FILE, SPARE_FILE
 from storage_engine.disk.spare_file import SpareFile
 from storage_engine.errors import DiskFull, StoreCorrupt
-from storage_engine.disk.layout import CONFIG_DIR, MIN_OFFSETS_FILE, SPARE_FILE
 from storage_engine.queues.consume_queue import ConsumeQueue
 
 _SPARE_PART: Final = 16  # of the reserve: 1 MiB, some 50,000 queues

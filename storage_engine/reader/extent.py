@@ -15,11 +15,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from storage_engine.errors import OffsetOutOfRange, StoreCorrupt
 from storage_engine.disk.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, base_offset_of
+from storage_engine.errors import OffsetOutOfRange, StoreCorrupt
+from storage_engine.log.checkpoint import read_checkpoint
 from storage_engine.records.record import parse_head
 from storage_engine.records.record_check import is_blank, whole_record, whole_run
-from storage_engine.log.checkpoint import read_checkpoint
 
 
 class Segment(NamedTuple):

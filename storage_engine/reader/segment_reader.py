@@ -18,9 +18,9 @@ import numpy as np
 from storage_engine.errors import StoreCorrupt
 from storage_engine.reader.columns import HEAD_BYTES, Columns
 from storage_engine.reader.extent import Segment, open_segment
+from storage_engine.reader.salvage import next_whole
 from storage_engine.records.record import FIXED_BYTES, MAGIC_V1, MAGIC_V2, parse_head
 from storage_engine.records.record_check import is_blank, whole_record
-from storage_engine.reader.salvage import next_whole
 
 BATCH_RECORDS: Final = 16_384
 BATCH_BYTES: Final = 32 << 20  # of log; one record more may be in it

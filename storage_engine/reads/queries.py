@@ -16,9 +16,9 @@ from storage_engine.errors import QueueNotFound, TopicNotFound
 from storage_engine.index.indexer import Indexer
 from storage_engine.index.key_lookup import IsRemoved, KeyLookup
 from storage_engine.log.commit_log import CommitLog
+from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.reads.offset_at_time import offset_at_time
 from storage_engine.reads.pull import pull
-from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.topic_names import DLQ_PREFIX
 from storage_engine.wire.reads import (
     LookUpHead,

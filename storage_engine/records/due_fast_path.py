@@ -14,7 +14,6 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from storage_engine.records.retry_record import RETRY_TOPIC
 from storage_engine.records.message_keys import (
     ID_BACK,
     ID_END_BACK,
@@ -29,6 +28,7 @@ from storage_engine.records.record import (
     MAGIC_V1,
     TOPIC_BYTES_V1_MAX,
 )
+from storage_engine.records.retry_record import RETRY_TOPIC
 from storage_engine.records.schedule_topic import (
     DELAY_LEVEL,
     DELAY_MS,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from storage_engine.records.retry_record import forwarded_record
 from storage_engine.records.record_draft import read_draft
+from storage_engine.records.retry_record import forwarded_record
 from storage_engine.records.schedule_topic import (
     DELAY_LEVEL,
     DELAY_MS,

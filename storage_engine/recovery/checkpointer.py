@@ -20,12 +20,12 @@ from pathlib import Path
 
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Snapshot
 from storage_engine.disk.files import Files
-from storage_engine.puts.dispatcher import Dispatcher
 from storage_engine.errors import DiskFull, SyncFailed
 from storage_engine.index.indexer import Indexer
-from storage_engine.log.commit_log import CommitLog
-from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.log.checkpoint import Checkpoint, write_checkpoint
+from storage_engine.log.commit_log import CommitLog
+from storage_engine.puts.dispatcher import Dispatcher
+from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.wire.protocol import CheckpointReply
 
 log = logging.getLogger(__name__)

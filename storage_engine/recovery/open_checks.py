@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage_engine.errors import StoreCorrupt
 from storage_engine.disk.layout import (
     COMMIT_LOG_DIR,
     CONFIG_DIR,
@@ -22,6 +21,7 @@ from storage_engine.disk.layout import (
     TOPICS_FILE,
     base_offset_of,
 )
+from storage_engine.errors import StoreCorrupt
 from storage_engine.queues.consume_queue import PRE_BLANK_BYTES, UNIT, UNIT_BYTES, Unit
 
 _PARTS: Final = frozenset({COMMIT_LOG_DIR, CONFIG_DIR, LOCK_FILE})

@@ -34,6 +34,7 @@ import msgspec
 
 from storage_engine.disk.mapped_file import MappedFile
 from storage_engine.errors import StoreCorrupt
+from storage_engine.log.checkpoint import Checkpoint
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.log_scan import Damage, Scan, scan
 from storage_engine.log.quarantine import Quarantine
@@ -43,7 +44,6 @@ from storage_engine.records.record_check import is_blank, whole_run
 from storage_engine.records.record_parts import RecordParts
 from storage_engine.records.schedule_topic import unit_tag_of
 from storage_engine.records.settles import Settles
-from storage_engine.log.checkpoint import Checkpoint
 from storage_engine.recovery.redispatch import Keys, KnownUnit, Redispatch
 
 log = logging.getLogger(__name__)

@@ -20,19 +20,19 @@ import logging
 from collections.abc import Callable
 
 from storage_engine.catalog.catalog import Catalog
+from storage_engine.delivery.clients import split_reader
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.errors import GroupNotFound, StoreError, TopicNotFound
-from storage_engine.delivery.clients import split_reader
-from storage_engine.records.retry_record import RETRY_TOPIC
 from storage_engine.log.commit_log import CommitLog
+from storage_engine.moves.retries import Retries
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.record import parse_head
 from storage_engine.records.record_draft import read_draft
+from storage_engine.records.retry_record import RETRY_TOPIC
 from storage_engine.records.schedule_topic import REAL_TOPIC
-from storage_engine.moves.retries import Retries
 from storage_engine.records.topic_names import dlq_topic_of, retry_topic_of
 
 log = logging.getLogger(__name__)

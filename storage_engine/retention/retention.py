@@ -34,10 +34,10 @@ from storage_engine.disk.mapped_file import MappedFile
 from storage_engine.errors import DiskFull
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.quarantine import Quarantine
-from storage_engine.reads.offset_at_time import offset_at_time
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
+from storage_engine.reads.offset_at_time import offset_at_time
 from storage_engine.records.record_parts import store_timestamp_of
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC, SCHEDULE_TOPIC_BYTES
 from storage_engine.retention.retention_clock import RetentionClock

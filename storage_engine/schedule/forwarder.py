@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from storage_engine.errors import RecordRefused, StoreCorrupt
-from storage_engine.records.retry_record import forwarded_record
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves.moves import Move, Mover, settles_for
+from storage_engine.records.retry_record import forwarded_record
 from storage_engine.schedule.schedule import Schedule
 from storage_engine.schedule.source import Source
 

@@ -23,13 +23,13 @@ from typing import Final
 
 from storage_engine.clock import Clock
 from storage_engine.config import SECOND_MS
-from storage_engine.puts.delay_clock import DelayClock
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.progress import Progress
-from storage_engine.moves.due_moves import DueMoves, Place
 from storage_engine.errors import BadRequest, StoreError, TopicNotFound
 from storage_engine.log.commit_log import CommitLog
+from storage_engine.moves.due_moves import DueMoves, Place
 from storage_engine.moves.moves import Move, Mover
+from storage_engine.puts.delay_clock import DelayClock
 from storage_engine.queues.consume_queue import Unit
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.schedule_topic import (

@@ -18,14 +18,14 @@ from typing import Final, NamedTuple
 from storage_engine.config import MIB, StoreConfig
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.errors import BadRequest, StoreBusy, TopicNotFound
-from storage_engine.records.rescheduled_record import rescheduled_record
-from storage_engine.records.retry_record import scheduled_queue_of
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves.moves import Move, settles_for
 from storage_engine.reads.queries import Queries
 from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.record import Record
 from storage_engine.records.record_run import decode_records
+from storage_engine.records.rescheduled_record import rescheduled_record
+from storage_engine.records.retry_record import scheduled_queue_of
 from storage_engine.records.schedule_topic import (
     DELAY_QUEUE,
     MOMENT_QUEUE,

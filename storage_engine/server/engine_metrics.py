@@ -16,10 +16,10 @@ from typing import Final
 
 from storage_engine.clock import Clock
 from storage_engine.config import SECOND_MS, StoreConfig
-from storage_engine.engine_stats import Watched
 from storage_engine.disk.layout import CHECKPOINT_FILE
-from storage_engine.metrics import COUNTER, GAUGE, Family, histogram, label, single
+from storage_engine.engine_stats import Watched
 from storage_engine.log.checkpoint import FORMAT_VERSION
+from storage_engine.metrics import COUNTER, GAUGE, Family, histogram, label, single
 from storage_engine.wire.protocol import StatsReply
 
 PREFIX: Final = "mq_engine_"

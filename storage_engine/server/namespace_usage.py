@@ -17,8 +17,8 @@ from storage_engine.delivery.delivery import Delivery
 from storage_engine.errors import BadRequest
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.stored_bytes import StoredBytes
-from storage_engine.schedule.pending_bytes import PendingBytes
 from storage_engine.records.topic_names import DLQ_PREFIX, RETRY_PREFIX
+from storage_engine.schedule.pending_bytes import PendingBytes
 from storage_engine.wire.usage import NAMES_MAX, NamespaceUsage, UsageReply, UsageRequest
 
 _COST_TIMES: Final = 50

@@ -18,15 +18,15 @@ from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
-from storage_engine.groups.consumption import Membership, membership_of
 from storage_engine.delivery.subscription import Delivered, WaitingReceive
 from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
-from storage_engine.server.notice_listener import NoticeListener
+from storage_engine.groups.consumption import Membership, membership_of
 from storage_engine.puts.put_path import holds_one_record
+from storage_engine.server.notice_listener import NoticeListener
 from storage_engine.server.put_replies import PutReplies
 from storage_engine.server.status_calls import status_calls
-from storage_engine.store import Store
 from storage_engine.server.store_calls import store_calls
+from storage_engine.store import Store
 from storage_engine.wire.dead_letters import RedriveRequest
 from storage_engine.wire.deliveries import (
     LeaveRequest,

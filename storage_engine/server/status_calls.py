@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import cast
 
 from storage_engine.clock import measured_ns
-from storage_engine.server.engine_status import observe
-from storage_engine.server.namespace_usage import NamespaceUsageCounter, namespace_of
 from storage_engine.groups.offset_feed import OffsetFeed
 from storage_engine.schedule.pending_bytes import PendingBytes
+from storage_engine.server.engine_status import observe
+from storage_engine.server.namespace_usage import NamespaceUsageCounter, namespace_of
 from storage_engine.store import Store
 from storage_engine.wire.observers import OffsetsChangedRequest
 from storage_engine.wire.protocol import Op

@@ -24,7 +24,6 @@ from msgspec.structs import replace
 
 from storage_engine.delivery.offset_journal import read_entries
 from storage_engine.disk import config_json
-from storage_engine.errors import StoreCorrupt, StoreError
 from storage_engine.disk.layout import (
     CHECKPOINT_FILE,
     CONSUME_QUEUE_DIR,
@@ -33,12 +32,13 @@ from storage_engine.disk.layout import (
     JOURNAL_FILE,
     base_offset_of,
 )
+from storage_engine.errors import StoreCorrupt, StoreError
+from storage_engine.log.checkpoint import read_checkpoint
 from storage_engine.queues.consume_queue import UNIT, UNIT_BYTES
+from storage_engine.reader.salvage import first_nonzero, mapped, next_whole
 from storage_engine.records.record import BLANK, decode_record
 from storage_engine.records.record_check import is_blank, whole_record
-from storage_engine.log.checkpoint import read_checkpoint
 from storage_engine.tools.verify.index import open_index
-from storage_engine.reader.salvage import first_nonzero, mapped, next_whole
 
 BODY_CHARACTERS: Final = 60
 _STEP_UNITS: Final = 4_096

@@ -22,14 +22,14 @@ import msgspec
 
 from storage_engine.config import GIB
 from storage_engine.disk.files import Files
+from storage_engine.disk.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, segment_name
 from storage_engine.disk.lock import StoreLock
 from storage_engine.disk.mapped_file import MappedFile
 from storage_engine.disk.mapped_files import MappedFiles, file_size_of
 from storage_engine.errors import BadRequest, StoreCorrupt, StoreError, StoreInUse
-from storage_engine.disk.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, segment_name
-from storage_engine.records.record_check import is_blank, whole_record
 from storage_engine.log.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from storage_engine.reader.salvage import mapped, next_whole
+from storage_engine.records.record_check import is_blank, whole_record
 
 EXIT_REFUSED: Final = 2
 EXIT_IN_USE: Final = 3

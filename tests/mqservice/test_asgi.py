@@ -14,8 +14,6 @@ import pytest
 
 from mqservice.delivery.http import Match
 from mqservice.delivery.plane import find_match
-from mqservice.web.connection_limits import ConnectionLimits
-from mqservice.web.corked_transport import CORK_BYTES_MAX
 from mqservice.quotas.rejection_pacing import (
     CONNECTION_BYTES,
     REJECTIONS_AT_ONCE,
@@ -23,6 +21,8 @@ from mqservice.quotas.rejection_pacing import (
     RejectionPacer,
 )
 from mqservice.web.__main__ import AddressUnavailable, ConfigInvalid, address_from, bind_socket
+from mqservice.web.connection_limits import ConnectionLimits
+from mqservice.web.corked_transport import CORK_BYTES_MAX
 from mqservice.web.transport import HEAD_BYTES_MAX, CorkedHttpProtocol
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
@@ -195,7 +195,7 @@ def test_an_unshared_port_is_bound_once() -> None:
 
 def run_web(**environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "mqservice.web.__main__"],
+        [sys.executable, "-m", "mqservice.web"],
         env={**os.environ, **environ},
         capture_output=True,
         text=True,
@@ -215,7 +215,9 @@ def test_the_process_says_in_one_line_why_it_cannot_start(server: Server) -> Non
 
 
 def test_a_server_stops_while_connections_are_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqservice.web.__main__.GRACEFUL_SHUTDOWN_SECONDS", 3_600)  # else it ends all then
+    monkeypatch.setattr(
+        "mqservice.web.__main__.GRACEFUL_SHUTDOWN_SECONDS", 3_600
+    )  # else it ends all then
     with serving(StoreDouble()) as server, httpx.Client(base_url=server.url, timeout=60) as api:
         assert api.get("/v1/ns/a/groups/b:settle").status_code == 401
         stopping = threading.Thread(target=server.stop)

@@ -1,6 +1,6 @@
 """Runs a module of the service as ``python -m`` does, with the bug that ``MQ_PLANT`` names in it.
 
-    python -m tests.planted.process mqservice.web.__main__ … ──▶ bug put in ──▶ the module, as the main one
+    python -m tests.planted.process mqservice.web … ──▶ bug put in ──▶ the module, as the main one
 
 Only bugs that tests meet over the network are put into other processes: those of
 ``service_networks``. The engine has none of them, and starts as it is.

@@ -8,8 +8,8 @@ from typing import Any  # overrides of a struct's fields, as its constructor tak
 
 import msgspec
 
-from storage_engine.records.retry_record import dead_letter_record, retry_record
 from storage_engine.records.record import StoreMessage, verify_record
+from storage_engine.records.retry_record import dead_letter_record, retry_record
 from tests.storage_engine.independent_reader import read_record
 
 ID = "01" + "0A" * 16

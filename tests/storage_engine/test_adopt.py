@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.tools.backup.adopt import adopt
 from storage_engine.disk.files import Files
+from storage_engine.tools.backup.adopt import adopt
 from tests.storage_engine.doubles import SEGMENT_BYTES
 
 

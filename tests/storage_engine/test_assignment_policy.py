@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_engine.errors import BadRequest
+from storage_engine.server.inspection_calls import inspection_calls
 from storage_engine.settings.assignment import Strategy
 from storage_engine.settings.assignment_policy import AssignmentPolicy, queue_ids_of
-from storage_engine.server.inspection_calls import inspection_calls
 from storage_engine.wire.deliveries import ReceiveRequest
 from storage_engine.wire.groups import Dispatch, GroupConfig, GroupRef
 from storage_engine.wire.members import GroupMembers, TopicMembers

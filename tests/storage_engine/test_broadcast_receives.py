@@ -6,10 +6,10 @@ from pathlib import Path
 
 from storage_engine.config import HOUR_MS, SECOND_MS
 from storage_engine.groups.group_members import members_of
-from storage_engine.records.retry_record import find_dead_letter
-from storage_engine.server.inspection_calls import inspection_calls
 from storage_engine.groups.offset_feed import OffsetFeed
 from storage_engine.records.record_run import decode_records
+from storage_engine.records.retry_record import find_dead_letter
+from storage_engine.server.inspection_calls import inspection_calls
 from storage_engine.wire.deliveries import LeaseRef, SettleRequest
 from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.notices import Notice, NoticeKind

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from storage_engine.config import HOUR_MS, SECOND_MS
 from storage_engine.errors import BadRequest
-from storage_engine.records.retry_record import find_dead_letter
 from storage_engine.records.record_run import decode_records
+from storage_engine.records.retry_record import find_dead_letter
 from storage_engine.wire.deliveries import Extend, SettleReply, SettleRequest
 from storage_engine.wire.groups import Dispatch, GroupConfig
 from storage_engine.wire.reads import PullRequest

@@ -14,12 +14,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import LeaseExpired
-from storage_engine.settings.retry_policy import LevelDelays, ListDelays
-from storage_engine.records.retry_record import DeadLetter, find_dead_letter, shown_record
 from storage_engine.records.delay_levels import DAY_MS, DELAY_LEVELS_MS, HOUR_MS
 from storage_engine.records.record import Record
 from storage_engine.records.record_run import decode_records
+from storage_engine.records.retry_record import DeadLetter, find_dead_letter, shown_record
 from storage_engine.records.schedule_topic import DELAY_QUEUE, PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
+from storage_engine.settings.retry_policy import LevelDelays, ListDelays
 from storage_engine.wire.deliveries import (
     Extend,
     LeaseRef,

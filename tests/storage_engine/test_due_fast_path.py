@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_engine.records.due_fast_path import DueFastPath
-from storage_engine.records.retry_record import due_record, forwarded_record
 from storage_engine.records.message_keys import keys_of
 from storage_engine.records.record import StoreMessage, encode_record
 from storage_engine.records.record_parts import parts_of
+from storage_engine.records.retry_record import due_record, forwarded_record
 from storage_engine.records.schedule_topic import unit_tag_of
 from storage_engine.records.scheduled_message import Wait, scheduled
 from storage_engine.records.settles import Settles, settles_value

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from storage_engine.catalog.catalog import Catalog
 from storage_engine.delivery.progress import Progress
-from storage_engine.moves.due_moves import DueMoves
 from storage_engine.errors import StoreCorrupt, TopicNotFound
-from storage_engine.records.retry_record import due_record, forwarded_record
+from storage_engine.moves.due_moves import DueMoves
 from storage_engine.moves.moves import settles_for
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.message_keys import keys_of
 from storage_engine.records.record import StoreMessage, encode_record, parse_head
 from storage_engine.records.record_parts import parts_of
+from storage_engine.records.retry_record import due_record, forwarded_record
 from storage_engine.records.schedule_topic import unit_tag_of
 from storage_engine.records.scheduled_message import Wait, scheduled
 from tests.storage_engine.independent_reader import read_record

@@ -12,8 +12,8 @@ from typing import Final
 
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.disk.files import Files
-from storage_engine.records.record import StoreMessage
 from storage_engine.log.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from storage_engine.records.record import StoreMessage
 from storage_engine.wire.groups import GroupConfig, StartFrom
 from storage_engine.wire.topics import Durability, TopicConfig
 from tests.storage_engine.doubles import OpenStore

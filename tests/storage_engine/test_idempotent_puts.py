@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from storage_engine.errors import KeyReused, StoreBusy, StoreError
-from storage_engine.records.retry_record import shown_record
 from storage_engine.records.dedup_mark import PROPERTY_DEDUP, dedup_mark_of, dedup_value
 from storage_engine.records.record import StoreMessage, encode_record
+from storage_engine.records.retry_record import shown_record
 from storage_engine.records.scheduled_message import Wait, scheduled
 from storage_engine.wire.put_once import PutOncePlace, PutOnceReply, PutOnceRequest
 from storage_engine.wire.topics import TopicRef

@@ -11,8 +11,8 @@ from storage_engine.delivery.lease_messages import MessageLeaser
 from storage_engine.delivery.members import SILENCE_MS_MAX, Members
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import BadRequest, StoreBusy
-from storage_engine.settings.assignment import Strategy
 from storage_engine.records.record_run import decode_records
+from storage_engine.settings.assignment import Strategy
 from storage_engine.wire.deliveries import LeaseRef, SettleRequest
 from storage_engine.wire.groups import Dispatch, GroupConfig
 from storage_engine.wire.topics import TopicConfig

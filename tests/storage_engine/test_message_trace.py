@@ -8,13 +8,13 @@ from typing import Any  # overrides of a request's fields
 import msgspec
 import pytest
 
-from storage_engine.groups import message_trace
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import BadRequest
-from storage_engine.server.inspection_calls import inspection_calls
+from storage_engine.groups import message_trace
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.server.inspection_calls import inspection_calls
 from storage_engine.wire.dead_letters import PurgeRequest, RedriveRequest
 from storage_engine.wire.deliveries import Nack, ReceiveRequest, SettleRequest
 from storage_engine.wire.groups import Dispatch, GroupConfig

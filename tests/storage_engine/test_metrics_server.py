@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from storage_engine.server import metrics_server
 from storage_engine.client import (
     GroupConfig,
     LeaseRef,
@@ -22,6 +21,7 @@ from storage_engine.client import (
     encode_record,
 )
 from storage_engine.metrics import Histogram, histogram, label, render, single
+from storage_engine.server import metrics_server
 from storage_engine.server.metrics_server import HEAD_BYTES_MAX, Health, MetricsServer
 from tests.ports import find_steady_port
 from tests.storage_engine.doubles import WAIT_S, message

@@ -9,10 +9,10 @@ import pytest
 
 from storage_engine.clock import measured_ns
 from storage_engine.errors import BadRequest
-from storage_engine.server.namespace_usage import NamespaceUsageCounter
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.stored_bytes import BLOCK_UNITS, StoredBytes
+from storage_engine.server.namespace_usage import NamespaceUsageCounter
 from storage_engine.wire.usage import NAMES_MAX, NamespaceUsage, UsageRequest
 from tests.storage_engine.doubles import FaultyFiles, OpenStore, message, tiny_config
 from tests.storage_engine.requests import Asked

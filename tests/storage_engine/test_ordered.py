@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storage_engine.records.retry_record import find_dead_letter
-from storage_engine.records.record_run import decode_records
 from storage_engine.moves.retries import SUSPEND_MS, SUSPEND_MS_MAX
+from storage_engine.records.record_run import decode_records
+from storage_engine.records.retry_record import find_dead_letter
 from storage_engine.wire.deliveries import LeaseRef, Nack, SettleRequest
 from storage_engine.wire.groups import Dispatch, GroupConfig
 from storage_engine.wire.reads import PullRequest

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.errors import LeaseExpired
+from storage_engine.moves.retries import SUSPEND_MS, SUSPEND_MS_MIN
 from storage_engine.records.record import Record
 from storage_engine.records.record_run import decode_records
-from storage_engine.moves.retries import SUSPEND_MS, SUSPEND_MS_MIN
 from storage_engine.wire.deliveries import (
     Extend,
     LeaseRef,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.server.namespace_usage import NamespaceUsageCounter, namespace_of
 from storage_engine.schedule import pending_bytes
 from storage_engine.schedule.pending_bytes import PendingBytes
 from storage_engine.schedule.real_topics import real_topic
+from storage_engine.server.namespace_usage import NamespaceUsageCounter, namespace_of
 from storage_engine.server.status_calls import status_calls
 from storage_engine.wire.protocol import Op
 from storage_engine.wire.scheduled import ScheduledCancelRequest, ScheduledOutcome

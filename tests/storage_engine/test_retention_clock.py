@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.disk.files import Files
-from storage_engine.errors import DiskFull
 from storage_engine.disk.layout import CONFIG_DIR, RETENTION_CLOCK_FILE
+from storage_engine.errors import DiskFull
 from storage_engine.retention.retention_clock import CATCH_UP_FACTOR, TOLERANCE_MS, RetentionClock
 from tests.storage_engine.doubles import FaultyFiles, ManualClock, OpenStore
 

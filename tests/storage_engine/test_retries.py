@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from storage_engine.puts import put_path
 from storage_engine.errors import BadRequest, DiskFull, LeaseExpired, StoreReadOnly
-from storage_engine.records.retry_record import DeadLetter, find_dead_letter
+from storage_engine.puts import put_path
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.delay_levels import DAY_MS, DELAY_MS_MAX
 from storage_engine.records.record import PROPERTIES_BYTES_MAX, Record, encode_record
 from storage_engine.records.record_run import decode_records
+from storage_engine.records.retry_record import DeadLetter, find_dead_letter
 from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
 from storage_engine.wire.deliveries import Extend, Nack, SettleRequest
 from storage_engine.wire.groups import Dispatch, GroupConfig

@@ -10,6 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_engine.errors import BadRequest
+from storage_engine.records.delay_levels import (
+    DELAY_LEVEL_MAX,
+    DELAY_LEVELS_MS,
+    DELAY_MS_MAX,
+    clamped_level,
+    level_delay_ms,
+)
 from storage_engine.settings.retry_policy import (
     RECONSUME_FOR_EVER,
     RECONSUME_TIMES_MAX,
@@ -18,13 +25,6 @@ from storage_engine.settings.retry_policy import (
     ListDelays,
     RetryPolicy,
     is_exhausted,
-)
-from storage_engine.records.delay_levels import (
-    DELAY_LEVEL_MAX,
-    DELAY_LEVELS_MS,
-    DELAY_MS_MAX,
-    clamped_level,
-    level_delay_ms,
 )
 
 LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.errors import RecordRefused, StoreCorrupt
+from storage_engine.records.record import decode_record, encode_record, verify_record
 from storage_engine.records.retry_record import (
     attempt_of,
     due_record,
@@ -18,7 +19,6 @@ from storage_engine.records.retry_record import (
     retry_record,
     shown_record,
 )
-from storage_engine.records.record import decode_record, encode_record, verify_record
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC, unit_tag_of
 from storage_engine.records.topic_names import dlq_topic_of, retry_topic_of
 from tests.storage_engine.doubles import WAIT_S, OpenStore

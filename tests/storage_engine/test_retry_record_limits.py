@@ -7,6 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_engine.errors import RecordRefused
+from storage_engine.records.record import (
+    PROPERTIES_BYTES_MAX,
+    Record,
+    StoreMessage,
+    decode_record,
+    encode_record,
+    verify_record,
+)
 from storage_engine.records.retry_record import (
     PROPERTIES_RESERVE_BYTES,
     REASON_BYTES_MAX,
@@ -15,14 +23,6 @@ from storage_engine.records.retry_record import (
     forwarded_record,
     redrive_record,
     shown_record,
-)
-from storage_engine.records.record import (
-    PROPERTIES_BYTES_MAX,
-    Record,
-    StoreMessage,
-    decode_record,
-    encode_record,
-    verify_record,
 )
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.records.settles import Settles

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from storage_engine.errors import RecordUnsupported, StoreCorrupt
+from storage_engine.log.checkpoint import is_of_rocketmq
 from storage_engine.records.key_hash import key_hash
 from storage_engine.records.record import decode_record, verify_record
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from storage_engine.log.checkpoint import is_of_rocketmq
 from storage_engine.tools.verify.report import Kind, Report
 from storage_engine.tools.verify.verification import Verification
 from storage_engine.wire.reads import LookUpRequest, PullRequest

@@ -15,8 +15,8 @@ from storage_engine.errors import (
     DiskFull,
     TopicNotFound,
 )
-from storage_engine.log.commit_log import CommitLog
 from storage_engine.groups.message_trace import MessageTracer
+from storage_engine.log.commit_log import CommitLog
 from storage_engine.puts.put_path import Appended
 from storage_engine.records.record import encode_record
 from storage_engine.records.record_run import decode_records

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from storage_engine.disk.files import Files
+from storage_engine.log.checkpoint import Checkpoint, write_checkpoint
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from storage_engine.log.checkpoint import Checkpoint, write_checkpoint
 from storage_engine.tools.transfer.conversion import ImportLimits
 from storage_engine.tools.transfer.importing import import_store, inspect_store
 from storage_engine.tools.transfer.report import ImportReport, LeftBehind

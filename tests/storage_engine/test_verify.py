@@ -13,7 +13,12 @@ import pytest
 
 from storage_engine.tools.verify import log
 from storage_engine.tools.verify.report import FINDINGS_OF_A_KIND_MAX, Kind, Report, lines
-from storage_engine.tools.verify.verification import EXIT_FINDINGS, EXIT_UNREADABLE, Verification, main
+from storage_engine.tools.verify.verification import (
+    EXIT_FINDINGS,
+    EXIT_UNREADABLE,
+    Verification,
+    main,
+)
 from storage_engine.wire.topics import TopicPurgeRequest
 from tests.storage_engine.damages import (
     DAMAGES,

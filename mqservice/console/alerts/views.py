@@ -21,9 +21,9 @@ from mqservice.alerts.mutes import mute_rule, unmute_rule
 from mqservice.alerts.prometheus import RULES_TYPE, rules_file
 from mqservice.alerts.queries import events_of, get_rule, rules_of
 from mqservice.alerts.services import RuleChange, delete_rule, put_rule
+from mqservice.console.alerts.forms import KIND_TEXTS, AlertForm, MuteForm
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS, delete_by_name, form_status, number_of
-from mqservice.console.alerts.forms import KIND_TEXTS, AlertForm, MuteForm
 from mqservice.console.shared.frame import Crumb, Frame, page
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.names import NAME_CHARS_MAX

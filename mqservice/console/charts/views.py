@@ -5,8 +5,16 @@ from __future__ import annotations
 from django.http import Http404, HttpResponse, JsonResponse
 from django.utils.translation import gettext as _
 
+from mqservice.console.charts.series import (
+    LENGTHS_MS,
+    Grid,
+    Span,
+    grid_of,
+    in_rates,
+    lags,
+    out_rates,
+)
 from mqservice.console.shared.frame import Frame, page
-from mqservice.console.charts.series import LENGTHS_MS, Grid, Span, grid_of, in_rates, lags, out_rates
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.clock import SystemClock
 from mqservice.topics.models import Topic

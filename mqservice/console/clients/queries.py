@@ -15,8 +15,8 @@ from typing import Final
 
 from mqservice.accounts.models import Namespace
 from mqservice.console.groups.group import GroupPage, MemberRow, member_row
-from mqservice.delivery.connections.connections import Connection
 from mqservice.delivery.connections.api import connections_of
+from mqservice.delivery.connections.connections import Connection
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.names import ENGINE_SEPARATOR

@@ -15,8 +15,8 @@ from mqservice.console.clients.queries import clients_page
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.frame import Crumb, Frame, page
 from mqservice.console.shared.masking import masks_for, shown_filter
-from mqservice.delivery.connections.connections import Connection
 from mqservice.delivery.connections.api import end
+from mqservice.delivery.connections.connections import Connection
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
 from mqservice.masking.masks import Masks

@@ -19,8 +19,6 @@ from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
 from mqservice.accounts.scopes import Kind, Scope
-from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm
 from mqservice.console.dead_letters.forms import (
     RedriveForm,
     SelectedLetters,
@@ -28,9 +26,11 @@ from mqservice.console.dead_letters.forms import (
     problem_message,
     purge_order,
 )
+from mqservice.console.dead_letters.views import found_group, letters_crumbs
+from mqservice.console.shared.curl_commands import curl_of
+from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm
 from mqservice.console.shared.frame import Crumb, Frame, page
 from mqservice.console.shared.masking import masks_for
-from mqservice.console.dead_letters.views import found_group, letters_crumbs
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.problem import Problem
 from mqservice.tasks.models import Task, TaskFailure, TaskKind

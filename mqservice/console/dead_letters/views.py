@@ -14,17 +14,17 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
+from mqservice.console.dead_letters.exports import EXPORTED_MAX, Export, export_response
+from mqservice.console.dead_letters.queries import DeadLettersPage, dead_letters_page, letters_of
+from mqservice.console.messages.views import body_response
 from mqservice.console.shared.bodies import Stored, preview, shown_body
 from mqservice.console.shared.columns import columns_of
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.data_plane import call_data_plane
-from mqservice.console.dead_letters.queries import DeadLettersPage, dead_letters_page, letters_of
-from mqservice.console.dead_letters.exports import EXPORTED_MAX, Export, export_response
 from mqservice.console.shared.form_times import ago, utc_of
 from mqservice.console.shared.frame import Crumb, Frame, page
 from mqservice.console.shared.listing import PAGE_ROWS
 from mqservice.console.shared.time_zones import zone_given
-from mqservice.console.messages.views import body_response
 from mqservice.delivery.reading.same_cause import NO_REASON
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.queries import get_group

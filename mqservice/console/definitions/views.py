@@ -12,7 +12,6 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.definitions.preview import (
     ImportForm,
     Preview,
@@ -20,6 +19,7 @@ from mqservice.console.definitions.preview import (
     preview_of,
     shown_faults,
 )
+from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS
 from mqservice.console.shared.frame import Crumb, Frame, page
 from mqservice.definitions.document_format import Form, serialize, with_line_numbers

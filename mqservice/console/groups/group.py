@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mqservice.accounts.models import Namespace
-from mqservice.console.shared.figures import GroupFigures, measure_from, sampled, whole
 from mqservice.console.groups.queries import State, state_of
+from mqservice.console.shared.figures import GroupFigures, measure_from, sampled, whole
 from mqservice.console.topics.topic import stored_ms_at
 from mqservice.groups.lag import Lag, lag_of
 from mqservice.groups.models import ConsumerGroup

@@ -15,8 +15,6 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.frame import Frame, page
 from mqservice.console.groups.offset_reset import (
     Projection,
     ResetForm,
@@ -24,8 +22,10 @@ from mqservice.console.groups.offset_reset import (
     find_preview,
     project,
 )
-from mqservice.console.templatetags.units import count
 from mqservice.console.groups.views import found_group, group_crumbs
+from mqservice.console.shared.curl_commands import curl_of
+from mqservice.console.shared.frame import Frame, page
+from mqservice.console.templatetags.units import count
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.offsets import preview_seek, progress_of, seek
 from mqservice.lib.problem import Problem

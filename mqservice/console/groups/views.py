@@ -17,18 +17,18 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
+from mqservice.console.charts.series import Span
+from mqservice.console.charts.views import span_of
 from mqservice.console.clients.queries import group_with_sockets
-from mqservice.console.shared.columns import columns_of
-from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
 from mqservice.console.groups.forms import GroupForm
-from mqservice.console.shared.frame import Crumb, Frame, page
 from mqservice.console.groups.group import TopicPart, group_page
 from mqservice.console.groups.health import findings_of
 from mqservice.console.groups.queries import GroupListQuery, Order, groups_page
+from mqservice.console.shared.columns import columns_of
+from mqservice.console.shared.curl_commands import curl_of
+from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
+from mqservice.console.shared.frame import Crumb, Frame, page
 from mqservice.console.shared.masking import masks_for, shown_filter
-from mqservice.console.charts.series import Span
-from mqservice.console.charts.views import span_of
 from mqservice.groups.models import ConsumerGroup, Dispatch
 from mqservice.groups.queries import get_group
 from mqservice.groups.schemas import GroupOut, read_change

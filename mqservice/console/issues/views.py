@@ -16,9 +16,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from mqservice.accounts.roles import Permission
+from mqservice.console.issues.queries import ACTIVE, bars_of, issues_page
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.frame import Crumb, Frame, page
-from mqservice.console.issues.queries import ACTIVE, bars_of, issues_page
 from mqservice.console.shared.navigation import Text
 from mqservice.console.templatetags.words import WORDS
 from mqservice.delivery.reading.same_cause import NO_REASON

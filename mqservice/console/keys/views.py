@@ -20,11 +20,11 @@ from mqservice.accounts.limits import KEY_NAME_CHARS_MAX
 from mqservice.accounts.models import ApiKey
 from mqservice.accounts.queries import get_key
 from mqservice.accounts.roles import Permission
+from mqservice.console.keys.forms import KeyForm, RotateForm
+from mqservice.console.keys.queries import commands_of, key_row, keys_page
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm, form_status
-from mqservice.console.keys.forms import KeyForm, RotateForm
 from mqservice.console.shared.frame import Crumb, Frame, page
-from mqservice.console.keys.queries import commands_of, key_row, keys_page
 from mqservice.lib.problem import Problem
 
 _TEXT_CHARS_MAX: Final = 80

@@ -21,10 +21,10 @@ from django.conf import settings
 from django.utils import translation
 
 from mqservice.accounts.models import Namespace
-from mqservice.console.shared.figures import Figures, figures_of
 from mqservice.console.live.hub import Hub, Watch
 from mqservice.console.live.page_socket import Closed, PageSocket
 from mqservice.console.live.texts import texts_of
+from mqservice.console.shared.figures import Figures, figures_of
 from mqservice.delivery.context import DeliveryContext
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.names import NAME_CHARS_MAX

@@ -13,9 +13,9 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
+from mqservice.console.masking.forms import CLEAR_TEXTS, PART_TEXTS, BodiesForm, MaskForm
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS, delete_by_name, form_status, number_of
-from mqservice.console.masking.forms import CLEAR_TEXTS, PART_TEXTS, BodiesForm, MaskForm
 from mqservice.console.shared.frame import Crumb, Frame, page
 from mqservice.lib.problem import Problem
 from mqservice.masking.masks import can_see

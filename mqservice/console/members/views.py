@@ -21,9 +21,9 @@ from mqservice.accounts.member_services import change_member, remove_member
 from mqservice.accounts.models import Member, Role
 from mqservice.accounts.queries import get_member, members_after, pending_invitations
 from mqservice.accounts.roles import Permission, is_at_most
+from mqservice.console.keys.forms import InvitationForm
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
-from mqservice.console.keys.forms import InvitationForm
 from mqservice.console.shared.frame import Crumb, Frame, page
 from mqservice.lib.problem import Problem
 

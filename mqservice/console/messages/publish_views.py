@@ -18,13 +18,13 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mqservice.accounts.roles import Permission
+from mqservice.console.dead_letters.views import found_group, stored_letter
+from mqservice.console.messages.views import stored_message
 from mqservice.console.shared.bodies import body_of, text_of
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.data_plane import call_data_plane
 from mqservice.console.shared.forms import PublishForm
 from mqservice.console.shared.frame import Frame, page
-from mqservice.console.dead_letters.views import found_group, stored_letter
-from mqservice.console.messages.views import stored_message
 from mqservice.console.topics.views import found_topic, topic_crumbs
 from mqservice.lib.problem import Problem, ProblemItem
 

@@ -18,6 +18,12 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
+from mqservice.console.messages.saved_filters import (
+    NotSaved,
+    delete_filter,
+    filters_of,
+    save_filter,
+)
 from mqservice.console.shared.bodies import Stored, body_of, is_hidden, preview, shown_body
 from mqservice.console.shared.columns import columns_of
 from mqservice.console.shared.curl_commands import curl_of
@@ -25,7 +31,6 @@ from mqservice.console.shared.data_plane import call_data_plane
 from mqservice.console.shared.form_times import ago, utc_of
 from mqservice.console.shared.form_views import number_of
 from mqservice.console.shared.frame import Frame, page
-from mqservice.console.messages.saved_filters import NotSaved, delete_filter, filters_of, save_filter
 from mqservice.console.shared.time_zones import zone_given
 from mqservice.console.topics.views import found_topic, topic_crumbs
 from mqservice.lib.durations import HOUR_MS, MINUTE_MS

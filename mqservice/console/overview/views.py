@@ -16,11 +16,11 @@ from django.views.decorators.http import require_safe
 
 from mqservice.accounts.models import Namespace
 from mqservice.accounts.queries import namespaces_of
-from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.frame import Crumb, Frame, page, signed_in
-from mqservice.console.overview.queries import overview_page
 from mqservice.console.charts.series import Span
 from mqservice.console.charts.views import span_of
+from mqservice.console.overview.queries import overview_page
+from mqservice.console.shared.curl_commands import curl_of
+from mqservice.console.shared.frame import Crumb, Frame, page, signed_in
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.topics.models import Topic

@@ -16,11 +16,11 @@ from django.utils import translation
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.reports.forms import RangeForm
-from mqservice.console.shared.frame import Crumb, Frame, page
 from mqservice.console.reports.day import day_view
+from mqservice.console.reports.forms import RangeForm
 from mqservice.console.reports.queries import report_days_page
+from mqservice.console.shared.curl_commands import curl_of
+from mqservice.console.shared.frame import Crumb, Frame, page
 from mqservice.lib.problem import Problem
 from mqservice.reports.catalogue import REPORTS
 from mqservice.reports.day import Day, read_day

@@ -10,8 +10,8 @@ import msgspec
 from django import forms
 from django.utils.translation import gettext_lazy
 
-from mqservice.console.shared.forms import MessageForm
 from mqservice.console.messages.publish_views import message_of
+from mqservice.console.shared.forms import MessageForm
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.schedules.limits import CRON_CHARS_MAX, DESCRIPTION_CHARS_MAX, ZONE_CHARS_MAX
 from mqservice.schedules.message import bodies_of

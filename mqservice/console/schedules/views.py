@@ -20,15 +20,15 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.shared.bodies import Stored, shown_body
+from mqservice.console.messages.publish_views import BadForm
 from mqservice.console.schedules.cron_words import describe_cron
+from mqservice.console.schedules.forms import ScheduleForm
+from mqservice.console.shared.bodies import Stored, shown_body
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS, delete_by_name, form_status, number_of
-from mqservice.console.schedules.forms import ScheduleForm
 from mqservice.console.shared.frame import Crumb, Frame, page
 from mqservice.console.shared.masking import audit_unmasked, mask_response, masks_for
 from mqservice.console.shared.time_zones import zone_name, zone_names, zone_of
-from mqservice.console.messages.publish_views import BadForm
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem

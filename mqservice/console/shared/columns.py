@@ -22,8 +22,8 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
 from mqservice.accounts.models import User
-from mqservice.console.shared.frame import signed_in
 from mqservice.console.models import ColumnChoice
+from mqservice.console.shared.frame import signed_in
 
 _MANY: Final = 2  # more columns than usual
 _MOST: Final = 4

@@ -19,8 +19,8 @@ from django.utils.translation import gettext as _
 
 from mqservice.console.assets import version
 from mqservice.console.shared.form_times import field_time
-from mqservice.console.templatetags.units import count
 from mqservice.console.shared.time_zones import UTC_NAME, ZONE_FIELD, zone_name
+from mqservice.console.templatetags.units import count
 
 register = template.Library()
 

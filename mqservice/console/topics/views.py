@@ -14,15 +14,15 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
+from mqservice.console.charts.series import Span
+from mqservice.console.charts.views import span_of
 from mqservice.console.shared.columns import columns_of
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
 from mqservice.console.shared.forms import TopicForm
 from mqservice.console.shared.frame import Crumb, Frame, page
-from mqservice.console.charts.series import Span
-from mqservice.console.topics.topic import topic_page
 from mqservice.console.topics.queries import Order, TopicListQuery, topics_page
-from mqservice.console.charts.views import span_of
+from mqservice.console.topics.topic import topic_page
 from mqservice.definitions.schemas import TopicDefinition
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem

@@ -20,7 +20,6 @@ import msgspec
 
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault
-from mqservice.delivery.receive.leases import lease_ms_of
 from mqservice.delivery.limits import (
     ACK_UPTO_COUNT_MAX,
     NACK_DELAY_MS_MAX,
@@ -28,6 +27,7 @@ from mqservice.delivery.limits import (
     RECEIPT_LIFE_MS,
     SETTLE_COUNT_MAX,
 )
+from mqservice.delivery.receive.leases import lease_ms_of
 from mqservice.delivery.receive.receipt_columns import ReceiptColumns, read_columns
 from mqservice.delivery.receive.receipts import Receipt
 from mqservice.delivery.spans import OperationSpan

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.socket.codec import Codec
-from mqservice.web.socket_budget import SocketBudget
 from mqservice.quotas.meter import TenantMeter
+from mqservice.web.socket_budget import SocketBudget
 
 
 class Session(Protocol):

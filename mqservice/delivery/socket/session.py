@@ -42,13 +42,13 @@ from mqservice.delivery.socket.sender import FrameSender
 from mqservice.delivery.socket.session_description import connection_of
 from mqservice.delivery.socket.subscription import Subscription, close_all
 from mqservice.errors import problem_from_store
-from mqservice.web.loop_turns import turns_of
 from mqservice.lib.problem import Problem
 from mqservice.lib.request_ids import new_request_id
-from mqservice.web.socket_budget import BudgetLimits, SocketBudget
-from mqservice.web.web_sockets import POLICY_CODE, socket_of
 from mqservice.quotas.meter import TenantMeter
 from mqservice.store import SessionSaveRequest, StoreError
+from mqservice.web.loop_turns import turns_of
+from mqservice.web.socket_budget import BudgetLimits, SocketBudget
+from mqservice.web.web_sockets import POLICY_CODE, socket_of
 
 log = logging.getLogger(__name__)
 

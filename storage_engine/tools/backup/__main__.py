@@ -12,11 +12,11 @@ from pathlib import Path
 
 import msgspec
 
+from storage_engine.errors import StoreError
 from storage_engine.tools.backup.adopt import adopt
 from storage_engine.tools.backup.file_copy import Pace
 from storage_engine.tools.backup.protocol_lines import Line, StartCopy, encode_line
 from storage_engine.tools.backup.take_backup import BackupFailed, take_backup
-from storage_engine.errors import StoreError
 from storage_engine.wire.sync_client import StoreClient
 
 NICENESS = 10  # the engine and the web processes come first

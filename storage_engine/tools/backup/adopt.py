@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from storage_engine.tools.backup.file_copy import sync_directories
 from storage_engine.clock import SystemClock
 from storage_engine.disk.files import Files
-from storage_engine.disk.lock import raise_epoch
 from storage_engine.disk.layout import COMMIT_LOG_DIR, base_offset_of
+from storage_engine.disk.lock import raise_epoch
+from storage_engine.tools.backup.file_copy import sync_directories
 
 
 def adopt(store: Path) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from storage_engine.tools.backup.protocol_lines import CopiedFile
 from storage_engine.clock import measured_ns
 from storage_engine.disk.files import Files
+from storage_engine.tools.backup.protocol_lines import CopiedFile
 
 PIECE_BYTES: Final = 1024 * 1024
 _ZEROS: Final = bytes(PIECE_BYTES)

@@ -17,8 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from storage_engine.tools.backup.file_copy import copy_file, write_file
-from storage_engine.tools.backup.protocol_lines import CopiedFile
 from storage_engine.delivery.offset_journal import read_entries
 from storage_engine.disk.layout import (
     CHECKPOINT_FILE,
@@ -27,6 +25,8 @@ from storage_engine.disk.layout import (
     JOURNAL_FILE,
     TEMPORARY_SUFFIX,
 )
+from storage_engine.tools.backup.file_copy import copy_file, write_file
+from storage_engine.tools.backup.protocol_lines import CopiedFile
 
 ATTEMPTS_MAX: Final = 500
 PAUSE_S: Final = 0.02  # topics that are made one after another leave gaps as long as this

@@ -22,6 +22,11 @@ from typing import Final
 
 import msgspec
 
+from storage_engine.disk.files import Files
+from storage_engine.disk.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, segment_name
+from storage_engine.errors import OffsetOutOfRange, StoreError
+from storage_engine.log.checkpoint import read_checkpoint, write_checkpoint
+from storage_engine.reader import Segment, find_extent
 from storage_engine.tools.backup.file_copy import Pace, copy_file, sync_directories
 from storage_engine.tools.backup.log_hold import LogHold
 from storage_engine.tools.backup.protocol_lines import (
@@ -35,11 +40,6 @@ from storage_engine.tools.backup.protocol_lines import (
     StartCopy,
 )
 from storage_engine.tools.backup.small_files import FilesKeptChanging, copy_small_files
-from storage_engine.disk.files import Files
-from storage_engine.errors import OffsetOutOfRange, StoreError
-from storage_engine.disk.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, segment_name
-from storage_engine.reader import Segment, find_extent
-from storage_engine.log.checkpoint import read_checkpoint, write_checkpoint
 from storage_engine.wire.sync_client import StoreClient
 
 _STEP_BYTES: Final = 64 * 1024 * 1024

@@ -50,7 +50,12 @@ from storage_engine.records.schedule_topic import (
     SCHEDULE_TOPIC,
     due_ms_of,
 )
-from storage_engine.records.topic_names import DLQ_PREFIX, RETRY_PREFIX, dlq_topic_of, retry_topic_of
+from storage_engine.records.topic_names import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    dlq_topic_of,
+    retry_topic_of,
+)
 from storage_engine.tools.transfer.facts import TIMER_OUT_MS
 from storage_engine.tools.transfer.names import TIMER_TOPIC
 from storage_engine.tools.transfer.own_store import OwnStore

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import msgspec
 
+from storage_engine.catalog.config_table import GroupTable, TopicTable
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
-from storage_engine.catalog.config_table import GroupTable, TopicTable
 from storage_engine.disk.files import Files
-from storage_engine.errors import RecordRefused
 from storage_engine.disk.layout import (
     COMMIT_LOG_DIR,
     CONFIG_DIR,
     CONSUMER_OFFSET_FILE,
     MIN_OFFSETS_FILE,
 )
+from storage_engine.errors import RecordRefused
 from storage_engine.records.schedule_topic import SCHEDULE_QUEUES, SCHEDULE_TOPIC
 from storage_engine.records.topic_names import DLQ_PREFIX, dlq_topic_of, retry_topic_of
 from storage_engine.tools.transfer.conversion import (

@@ -14,8 +14,8 @@ from typing import Final
 
 from isal.isal_zlib import crc32
 
-from storage_engine.errors import DiskFull, RecordRefused
 from storage_engine.disk.layout import segment_name
+from storage_engine.errors import DiskFull, RecordRefused
 from storage_engine.records.record import (
     BLANK,
     CRC_DIGITS,

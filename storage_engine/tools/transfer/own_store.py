@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from storage_engine.catalog.config_table import GroupTable, TopicTable
 from storage_engine.clock import SystemClock
 from storage_engine.config import StoreConfig
-from storage_engine.catalog.config_table import GroupTable, TopicTable
-from storage_engine.moves.dead_letters import REDRIVE_GROUP
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.progress import Progress
 from storage_engine.disk.files import Files
-from storage_engine.errors import StoreCorrupt
 from storage_engine.disk.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR
+from storage_engine.errors import StoreCorrupt
+from storage_engine.log.checkpoint import read_checkpoint
+from storage_engine.moves.dead_letters import REDRIVE_GROUP
 from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.record_parts import parts_of
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.records.settles import SETTLES_HEAD, settles_of
-from storage_engine.log.checkpoint import read_checkpoint
-from storage_engine.schedule.schedule import SCHEDULE_GROUP
 from storage_engine.records.topic_names import retry_topic_of
+from storage_engine.schedule.schedule import SCHEDULE_GROUP
 from storage_engine.tools.transfer.source import SourceRejected, StoreFiles
 
 

@@ -22,7 +22,6 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 import msgspec
 
 from storage_engine.disk import config_json
-from storage_engine.errors import RecordUnsupported, StoreCorrupt, StoreError
 from storage_engine.disk.layout import (
     ABORT_FILE,
     CHECKPOINT_FILE,
@@ -36,12 +35,13 @@ from storage_engine.disk.layout import (
     TOPICS_FILE,
     base_offset_of,
 )
+from storage_engine.errors import RecordUnsupported, StoreCorrupt, StoreError
+from storage_engine.log.checkpoint import read_checkpoint
 from storage_engine.queues.consume_queue import PRE_BLANK_BYTES, UNIT, UNIT_BYTES
+from storage_engine.reader.salvage import first_nonzero, mapped, next_whole
 from storage_engine.records.record import RecordHead, parse_head
 from storage_engine.records.record_check import is_blank, whole_record
-from storage_engine.log.checkpoint import read_checkpoint
 from storage_engine.recovery.open_checks import reject_gaps
-from storage_engine.reader.salvage import first_nonzero, mapped, next_whole
 
 TIMER_CHECKPOINT_FILE: Final = "timercheck"
 _ROCKSDB_QUEUES: Final = "consumequeue_r"

@@ -16,8 +16,8 @@ from typing import Final, Self
 
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
-from storage_engine.errors import StoreCorrupt
 from storage_engine.disk.layout import COMMIT_LOG_DIR
+from storage_engine.errors import StoreCorrupt
 from storage_engine.records.record import FIXED_BYTES
 from storage_engine.records.record_draft import RecordDraft, read_draft
 from storage_engine.records.record_parts import store_timestamp_of

@@ -15,8 +15,6 @@ from storage_engine.delivery.consumer_offsets import is_saved_by_rocketmq
 from storage_engine.delivery.offset_journal import ENTRY_BYTES, NEXT_SUFFIX, read_entries
 from storage_engine.disk import config_json
 from storage_engine.disk.files import Files
-from storage_engine.disk.run_mark import RunMark
-from storage_engine.errors import StoreCorrupt
 from storage_engine.disk.layout import (
     ABORT_FILE,
     CHECKPOINT_FILE,
@@ -35,6 +33,8 @@ from storage_engine.disk.layout import (
     TEMPORARY_SUFFIX,
     base_offset_of,
 )
+from storage_engine.disk.run_mark import RunMark
+from storage_engine.errors import StoreCorrupt
 from storage_engine.log.checkpoint import Checkpoint, is_of_rocketmq, read_checkpoint
 from storage_engine.tools.verify.report import Kind, Report
 

@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from storage_engine.index.index_file import ENTRY_BYTES, HEADER, HEADER_BYTES, SLOT_BYTES
 from storage_engine.disk.layout import INDEX_DIR, INDEX_NAME_DIGITS
+from storage_engine.index.index_file import ENTRY_BYTES, HEADER, HEADER_BYTES, SLOT_BYTES
 from storage_engine.records.key_hash import key_hash, key_hashes
 from storage_engine.tools.verify.log import LogBatch, LogCheck
 from storage_engine.tools.verify.report import Kind, Report

@@ -19,8 +19,9 @@ import numpy as np
 from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
-from storage_engine.errors import StoreCorrupt
 from storage_engine.disk.layout import COMMIT_LOG_DIR, base_offset_of
+from storage_engine.errors import StoreCorrupt
+from storage_engine.reader.salvage import first_nonzero, mapped, next_whole
 from storage_engine.records.dedup_mark import DEDUP_HEAD, dedup_mark_of, key_hash_of
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.message_keys import keys_of
@@ -44,7 +45,6 @@ from storage_engine.records.schedule_topic import (
 from storage_engine.records.settles import SETTLES_HEAD
 from storage_engine.records.tag_hash import tag_of
 from storage_engine.tools.verify.report import Kind, Report
-from storage_engine.reader.salvage import first_nonzero, mapped, next_whole
 
 BATCH_BYTES: Final = 16 << 20
 BATCH_RECORDS: Final = 32_768

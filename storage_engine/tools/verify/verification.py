@@ -22,7 +22,6 @@ from typing import Final
 import msgspec
 
 from storage_engine.clock import measured_ns
-from storage_engine.errors import StoreError
 from storage_engine.disk.layout import (
     ABORT_FILE,
     COMMIT_LOG_DIR,
@@ -30,6 +29,7 @@ from storage_engine.disk.layout import (
     CONSUMER_OFFSET_FILE,
     INDEX_DIR,
 )
+from storage_engine.errors import StoreError
 from storage_engine.log.checkpoint import Checkpoint
 from storage_engine.tools.verify.files import (
     check_checkpoint,

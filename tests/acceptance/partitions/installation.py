@@ -89,7 +89,7 @@ class Installation:
             pids={},
             **made,
         )
-        self._start("web", (*PYTHON, "mqservice.web.__main__"), {**web_env, "MQ_PROCESS": "web"})
+        self._start("web", (*PYTHON, "mqservice.web"), {**web_env, "MQ_PROCESS": "web"})
         worker_env = self._env(WORKER_POSTGRES, WORKER_VALKEY)
         for spec in separate_worker_specs(worker_env, self._data_dir):
             if spec.name != "analytics":

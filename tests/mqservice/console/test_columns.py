@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from mqservice.console.shared.columns import TABLES, columns_of
 from mqservice.console.models import ColumnChoice
+from mqservice.console.shared.columns import TABLES, columns_of
 from mqservice.groups.models import ConsumerGroup
 from mqservice.topics.models import Topic
 from tests.people import People

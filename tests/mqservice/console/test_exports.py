@@ -7,8 +7,8 @@ import io
 import json
 from collections.abc import AsyncIterator
 
-from mqservice.console.shared.bodies import Stored
 from mqservice.console.dead_letters.exports import BYTE_ORDER_MARK, COLUMNS, Page, csv_of, json_of
+from mqservice.console.shared.bodies import Stored
 
 
 def letter(**fields: object) -> Stored:

@@ -14,11 +14,11 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.test import Client
 
 from mqservice.accounts.models import Member
-from mqservice.console.shared.figures import Figures, GroupFigures, TopicFigures
 from mqservice.console.live import page_socket
 from mqservice.console.live.consumer import KEYS_MAX, live_application
 from mqservice.console.live.hub import Hub
 from mqservice.console.live.texts import texts_of
+from mqservice.console.shared.figures import Figures, GroupFigures, TopicFigures
 from mqservice.delivery.socket.origins import Origins
 from mqservice.topics.models import Topic
 from tests.people import People

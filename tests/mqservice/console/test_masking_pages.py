@@ -14,10 +14,10 @@ from django.test import Client
 
 from mqservice.accounts.models import AuditEntry, Member, Role
 from mqservice.accounts.session_access import find_session_principal
+from mqservice.console.dead_letters.exports import csv_of, json_of
 from mqservice.console.shared import data_plane
 from mqservice.console.shared.bodies import preview, shown_body
 from mqservice.console.shared.data_plane import DataPlaneResponse, call_data_plane, call_for_stream
-from mqservice.console.dead_letters.exports import csv_of, json_of
 from mqservice.console.tail.rows import row_of
 from mqservice.groups.models import ConsumerGroup
 from mqservice.masking.json_fields import MASK

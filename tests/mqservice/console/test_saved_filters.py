@@ -6,8 +6,13 @@ import pytest
 from django.test import Client
 
 from mqservice.console.messages import saved_filters
+from mqservice.console.messages.saved_filters import (
+    NotSaved,
+    delete_filter,
+    filters_of,
+    save_filter,
+)
 from mqservice.console.models import SavedFilter
-from mqservice.console.messages.saved_filters import NotSaved, delete_filter, filters_of, save_filter
 from mqservice.topics.models import Topic
 from tests.people import People
 

@@ -11,8 +11,8 @@ from django.template import Context, Template
 from django.test import Client
 from django.utils import timezone
 
-from mqservice.console.shared.form_times import field_time, utc_of
 from mqservice.console.alerts.forms import MuteForm
+from mqservice.console.shared.form_times import field_time, utc_of
 from mqservice.console.shared.time_zones import zone_names
 from mqservice.groups.models import ConsumerGroup
 from tests.people import People

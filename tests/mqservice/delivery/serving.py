@@ -19,10 +19,10 @@ from mqservice.caches import Caches, RouteCache, RouteKey
 from mqservice.delivery.context import DeliveryContext, SessionTimes
 from mqservice.delivery.cursors import Cursors
 from mqservice.delivery.drain import Drain
-from mqservice.delivery.socket.origins import Origins
 from mqservice.delivery.produce.queues import QueueChooser
 from mqservice.delivery.produce.recall_handles import RecallHandles
 from mqservice.delivery.receive.receipts import Receipts
+from mqservice.delivery.socket.origins import Origins
 from mqservice.delivery.socket.resume_tokens import ResumeTokens
 from mqservice.delivery.socket.sessions import Sessions, SocketLimits
 from mqservice.delivery.spans import DeliverySpans
@@ -30,15 +30,15 @@ from mqservice.groups.routes import GroupRoute
 from mqservice.lib.api_keys import generate_api_key
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.lookup_cache import CacheLimits
-from mqservice.web.loop_turns import turns_of
 from mqservice.lib.names import engine_name
 from mqservice.lib.signing import Signer
-from mqservice.web.socket_budget import BudgetLimits
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.quotas.meters import Meters
 from mqservice.store import AsyncStoreClient, Store
 from mqservice.topics.routes import TopicRoute
 from mqservice.web.__main__ import WebServer, bind_socket, server_config
+from mqservice.web.loop_turns import turns_of
+from mqservice.web.socket_budget import BudgetLimits
 
 T = TypeVar("T")
 START_SECONDS_MAX = 60.0

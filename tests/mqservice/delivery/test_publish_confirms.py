@@ -15,10 +15,10 @@ from mqservice.delivery.produce.put import Put
 from mqservice.delivery.socket.codec import CODECS, JSON_NAME
 from mqservice.delivery.socket.publish_confirms import PublishConfirms
 from mqservice.delivery.socket.session import Session
-from mqservice.web.loop_turns import turns_of
 from mqservice.lib.problem import Problem
-from mqservice.web.socket_budget import BudgetLimits, SocketBudget
 from mqservice.store import OutcomeUnknown, StoreError
+from mqservice.web.loop_turns import turns_of
+from mqservice.web.socket_budget import BudgetLimits, SocketBudget
 
 ROOM = 64
 TURN_US = 500

@@ -10,8 +10,8 @@ import pytest
 
 from mqservice.delivery.limits import FRAME_COMMANDS_MAX, LIST_COUNT_HARD_MAX
 from mqservice.lib.clock import SystemClock
-from mqservice.web.socket_budget import BudgetLimits
 from mqservice.quotas.limits import DEFAULTS
+from mqservice.web.socket_budget import BudgetLimits
 from tests.mqservice.delivery.peers import BOTH, JSON, Peer, closed, subscribe
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble

@@ -21,7 +21,7 @@ from storage_engine.server.metrics_server import Health, MetricsServer
 
 ROOT = Path(__file__).resolve().parents[3]
 ENGINE = ["-m", "storage_engine"]
-WEB = ["-m", "mqservice.web.__main__"]
+WEB = ["-m", "mqservice.web"]
 MIGRATE = ["-m", "django", "migrate", "--no-input"]
 # What an installation says and no process of ours reads by itself.
 OTHERS = {"DJANGO_SETTINGS_MODULE", "MQ_BIND", "MQ_WEB_REUSE_PORT", "FORWARDED_ALLOW_IPS"}

@@ -31,13 +31,13 @@ from typing import Final
 
 import msgspec
 
+from storage_engine.delivery.clients import split_reader
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import StoreError
-from storage_engine.delivery.clients import split_reader
-from storage_engine.records.retry_record import RETRY_TOPIC
 from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.record import Record, verify_record
 from storage_engine.records.record_run import decode_records
+from storage_engine.records.retry_record import RETRY_TOPIC
 from storage_engine.records.schedule_topic import (
     REAL_TOPIC,
     SCHEDULE_TOPIC,

@@ -17,9 +17,9 @@ from typing import Final
 
 import msgspec
 
+from storage_engine.delivery.clients import split_reader
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import StoreError
-from storage_engine.delivery.clients import split_reader
 from storage_engine.reads.offset_at_time import offset_at_time
 from storage_engine.records.record import BODY_LENGTH_AT, Record
 from storage_engine.records.record_run import decode_records

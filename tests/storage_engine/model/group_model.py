@@ -11,10 +11,10 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-from storage_engine.settings.retry_policy import RECONSUME_FOR_EVER
 from storage_engine.records.delay_levels import DELAY_LEVELS_MS
 from storage_engine.records.schedule_topic import DELAY_QUEUE, SCHEDULE_TOPIC
 from storage_engine.records.topic_names import dlq_topic_of, retry_topic_of
+from storage_engine.settings.retry_policy import RECONSUME_FOR_EVER
 from storage_engine.wire.groups import GroupConfig, StartFrom
 from tests.storage_engine.model.store_model import Queue, Stored, StoreModel
 

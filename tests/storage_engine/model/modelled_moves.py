@@ -13,14 +13,14 @@ import asyncio
 from typing import Final
 
 from storage_engine.errors import SyncFailed
+from storage_engine.records.record import Record
+from storage_engine.records.record_parts import parts_of
+from storage_engine.records.record_run import decode_records
 from storage_engine.records.retry_record import (
     RETRY_TOPIC,
     DeadLetter,
     find_dead_letter,
 )
-from storage_engine.records.record import Record
-from storage_engine.records.record_parts import parts_of
-from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import (
     PROPERTY_DELIVER_AT,
     REAL_QUEUE_ID,

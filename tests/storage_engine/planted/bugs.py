@@ -18,26 +18,25 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pytest
 
-from storage_engine.recovery import checkpointer
-from storage_engine.recovery.checkpointer import Checkpointer
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Snapshot
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.offset_journal import OffsetJournal
 from storage_engine.disk.files import Files
 from storage_engine.disk.lock import StoreLock
 from storage_engine.disk.mapped_file import MappedFile
-from storage_engine.puts.engine_puts import EnginePuts, PutBatch
 from storage_engine.errors import DiskFull, StoreCorrupt, SyncFailed
 from storage_engine.log import log_scan
+from storage_engine.log.checkpoint import write_checkpoint
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.durability import Durability
+from storage_engine.puts.engine_puts import EnginePuts, PutBatch
 from storage_engine.puts.put_path import PutPath
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records import record_check
 from storage_engine.records.record import RecordHead, parse_head
 from storage_engine.records.record_check import WholeRun
-from storage_engine.recovery import recovery
-from storage_engine.log.checkpoint import write_checkpoint
+from storage_engine.recovery import checkpointer, recovery
+from storage_engine.recovery.checkpointer import Checkpointer
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -14,8 +14,8 @@ from typing import Final
 
 from storage_engine.disk.files import Files
 from storage_engine.errors import StoreError, StoreInUse
-from storage_engine.records.record import CRC_PROPERTY_BYTES, Record
 from storage_engine.log.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from storage_engine.records.record import CRC_PROPERTY_BYTES, Record
 from storage_engine.wire.deliveries import Nack, SettleRequest
 from tests.storage_engine.crash.explore import MEMORY
 from tests.storage_engine.crash.log_reader import LogRecord, read_log
