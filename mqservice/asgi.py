@@ -30,6 +30,7 @@ os.environ.setdefault("MQ_PROCESS", "web")
 django_application: Any = get_asgi_application()  # Any: Django types scopes more narrowly
 
 from mqservice.accounts.key_uses import write_uses  # noqa: E402 needs Django set up
+from mqservice.body_guard import BodyGuard  # noqa: E402 as above
 from mqservice.caches import caches, listen  # noqa: E402 needs Django set up
 from mqservice.console.live.consumer import live_application  # noqa: E402 as above
 from mqservice.console.tail.consumer import tail_application  # noqa: E402 as above
@@ -56,7 +57,6 @@ from mqservice.quotas.process import set_process_meters  # noqa: E402 as above
 from mqservice.quotas.rejection_pacing import RejectionPacer, body_bytes_of  # noqa: E402 as above
 from mqservice.store import close_store  # noqa: E402 as above
 from mqservice.usage.writing import run as write_usage  # noqa: E402 as above
-from mqservice.web.body_guard import BodyGuard  # noqa: E402 as above
 from mqservice.web.corked_transport import recognised  # noqa: E402 as above
 from mqservice.web.unauthenticated import UnauthenticatedConnections  # noqa: E402 as above
 
@@ -120,12 +120,12 @@ class Application:
             raise ValueError(f"cannot serve a scope of type {kind}")
 
     def can_take(self, cycle: RequestResponseCycle, headers: dict[bytes, bytes]) -> bool:
-        """Whether to wait for the body of ``cycle`` without a task; see ``web_transport``."""
+        """Whether to wait for the body of ``cycle`` without a task; see ``web.transport``."""
         # uvicorn types scopes more narrowly than ASGI's applications.
         return self._plane is not None and self._plane.can_take(cast("Scope", cycle.scope), headers)
 
     def take(self, cycle: RequestResponseCycle, headers: dict[bytes, bytes]) -> bool:
-        """Whether a request with a whole body is answered without a task; see ``web_transport``."""
+        """Whether a request with a whole body is answered without a task; see ``web.transport``."""
         return self._plane is not None and self._plane.take(cycle, headers)
 
     async def drain(self) -> None:

@@ -1,10 +1,10 @@
-"""The engine's part of a backup, made by its own process: ``python -m storage_engine.tools.backup``.
+"""The engine's part of a backup, made by ``python -m storage_engine.tools.backup``.
 
     [EngineCopy] ◀── ready ──   take ──▶ TARGET
          └────────── go ─────▶
 
-Its lines are those of ``storage_engine/tools/backup/protocol_lines.py``, of which these structs are the
-reading end: the service knows the engine as a program.
+The lines are those of ``storage_engine/tools/backup/protocol_lines.py``; these structs read them.
+The service knows the engine as a program.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``mqservice engine verify``: shows the results of the engine's checker, run as its own process.
 
-storage_engine.tools.verify STORE ── a line of JSON each ──▶ [progress bar], then [tables of a report]
+storage_engine.tools.verify STORE ── lines of JSON ──▶ [progress bar], then [tables of a report]
 """
 
 from __future__ import annotations

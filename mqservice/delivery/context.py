@@ -14,7 +14,6 @@ from django.conf import settings
 from mqservice.accounts.key_failures import KeyFailures, failures
 from mqservice.accounts.tickets import Tickets
 from mqservice.caches import Caches, caches
-from mqservice.delivery.cursors import Cursors
 from mqservice.delivery.drain import Drain
 from mqservice.delivery.limits import (
     DRAIN_GRACE_MS,
@@ -24,13 +23,14 @@ from mqservice.delivery.limits import (
     SECOND_MS,
     STALL_MS,
 )
-from mqservice.delivery.produce.queues import QueueChooser
-from mqservice.delivery.produce.recall_handles import RecallHandles
-from mqservice.delivery.receive.receipts import Receipts
-from mqservice.delivery.socket.origins import Origins
-from mqservice.delivery.socket.resume_tokens import ResumeTokens
-from mqservice.delivery.socket.sessions import Sessions, SocketLimits
+from mqservice.delivery.origins import Origins
+from mqservice.delivery.queues import QueueChooser
+from mqservice.delivery.sessions import Sessions, SocketLimits
 from mqservice.delivery.spans import DeliverySpans
+from mqservice.delivery.tokens.cursors import Cursors
+from mqservice.delivery.tokens.recall_handles import RecallHandles
+from mqservice.delivery.tokens.receipts import Receipts
+from mqservice.delivery.tokens.resume_tokens import ResumeTokens
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.problem import Problem
 from mqservice.lib.signing import Signer

@@ -1,6 +1,6 @@
 """The data plane: every request that touches messages. No Django on this road.
 
-    web_transport ── whole request, known key ──▶ take ──┐
+    web.transport ── whole request, known key ──▶ take ──┐
     ASGI scope ──▶ task: key, meter, routes, body ───────┴──▶ admit ▶ begin ▶ serve ▶ reply or fail
 
 A request that changes or receives messages is served by one synchronous handler once its body is
@@ -9,7 +9,7 @@ the engine's reply becomes the response without a task in between. What this pro
 yet (``NotLoaded``) is loaded in a task, and the same handler is called again. Requests that only
 read wait for the engine in a task of their own.
 
-``take`` is called by ``web_transport`` for requests that are whole; ``DataPlane`` itself is an ASGI
+``take`` is called by ``web.transport`` for requests that are whole; ``DataPlane`` itself is an ASGI
 application for all others: the first with a key, large bodies, requests in pieces, requests of the
 console. It is called by ``mqservice.asgi`` for every path that ``find_match`` knows.
 """

@@ -37,7 +37,7 @@ from mqservice.tracing import Kind, Link, Span, Tracing
 
 if TYPE_CHECKING:
     from mqservice.delivery.http import Request
-    from mqservice.delivery.produce.messages import Offer
+    from mqservice.delivery.messages import Offer
 
 LINKS_MAX: Final = 128  # OpenTelemetry's own default for one span
 # Messages that this process gave out and that carry a context, for the links of their settles.

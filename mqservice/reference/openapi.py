@@ -15,7 +15,8 @@ from typing import Final
 import msgspec
 from django.conf import settings
 
-from mqservice.delivery.produce import messages, produce_responses
+from mqservice.delivery import messages
+from mqservice.delivery.produce import produce_responses
 from mqservice.delivery.reading import browse, dead_letters, pull, scheduled
 from mqservice.delivery.receive import receive
 from mqservice.delivery.settle import settle, settle_plan

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from mqservice.delivery.decoding import Fault, decode
-from mqservice.delivery.produce.messages import Offer, ProduceMessage, check_offer
+from mqservice.delivery.messages import Offer, ProduceMessage, check_offer
 from mqservice.schedules.limits import BODY_BYTES_MAX
 from mqservice.schedules.models import Schedule
 from mqservice.topics.routes import TopicRoute

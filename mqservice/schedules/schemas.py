@@ -9,7 +9,7 @@ import msgspec
 from ninja import Schema
 
 from mqservice.delivery.decoding import Fault, problem_of
-from mqservice.delivery.produce.messages import Offer
+from mqservice.delivery.messages import Offer
 from mqservice.lib.json_fields import Fields, read_object, shown
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import ProblemItem

@@ -19,9 +19,9 @@ from typing import Final, NamedTuple
 from django.db import transaction
 
 from mqservice.delivery.decoding import Fault, problem_of
+from mqservice.delivery.messages import check_offer, encode_offer
 from mqservice.delivery.produce.idempotency import result_of
-from mqservice.delivery.produce.messages import check_offer, encode_offer
-from mqservice.delivery.produce.queues import QueueChooser
+from mqservice.delivery.queues import QueueChooser
 from mqservice.errors import problem_from_store
 from mqservice.lib.clock import Clock
 from mqservice.lib.problem import Problem

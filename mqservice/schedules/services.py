@@ -13,8 +13,8 @@ from mqservice.accounts.locks import lock_namespace
 from mqservice.accounts.models import Namespace
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.decoding import Fault, problem_of
+from mqservice.delivery.messages import Offer
 from mqservice.delivery.produce.idempotency import result_of
-from mqservice.delivery.produce.messages import Offer
 from mqservice.errors import problem_from_store
 from mqservice.lib.clock import Clock
 from mqservice.lib.names import name_fault

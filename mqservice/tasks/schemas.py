@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.filters import filter_of_query, tags_in
-from mqservice.delivery.produce.messages import key_fault
+from mqservice.delivery.messages import key_fault
 from mqservice.delivery.reading.same_cause import NO_REASON, reason_fault, requested_cause
 from mqservice.lib.timestamps import rfc3339
 from mqservice.lib.wire import moment, refused, time_ms

@@ -1,6 +1,6 @@
 """Runs the engine's program for stores of RocketMQ and reads what it prints.
 
-arguments ─▶ python -m storage_engine.tools.transfer ─▶ {"say": "step"} … {"say": "report"} ─▶ a report
+arguments ─▶ storage_engine.tools.transfer ─▶ {"say": "step"} … {"say": "report"} ─▶ a report
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The output of the engine's program for transfers, as ``storage_engine/tools/transfer`` writes it."""
+"""The output of the engine's program for transfers, as ``storage_engine.tools.transfer`` has it."""
 
 from __future__ import annotations
 

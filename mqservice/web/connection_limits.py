@@ -1,4 +1,4 @@
-"""How long a connection may be in each of its states; the table is in ``web_transport``."""
+"""How long a connection may be in each of its states; the table is in ``web.transport``."""
 
 from __future__ import annotations
 

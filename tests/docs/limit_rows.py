@@ -46,7 +46,7 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
              "storage_engine.delivery.clients:CLIENT_ID_CHARS_MAX"),
         _row("`attempt_id` of a receive", "{} characters", _D + "ATTEMPT_ID_CHARS_MAX"),
         _row("`Idempotency-Key`, `dedup_id`", "1 to {} visible ASCII characters",
-             "mqservice.delivery.produce.request_keys:KEY_CHARS_MAX"),
+             "mqservice.delivery.request_keys:KEY_CHARS_MAX"),
     ),
     "A message": (
         _row("Body", "{}, not empty; a topic may set less, from {}",
@@ -116,7 +116,8 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
              "storage_engine.settings.retry_policy:FIRST_LEVEL"),
         _row("Delays of a list", "{}", "storage_engine.settings.retry_policy:LIST_COUNT_MAX"),
         _row("Suspension of an ordered queue or message group", "{} by default, {} to {}",
-             "storage_engine.moves.retries:SUSPEND_MS", "storage_engine.moves.retries:SUSPEND_MS_MIN",
+             "storage_engine.moves.retries:SUSPEND_MS",
+             "storage_engine.moves.retries:SUSPEND_MS_MIN",
              "storage_engine.moves.retries:SUSPEND_MS_MAX"),
         _row("Messages skipped because their message group is busy",
              "{} for one group on one queue", _E + "message_group_waiting_max"),

@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from mqservice.body_guard import BodyGuard
 from mqservice.delivery.http import Message
-from mqservice.web.body_guard import BodyGuard
 from mqservice.web.transport import HEAD_BYTES_MAX, HEADERS_MAX
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble

@@ -171,7 +171,7 @@ def former_leader_keeps_sending(
 
 
 @planted(
-    "mqservice.delivery.produce.queues:QueueChooser.choose_all",
+    "mqservice.delivery.queues:QueueChooser.choose_all",
     f"{_TESTS}/delivery/test_queue_choice.py::test_batches_give_each_queue_what_single_messages_in_turn_give",
 )
 def batches_all_to_one_queue(real: Real, chooser: Thing, route: Thing, wishes: Thing) -> Thing:

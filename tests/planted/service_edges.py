@@ -16,7 +16,7 @@ _TESTS: Final = "tests/mqservice"
 
 
 @planted(
-    "mqservice.delivery.socket.origins:Origins.check",
+    "mqservice.delivery.origins:Origins.check",
     f"{_TESTS}/delivery/test_origins.py::test_another_origin_is_refused",
 )
 def origin_by_substring(real: Real, origins: Thing, headers: Thing) -> None:
@@ -45,7 +45,7 @@ async def only_a_declared_length_is_limited(
 
 
 @planted(
-    "mqservice.web.body_guard:BodyGuard.receive",
+    "mqservice.body_guard:BodyGuard.receive",
     f"{_TESTS}/test_hostile_http.py::test_a_body_for_django_is_refused_by_its_length_or_while_it_comes",
 )
 async def body_for_django_without_limit(real: Real, guard: Thing) -> Thing:

@@ -103,7 +103,7 @@ async def ticket_opens_two_sockets(real: Real, tickets: Thing, name: Thing) -> T
 
 
 @planted(
-    "mqservice.delivery.cursors:_bound",
+    "mqservice.delivery.tokens.cursors:_bound",
     f"{_TESTS}/delivery/test_browse_errors.py::test_cursors_fit_only_the_query_they_come_from",
 )
 def cursor_of_another_query_accepted(real: Real, topic: Thing, question: Thing) -> Thing:
@@ -111,7 +111,7 @@ def cursor_of_another_query_accepted(real: Real, topic: Thing, question: Thing) 
 
 
 @planted(
-    "mqservice.delivery.cursors:_bound",
+    "mqservice.delivery.tokens.cursors:_bound",
     f"{_TESTS}/delivery/test_cursors.py::test_topic_question_secret_and_purpose_are_part_of_it",
 )
 def cursor_of_another_tenants_topic_accepted(real: Real, topic: Thing, question: Thing) -> Thing:
@@ -127,7 +127,7 @@ def cursor_of_usage_without_tenant(real: Real, principal: Thing, question: Thing
 
 
 @planted(
-    "mqservice.delivery.receive.receipts:claim",
+    "mqservice.delivery.tokens.receipts:claim",
     f"{_TESTS}/delivery/test_receive_settle.py::test_forged_and_foreign_receipts_are_invalid",
 )
 def receipt_not_bound_to_its_group(real: Real, group: Thing) -> Thing:
@@ -183,7 +183,7 @@ def preview_of_another_person_applied(
 
 
 @planted(
-    "mqservice.delivery.socket.resume_tokens:_claim",
+    "mqservice.delivery.tokens.resume_tokens:_claim",
     f"{_TESTS}/delivery/resume/test_resume_errors.py::test_a_token_of_someone_else_gives_a_new_session",
 )
 def session_resumed_by_another_key(

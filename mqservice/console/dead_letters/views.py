@@ -2,7 +2,7 @@
 
     ?key=&tag=&reason=&from=&to=&cursor= ──▶ the data plane's browse of the DLQ ──▶ rows, cursor
 
-Who may manage the group selects letters here and goes on to ``views_redrive``.
+Who may manage the group selects letters here and goes on to ``redrive_views``.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def letter(frame: Frame, group: str, message_id: str) -> HttpResponse:
 
 @page("dead-letters", needs=Permission.CONSUME)
 def letter_body(frame: Frame, group: str, message_id: str) -> HttpResponse:
-    """The body as it is, as ``views_messages.download``."""
+    """The body as it is, as ``messages.views.download``."""
     row = found_group(frame, group)
     stored, _path = stored_letter(frame, row.name, message_id)
     return body_response(row.name, stored)

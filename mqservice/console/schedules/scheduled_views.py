@@ -33,8 +33,8 @@ from mqservice.console.shared.form_views import FORM_METHODS
 from mqservice.console.shared.frame import Crumb, Frame, page
 from mqservice.console.shared.time_zones import zone_given
 from mqservice.console.topics.views import found_topic
+from mqservice.delivery.delivery_time import CODE as TIME_CODE
 from mqservice.delivery.limits import BROWSE_COUNT_MAX
-from mqservice.delivery.produce.delivery_time import CODE as TIME_CODE
 from mqservice.lib.durations import parse_duration_ms
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem

@@ -175,7 +175,7 @@ class TopicForm(RefusableForm):
 
 
 class MessageForm(RefusableForm):
-    """What a message has wherever one is written; ``views_publish.message_of`` reads it."""
+    """What a message has wherever one is written; ``messages.publish_views.message_of`` reads it."""
 
     body = forms.CharField(
         strip=False,
@@ -203,7 +203,7 @@ class MessageForm(RefusableForm):
 
 
 class PublishForm(MessageForm):
-    """One message; see ``views_publish``."""
+    """One message; see ``messages.publish_views``."""
 
     POINTERS: ClassVar[Mapping[str, str]] = {
         "/body": "body",

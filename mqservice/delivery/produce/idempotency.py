@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 from mqservice.delivery.http import Request
-from mqservice.delivery.produce.messages import Offer
-from mqservice.delivery.produce.request_keys import check_key
+from mqservice.delivery.messages import Offer
+from mqservice.delivery.request_keys import check_key
 from mqservice.lib.trace_context import TRACEPARENT, TRACESTATE
 from mqservice.store import (
     PROPERTY_DEDUP,

@@ -18,6 +18,7 @@ import msgspec
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode, problem_of
+from mqservice.delivery.delivery_time import as_time_fault, read_level_header, read_wait
 from mqservice.delivery.http import JSON_TYPE, NDJSON_TYPE, Request
 from mqservice.delivery.limits import (
     BATCH_BYTES_MAX,
@@ -27,15 +28,14 @@ from mqservice.delivery.limits import (
     JSON_GROWTH,
     REQUEST_BYTES_MAX,
 )
-from mqservice.delivery.path_routes import known_topic
-from mqservice.delivery.produce.delivery_time import as_time_fault, read_level_header, read_wait
-from mqservice.delivery.produce.idempotency import request_key
-from mqservice.delivery.produce.messages import (
+from mqservice.delivery.messages import (
     Offer,
     PackedMessage,
     ProduceMessage,
     check_offer,
 )
+from mqservice.delivery.path_routes import known_topic
+from mqservice.delivery.produce.idempotency import request_key
 from mqservice.delivery.produce.produce_responses import BatchResponse
 from mqservice.delivery.produce.put import Put
 from mqservice.lib.problem import Problem

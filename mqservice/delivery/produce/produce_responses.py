@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from mqservice.delivery.context import DeliveryContext
-from mqservice.delivery.produce.recall_handles import RecallHandle
+from mqservice.delivery.tokens.recall_handles import RecallHandle
 from mqservice.errors import problem_from_store
 from mqservice.lib.timestamps import rfc3339
 from mqservice.store import PutResult, StoreError, Wait

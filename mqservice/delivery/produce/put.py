@@ -17,9 +17,9 @@ import msgspec
 
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, problem_of
-from mqservice.delivery.produce.delivery_time import is_in_future
+from mqservice.delivery.delivery_time import is_in_future
+from mqservice.delivery.messages import Offer, encode_offer
 from mqservice.delivery.produce.idempotency import marks_of, result_of
-from mqservice.delivery.produce.messages import Offer, encode_offer
 from mqservice.delivery.produce.produce_responses import (
     RejectedResult,
     StoredResponse,

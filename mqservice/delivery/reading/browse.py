@@ -26,8 +26,8 @@ from mqservice.delivery.limits import (
     BROWSE_COUNT_MAX,
     CONTAINS_BYTES_MAX,
 )
+from mqservice.delivery.messages import key_fault
 from mqservice.delivery.path_routes import topic_route
-from mqservice.delivery.produce.messages import key_fault
 from mqservice.delivery.reading.key_search import find_by_id, key_page
 from mqservice.delivery.reading.query import OFFSET_MAX, Query
 from mqservice.delivery.reading.queue_walk import queue_page

@@ -21,6 +21,12 @@ import msgspec
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode
+from mqservice.delivery.delivery_time import (
+    CODE,
+    as_time_fault,
+    check_not_too_far,
+    read_wait,
+)
 from mqservice.delivery.http import Request, read_body
 from mqservice.delivery.limits import (
     BROWSE_BYTES_MAX,
@@ -28,16 +34,10 @@ from mqservice.delivery.limits import (
     BROWSE_COUNT_MAX,
 )
 from mqservice.delivery.path_routes import topic_route
-from mqservice.delivery.produce.delivery_time import (
-    CODE,
-    as_time_fault,
-    check_not_too_far,
-    read_wait,
-)
-from mqservice.delivery.produce.recall_handles import RecallHandle
 from mqservice.delivery.reading.query import Query
 from mqservice.delivery.reading.stored_messages import StoredMessage, stored_message
 from mqservice.delivery.response_format import accepts_msgpack, reply_struct
+from mqservice.delivery.tokens.recall_handles import RecallHandle
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339

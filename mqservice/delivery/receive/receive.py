@@ -23,10 +23,13 @@ from typing import Final
 import msgspec
 
 from mqservice.accounts.access import Principal
+from mqservice.delivery.clients import client_id_of
+from mqservice.delivery.consumers import consumer_member, zone_of
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode
 from mqservice.delivery.filters import FilterForm, filter_of
 from mqservice.delivery.http import Request
+from mqservice.delivery.leases import lease_ms_of
 from mqservice.delivery.limits import (
     ATTEMPT_ID_CHARS_MAX,
     AUTO_EXTEND_MS_MAX,
@@ -38,9 +41,6 @@ from mqservice.delivery.limits import (
     WAIT_MS_MAX,
 )
 from mqservice.delivery.path_routes import known_group, known_topic
-from mqservice.delivery.receive.clients import client_id_of
-from mqservice.delivery.receive.consumers import consumer_member, zone_of
-from mqservice.delivery.receive.leases import lease_ms_of
 from mqservice.delivery.receive.long_poll import LongPoll, require_consume
 from mqservice.delivery.receive.received_messages import ReceivedMessage, messages_of
 from mqservice.delivery.response_format import accepts_msgpack, encoded

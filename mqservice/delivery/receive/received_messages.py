@@ -16,7 +16,7 @@ import msgspec
 
 from mqservice.delivery.bodies import Base64Form, BodyForm, JsonForm, forms_of, split_json_mark
 from mqservice.delivery.context import DeliveryContext
-from mqservice.delivery.receive.receipt_columns import write_columns
+from mqservice.delivery.tokens.receipt_columns import write_columns
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.timestamps import rfc3339
 from mqservice.store import Received, RecordColumns, is_shown_as_it_is, shown_record

@@ -9,13 +9,13 @@ from __future__ import annotations
 import msgspec
 
 from mqservice.accounts.scopes import Kind, Scope
+from mqservice.delivery.clients import client_id_of
+from mqservice.delivery.consumers import consumer_member
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import decode
 from mqservice.delivery.http import Request
 from mqservice.delivery.limits import SMALL_REQUEST_BYTES_MAX
 from mqservice.delivery.path_routes import known_group
-from mqservice.delivery.receive.clients import client_id_of
-from mqservice.delivery.receive.consumers import consumer_member
 from mqservice.delivery.settle.settle_plan import SettleCall, SettleItems, SettlePlan
 from mqservice.groups.routes import GroupRoute
 from mqservice.store import StoreError

@@ -20,6 +20,7 @@ import msgspec
 
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault
+from mqservice.delivery.leases import lease_ms_of
 from mqservice.delivery.limits import (
     ACK_UPTO_COUNT_MAX,
     NACK_DELAY_MS_MAX,
@@ -27,10 +28,9 @@ from mqservice.delivery.limits import (
     RECEIPT_LIFE_MS,
     SETTLE_COUNT_MAX,
 )
-from mqservice.delivery.receive.leases import lease_ms_of
-from mqservice.delivery.receive.receipt_columns import ReceiptColumns, read_columns
-from mqservice.delivery.receive.receipts import Receipt
 from mqservice.delivery.spans import OperationSpan
+from mqservice.delivery.tokens.receipt_columns import ReceiptColumns, read_columns
+from mqservice.delivery.tokens.receipts import Receipt
 from mqservice.errors import problem_from_store
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.durations import pick_duration_ms

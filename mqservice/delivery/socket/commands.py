@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mqservice.accounts.access import Principal
 from mqservice.accounts.scopes import Kind, Scope
+from mqservice.delivery.clients import client_id_of
 from mqservice.delivery.connections.connections import AGENT_CHARS_MAX
+from mqservice.delivery.consumers import Consumer, consumer_member, zone_of
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.filters import filter_of
 from mqservice.delivery.limits import (
@@ -33,9 +35,7 @@ from mqservice.delivery.limits import (
 )
 from mqservice.delivery.produce.produce import BatchCheck
 from mqservice.delivery.produce.put import Put
-from mqservice.delivery.produce.request_keys import check_key
-from mqservice.delivery.receive.clients import client_id_of
-from mqservice.delivery.receive.consumers import Consumer, consumer_member, zone_of
+from mqservice.delivery.request_keys import check_key
 from mqservice.delivery.socket import frames, pushes
 from mqservice.delivery.socket.publish_confirms import PublishConfirms
 from mqservice.delivery.socket.resumption import Resumption

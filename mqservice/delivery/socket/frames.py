@@ -20,7 +20,7 @@ from mqservice.delivery.limits import (
     CREDIT_MSGS_DEFAULT,
     LIST_COUNT_HARD_MAX,
 )
-from mqservice.delivery.produce.messages import PackedMessage, ProduceMessage
+from mqservice.delivery.messages import PackedMessage, ProduceMessage
 
 T = TypeVar("T")
 # In MessagePack a list says how long it is, and is refused before any of it is decoded.

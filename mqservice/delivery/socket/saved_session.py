@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
+from mqservice.delivery.consumers import Consumer
 from mqservice.delivery.filters import WantedFilter
-from mqservice.delivery.receive.consumers import Consumer
 from mqservice.delivery.socket.frames import Credit
 from mqservice.delivery.socket.leased_batch import Delivery
 from mqservice.delivery.socket.leased_messages import LeasedMessages, nack_of

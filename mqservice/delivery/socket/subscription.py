@@ -15,9 +15,9 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from mqservice.delivery.consumers import Consumer
 from mqservice.delivery.filters import WantedFilter
 from mqservice.delivery.limits import ANNOUNCE_MS, BLOCKED_MS
-from mqservice.delivery.receive.consumers import Consumer
 from mqservice.delivery.socket import frames, pushes
 from mqservice.delivery.socket.credit import Credits
 from mqservice.delivery.socket.leased_batch import Delivery

@@ -1,4 +1,4 @@
-"""``python -m storage_engine.tools.transfer inspect|import|export``: see ``importing`` and ``exporting``.
+"""``python -m storage_engine.tools.transfer COMMAND``: see ``importing`` and ``exporting``.
 
     inspect SOURCE --namespace X                    what an import would bring; nothing is changed
     import SOURCE --namespace X                     into the store of MQ_ENGINE_STORE_DIR

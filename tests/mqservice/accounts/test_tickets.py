@@ -24,7 +24,7 @@ from mqservice.asgi import Application
 from mqservice.caches import Caches
 from mqservice.delivery.context import DeliveryContext, process_context
 from mqservice.delivery.http import Message
-from mqservice.delivery.socket.origins import Origins
+from mqservice.delivery.origins import Origins
 from mqservice.lib.api_keys import parse_api_key
 from mqservice.lib.problem import Problem
 from mqservice.lib.throttle import Throttle

@@ -11,7 +11,7 @@ from asgiref.testing import ApplicationCommunicator
 from django.test import Client
 
 from mqservice.console.tail.consumer import tail_application
-from mqservice.delivery.socket.origins import Origins
+from mqservice.delivery.origins import Origins
 from mqservice.lib.clock import SystemClock
 from mqservice.store import (
     PullHead,

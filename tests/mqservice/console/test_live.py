@@ -19,7 +19,7 @@ from mqservice.console.live.consumer import KEYS_MAX, live_application
 from mqservice.console.live.hub import Hub
 from mqservice.console.live.texts import texts_of
 from mqservice.console.shared.figures import Figures, GroupFigures, TopicFigures
-from mqservice.delivery.socket.origins import Origins
+from mqservice.delivery.origins import Origins
 from mqservice.topics.models import Topic
 from tests.people import People
 

@@ -17,15 +17,15 @@ from mqservice.accounts.scopes import Grant, Scope
 from mqservice.asgi import Application
 from mqservice.caches import Caches, RouteCache, RouteKey
 from mqservice.delivery.context import DeliveryContext, SessionTimes
-from mqservice.delivery.cursors import Cursors
 from mqservice.delivery.drain import Drain
-from mqservice.delivery.produce.queues import QueueChooser
-from mqservice.delivery.produce.recall_handles import RecallHandles
-from mqservice.delivery.receive.receipts import Receipts
-from mqservice.delivery.socket.origins import Origins
-from mqservice.delivery.socket.resume_tokens import ResumeTokens
-from mqservice.delivery.socket.sessions import Sessions, SocketLimits
+from mqservice.delivery.origins import Origins
+from mqservice.delivery.queues import QueueChooser
+from mqservice.delivery.sessions import Sessions, SocketLimits
 from mqservice.delivery.spans import DeliverySpans
+from mqservice.delivery.tokens.cursors import Cursors
+from mqservice.delivery.tokens.recall_handles import RecallHandles
+from mqservice.delivery.tokens.receipts import Receipts
+from mqservice.delivery.tokens.resume_tokens import ResumeTokens
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.api_keys import generate_api_key
 from mqservice.lib.clock import Clock, SystemClock

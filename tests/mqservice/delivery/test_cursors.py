@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqservice.delivery.cursors import Cursors
 from mqservice.delivery.limits import CURSOR_CHARS_MAX
+from mqservice.delivery.tokens.cursors import Cursors
 from mqservice.lib.signing import Signer
 
 SECRET = "a secret of at least 32 characters"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from mqservice.delivery.produce.delivery_time import LEVEL_MAX
+from mqservice.delivery.delivery_time import LEVEL_MAX
 from mqservice.lib.timestamps import parse_rfc3339, rfc3339
 from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
 from tests.mqservice.delivery.peers import BOTH, Peer

@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from mqservice.delivery.socket.origins import Origins
+from mqservice.delivery.origins import Origins
 from mqservice.env import envorigin
 from mqservice.lib.problem import Problem
 from tests.mqservice.delivery.serving import Server, serving

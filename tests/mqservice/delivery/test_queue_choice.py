@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqservice.delivery.produce.queues import QueueChooser
+from mqservice.delivery.queues import QueueChooser
 from mqservice.topics.routes import TopicRoute
 
 FREE = (None, None)

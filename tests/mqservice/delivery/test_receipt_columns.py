@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqservice.delivery.limits import RECEIPT_LIFE_MS
-from mqservice.delivery.receive.receipt_columns import READ_MIN, read_columns, write_columns
-from mqservice.delivery.receive.receipts import Receipt, Receipts
+from mqservice.delivery.tokens.receipt_columns import READ_MIN, read_columns, write_columns
+from mqservice.delivery.tokens.receipts import Receipt, Receipts
 from mqservice.lib.signing import Signer
 
 NOW_MS = 1_800_000_000_000

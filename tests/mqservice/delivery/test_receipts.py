@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqservice.delivery.limits import RECEIPT_LIFE_MS
-from mqservice.delivery.receive.receipts import Receipt, Receipts
+from mqservice.delivery.tokens.receipts import Receipt, Receipts
 from mqservice.lib.signing import Signer
 
 NOW_MS = 1_800_000_000_000

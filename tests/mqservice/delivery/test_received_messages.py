@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from mqservice.delivery.bodies import JSON_PROPERTY
-from mqservice.delivery.receive.receipts import Receipts
 from mqservice.delivery.receive.received_messages import messages_of
+from mqservice.delivery.tokens.receipts import Receipts
 from mqservice.lib.signing import Signer
 from mqservice.store import Received, ReceiveHead, StoreMessage, encode_record
 

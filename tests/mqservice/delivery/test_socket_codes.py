@@ -9,8 +9,8 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from mqservice.delivery.http import Message
+from mqservice.delivery.sessions import SocketLimits
 from mqservice.delivery.socket.consumer import is_failure
-from mqservice.delivery.socket.sessions import SocketLimits
 from tests.mqservice.delivery.peers import Peer
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble

@@ -1,6 +1,6 @@
 """Creates the rows of imported topics and groups: ``define_imported [--check] REPORT``.
 
-    report of storage_engine.tools.transfer ──▶ namespace, topics, groups ──▶ rows, in one transaction
+    report of storage_engine.tools.transfer ──▶ namespace, topics, groups ──▶ rows in PostgreSQL
 
 The engine is not told: its store has them already. Run by ``mqservice import-store``, whose store
 is new, so that a database with any other topic belongs to another one. Rows that are as they would

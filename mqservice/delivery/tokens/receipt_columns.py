@@ -18,7 +18,7 @@ from functools import lru_cache
 from itertools import chain, repeat
 from typing import Final, NamedTuple
 
-from mqservice.delivery.receive.receipts import (
+from mqservice.delivery.tokens.receipts import (
     HEAD,
     STANDARD,
     TEXT_CHARS_MAX,

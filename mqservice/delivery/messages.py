@@ -19,6 +19,7 @@ import msgspec
 
 from mqservice.delivery.bodies import JSON_PROPERTY, JSON_VALUE
 from mqservice.delivery.decoding import Fault
+from mqservice.delivery.delivery_time import check_not_too_far, is_in_future, read_wait
 from mqservice.delivery.limits import (
     KEY_BYTES_MAX,
     KEY_COUNT_MAX,
@@ -27,8 +28,7 @@ from mqservice.delivery.limits import (
     PROPERTY_COUNT_MAX,
     TAG_BYTES_MAX,
 )
-from mqservice.delivery.produce.delivery_time import check_not_too_far, is_in_future, read_wait
-from mqservice.delivery.produce.request_keys import check_key
+from mqservice.delivery.request_keys import check_key
 from mqservice.lib.queue_numbers import QUEUE_NOT_FOUND, queue_fault
 from mqservice.store import (
     SYSTEM_PROPERTIES,
