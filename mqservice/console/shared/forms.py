@@ -175,7 +175,7 @@ class TopicForm(RefusableForm):
 
 
 class MessageForm(RefusableForm):
-    """What a message has wherever one is written; ``messages.publish_views.message_of`` reads it."""
+    """What a message has wherever one is written; ``publish_views.message_of`` reads it."""
 
     body = forms.CharField(
         strip=False,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mqservice.cli.errors import UsageError
-from mqservice.cli.target import find_target
+from mqservice.cli.target import choose_profile, find_target
 
 QUICKSTART = b'{"base_url":"http://127.0.0.1:8123","api_key":"mqk_local","namespace":"demo","x":1}'
 
@@ -15,6 +15,7 @@ QUICKSTART = b'{"base_url":"http://127.0.0.1:8123","api_key":"mqk_local","namesp
 @pytest.fixture
 def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MQ_DATA_DIR", str(tmp_path))
+    choose_profile(None)  # a command that ran in this process before may have chosen one
     return tmp_path
 
 
