@@ -139,12 +139,19 @@ def test_a_step_that_was_run_again_stands_beside_the_others_with_its_own_commit(
     assert "[kills](#kills) (2031-01-02, commit `abc1234`) | 1 to 1 | 0 |" in render(both)
 
 
-def test_a_step_of_another_machine_is_not_put_beside_the_others() -> None:
+def test_a_step_of_another_machine_says_so() -> None:
     kept = read_evidence(EVIDENCE)
-    other = msgspec.structs.replace(kept.machine, cores=kept.machine.cores + 1)
+    names = [step.name for step in kept.steps]
+    other = msgspec.structs.replace(kept.machine, cpu="Other CPU", cores=64)
+    again = merged("kills", [], seed_start=1, seed_end=2, duration_ms=9)
+    taken = msgspec.structs.replace(
+        kept, date="2031-01-02", commit="abc1234", machine=other, steps=[again]
+    )
 
-    with pytest.raises(ValueError, match="the evidence is of"):
-        with_steps(kept, msgspec.structs.replace(kept, machine=other), [])
+    both = with_steps(kept, taken, names)
+
+    assert [step.name for step in both.steps if step.machine == other] == ["kills"]
+    assert "(2031-01-02, commit `abc1234` on Other CPU, 64 cores)" in render(both)
 
 
 def test_evidence_is_formatted_the_same_way_each_time(tmp_path: Path) -> None:

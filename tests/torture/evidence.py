@@ -52,8 +52,9 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All jobs of one kind. Seeds are ``[seed_start, seed_end)``.
 
-    ``impossible``: why this machine does not allow the step; empty when it does. ``date`` and
-    ``commit``: where they are not those of the whole run, because the step was run again later.
+    ``impossible``: why this machine does not allow the step; empty when it does. ``date``,
+    ``commit`` and ``machine``: where they are not those of the whole run, because the step was run
+    again later, or elsewhere.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     impossible: str = ""
     date: str = ""
     commit: str = ""
+    machine: Machine | None = None
 
     @property
     def caught_count(self) -> int:
@@ -89,14 +91,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_steps(kept: Evidence, taken: Evidence, names: Sequence[str]) -> Evidence:
-    """The evidence that is kept with the steps of a later run in it, in the order of ``names``.
-
-    Raises ``ValueError`` when that run was on another machine, whose figures are not comparable.
-    """
-    if taken.machine != kept.machine:
-        raise ValueError(f"the evidence is of {kept.machine}, this is {taken.machine}")
+    """The evidence that is kept with the steps of a later run in it, in the order of ``names``."""
+    elsewhere = taken.machine if taken.machine != kept.machine else None
     later = [
-        msgspec.structs.replace(step, date=taken.date, commit=taken.commit) for step in taken.steps
+        msgspec.structs.replace(step, date=taken.date, commit=taken.commit, machine=elsewhere)
+        for step in taken.steps
     ]
     steps = {step.name: step for step in [*kept.steps, *later]}
     return msgspec.structs.replace(kept, steps=[steps[name] for name in names if name in steps])

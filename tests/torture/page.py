@@ -198,7 +198,10 @@ def _measured(evidence: Evidence) -> str:
 
 
 def _later(step: Step) -> str:
-    return f" ({step.date}, commit `{step.commit}`)" if step.commit else ""
+    if not step.commit:
+        return ""
+    where = f" on {step.machine.cpu}, {step.machine.cores} cores" if step.machine else ""
+    return f" ({step.date}, commit `{step.commit}`{where})"
 
 
 def _step(step: Step) -> str:
