@@ -10,19 +10,18 @@ from __future__ import annotations
 import enum
 from typing import Any, Final
 
-from pydantic import BaseModel
+from pydantic import BaseModel, create_model
 
 from mqservice.definitions.limits import VERSION
-from mqservice.groups.assignment import assignment_of, shown_assignment
-from mqservice.groups.models import AssignmentStrategy, ConsumerGroup, Dispatch, StartFrom
-from mqservice.groups.retry import policy_of, shown_retry
+from mqservice.groups.models import ConsumerGroup
+from mqservice.groups.schemas import shown_settings
+from mqservice.groups.settings import SETTINGS as GROUP_SETTINGS
 from mqservice.lib.durations import format_duration_ms
-from mqservice.lib.timestamps import rfc3339
-from mqservice.store import AssignmentPolicy
+from mqservice.lib.settings_table import definition_fields
 from mqservice.topics.models import Durability, MessageType, Topic
 
 Settings = dict[str, Any]  # Any: JSON, as the API writes settings
-_PLAIN: Final = AssignmentPolicy()
+_GROUP_FIELDS: Final = tuple(definition_fields(GROUP_SETTINGS))
 
 
 class TopicDefinition(BaseModel):
@@ -47,43 +46,18 @@ class TopicDefinition(BaseModel):
         )
 
 
-class GroupDefinition(BaseModel):
-    """All settings of a consumer group. ``start_time`` is of ``start_from: timestamp`` only."""
+_GroupSettings = create_model(
+    "_GroupSettings", name=(str, ...), **definition_fields(GROUP_SETTINGS)
+)
 
-    name: str
-    start_from: StartFrom
-    start_time: str | None
-    lease: str
-    consume_timeout: str
-    max_attempts: int | None
-    retry: Settings
-    dispatch: Dispatch
-    strategy: AssignmentStrategy
-    assignment: Settings
-    ordered: bool
-    batch_per_group: int
+
+class GroupDefinition(_GroupSettings):  # type: ignore[valid-type, misc]  # reason: of the table
+    """All settings of a consumer group. ``start_time`` is of ``start_from: timestamp`` only."""
 
     @classmethod
     def of(cls, group: ConsumerGroup) -> GroupDefinition:
-        assignment = assignment_of(group.assignment)
-        strategy = AssignmentStrategy(group.strategy)
-        # What a strategy does not use is kept, and would be lost if it were not written.
-        is_shown = assignment.within_room != _PLAIN.within_room
-        shown_by = AssignmentStrategy.MACHINE_ROOM_NEARBY if is_shown else strategy
-        return cls(
-            name=group.name,
-            start_from=StartFrom(group.start_from),
-            start_time=rfc3339(group.start_ms) if group.start_from == StartFrom.TIMESTAMP else None,
-            lease=format_duration_ms(group.lease_ms),
-            consume_timeout=format_duration_ms(group.consume_timeout_ms),
-            max_attempts=group.max_reconsume_times + 1 or None,
-            retry=shown_retry(policy_of(group.retry)),
-            dispatch=Dispatch(group.dispatch),
-            strategy=strategy,
-            assignment=shown_assignment(assignment, shown_by),
-            ordered=group.is_ordered,
-            batch_per_group=group.batch_per_group,
-        )
+        shown = shown_settings(group, all_of_assignment=True)
+        return cls(name=group.name, **{name: shown[name] for name in _GROUP_FIELDS})
 
 
 class DefinitionsOut(BaseModel):

@@ -13,7 +13,7 @@ import enum
 
 import msgspec
 
-from mqservice.groups.models import AssignmentStrategy
+from mqservice.groups.settings import AssignmentStrategy
 from mqservice.lib.json_fields import Fields, shown
 from mqservice.lib.names import CONSUMER_PREFIX, name_fault
 from mqservice.store import ASSIGNMENT_NAMES_MAX, AssignmentPolicy, Strategy
@@ -91,19 +91,18 @@ def _read_rooms(assignment: Fields) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
 
 
-def stored_assignment(policy: AssignmentPolicy) -> StoredAssignment:
-    """What the row holds: what JSON makes of it, so that it equals what is read back."""
-    content: StoredAssignment = msgspec.json.decode(msgspec.json.encode(policy))
-    return content
-
-
 def assignment_of(stored: StoredAssignment) -> AssignmentPolicy:
     """What the row means."""
     return msgspec.convert(stored, AssignmentPolicy)
 
 
-def shown_assignment(policy: AssignmentPolicy, strategy: AssignmentStrategy) -> dict[str, object]:
-    """The policy as the API writes it; it can be sent back as it is."""
+def shown_assignment(
+    policy: AssignmentPolicy, strategy: AssignmentStrategy, *, is_whole: bool = False
+) -> dict[str, object]:
+    """The policy as the API writes it; it can be sent back as it is.
+
+    ``is_whole``: also what the strategy does not use, and would be lost if it were not written.
+    """
     answer: dict[str, object] = {}
     if policy.consumers:
         answer["consumers"] = {
@@ -113,6 +112,7 @@ def shown_assignment(policy: AssignmentPolicy, strategy: AssignmentStrategy) -> 
         answer["rooms"] = {name: list(ids) for name, ids in policy.rooms.items()}
     if policy.read:
         answer["read"] = list(policy.read)
-    if strategy is AssignmentStrategy.MACHINE_ROOM_NEARBY:
+    is_chosen = policy.within_room != AssignmentPolicy().within_room
+    if strategy is AssignmentStrategy.MACHINE_ROOM_NEARBY or (is_whole and is_chosen):
         answer["within_room"] = policy.within_room.value
     return answer

@@ -2,60 +2,32 @@
 
 from __future__ import annotations
 
-import enum
-
 from django.db import models
 
 from mqservice.accounts.models import Namespace
-from mqservice.groups.retry import stored_levels
-from mqservice.lib.durations import HOUR_MS, SECOND_MS
+from mqservice.groups.settings import (
+    ASSIGNMENT,
+    BATCH_PER_GROUP,
+    CONSUME_TIMEOUT,
+    DISPATCH,
+    LEASE,
+    MAX_ATTEMPTS,
+    ORDERED,
+    PAUSED,
+    RECONSUME_FOR_EVER,
+    RECONSUME_TIMES_MAX,
+    RETRY,
+    START_FROM,
+    START_TIME,
+    STRATEGY,
+    StartFrom,
+)
 from mqservice.lib.names import NAME_CHARS_MAX, engine_name
-
-LEASE_MS_DEFAULT = 60 * SECOND_MS
-LEASE_MS_MIN = 1 * SECOND_MS
-LEASE_MS_MAX = 12 * HOUR_MS
-CONSUME_TIMEOUT_MS_DEFAULT = 3 * HOUR_MS
-CONSUME_TIMEOUT_MS_MIN = 10 * SECOND_MS
-CONSUME_TIMEOUT_MS_MAX = 12 * HOUR_MS
-RECONSUME_TIMES_DEFAULT = 16
-RECONSUME_FOR_EVER = -1
-RECONSUME_TIMES_MAX = 1_000  # of rows from before there were 1,000 attempts at most
-ATTEMPTS_MAX = 1_000
-BATCH_PER_GROUP_MAX = 32
-
-
-class StartFrom(enum.StrEnum):
-    """Where the group begins on a topic it has never read."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    TIMESTAMP = "timestamp"  # the first message stored at ``start_ms`` or later
-
-
-class Dispatch(enum.StrEnum):
-    """Who reads a queue: any consumer at any time, the one that it is assigned to, or each client
-    for itself.
-    """
-
-    SHARED = "shared"
-    EXCLUSIVE = "exclusive"
-    BROADCAST = "broadcast"
-
-
-class AssignmentStrategy(enum.StrEnum):
-    """How queues are assigned; RocketMQ's names. Some need the row's ``assignment``."""
-
-    AVG = "AVG"
-    AVG_BY_CIRCLE = "AVG_BY_CIRCLE"
-    CONSISTENT_HASH = "CONSISTENT_HASH"
-    CONFIG = "CONFIG"
-    MACHINE_ROOM = "MACHINE_ROOM"
-    MACHINE_ROOM_NEARBY = "MACHINE_ROOM_NEARBY"
 
 
 class ConsumerGroup(models.Model):
     """A named set of consumers that share the messages of the topics they read, or of which each
-    client gets all of them.
+    client gets all of them. The columns from ``start_from`` on are those of ``settings``.
     """
 
     namespace = models.ForeignKey(Namespace, on_delete=models.PROTECT, related_name="groups")
@@ -63,19 +35,19 @@ class ConsumerGroup(models.Model):
     start_from = models.CharField(
         max_length=16,
         choices=[(kind.value, kind.value) for kind in StartFrom],
-        default=StartFrom.EARLIEST.value,
+        default=START_FROM.default,
     )
-    start_ms = models.PositiveBigIntegerField(default=0)  # epoch; counts for TIMESTAMP only
-    lease_ms = models.PositiveIntegerField(default=LEASE_MS_DEFAULT)
-    consume_timeout_ms = models.PositiveIntegerField(default=CONSUME_TIMEOUT_MS_DEFAULT)
-    max_reconsume_times = models.SmallIntegerField(default=RECONSUME_TIMES_DEFAULT)
-    retry = models.JSONField(default=stored_levels)
-    is_paused = models.BooleanField(default=False)
-    dispatch = models.CharField(max_length=16, default=Dispatch.SHARED.value)
-    strategy = models.CharField(max_length=32, default=AssignmentStrategy.AVG.value)
-    assignment = models.JSONField(default=dict)  # the engine's form, see ``assignment.py``
-    is_ordered = models.BooleanField(default=False)
-    batch_per_group = models.PositiveSmallIntegerField(default=1)  # counts with shared dispatch
+    start_ms = models.PositiveBigIntegerField(default=START_TIME.default)  # epoch
+    lease_ms = models.PositiveIntegerField(default=LEASE.default)
+    consume_timeout_ms = models.PositiveIntegerField(default=CONSUME_TIMEOUT.default)
+    max_reconsume_times = models.SmallIntegerField(default=MAX_ATTEMPTS.default)
+    retry = models.JSONField(default=RETRY.default)
+    is_paused = models.BooleanField(default=PAUSED.default)
+    dispatch = models.CharField(max_length=16, default=DISPATCH.default)
+    strategy = models.CharField(max_length=32, default=STRATEGY.default)
+    assignment = models.JSONField(default=ASSIGNMENT.default)
+    is_ordered = models.BooleanField(default=ORDERED.default)
+    batch_per_group = models.PositiveSmallIntegerField(default=BATCH_PER_GROUP.default)
     revision = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -84,13 +56,13 @@ class ConsumerGroup(models.Model):
         constraints = (
             models.UniqueConstraint(fields=["namespace", "name"], name="group_name_unique"),
             models.CheckConstraint(
-                condition=models.Q(lease_ms__gte=LEASE_MS_MIN, lease_ms__lte=LEASE_MS_MAX),
+                condition=models.Q(lease_ms__gte=LEASE.kind.low, lease_ms__lte=LEASE.kind.high),
                 name="group_lease_range",
             ),
             models.CheckConstraint(
                 condition=models.Q(
-                    consume_timeout_ms__gte=CONSUME_TIMEOUT_MS_MIN,
-                    consume_timeout_ms__lte=CONSUME_TIMEOUT_MS_MAX,
+                    consume_timeout_ms__gte=CONSUME_TIMEOUT.kind.low,
+                    consume_timeout_ms__lte=CONSUME_TIMEOUT.kind.high,
                 ),
                 name="group_consume_timeout_range",
             ),

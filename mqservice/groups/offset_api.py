@@ -17,7 +17,6 @@ from mqservice.groups.broadcast_clients import (
     client_id_of,
     client_page,
 )
-from mqservice.groups.models import Dispatch
 from mqservice.groups.offset_schemas import (
     CommitIn,
     CommitOut,
@@ -28,6 +27,7 @@ from mqservice.groups.offset_schemas import (
 )
 from mqservice.groups.offsets import commit, preview_seek, progress_of, seek, topic_stats
 from mqservice.groups.queries import get_group
+from mqservice.groups.settings import Dispatch
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.store import GroupQueueStats

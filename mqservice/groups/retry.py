@@ -8,11 +8,11 @@ The engine's form is what is stored, so that both read it with the same code.
 
 from __future__ import annotations
 
-import enum
 from typing import Final
 
 import msgspec
 
+from mqservice.groups.settings import Policy
 from mqservice.lib.durations import format_duration_ms
 from mqservice.lib.json_fields import Fields, shown
 from mqservice.store import (
@@ -26,25 +26,6 @@ from mqservice.store import (
 
 FACTOR_MAX: Final = 1_000.0
 StoredPolicy = dict[str, object]
-
-
-class Policy(enum.StrEnum):
-    """How the delay of a retry is found."""
-
-    LEVELS = "levels"
-    LIST = "list"
-    EXPONENTIAL = "exponential"
-
-
-def stored_levels() -> StoredPolicy:
-    """The default of a row."""
-    return stored_policy(LevelDelays())
-
-
-def stored_policy(policy: RetryPolicy) -> StoredPolicy:
-    """What the row holds: what JSON makes of it, so that it equals what is read back."""
-    content: StoredPolicy = msgspec.json.decode(msgspec.json.encode(policy))
-    return content
 
 
 def policy_of(stored: StoredPolicy) -> RetryPolicy:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mqservice.groups.models import CONSUME_TIMEOUT_MS_DEFAULT, ConsumerGroup, Dispatch
+from mqservice.groups.models import ConsumerGroup
+from mqservice.groups.settings import CONSUME_TIMEOUT, Dispatch
 from mqservice.lib.names import engine_name
 
 
@@ -17,7 +18,7 @@ class GroupRoute:
     engine_name: str
     lease_ms: int
     max_reconsume_times: int
-    consume_timeout_ms: int = CONSUME_TIMEOUT_MS_DEFAULT
+    consume_timeout_ms: int = CONSUME_TIMEOUT.default
     is_exclusive: bool = False
     is_broadcast: bool = False
 

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, create_model
 
 from mqservice.groups.assignment import assignment_of, read_assignment, shown_assignment
 from mqservice.groups.lag import lag_of
-from mqservice.groups.models import (
-    ATTEMPTS_MAX,
-    BATCH_PER_GROUP_MAX,
-    CONSUME_TIMEOUT_MS_MAX,
-    CONSUME_TIMEOUT_MS_MIN,
-    LEASE_MS_MAX,
-    LEASE_MS_MIN,
-    RECONSUME_FOR_EVER,
-    AssignmentStrategy,
-    ConsumerGroup,
-    Dispatch,
-    StartFrom,
-)
+from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.queries import offset_lag
 from mqservice.groups.retry import policy_of, read_retry, shown_retry
 from mqservice.groups.services import GroupChange
+from mqservice.groups.settings import SETTINGS, AssignmentStrategy
 from mqservice.lib.clock import SystemClock
-from mqservice.lib.durations import format_duration_ms
 from mqservice.lib.json_fields import Fields, read_object
 from mqservice.lib.names import ENGINE_SEPARATOR
-from mqservice.lib.timestamps import rfc3339
+from mqservice.lib.settings_table import answer_fields, read_values, shown_values
 from mqservice.lib.wire import moment
 from mqservice.store import GroupQueueStats, GroupStats, LagIs
 
@@ -50,30 +39,23 @@ def read_change(body: bytes) -> GroupChange:
 
 def read_settings(fields: Fields) -> GroupChange:
     """The same of an object; its faults are in ``fields``."""
-    return GroupChange(
-        start_from=fields.choice("start_from", StartFrom),
-        start_ms=fields.time_ms("start_time"),
-        lease_ms=fields.duration_ms("lease", LEASE_MS_MIN, LEASE_MS_MAX),
-        consume_timeout_ms=fields.duration_ms(
-            "consume_timeout", CONSUME_TIMEOUT_MS_MIN, CONSUME_TIMEOUT_MS_MAX
-        ),
-        max_reconsume_times=_read_reconsume_times(fields),
-        retry=read_retry(fields),
-        dispatch=fields.choice("dispatch", Dispatch),
-        strategy=fields.choice("strategy", AssignmentStrategy),
-        assignment=read_assignment(fields),
-        is_ordered=fields.boolean("ordered"),
-        batch_per_group=fields.integer("batch_per_group", 1, BATCH_PER_GROUP_MAX),
+    readers: dict[str, Callable[[Fields], object]] = {
+        "retry": read_retry,
+        "assignment": read_assignment,
+    }
+    return GroupChange(**read_values(SETTINGS, fields, readers))
+
+
+def shown_settings(group: ConsumerGroup, *, all_of_assignment: bool = False) -> dict[str, Any]:
+    """As the API writes them. ``all_of_assignment``: also what the strategy does not use."""
+    assignment = assignment_of(group.assignment)
+    strategy = AssignmentStrategy(group.strategy)
+    return shown_values(
+        SETTINGS,
+        group,
+        retry=shown_retry(policy_of(group.retry)),
+        assignment=shown_assignment(assignment, strategy, is_whole=all_of_assignment),
     )
-
-
-def _read_reconsume_times(fields: Fields) -> int | None:
-    if not fields.has("max_attempts"):
-        return None
-    if fields.find("max_attempts") is None:
-        return RECONSUME_FOR_EVER
-    attempts = fields.integer("max_attempts", 1, ATTEMPTS_MAX)
-    return None if attempts is None else attempts - 1
 
 
 class QueueLagOut(BaseModel):
@@ -123,26 +105,15 @@ class LagOut(BaseModel):
         )
 
 
-class GroupOut(BaseModel):
+_Settings = create_model(
+    "_Settings", name=(str, ...), namespace=(str, ...), **answer_fields(SETTINGS)
+)
+
+
+class GroupOut(_Settings):  # type: ignore[valid-type, misc]  # reason: made of the table
     """`lag` is null in lists, and if the engine cannot report it; `max_attempts` is null for no
     limit."""
 
-    name: str
-    namespace: str
-    start_from: StartFrom
-    start_time: str | None
-    lease: str
-    lease_ms: int
-    consume_timeout: str
-    consume_timeout_ms: int
-    max_attempts: int | None
-    retry: dict[str, Any]  # reason: one of three forms, made by shown_retry
-    paused: bool
-    dispatch: Dispatch
-    strategy: AssignmentStrategy
-    assignment: dict[str, Any]  # reason: parts of some kinds, made by shown_assignment
-    ordered: bool
-    batch_per_group: int
     created_at: str
     updated_at: str
     lag: LagOut | None = None
@@ -152,22 +123,7 @@ class GroupOut(BaseModel):
         return cls(
             name=group.name,
             namespace=group.namespace.name,
-            start_from=StartFrom(group.start_from),
-            start_time=rfc3339(group.start_ms) if group.start_from == StartFrom.TIMESTAMP else None,
-            lease=format_duration_ms(group.lease_ms),
-            lease_ms=group.lease_ms,
-            consume_timeout=format_duration_ms(group.consume_timeout_ms),
-            consume_timeout_ms=group.consume_timeout_ms,
-            max_attempts=group.max_reconsume_times + 1 or None,
-            retry=shown_retry(policy_of(group.retry)),
-            paused=group.is_paused,
-            dispatch=Dispatch(group.dispatch),
-            strategy=AssignmentStrategy(group.strategy),
-            assignment=shown_assignment(
-                assignment_of(group.assignment), AssignmentStrategy(group.strategy)
-            ),
-            ordered=group.is_ordered,
-            batch_per_group=group.batch_per_group,
+            **shown_settings(group),
             created_at=moment(group.created_at),
             updated_at=moment(group.updated_at),
             lag=None if stats is None else LagOut.of(stats, SystemClock().now_ms()),

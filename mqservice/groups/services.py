@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from django.db import transaction
 
 from mqservice.accounts.access import Principal
@@ -28,52 +29,34 @@ from mqservice.accounts.audit import (
 from mqservice.accounts.locks import lock_namespace
 from mqservice.accounts.models import AuditEntry, Namespace
 from mqservice.errors import problem_from_store
-from mqservice.groups.assignment import assignment_of, stored_assignment
-from mqservice.groups.models import AssignmentStrategy, ConsumerGroup, Dispatch, StartFrom
+from mqservice.groups.assignment import assignment_of
+from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.queries import get_group
-from mqservice.groups.retry import policy_of, stored_policy
+from mqservice.groups.settings import SETTINGS, START_TIME, Dispatch, StartFrom
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.rows import insert_all, update_all
+from mqservice.lib.settings_table import Change, columns_of
 from mqservice.lib.wire import refused
 from mqservice.quotas.services import require_room
 from mqservice.store import (
-    AssignmentPolicy,
     BadRequest,
     GroupConfig,
     GroupNotFound,
     GroupRef,
-    RetryPolicy,
     StoreError,
     Strategy,
     blocking_client,
 )
-from mqservice.store import Dispatch as EngineDispatch
-from mqservice.store import StartFrom as EngineStartFrom
 from mqservice.topics.models import QUEUE_COUNT_MAX
 
-_SETTINGS: Final = (
-    "start_from", "start_ms", "lease_ms", "consume_timeout_ms", "max_reconsume_times", "retry",
-    "is_paused", "dispatch", "strategy", "assignment", "is_ordered", "batch_per_group",
-)  # fmt: skip
+_COLUMNS: Final = columns_of(SETTINGS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupChange:
-    """What to set, in range; None leaves it as it is, or at its default on a new group."""
+class GroupChange(Change):
+    """What to set, in range."""
 
-    start_from: StartFrom | None = None
-    start_ms: int | None = None
-    lease_ms: int | None = None
-    consume_timeout_ms: int | None = None
-    max_reconsume_times: int | None = None
-    retry: RetryPolicy | None = None
-    is_paused: bool | None = None
-    dispatch: Dispatch | None = None
-    strategy: AssignmentStrategy | None = None
-    assignment: AssignmentPolicy | None = None
-    is_ordered: bool | None = None
-    batch_per_group: int | None = None
+    settings = SETTINGS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,12 +112,13 @@ def plan_group(
 
     Raises Problem ILLEGAL_SETTING.
     """
-    before = None if group is None else settings_of(group, _SETTINGS)
+    before = None if group is None else settings_of(group, _COLUMNS)
     row = ConsumerGroup(namespace=namespace, name=name) if group is None else group
-    is_changed = _apply(change, row)
+    _lengthen_timeout(change, row)
+    is_changed = change.apply(row)
     if row.start_from == StartFrom.TIMESTAMP and not row.start_ms:
         raise _setting("/start_time", "give the time from which the group reads")
-    if change.start_ms is not None and row.start_from != StartFrom.TIMESTAMP:
+    if change.find("start_ms") is not None and row.start_from != StartFrom.TIMESTAMP:
         raise _setting("/start_time", "is only for start_from: timestamp")
     try:
         assignment_of(row.assignment).check(Strategy(row.strategy), QUEUE_COUNT_MAX)
@@ -167,13 +151,13 @@ def write_groups(planned: Iterable[PlannedGroup], *, by: Principal | None) -> No
     for group in changed:
         group.revision += 1
     insert_all([each.group for each in different if each.is_new])
-    update_all(changed, (*_SETTINGS, "revision", "updated_at"))
+    update_all(changed, (*_COLUMNS, "revision", "updated_at"))
     record_all([_entry(each, by) for each in different])
 
 
 def _entry(planned: PlannedGroup, by: Principal | None) -> AuditEntry:
     group = planned.group
-    old, new = difference(planned.before, settings_of(group, _SETTINGS))
+    old, new = difference(planned.before, settings_of(group, _COLUMNS))
     target = f"groups/{group.name}"
     return entry_of(by, group.namespace, "group.put", target, before=old, after=new)
 
@@ -208,7 +192,7 @@ def delete_group(
     lock_namespace(namespace)
     group = get_group(namespace, name)
     _require_revision(group, revision)
-    engine_name, before = group.engine_name, settings_of(group, _SETTINGS)
+    engine_name, before = group.engine_name, settings_of(group, _COLUMNS)
     group.delete()
     record(by, namespace, "group.delete", f"groups/{name}", before=before)
     try:
@@ -231,21 +215,10 @@ def put_in_engine(group: ConsumerGroup) -> None:
 
 def config_of(group: ConsumerGroup) -> GroupConfig:
     """What the engine is to know of a group."""
-    return GroupConfig(
-        group=group.engine_name,
-        start_from=EngineStartFrom(group.start_from),
-        start_ms=group.start_ms if group.start_from == StartFrom.TIMESTAMP else 0,
-        lease_ms=group.lease_ms,
-        consume_timeout_ms=group.consume_timeout_ms,
-        max_reconsume_times=group.max_reconsume_times,
-        retry=policy_of(group.retry),
-        is_paused=group.is_paused,
-        dispatch=EngineDispatch(group.dispatch),
-        strategy=Strategy(group.strategy),
-        assignment=assignment_of(group.assignment),
-        is_ordered=group.is_ordered,
-        batch_per_group=group.batch_per_group,
-    )
+    values = {column: getattr(group, column) for column in _COLUMNS}
+    if not START_TIME.is_used(group):
+        values[START_TIME.column] = START_TIME.default
+    return msgspec.convert({"group": group.engine_name, **values}, GroupConfig)
 
 
 def _require_revision(group: ConsumerGroup | None, revision: int | None) -> None:
@@ -263,46 +236,16 @@ def _reject_broadcast_settings(group: ConsumerGroup) -> None:
     """Its clients drop what they cannot consume, and nobody shares queues."""
     if group.dispatch != Dispatch.BROADCAST:
         return
-    plain = ConsumerGroup()
-    for field, pointer, what in (
-        ("strategy", "/strategy", "no queues are assigned"),
-        ("assignment", "/assignment", "no queues are assigned"),
-        ("is_ordered", "/ordered", "messages do not wait for one another"),
-        ("batch_per_group", "/batch_per_group", "messages are not ordered by message group"),
-        ("retry", "/retry", "failed messages are dropped, not redelivered"),
-        ("max_reconsume_times", "/max_attempts", "failed messages are dropped, not redelivered"),
-    ):
-        if getattr(group, field) != getattr(plain, field):
-            raise _setting(pointer, f"is not allowed with dispatch: broadcast, where {what}")
+    for setting in SETTINGS:
+        why = setting.not_in_broadcast
+        if why and getattr(group, setting.column) != setting.stored_default:
+            raise _setting(
+                f"/{setting.name}", f"is not allowed with dispatch: broadcast, where {why}"
+            )
 
 
-def _consume_timeout_ms(change: GroupChange, group: ConsumerGroup) -> int | None:
+def _lengthen_timeout(change: GroupChange, group: ConsumerGroup) -> None:
     """Where only a lease is given that is longer, it takes the timeout along."""
-    if change.consume_timeout_ms is None and change.lease_ms is not None:
-        return max(group.consume_timeout_ms, change.lease_ms)
-    return change.consume_timeout_ms
-
-
-def _apply(change: GroupChange, group: ConsumerGroup) -> bool:
-    """Set what ``change`` gives; whether anything became different."""
-    retry = None if change.retry is None else stored_policy(change.retry)
-    assignment = None if change.assignment is None else stored_assignment(change.assignment)
-    is_changed = False
-    for field, value in (
-        ("start_from", change.start_from),
-        ("start_ms", change.start_ms),
-        ("lease_ms", change.lease_ms),
-        ("consume_timeout_ms", _consume_timeout_ms(change, group)),
-        ("max_reconsume_times", change.max_reconsume_times),
-        ("retry", retry),
-        ("is_paused", change.is_paused),
-        ("dispatch", change.dispatch),
-        ("strategy", change.strategy),
-        ("assignment", assignment),
-        ("is_ordered", change.is_ordered),
-        ("batch_per_group", change.batch_per_group),
-    ):
-        if value is not None and value != getattr(group, field):
-            setattr(group, field, value)
-            is_changed = True
-    return is_changed
+    lease_ms = change.find("lease_ms")
+    if lease_ms is not None and change.find("consume_timeout_ms") is None:
+        group.consume_timeout_ms = max(group.consume_timeout_ms, lease_ms)

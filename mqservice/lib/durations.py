@@ -15,6 +15,7 @@ HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
 
 _UNITS_MS: Final = {"ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
+DURATION_PATTERN: Final = r"^[0-9]{1,15}(ms|s|m|h|d)$"  # in JSON Schema
 _FORM: Final = re.compile(r"([0-9]{1,15})(ms|s|m|h|d)", re.ASCII)
 
 

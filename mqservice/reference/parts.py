@@ -9,18 +9,15 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+from mqservice.lib.durations import DURATION_PATTERN as DURATION_PATTERN
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import CODES, CONTENT_TYPE, RETRYABLE_CODES
+from mqservice.lib.timestamps import TIME_PATTERN as TIME_PATTERN
 
 JsonObject = dict[str, Any]  # Any: JSON as it is sent
 
 SCHEMAS: Final = "#/components/schemas/"
 NAME_PATTERN: Final = rf"^[a-zA-Z0-9_-]{{1,{NAME_CHARS_MAX}}}$"
-DURATION_PATTERN: Final = r"^[0-9]{1,15}(ms|s|m|h|d)$"
-TIME_PATTERN: Final = (
-    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?"
-    r"([Zz]|[+-][0-9]{2}:[0-9]{2})$"
-)
 # What any request may meet, whatever it asks for.
 COMMON_CODES: Final = (
     "UNAUTHENTICATED", "FORBIDDEN", "RATE_LIMITED", "INTERNAL", "METADATA_UNAVAILABLE",

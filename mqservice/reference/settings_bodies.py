@@ -12,9 +12,11 @@ from typing import Final
 from mqservice.alerts import limits as alert_limits
 from mqservice.alerts.models import AlertKind
 from mqservice.definitions.limits import DEFINITION_COUNT_MAX, VERSION
-from mqservice.groups import models as groups
 from mqservice.groups.assignment import WithinRoom
-from mqservice.groups.retry import FACTOR_MAX, Policy
+from mqservice.groups.retry import FACTOR_MAX
+from mqservice.groups.settings import SETTINGS as GROUP_SETTINGS
+from mqservice.groups.settings import Policy
+from mqservice.lib.settings_table import body_properties
 from mqservice.reference.parts import (
     DURATION_PATTERN,
     NAME_PATTERN,
@@ -154,45 +156,7 @@ SCHEMAS: Final[dict[str, JsonObject]] = {
         "Additional settings of some strategies.",
     ),
     "GroupIn": _object(
-        {
-            "start_from": _choice(
-                groups.StartFrom,
-                "Where it starts on a topic that it has never read; `earliest` by default.",
-            ),
-            "start_time": {
-                "type": ["string", "null"],
-                "format": "date-time",
-                "pattern": TIME_PATTERN,
-                "description": "Where it starts with `start_from: timestamp`.",
-            },
-            "lease": _duration("How long a delivery is leased."),
-            "lease_ms": _integer(groups.LEASE_MS_MIN, groups.LEASE_MS_MAX),
-            "consume_timeout": _duration("The maximum duration of one delivery."),
-            "consume_timeout_ms": _integer(
-                groups.CONSUME_TIMEOUT_MS_MIN, groups.CONSUME_TIMEOUT_MS_MAX
-            ),
-            "max_attempts": _integer(
-                1,
-                groups.ATTEMPTS_MAX,
-                "Deliveries before a message becomes a dead letter; null for no limit.",
-            ),
-            "retry": {"anyOf": [ref("RetryPolicy"), _NULL]},
-            "dispatch": _choice(
-                groups.Dispatch,
-                "Who reads a queue: any consumer, the assigned one, or every client.",
-            ),
-            "strategy": _choice(groups.AssignmentStrategy, "How queues are assigned."),
-            "assignment": {"anyOf": [ref("Assignment"), _NULL]},
-            "ordered": {
-                "type": ["boolean", "null"],
-                "description": "Whether order is preserved.",
-            },
-            "batch_per_group": _integer(
-                1,
-                groups.BATCH_PER_GROUP_MAX,
-                "Maximum messages of a message group per receive.",
-            ),
-        },
+        body_properties(GROUP_SETTINGS),
         "Settings of a consumer group. Omitted fields are left unchanged; in a new group they get "
         "their defaults. Some settings require a certain `dispatch`.",
     ),

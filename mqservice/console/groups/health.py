@@ -16,7 +16,8 @@ from django.utils.translation import ngettext
 
 from mqservice.console.groups.group import GroupPage, MemberRow, TopicPart
 from mqservice.console.templatetags.units import age, count
-from mqservice.groups.models import ConsumerGroup, Dispatch
+from mqservice.groups.models import ConsumerGroup
+from mqservice.groups.settings import Dispatch
 from mqservice.lib.durations import MINUTE_MS
 
 SKEW_TIMES: Final = 4  # as far behind as its share would be

@@ -4,6 +4,7 @@ is only read. A refusal of a service comes back to the field that its pointer na
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
@@ -90,6 +91,19 @@ class MomentField(forms.Field):
 def in_zone(label: object) -> Any:  # Any: a label that is put together when it is shown
     """A label of a moment with the zone of the page."""
     return format_lazy("{}, {}", label, lazy_zone_name())
+
+
+class JsonField(forms.CharField):
+    """JSON as text; empty for an object without fields."""
+
+    def clean(self, value: object) -> object:
+        text = str(super().clean(value)).strip()
+        try:
+            return json.loads(text) if text else {}
+        except ValueError as exc:
+            raise forms.ValidationError(
+                _("This is not valid JSON: %(why)s") % {"why": exc}
+            ) from None
 
 
 class RefusableForm(forms.Form):

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from django.db import migrations, models
 
-import mqservice.groups.retry
+import mqservice.groups.settings
 
 
 class Migration(migrations.Migration):
@@ -20,7 +20,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="consumergroup",
             name="retry",
-            field=models.JSONField(default=mqservice.groups.retry.stored_levels),
+            field=models.JSONField(default=mqservice.groups.settings.stored_levels),
         ),
         migrations.AddField(
             model_name="consumergroup",

@@ -9,8 +9,9 @@ from django.test import Client
 
 from mqservice.accounts.models import AuditEntry, Role
 from mqservice.accounts.services import set_role
-from mqservice.groups.models import AssignmentStrategy, ConsumerGroup, Dispatch
+from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.services import GroupChange, put_group
+from mqservice.groups.settings import AssignmentStrategy, Dispatch
 from mqservice.lib.clock import SystemClock
 from mqservice.masking.models import MaskRule
 from mqservice.sampling.limits import SAMPLE_MS

@@ -10,7 +10,7 @@ from django.utils import translation
 from mqservice.accounts.models import Role
 from mqservice.alerts.models import Channel, Delivery
 from mqservice.console.templatetags.words import word
-from mqservice.groups.models import Dispatch, StartFrom
+from mqservice.groups.settings import Dispatch, StartFrom
 from mqservice.topics.models import Durability, MessageType
 
 SAME_IN_CHINESE = {"webhook": "Webhook"}
