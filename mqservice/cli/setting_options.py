@@ -29,13 +29,13 @@ def takes_settings(
     """Let a command take an option for each setting; its first parameter gets the body of the
     request. Ends the command where an option makes no sense.
     """
-    options: type[Any] = dataclasses.make_dataclass(  # reason: made here
+    options: type[Any] = dataclasses.make_dataclass(  # Any: made here
         "Options", list(_options_of(settings))
     )
 
     def wrap(command: Callable[Concatenate[Body, RestP], None]) -> Callable[..., None]:
         @functools.wraps(command)
-        def run(given: Any, *args: RestP.args, **rest: RestP.kwargs) -> None:
+        def run(given: Any, /, *args: RestP.args, **rest: RestP.kwargs) -> None:
             command(_body_of(settings, given), *args, **rest)
 
         run.__signature__ = inspect.signature(command, eval_str=True)  # type: ignore[attr-defined]

@@ -1,7 +1,8 @@
 """Which limits the page of limits lists, and where the code defines each.
 
 A row is words and places; the number comes from the place. A place is ``module:NAME``, or
-``module:Class.field`` for the default of a struct.
+``module:Class.field`` for the default of a struct, or
+``module:SETTING.attribute`` for a row of a table of settings.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _D: Final = "mqservice.delivery.limits:"
 _E: Final = "storage_engine.config:StoreConfig."
 _Q: Final = "mqservice.quotas.limits:QuotaLimits."
 _T: Final = "mqservice.topics.models:"
-_G: Final = "mqservice.groups.models:"
+_G: Final = "mqservice.groups.settings:"
 _A: Final = "mqservice.accounts.limits:"
 _AL: Final = "mqservice.alerts.limits:"
 _IS: Final = "mqservice.issues.limits:"
@@ -91,11 +92,11 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
              _D + "RECEIVE_COUNT_DEFAULT", _D + "RECEIVE_COUNT_MAX", _D + "RECEIVE_BYTES_MAX"),
         _row("Wait of a receive", "{} by default, {} at most", _D + "WAIT_MS_DEFAULT",
              _D + "WAIT_MS_MAX"),
-        _row("Lease", "{} by default, {} to {}", _G + "LEASE_MS_DEFAULT", _D + "LEASE_MS_MIN",
+        _row("Lease", "{} by default, {} to {}", _G + "LEASE.default", _D + "LEASE_MS_MIN",
              _D + "LEASE_MS_MAX"),
         _row("One delivery, however extended", "{} by default, {} to {} (`consume_timeout`)",
-             _G + "CONSUME_TIMEOUT_MS_DEFAULT", _G + "CONSUME_TIMEOUT_MS_MIN",
-             _G + "CONSUME_TIMEOUT_MS_MAX"),
+             _G + "CONSUME_TIMEOUT.default", _G + "CONSUME_TIMEOUT.kind.low",
+             _G + "CONSUME_TIMEOUT.kind.high"),
         _row("`auto_extend`", "{}", _D + "AUTO_EXTEND_MS_MAX"),
         _row("Receipts per settle", "{}; {} of them `ack_upto`", _D + "SETTLE_COUNT_MAX",
              _D + "ACK_UPTO_COUNT_MAX"),
@@ -110,7 +111,7 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
     "Failures": (
         _row("Deliveries before a message is a dead letter",
              "1 + {} by default, 1 to {}, or no limit (`max_attempts`)",
-             _G + "RECONSUME_TIMES_DEFAULT", _G + "ATTEMPTS_MAX"),
+             _G + "MAX_ATTEMPTS.default", _G + "MAX_ATTEMPTS.kind.high"),
         _row("Delay after the first failure", "{} (level {}), then the levels above it",
              "tests.docs.limits:FIRST_RETRY_MS",
              "storage_engine.settings.retry_policy:FIRST_LEVEL"),
@@ -122,7 +123,7 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
         _row("Messages skipped because their message group is busy",
              "{} for one group on one queue", _E + "message_group_waiting_max"),
         _row("Messages of a message group in one response", "1 by default, {} at most "
-             "(`batch_per_group`)", _G + "BATCH_PER_GROUP_MAX"),
+             "(`batch_per_group`)", _G + "BATCH_PER_GROUP.kind.high"),
         _row("Redrive by ids", "{} ids", _TASK + "IDS_MAX"),
         _row("Active redrives and purges per namespace", "{}; the {} newest finished are stored",
              _TASK + "ACTIVE_TASKS_MAX", _TASK + "RETAINED_TASKS_MAX"),

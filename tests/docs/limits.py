@@ -12,10 +12,12 @@ import ast
 import importlib
 import re
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
 
+from mqservice.lib.settings_table import Setting
 from storage_engine.config import StoreConfig
 from storage_engine.settings.retry_policy import LevelDelays
 from tests.docs.limit_rows import SECTIONS
@@ -71,12 +73,14 @@ def limits_page() -> str:
 
 
 def value_of(place: str) -> Any:  # Any: a number or a timedelta
-    """What the code has at ``module:NAME`` or ``module:Class.field``."""
+    """What the code has at a place, see ``limit_rows``."""
     module, _, name = place.partition(":")
     owner, _, field = name.partition(".")
     found = getattr(importlib.import_module(module), owner)
     if not field:
         return found
+    if isinstance(found, Setting):
+        return attrgetter(field)(found)
     return {each.name: each.default for each in msgspec.structs.fields(found)}[field]
 
 
