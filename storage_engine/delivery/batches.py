@@ -18,8 +18,7 @@ from collections.abc import Callable
 from itertools import chain, islice
 from typing import Final
 
-from storage_engine.delivery.lease import Lease
-from storage_engine.delivery.process_queue import ProcessQueue
+from storage_engine.delivery.subscription import Lease, ProcessQueue
 from storage_engine.errors import BatchUnknown, QueueNotFound
 from storage_engine.wire.deliveries import (
     AckUpTo,

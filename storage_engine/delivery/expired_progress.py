@@ -10,9 +10,8 @@ from collections.abc import Iterable
 
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.offset_runs import Run
-from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.progress import Progress
-from storage_engine.delivery.subscription import Subscription
+from storage_engine.delivery.subscription import ProcessQueue, Subscription
 from storage_engine.queues.consume_queue import ConsumeQueue
 
 

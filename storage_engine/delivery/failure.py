@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from storage_engine.delivery.process_queue import ProcessQueue
+from storage_engine.delivery.subscription import ProcessQueue
 
 
 class Failure(NamedTuple):

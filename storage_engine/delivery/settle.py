@@ -16,10 +16,8 @@ from storage_engine.config import StoreConfig
 from storage_engine.delivery.batches import Batches
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.failure import Failure
-from storage_engine.delivery.lease import Lease, Verdict
 from storage_engine.delivery.offset_runs import runs_of
-from storage_engine.delivery.process_queue import ProcessQueue
-from storage_engine.delivery.subscription import Subscription
+from storage_engine.delivery.subscription import Lease, ProcessQueue, Subscription, Verdict
 from storage_engine.errors import LeaseExpired, QueueNotFound
 from storage_engine.wire.deliveries import (
     Extend,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.progress import Progress
+from storage_engine.delivery.subscription import ProcessQueue
 
 
 def first_readable(process_queue: ProcessQueue) -> int:

@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from storage_engine.delivery.clients import split_reader
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
-from storage_engine.delivery.process_queue import ProcessQueue
-from storage_engine.delivery.subscription import Subscription
+from storage_engine.delivery.subscription import ProcessQueue, Subscription
 from storage_engine.delivery.unsettled import unsettled_count
 from storage_engine.errors import BadRequest, CommitRefused, OffsetOutOfRange, QueueNotFound
 from storage_engine.moves.retries import Retries

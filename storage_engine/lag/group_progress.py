@@ -22,8 +22,7 @@ from typing import Final, TypeVar
 
 from storage_engine.clock import Clock
 from storage_engine.delivery.delivery import Delivery
-from storage_engine.delivery.process_queue import ProcessQueue
-from storage_engine.delivery.subscription import Subscription
+from storage_engine.delivery.subscription import ProcessQueue, Subscription
 from storage_engine.delivery.unsettled import first_readable, first_unsettled, unsettled_count
 from storage_engine.errors import StoreCorrupt
 from storage_engine.lag.retry_ages import RetryAges

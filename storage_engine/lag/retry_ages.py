@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from storage_engine.delivery.process_queue import ProcessQueue
+from storage_engine.delivery.subscription import ProcessQueue
 from storage_engine.delivery.unsettled import first_readable, first_unsettled
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.reader.property_values import property_value, property_values

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage_engine.clock import Clock
-from storage_engine.delivery.process_queue import ProcessQueue
+from storage_engine.delivery.subscription import ProcessQueue
 from storage_engine.delivery.unsettled import first_unsettled, settled_count
 from storage_engine.filters.message_filter import Filter
 

@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 from storage_engine.catalog.catalog import Catalog
 from storage_engine.delivery.delivery import Delivery
-from storage_engine.delivery.process_queue import ProcessQueue
+from storage_engine.delivery.subscription import ProcessQueue
 from storage_engine.delivery.unsettled import unsettled_count
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.queues.consume_queue import ConsumeQueue
