@@ -27,10 +27,9 @@ from typing import Final, NamedTuple
 
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.filter_scan import SettlingScan
-from storage_engine.delivery.members import SILENCE_MS_MAX, Members
+from storage_engine.delivery.members import SILENCE_MS_MAX, Members, Readers
 from storage_engine.delivery.offset_runs import OffsetRuns, runs_of
 from storage_engine.delivery.progress import Progress
-from storage_engine.delivery.readers import Readers
 from storage_engine.errors import StoreError, SubscriptionConflict
 from storage_engine.filters.message_filter import EVERYTHING, Filter
 from storage_engine.queues.consume_queue import ConsumeQueue
@@ -136,6 +135,27 @@ class Lease:
 
 # A generation that no request can say; see ``ProcessQueue.start_move``.
 MOVING: Final = Lease(1 << 64, "")
+
+
+class Failure(NamedTuple):
+    """One message whose delivery failed, between its lease and the place it is moved to.
+
+    ``delay_ms``: until it is delivered again; None: by the group's policy. ``is_dead``: never.
+    ``delivered_ms``, ``failed_ms``: when the delivery began and ended, wall clock. ``generation``:
+    of the lease it had. ``member_id``: who had it. ``has_vanished``: the member is gone without a
+    word; a message that has not failed before is then delivered again at once.
+    """
+
+    process_queue: ProcessQueue
+    queue_offset: int
+    generation: int
+    delay_ms: int | None
+    reason: str
+    delivered_ms: int
+    failed_ms: int
+    is_dead: bool = False
+    member_id: str = ""
+    has_vanished: bool = False
 
 
 class _Group:
@@ -748,6 +768,20 @@ class ProcessQueue:
     def span_end(self) -> int:
         """What has been taken stays below it, whatever is settled above the consumer offset."""
         return self.progress.consumer_offset + self._span_max + self.progress.skipped.count
+
+    @property
+    def first_readable(self) -> int:
+        """Where the messages begin that the group may not have settled."""
+        return max(self.progress.consumer_offset, self.queue.min_offset)
+
+    def unsettled_count(self, end: int | None = None) -> int:
+        """Messages that can be read, below ``end`` or all, and that the group has not settled,
+        whether its filter matches or not.
+        """
+        first = self.first_readable
+        end = self.queue.max_offset if end is None else end
+        # A queue that was emptied may begin behind what is visible of it.
+        return max(end - first - self.progress.settled_count(first, end), 0)
 
     def others_leased_until_ms(self, member_id: str) -> int | None:
         """When the last lease of anybody with a name but this member ends, monotonic; None without

@@ -1,7 +1,9 @@
 """Receives that wait for messages, in order of arrival.
 
-receive ── nothing ready ──▶ [WaitingReceives] ─ something is: serve ──▶ leasing ──▶ answer
-                                └── time over, cancelled, deleted ──▶ an empty answer, or none
+    receive ── nothing ready ──▶ [WaitingReceives] ─ something is: serve ──▶ leasing ──▶ answer
+                                    └── time over, cancelled, deleted ──▶ an empty answer, or none
+    filter not done ──▶ [FilterScans] ── next turn of the loop, in turn with others ──▶ serve
+    queues full ──▶ [DeliveryBlockers] ── every second ──▶ HELD_UP notices
 
 Loop thread only.
 """
@@ -9,18 +11,24 @@ Loop thread only.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from storage_engine.clock import Clock
-from storage_engine.config import StoreConfig
+from storage_engine.config import SECOND_MS, StoreConfig
 from storage_engine.delivery.due_heap import DueHeap
 from storage_engine.delivery.filter_scan import FilterScan, ReadChecked, SettlingScan
 from storage_engine.delivery.lease_messages import MessageLeaser
 from storage_engine.delivery.progress import Progress
-from storage_engine.delivery.subscription import Delivered, Subscription, WaitingReceive
+from storage_engine.delivery.subscription import (
+    Delivered,
+    ProcessQueue,
+    Subscription,
+    WaitingReceive,
+)
 from storage_engine.errors import StoreBusy, StoreError
 from storage_engine.wire.deliveries import ReceiveRequest
+from storage_engine.wire.notices import Notice, NoticeKind
 
 # Of the 100 ms between two ticks: a hostile filter leaves two thirds of the loop to everybody else.
 _TICK_SHARE_MS: Final = 30
@@ -211,3 +219,55 @@ class WaitingReceives:
 
 
 _NOTHING: Final = Delivered(0, 0, [], [])
+
+
+class DeliveryBlockers:
+    """Reports consumers that wait although there are messages, because too many are in flight.
+
+    It says so again each second while it lasts, so that those who come later hear it too; that it
+    is over shows by messages that come, or by silence.
+    """
+
+    def __init__(self, config: StoreConfig, clock: Clock, tell: Callable[[Notice], None]) -> None:
+        self._inflight_count_max = config.inflight_count_max
+        self._notify_client = tell
+        self._next_ms = clock.monotonic_ms() + SECOND_MS
+
+    def tick(self, now_ms: int, subscriptions: Iterable[Subscription]) -> None:
+        """Called every tick; checks once a second, and only subscriptions with waiting receives."""
+        if now_ms < self._next_ms:
+            return
+        self._next_ms = now_ms + SECOND_MS
+        for subscription in subscriptions:
+            if subscription.waiting_receives and self.is_inflight_full(subscription.sources):
+                self._notify(subscription)
+
+    def is_inflight_full(self, queues: Iterable[ProcessQueue]) -> bool:
+        """Whether one has new messages that must wait until some in flight are settled."""
+        return any(
+            each.position < each.queue.max_offset
+            and (len(each.inflight) >= self._inflight_count_max or each.position >= each.span_end)
+            for each in queues
+        )
+
+    def _notify(self, subscription: Subscription) -> None:
+        """To all, or in an exclusive group to those whose own queues are full."""
+        members = [""]
+        if subscription.is_exclusive:
+            waiting = dict.fromkeys(
+                each.request.member_id for each in subscription.waiting_receives
+            )
+            members = [
+                member_id
+                for member_id in waiting
+                if self.is_inflight_full(subscription.sources_of(member_id))
+            ]
+        for member_id in members:
+            self._notify_client(
+                Notice(
+                    kind=NoticeKind.HELD_UP,
+                    group=subscription.group,
+                    topic=subscription.topic,
+                    member_id=member_id,
+                )
+            )
