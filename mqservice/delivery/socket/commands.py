@@ -9,9 +9,8 @@ Everything but hello is refused before hello.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from mqservice.accounts.access import Principal
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.clients import client_id_of
 from mqservice.delivery.connections.connections import AGENT_CHARS_MAX
@@ -37,18 +36,13 @@ from mqservice.delivery.produce.produce import BatchCheck
 from mqservice.delivery.produce.put import Put
 from mqservice.delivery.request_keys import check_key
 from mqservice.delivery.socket import frames, pushes
-from mqservice.delivery.socket.publish_confirms import PublishConfirms
 from mqservice.delivery.socket.resumption import Resumption
+from mqservice.delivery.socket.session import Session
 from mqservice.delivery.socket.subscription import Subscription
 from mqservice.delivery.spans import OperationSpan
 from mqservice.groups.routes import GroupRoute
-from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
 from mqservice.store import StoreError
-from mqservice.topics.routes import TopicRoute
-
-if TYPE_CHECKING:
-    from mqservice.delivery.socket.session import Session
 
 _STEP_COUNT: Final = 32  # messages of a batch between two looks at the budget
 _SUBSCRIBE_WEIGHT: Final = 500  # in commands: it makes tasks, and asks the engine several times
@@ -57,16 +51,8 @@ _SUBSCRIBE_WEIGHT: Final = 500  # in commands: it makes tasks, and asks the engi
 class Commands:
     """The commands of one session."""
 
-    def __init__(
-        self, session: Session, principal: Principal, namespace: str, client: tuple[str, int]
-    ) -> None:
-        self.principal = principal
-        self.confirming = PublishConfirms(session)
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self.namespace = namespace
-        self.client = client
-        self.client_name = ""
-        self.published_count = 0
 
     async def run(self, command: frames.AnyCommand) -> None:
         """Raises Fault, Problem or StoreError for a command that cannot be done."""
@@ -89,8 +75,8 @@ class Commands:
             raise Fault("/resume_ttl_ms", "BAD_REQUEST", detail)
         resumption = None
         if command.resume is not None:
-            resumption = Resumption(self._session, self, command.resume)
-        self.client_name = (command.client or "")[:AGENT_CHARS_MAX]
+            resumption = Resumption(self._session, command.resume)
+        self._session.client_name = (command.client or "")[:AGENT_CHARS_MAX]
         self._session.is_open = True
         self._session.resume_ttl_ms = ttl_ms
         async with self._session.sender.only_sender() as send:
@@ -104,7 +90,9 @@ class Commands:
         token = None
         if session.resume_ttl_ms:
             tokens = session.context.resume_tokens
-            token = tokens.token(session.session_id, self.principal, self.namespace)
+            token = tokens.token(
+                session.session_id, self._session.principal, self._session.namespace
+            )
         return session.codec.encode(
             session.codec.Welcome(
                 id=command_id,
@@ -121,7 +109,7 @@ class Commands:
         if spans is None:
             await self._offer(command, None)
             return
-        span = spans.of_publish(self.namespace, command.topic)
+        span = spans.of_publish(self._session.namespace, command.topic)
         try:
             await self._offer(command, span)
         except (Fault, Problem, StoreError) as error:
@@ -131,11 +119,11 @@ class Commands:
     async def _offer(
         self, command: frames.JsonPublish | frames.PackPublish, span: OperationSpan | None
     ) -> None:
-        self.principal.require(Scope.PRODUCE, Kind.TOPIC, command.topic)
+        self._session.principal.require(Scope.PRODUCE, Kind.TOPIC, command.topic)
         if command.key is not None:
             check_key("/key", command.key, "key")
         self._session.meter.check_in(self._session.context.clock.monotonic_ms())
-        route = await self.topic_route(command.topic)
+        route = await self._session.topic_route(command.topic)
         # In steps, so that a large batch does not keep others waiting.
         budget = self._session.budget
         try:
@@ -147,26 +135,26 @@ class Commands:
             raise fault.under("/m") from None
         if span is not None:
             span.carry(offers)
-        await self.confirming.wait_for_room(len(offers))
+        await self._session.confirms.wait_for_room(len(offers))
         put = Put(
             self._session.context,
             self._session.meter,
             route,
             offers,
-            self.client,
+            self._session.client,
             key=command.key,
             span=span,
         )
         while not put.encode(_STEP_COUNT):
             await budget.give_way()
         # Handed to the store here, so that frames are stored in the order in which they came.
-        self.confirming.hand_over(command.id, put, len(offers))
-        self.published_count += len(offers)
+        self._session.confirms.hand_over(command.id, put, len(offers))
+        self._session.published_count += len(offers)
 
     async def _subscribe(self, command: frames.Subscribe) -> None:
         self._session.budget.spend_commands(_SUBSCRIBE_WEIGHT)
-        self.principal.require(Scope.CONSUME, Kind.TOPIC, command.topic)
-        self.principal.require(Scope.CONSUME, Kind.GROUP, command.group)
+        self._session.principal.require(Scope.CONSUME, Kind.TOPIC, command.topic)
+        self._session.principal.require(Scope.CONSUME, Kind.GROUP, command.group)
         if command.sid in self._session.subscriptions:
             raise Fault("/sid", "CONFLICT", f"sid {command.sid} is already in use")
         if len(self._session.subscriptions) >= SUBSCRIPTION_COUNT_MAX:
@@ -177,8 +165,8 @@ class Commands:
         wanted = filter_of("/filter", command.filter)
         if command.mode not in (None, "shared"):
             raise Fault("/mode", "BAD_REQUEST", "the only supported mode is shared")
-        topic = await self.topic_route(command.topic)
-        group = await self.group_route(command.group)
+        topic = await self._session.topic_route(command.topic)
+        group = await self._session.group_route(command.group)
         lease_ms = group.lease_ms if command.lease_ms is None else command.lease_ms
         _check_lease("/lease_ms", lease_ms)
         _check_auto_extend(command.auto_extend_ms)
@@ -277,24 +265,6 @@ class Commands:
         if subscription is None:
             raise Fault("/sid", "NOT_FOUND", f"there is no subscription {sid}")
         return subscription
-
-    async def topic_route(self, name: str) -> TopicRoute:
-        routes = self._session.context.caches.routes
-        route = routes.topic(self.principal, self.namespace, name)
-        if route is None:
-            if fault := name_fault(name):
-                raise Fault("/topic", "ILLEGAL_TOPIC", fault)
-            route = await routes.load_topic(self.principal, self.namespace, name)
-        return route
-
-    async def group_route(self, name: str) -> GroupRoute:
-        routes = self._session.context.caches.routes
-        route = routes.group(self.principal, self.namespace, name)
-        if route is None:
-            if fault := name_fault(name):
-                raise Fault("/group", "ILLEGAL_GROUP", fault)
-            route = await routes.load_group(self.principal, self.namespace, name)
-        return route
 
 
 def _consumer_of(command: frames.Subscribe, group: GroupRoute) -> Consumer:

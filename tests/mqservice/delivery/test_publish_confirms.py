@@ -13,8 +13,7 @@ import pytest
 from mqservice.delivery.produce.produce_responses import StoredResult
 from mqservice.delivery.produce.put import Put
 from mqservice.delivery.socket.codec import CODECS, JSON_NAME
-from mqservice.delivery.socket.publish_confirms import PublishConfirms
-from mqservice.delivery.socket.session import Session
+from mqservice.delivery.socket.session import PublishConfirms, Session
 from mqservice.lib.problem import Problem
 from mqservice.store import OutcomeUnknown, StoreError
 from mqservice.web.loop_turns import turns_of
