@@ -26,7 +26,7 @@ def record_without_a_crc_taken_for_torn(real: Real, view: Thing, at: Thing, end:
 
 
 @planted(
-    "storage_engine.records.record_check:looks_covered",
+    "storage_engine.records.record:looks_covered",
     "tests/storage_engine/test_damaged_reads.py::test_every_single_flipped_bit_of_a_record_is_noticed",
 )
 def record_whose_crc_property_is_hurt_has_none(real: Real, end: Thing) -> Thing:
