@@ -129,7 +129,7 @@ def _page(
         has_moved=has_moved,
         curl=curl_of(
             "POST",
-            f"/v1/ns/{frame.namespace.name}/groups/{row.name}:seek",
+            f"{frame.api_root}/groups/{row.name}:seek",
             {**body, "dry_run": True},
         ),
         crumbs=group_crumbs(frame, row, _("Reset offsets")),

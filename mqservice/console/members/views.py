@@ -24,7 +24,7 @@ from mqservice.accounts.roles import Permission, is_at_most
 from mqservice.console.keys.forms import InvitationForm
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
-from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.shared.frame import Frame, find_or_404, page
 from mqservice.lib.problem import Problem
 
 _USERNAME_CHARS_MAX: Final = 150
@@ -44,7 +44,6 @@ def members(frame: Frame) -> HttpResponse:
         roles=[role.value for role in Role if is_at_most(role, frame.principal.role)],
         invitations=pending_invitations(frame.principal) if may_manage else [],
         may_manage=may_manage,
-        crumbs=[Crumb(title=_("Members"))],
         curl=curl_of("GET", "/v1/members"),
     )
 
@@ -96,7 +95,7 @@ def remove(frame: Frame, username: str) -> HttpResponse:
         status=form_status(form),
         member=member,
         form=form,
-        crumbs=_crumbs(frame, member.user.username),
+        crumbs=frame.crumbs(member.user.username),
     )
 
 
@@ -116,13 +115,13 @@ def new_invitation(frame: Frame) -> HttpResponse:
                 status=201,
                 invitation=row,
                 link=f"{settings.MQ_BASE_URL}/account/join/{token.text}/",
-                crumbs=_crumbs(frame, _("Invitation")),
+                crumbs=frame.crumbs(_("Invitation")),
             )
     return frame.render(
         "console/invite.html",
         status=form_status(form),
         form=form,
-        crumbs=_crumbs(frame, _("Invite")),
+        crumbs=frame.crumbs(_("Invite")),
     )
 
 
@@ -154,11 +153,4 @@ def _show_problem(frame: Frame, problem: Problem) -> None:
 
 def _found(frame: Frame, username: str) -> Member:
     """Raises Http404. One query."""
-    try:
-        return get_member(frame.principal, username)
-    except Problem:
-        raise Http404 from None
-
-
-def _crumbs(frame: Frame, title: str) -> list[Crumb]:
-    return [Crumb(title=_("Members"), url=frame.url("members")), Crumb(title=title)]
+    return find_or_404(get_member, frame.principal, username)

@@ -53,7 +53,7 @@ def messages(frame: Frame, topic: str) -> HttpResponse:
     message_id = frame.request.GET.get("id", "").strip()
     if message_id:
         return redirect("console:message", frame.namespace.name, row.name, message_id)
-    path = f"/v1/ns/{frame.namespace.name}/topics/{row.name}/messages"
+    path = f"{frame.api_root}/topics/{row.name}/messages"
     query = {
         **question_of(given),
         "limit": str(PAGE_ROWS),
@@ -149,7 +149,7 @@ def stored_message(frame: Frame, topic: str, message_id: str) -> tuple[Stored, s
     """The message and its path in the API. Raises Http404."""
     if not message_id.isalnum() or not message_id.isascii():
         raise Http404
-    path = f"/v1/ns/{frame.namespace.name}/topics/{topic}/messages/{message_id}"
+    path = f"{frame.api_root}/topics/{topic}/messages/{message_id}"
     answer = call_data_plane(frame.request, frame.principal, "GET", path)
     if answer.problem is not None:
         raise Http404(answer.problem.detail)
