@@ -21,7 +21,7 @@ from mqservice.console.messages.views import body_response
 from mqservice.console.shared.bodies import Stored, preview, shown_body
 from mqservice.console.shared.columns import columns_of
 from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.data_plane import call_data_plane
+from mqservice.console.shared.data_plane import call_data_plane, read_stored
 from mqservice.console.shared.form_times import ago, utc_of
 from mqservice.console.shared.frame import Crumb, Frame, page
 from mqservice.console.shared.listing import PAGE_ROWS
@@ -140,13 +140,7 @@ def given_fields(request: HttpRequest) -> dict[str, str]:
 
 def stored_letter(frame: Frame, group: str, message_id: str) -> tuple[Stored, str]:
     """The letter and its path in the API. Raises Http404."""
-    if not message_id.isalnum() or not message_id.isascii():
-        raise Http404
-    path = f"{frame.api_root}/groups/{group}/dlq/{message_id}"
-    answer = call_data_plane(frame.request, frame.principal, "GET", path)
-    if answer.problem is not None:
-        raise Http404(answer.problem.detail)
-    return answer.data, path
+    return read_stored(frame, f"groups/{group}/dlq", message_id)
 
 
 def _list_curl(frame: Frame, found: DeadLettersPage) -> str:

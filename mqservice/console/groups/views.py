@@ -21,7 +21,7 @@ from mqservice.console.clients.queries import group_with_sockets
 from mqservice.console.groups.forms import GroupForm
 from mqservice.console.groups.group import TopicPart, group_page
 from mqservice.console.groups.health import findings_of
-from mqservice.console.groups.queries import GroupListQuery, Order, groups_page
+from mqservice.console.groups.queries import Order, groups_page
 from mqservice.console.shared.columns import columns_of
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import (
@@ -34,12 +34,12 @@ from mqservice.console.shared.form_views import (
     save,
 )
 from mqservice.console.shared.frame import Crumb, Frame, find_or_404, page
+from mqservice.console.shared.listing import list_query
 from mqservice.console.shared.masking import masks_for, shown_filter
 from mqservice.groups.models import ConsumerGroup, Dispatch
 from mqservice.groups.queries import get_group
 from mqservice.groups.schemas import GroupOut, read_change
 from mqservice.groups.services import delete_group, pause_group, put_group
-from mqservice.lib.names import NAME_CHARS_MAX
 
 
 def found_group(frame: Frame, name: str) -> ConsumerGroup:
@@ -58,15 +58,7 @@ def _path(frame: Frame, group: str) -> str:
 @page("groups")
 def groups(frame: Frame) -> HttpResponse:
     """``?q=&dispatch=&sort=name|lag|age|rate&after=&before=``"""
-    given = frame.request.GET
-    order = given.get("sort", "")
-    question = GroupListQuery(
-        text=given.get("q", "").strip()[:NAME_CHARS_MAX],
-        dispatch=given.get("dispatch", ""),
-        order=Order(order) if order in set(Order) else Order.NAME,
-        after=given.get("after", ""),
-        before=given.get("before", ""),
-    )
+    question = list_query(frame.request.GET, "dispatch", Order)
     return frame.render(
         "console/groups.html",
         page=groups_page(frame.namespace, question),

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.invitation_services import invite, revoke_invitation
@@ -23,7 +24,7 @@ from mqservice.accounts.queries import get_member, members_after, pending_invita
 from mqservice.accounts.roles import Permission, is_at_most
 from mqservice.console.keys.forms import InvitationForm
 from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
+from mqservice.console.shared.form_views import FORM_METHODS, delete_by_name, form_status, number_of
 from mqservice.console.shared.frame import Frame, find_or_404, page
 from mqservice.lib.problem import Problem
 
@@ -73,29 +74,18 @@ def role(frame: Frame, username: str) -> HttpResponse:
 def remove(frame: Frame, username: str) -> HttpResponse:
     """A question; POST with the user name takes the place away."""
     member = _found(frame, username)
-    form = ConfirmForm(
-        frame.request.POST or None,
-        name=member.user.username,
-        fault=_("This does not match the name of the member."),
-        chars_max=_USERNAME_CHARS_MAX,
-    )
-    if frame.request.method == "POST" and form.is_valid():
-        try:
-            remove_member(frame.principal, member.user.username)
-        except Problem as problem:
-            form.add_error(None, problem.detail or problem.title)
-        else:
-            told = {"name": member.user.username}
-            messages.success(frame.request, _("%(name)s is no longer a member.") % told)
-            if member.user == frame.user:
-                return redirect("console:overview")
-            return redirect("console:members", frame.namespace.name)
-    return frame.render(
+    name = member.user.username
+    return delete_by_name(
+        frame,
         "console/member_remove.html",
-        status=form_status(form),
+        lambda: remove_member(frame.principal, name),
+        name=name,
+        chars_max=_USERNAME_CHARS_MAX,
+        fault=_("This does not match the name of the member."),
+        told=_("%(name)s is no longer a member.") % {"name": name},
+        back=reverse("console:overview") if member.user == frame.user else frame.url("members"),
         member=member,
-        form=form,
-        crumbs=frame.crumbs(member.user.username),
+        crumbs=frame.crumbs(name),
     )
 
 

@@ -107,6 +107,7 @@ def delete_by_name(
     told: str,
     back: str,
     form_name: str = "form",
+    chars_max: int = NAME_CHARS_MAX,
     **context: object,
 ) -> HttpResponse:
     """A page that asks for the name of what is to go; POST with it deletes.
@@ -117,7 +118,7 @@ def delete_by_name(
         told: what is said once it is gone, at the address ``back``.
         form_name, context: of the template.
     """
-    form = ConfirmForm(frame.request.POST or None, name=name, fault=fault)
+    form = ConfirmForm(frame.request.POST or None, name=name, fault=fault, chars_max=chars_max)
     if frame.request.method == "POST" and form.is_valid():
         try:
             delete()

@@ -26,10 +26,10 @@ from mqservice.console.shared.form_views import (
 )
 from mqservice.console.shared.forms import TopicForm
 from mqservice.console.shared.frame import Crumb, Frame, find_or_404, page
-from mqservice.console.topics.queries import Order, TopicListQuery, topics_page
+from mqservice.console.shared.listing import list_query
+from mqservice.console.topics.queries import Order, topics_page
 from mqservice.console.topics.topic import topic_page
 from mqservice.definitions.schemas import TopicDefinition
-from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.topics.models import MessageType, Topic
 from mqservice.topics.queries import get_topic
 from mqservice.topics.services import delete_topic, put_topic
@@ -47,15 +47,7 @@ def topic_crumbs(frame: Frame, topic: Topic, title: str = "") -> list[Crumb]:
 @page("topics")
 def topics(frame: Frame) -> HttpResponse:
     """``?q=&type=&sort=name|messages|rate|lag&after=&before=``"""
-    given = frame.request.GET
-    order = given.get("sort", "")
-    question = TopicListQuery(
-        text=given.get("q", "").strip()[:NAME_CHARS_MAX],
-        kind=given.get("type", ""),
-        order=Order(order) if order in set(Order) else Order.NAME,
-        after=given.get("after", ""),
-        before=given.get("before", ""),
-    )
+    question = list_query(frame.request.GET, "type", Order)
     return frame.render(
         "console/topics.html",
         page=topics_page(frame.namespace, question),
