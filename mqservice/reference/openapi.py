@@ -15,12 +15,12 @@ from typing import Final
 import msgspec
 from django.conf import settings
 
-from mqservice.delivery import messages
 from mqservice.delivery.produce import produce_responses
 from mqservice.delivery.reading import browse, dead_letters, pull, scheduled
 from mqservice.delivery.receive import receive
 from mqservice.delivery.settle import settle, settle_plan
 from mqservice.lib.problem import CODES, CONTENT_TYPE, ProblemItem
+from mqservice.protocol.messages import ProduceMessage
 from mqservice.reference import delivery_paths, fields, reading_paths, service_paths
 from mqservice.reference.control_paths import control_plane
 from mqservice.reference.parts import HEADERS, SCHEMAS, JsonObject, ref
@@ -31,7 +31,7 @@ VERSION: Final = "1.0.0"
 OPERATIONS: Final = [*delivery_paths.OPERATIONS, *reading_paths.OPERATIONS]
 
 _STRUCTS: Final = (
-    messages.ProduceMessage,
+    ProduceMessage,
     produce_responses.StoredResponse,
     produce_responses.BatchResponse,
     receive.ReceiveOptions,

@@ -29,12 +29,15 @@ from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
 from mqservice.console.shared.frame import Crumb, Frame, page
 from mqservice.console.shared.masking import masks_for, shown_filter
-from mqservice.groups.models import ConsumerGroup, Dispatch
+from mqservice.groups.models import (
+    ConsumerGroup,
+)
 from mqservice.groups.queries import get_group
 from mqservice.groups.schemas import GroupOut, read_change
 from mqservice.groups.services import delete_group, pause_group, put_group
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
+from mqservice.protocol.choices import Dispatch
 
 
 def found_group(frame: Frame, name: str) -> ConsumerGroup:
