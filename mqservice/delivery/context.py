@@ -18,8 +18,6 @@ from mqservice.delivery.drain import Drain
 from mqservice.delivery.limits import (
     DRAIN_GRACE_MS,
     HELLO_MS,
-    PING_MS,
-    PONG_MS,
     SECOND_MS,
     STALL_MS,
 )
@@ -34,6 +32,7 @@ from mqservice.delivery.tokens.resume_tokens import ResumeTokens
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.problem import Problem
 from mqservice.lib.signing import Signer
+from mqservice.protocol.limits import PING_MS, PONG_MS
 from mqservice.quotas.exchange import ValkeyExchange
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.quotas.meters import Meters

@@ -9,7 +9,6 @@ from typing import Final
 
 from mqservice.accounts.scopes import Scope
 from mqservice.delivery.limits import BATCH_COUNT_MAX
-from mqservice.delivery.messages import ProduceMessage
 from mqservice.delivery.operation import (
     GROUP,
     MESSAGE_ID,
@@ -36,6 +35,7 @@ from mqservice.delivery.receive.receive import (
 )
 from mqservice.delivery.settle.settle import SettleOptions, begin_settle, settle_messages
 from mqservice.delivery.settle.settle_plan import SettleResponse
+from mqservice.protocol.messages import ProduceMessage
 
 _MESSAGE_CODES: Final = (
     "QUEUE_NOT_FOUND",

@@ -125,10 +125,8 @@ def _importers(name: str, found: object) -> list[ModuleType]:
     """Modules of ours that have imported a function by its name already."""
     return [
         module
-        for module in list(sys.modules.values())
-        if isinstance(module, ModuleType)
-        and module.__name__.partition(".")[0] in _PACKAGES
-        and module.__dict__.get(name) is found
+        for full_name, module in list(sys.modules.items())
+        if full_name.partition(".")[0] in _PACKAGES and module.__dict__.get(name) is found
     ]
 
 

@@ -21,9 +21,10 @@ from mqservice.console.shared.figures import (
     sampled,
 )
 from mqservice.console.shared.listing import NAMES_MAX, ListQuery, NamedListing, in_order, page_of
-from mqservice.groups.models import ConsumerGroup, Dispatch
+from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.clock import SystemClock
 from mqservice.monitoring.sampling import engine_stats
+from mqservice.protocol.choices import Dispatch
 from mqservice.store import blocking_client
 from mqservice.topics.models import Topic
 

@@ -20,9 +20,6 @@ from mqservice.delivery.decoding import Fault
 from mqservice.delivery.filters import filter_of
 from mqservice.delivery.limits import (
     AUTO_EXTEND_MS_MAX,
-    CREDIT_BYTES_MAX,
-    CREDIT_MSGS_MAX,
-    FRAME_BYTES_MAX,
     FRAME_BYTES_MIN,
     LEASE_MS_MAX,
     LEASE_MS_MIN,
@@ -36,7 +33,6 @@ from mqservice.delivery.limits import (
 from mqservice.delivery.produce.produce import BatchCheck
 from mqservice.delivery.produce.put import Put
 from mqservice.delivery.request_keys import check_key
-from mqservice.delivery.socket import frames, pushes
 from mqservice.delivery.socket.publish_confirms import PublishConfirms
 from mqservice.delivery.socket.resumption import Resumption
 from mqservice.delivery.socket.subscription import Subscription
@@ -44,6 +40,8 @@ from mqservice.delivery.spans import OperationSpan
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
+from mqservice.protocol import frames
+from mqservice.protocol.limits import CREDIT_BYTES_MAX, CREDIT_MSGS_MAX, FRAME_BYTES_MAX
 from mqservice.store import StoreError
 from mqservice.topics.routes import TopicRoute
 
@@ -199,7 +197,7 @@ class Commands:
         )
         await subscription.announce()
         self._session.add(subscription)
-        await self._session.send_ok(command.id, pushes.Subscribed(subscription.credits.left))
+        await self._session.send_ok(command.id, frames.Subscribed(subscription.credits.left))
         if not self._session.context.drain.has_begun:
             subscription.pusher.start()
         subscription.notify_paused()
@@ -211,7 +209,7 @@ class Commands:
         subscription.add_credit(command.msgs, command.bytes)
         if subscription.credits.left == before:  # it has all that it may have
             self._session.budget.spend_no_op()
-        await self._session.send_ok(command.id, pushes.Subscribed(subscription.credits.left))
+        await self._session.send_ok(command.id, frames.Subscribed(subscription.credits.left))
 
     async def _ack(self, command: frames.Ack) -> None:
         subscription = self._subscription(command.sid)
@@ -262,7 +260,7 @@ class Commands:
             await subscription.close("unsubscribed")
         if not subscription.outstanding_count:
             self._session.remove(subscription)
-        await self._session.send_ok(command.id, pushes.Unsubscribed(subscription.outstanding_count))
+        await self._session.send_ok(command.id, frames.Unsubscribed(subscription.outstanding_count))
 
     async def _ping(self, _: frames.Ping) -> None:
         self._session.budget.spend_no_op()
@@ -335,27 +333,21 @@ def _check_credit(msgs: int, bytes_count: int) -> None:
 
 
 # Any: each command goes to the one method that takes its type.
-_METHODS: Final[dict[type[Any], Callable[[Commands, Any], Coroutine[Any, Any, None]]]] = {
-    frames.JsonHello: Commands._hello,
-    frames.PackHello: Commands._hello,
-    frames.JsonPublish: Commands._publish,
-    frames.PackPublish: Commands._publish,
-    frames.JsonSubscribe: Commands._subscribe,
-    frames.PackSubscribe: Commands._subscribe,
-    frames.JsonAddCredit: Commands._add_credit,
-    frames.PackAddCredit: Commands._add_credit,
-    frames.JsonAck: Commands._ack,
-    frames.PackAck: Commands._ack,
-    frames.JsonNack: Commands._nack,
-    frames.PackNack: Commands._nack,
-    frames.JsonExtend: Commands._extend,
-    frames.PackExtend: Commands._extend,
-    frames.JsonDeadLetter: Commands._dead_letter,
-    frames.PackDeadLetter: Commands._dead_letter,
-    frames.JsonUnsubscribe: Commands._unsubscribe,
-    frames.PackUnsubscribe: Commands._unsubscribe,
-    frames.JsonPing: Commands._ping,
-    frames.PackPing: Commands._ping,
-    frames.JsonPong: Commands._pong,
-    frames.PackPong: Commands._pong,
+_METHODS_BY_FIELDS: Final[dict[type[Any], Callable[[Commands, Any], Coroutine[Any, Any, None]]]] = {
+    frames.Hello: Commands._hello,
+    frames.Publish: Commands._publish,
+    frames.Subscribe: Commands._subscribe,
+    frames.AddCredit: Commands._add_credit,
+    frames.Ack: Commands._ack,
+    frames.Nack: Commands._nack,
+    frames.Extend: Commands._extend,
+    frames.DeadLetter: Commands._dead_letter,
+    frames.Unsubscribe: Commands._unsubscribe,
+    frames.Ping: Commands._ping,
+    frames.Pong: Commands._pong,
+}
+_METHODS: Final = {
+    form: _METHODS_BY_FIELDS[frame.fields]
+    for frame in frames.COMMANDS
+    for form in (frame.json, frame.pack)
 }

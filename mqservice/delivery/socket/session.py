@@ -25,14 +25,12 @@ from mqservice.delivery.decoding import Fault, problem_of
 from mqservice.delivery.http import Send
 from mqservice.delivery.limits import (
     FRAME_BYTES_DEFAULT,
-    FRAME_BYTES_MAX,
     RECONNECT_MS,
     SAVED_SESSION_BYTES_MAX,
 )
 from mqservice.delivery.socket.codec import (
     Codec,
     CommandRefused,
-    FrameBroken,
     TooManyCommands,
     encode_problem,
 )
@@ -44,6 +42,8 @@ from mqservice.delivery.socket.subscription import Subscription, close_all
 from mqservice.errors import problem_from_store
 from mqservice.lib.problem import Problem
 from mqservice.lib.request_ids import new_request_id
+from mqservice.protocol.frames import FrameBroken
+from mqservice.protocol.limits import FRAME_BYTES_MAX
 from mqservice.quotas.meter import TenantMeter
 from mqservice.store import SessionSaveRequest, StoreError
 from mqservice.web.loop_turns import turns_of

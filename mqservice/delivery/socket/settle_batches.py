@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-from mqservice.delivery.socket import pushes
 from mqservice.delivery.socket.leased_batch import Delivery, LeasedBatch
 from mqservice.delivery.socket.leased_messages import extend_of
 from mqservice.errors import problem_from_store
+from mqservice.protocol import frames
 from mqservice.store import (
     Extend,
     LeaseRef,
@@ -46,7 +46,7 @@ class Command:
     id: int | None
     outcome: Literal["acked", "nacked", "dead_lettered", "extended"]
     count: int = 0
-    failures: list[pushes.TagFailure] = field(default_factory=list)
+    failures: list[frames.TagFailure] = field(default_factory=list)
 
 
 class _Part:
@@ -192,7 +192,7 @@ class SettleBatches:
         self._discard(batch)
         for command, tags in batch.joined:
             command.failures += [
-                pushes.TagFailure(tag, "OUTCOME_UNKNOWN")
+                frames.TagFailure(tag, "OUTCOME_UNKNOWN")
                 for tag in tags
                 if subscription.leased.is_late(tag)
             ]
@@ -248,7 +248,7 @@ class SettleBatches:
                     problem = problem_from_store(
                         error_from_code(code, "rejected by the storage engine")
                     )
-                    part.command.failures.append(pushes.TagFailure(tag, problem.code))
+                    part.command.failures.append(frames.TagFailure(tag, problem.code))
                     part.command.count -= 1
 
     async def _confirm(self, batch: _Batch) -> None:
@@ -257,7 +257,7 @@ class SettleBatches:
             command = part.command
             if command.id is None:
                 continue
-            result = pushes.Settled(failed=command.failures, **{command.outcome: command.count})
+            result = frames.Settled(failed=command.failures, **{command.outcome: command.count})
             await self._send(codec.encode(codec.Ok(command.id, result)))
 
     async def _confirm_failed(self, batch: _Batch, exc: StoreError) -> None:

@@ -18,7 +18,6 @@ from typing import Final
 from mqservice.delivery.consumers import Consumer
 from mqservice.delivery.filters import WantedFilter
 from mqservice.delivery.limits import ANNOUNCE_MS, BLOCKED_MS
-from mqservice.delivery.socket import frames, pushes
 from mqservice.delivery.socket.credit import Credits
 from mqservice.delivery.socket.leased_batch import Delivery
 from mqservice.delivery.socket.leased_messages import LeasedMessages, nack_of
@@ -28,6 +27,7 @@ from mqservice.delivery.socket.pusher import Pusher
 from mqservice.delivery.socket.settle_batches import Command, SettleBatches
 from mqservice.errors import problem_from_store
 from mqservice.groups.routes import GroupRoute
+from mqservice.protocol import frames
 from mqservice.store import (
     Nack,
     Notice,
@@ -294,7 +294,7 @@ class Subscription:
         for tag in tags:
             delivery = self.leased.outstanding.get(tag)
             if delivery is None:
-                command.failures.append(pushes.TagFailure(tag, "LEASE_EXPIRED"))
+                command.failures.append(frames.TagFailure(tag, "LEASE_EXPIRED"))
             else:
                 found.append((tag, delivery))
         self._settlement.add_extends(command, found, lease_ms)
