@@ -15,9 +15,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mqservice.console.groups.group import GroupPage, MemberRow, TopicPart
-from mqservice.console.templatetags.units import age, count
 from mqservice.groups.models import ConsumerGroup, Dispatch
 from mqservice.lib.durations import MINUTE_MS
+from mqservice.lib.units import age, count
 
 SKEW_TIMES: Final = 4  # as far behind as its share would be
 SKEW_LAG_MIN: Final = 100
