@@ -14,9 +14,7 @@ from pydantic import BaseModel
 
 from mqservice.definitions.limits import VERSION
 from mqservice.groups.assignment import assignment_of, shown_assignment
-from mqservice.groups.models import (
-    ConsumerGroup,
-)
+from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.retry import policy_of, shown_retry
 from mqservice.lib.durations import format_duration_ms
 from mqservice.lib.timestamps import rfc3339

@@ -9,9 +9,7 @@ from pydantic import ConfigDict, Field
 
 from mqservice.groups.broadcast_clients import ClientsOut
 from mqservice.groups.lag import lag_of
-from mqservice.groups.models import (
-    ConsumerGroup,
-)
+from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.offsets import SeekTarget
 from mqservice.groups.queries import offset_lag
 from mqservice.lib.names import ENGINE_SEPARATOR

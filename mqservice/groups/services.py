@@ -29,9 +29,7 @@ from mqservice.accounts.locks import lock_namespace
 from mqservice.accounts.models import AuditEntry, Namespace
 from mqservice.errors import problem_from_store
 from mqservice.groups.assignment import assignment_of, stored_assignment
-from mqservice.groups.models import (
-    ConsumerGroup,
-)
+from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.queries import get_group
 from mqservice.groups.retry import policy_of, stored_policy
 from mqservice.lib.names import name_fault

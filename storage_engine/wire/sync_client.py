@@ -34,9 +34,7 @@ from storage_engine.wire.frames import (
     encode_frame,
     encode_struct,
 )
-from storage_engine.wire.groups import (
-    GroupConfig,
-)
+from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.inflight import no_reply
 from storage_engine.wire.protocol import (
     HARMLESS_OPS,
@@ -46,9 +44,7 @@ from storage_engine.wire.protocol import (
     Op,
 )
 from storage_engine.wire.sync_calls import SyncCalls
-from storage_engine.wire.topics import (
-    TopicConfig,
-)
+from storage_engine.wire.topics import TopicConfig
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 _READ_BYTES: Final = 256 * 1024

@@ -36,9 +36,7 @@ from mqservice.console.shared.form_views import (
 from mqservice.console.shared.frame import Crumb, Frame, find_or_404, page
 from mqservice.console.shared.listing import list_query
 from mqservice.console.shared.masking import masks_for, shown_filter
-from mqservice.groups.models import (
-    ConsumerGroup,
-)
+from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.queries import get_group
 from mqservice.groups.schemas import GroupOut, read_change
 from mqservice.groups.services import delete_group, pause_group, put_group

@@ -12,18 +12,17 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
-from django.utils import translation
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.reports.day import day_view
 from mqservice.console.reports.forms import RangeForm
 from mqservice.console.reports.queries import report_days_page
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.frame import Frame, find_or_404, page
 from mqservice.lib.problem import Problem
 from mqservice.reports.catalogue import REPORTS
-from mqservice.reports.day import Day, read_day
+from mqservice.reports.day import read_day
+from mqservice.reports.day_view import day_view
 from mqservice.reports.limits import DATE_MAX, DATE_MIN, REQUESTED_DAYS_MAX
 from mqservice.reports.page import page_of
 from mqservice.reports.queries import csv_lines, get_report, parts_of
@@ -77,11 +76,11 @@ def report(frame: Frame, date: str) -> HttpResponse:
 
 @page("reports")
 def report_page(frame: Frame, date: str) -> HttpResponse:
-    """The day as one HTML file that needs nothing else, in English as over REST."""
-    day = _found_date(frame, date)
-    with translation.override("en"):
-        content = page_of(day)
-    response = HttpResponse(content, content_type="text/html; charset=utf-8")
+    """The day as one HTML file that needs nothing else, as over REST. Three queries."""
+    day = read_day(frame.namespace, _date(date))
+    if not day.is_there:
+        raise Http404
+    response = HttpResponse(page_of(day), content_type="text/html; charset=utf-8")
     return _as_file(response, f"{frame.namespace.name}-{day.date}.html")
 
 
@@ -117,14 +116,6 @@ def _date(text: str) -> dt.date:
     if len(text) != len("2026-01-31") or not DATE_MIN + _WEEK < date < DATE_MAX - _WEEK:
         raise Http404
     return date
-
-
-def _found_date(frame: Frame, date: str) -> Day:
-    """The report of a day. Raises Http404 without one. Three queries."""
-    found = read_day(frame.namespace, _date(date))
-    if not found.is_there:
-        raise Http404
-    return found
 
 
 def _as_file(response: HttpResponse, name: str) -> HttpResponse:

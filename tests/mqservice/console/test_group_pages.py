@@ -9,9 +9,7 @@ from django.test import Client
 
 from mqservice.accounts.models import AuditEntry, Role
 from mqservice.accounts.services import set_role
-from mqservice.groups.models import (
-    ConsumerGroup,
-)
+from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.services import GroupChange, put_group
 from mqservice.lib.clock import SystemClock
 from mqservice.masking.models import MaskRule

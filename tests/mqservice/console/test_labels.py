@@ -11,9 +11,7 @@ from mqservice.accounts.models import Role
 from mqservice.alerts.models import Channel, Delivery
 from mqservice.console.templatetags.words import word
 from mqservice.protocol.choices import Dispatch, Durability, StartFrom
-from mqservice.topics.models import (
-    MessageType,
-)
+from mqservice.topics.models import MessageType
 
 SAME_IN_CHINESE = {"webhook": "Webhook"}
 
