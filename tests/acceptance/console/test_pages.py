@@ -141,7 +141,7 @@ def test_page_falls_back_to_polling_when_no_socket_can_be_had(new_page: New) -> 
     expect(page.locator(".live-dot")).to_have_text("every 10 s")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.torture)])
 def test_no_page_has_a_serious_fault_for_those_who_see_or_hear_it(
     new_page: New, service: Service, theme: str
 ) -> None:

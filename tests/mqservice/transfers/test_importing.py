@@ -61,6 +61,7 @@ def test_rows_and_store_come_together(source: Path, tmp_path: Path, url: str) ->
     assert {path.name for path in place.path.iterdir()} == {"store", "lock", "secrets.toml"}
 
 
+@pytest.mark.torture
 def test_one_that_was_killed_behind_its_commit_is_done_again(
     source: Path, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
