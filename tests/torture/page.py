@@ -123,8 +123,8 @@ make torture QUICK=1                              # the same, small; keeps no ev
 
 A run ends with exit code 1 when it finds an anomaly. Steps that a machine does not allow (tracing,
 mounting, network namespaces: they need Linux, and mostly root) are named in the evidence and
-skipped. `make test` runs one test of each kind at a smaller size; tests that it leaves out because they
-are long have the mark `torture`, and `make torture` runs them.
+skipped. `make test` runs one test of each kind at a smaller size; longer tests have the mark
+`torture`, and `make torture` runs them.
 """
 
 
