@@ -299,7 +299,14 @@ class DataPlane:
         if spans is not None and request.scope["method"] == "POST":
             operation = _TRACED.get(request.match.operation)
             if operation is not None:
-                spans.of_request(request, operation)
+                match = request.match
+                request.span = spans.of_request(
+                    operation,
+                    request.scope["headers"],
+                    namespace=request.principal.namespace_named(match.ns) or "",
+                    topic=match.topic,
+                    group=match.group,
+                )
 
     def _admit(self, request: Request) -> None:
         """Refuse at once what the tenant has no rate left for. Raises Problem.

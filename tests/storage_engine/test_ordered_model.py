@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from storage_engine.delivery.process_queue import ProcessQueue
+from storage_engine.delivery.subscription import ProcessQueue
 from storage_engine.errors import LeaseExpired
 from storage_engine.moves.retries import SUSPEND_MS, SUSPEND_MS_MIN
 from storage_engine.records.record import Record

@@ -22,7 +22,6 @@ from mqservice.delivery.limits import (
     SUBSCRIPTION_COUNT_MAX,
 )
 from mqservice.delivery.socket.leased_batch import Delivery
-from mqservice.delivery.socket.pusher import send_messages
 from mqservice.delivery.socket.saved_session import (
     SavedSession,
     SavedSubscription,
@@ -31,7 +30,7 @@ from mqservice.delivery.socket.saved_session import (
     nacks_of,
     restore_leased,
 )
-from mqservice.delivery.socket.subscription import Subscription
+from mqservice.delivery.socket.subscription import Subscription, send_messages
 from mqservice.lib.names import engine_name
 from mqservice.lib.problem import Problem
 from mqservice.protocol import frames

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from mqservice.delivery.context import SessionTimes
+from mqservice.delivery.sessions import SessionTimes
 from mqservice.protocol.frames import COMMANDS, PUSHES
 from mqservice.reference.asyncapi import asyncapi_document, asyncapi_json
 from tests.mqservice.delivery.peers import BOTH, JSON, Peer
