@@ -16,8 +16,8 @@
 #   make lock           update the lock files from pyproject.toml (UPGRADE=--upgrade: newest versions)
 #   make docs           build the documentation site into site/, failing on any warning
 #   make image          build the container image with docker, podman or buildah, without a registry if need be;
-#                       image-analytics adds Java and PySpark (TOOL=buildah chooses); image-test builds and runs the
-#                       first (root, buildah)
+#                       image-analytics adds Java and PySpark (TOOL=buildah chooses); image-test builds and runs
+#                       both (root, buildah; minutes)
 #   make clean          remove the environment, the data directory and all caches
 
 SHELL := /bin/sh
