@@ -17,8 +17,15 @@ RECEIPTS = Receipts(Signer("a secret of at least 32 characters", "receipt"))
 
 
 def written(queue_offset: int = 88_123) -> str:
-    write = RECEIPTS.writer(group="acme%billing", lease_generation=7, expires_ms=NOW_MS)
-    return write("acme%orders", 3, queue_offset)
+    (text,) = RECEIPTS.write(
+        [3],
+        [queue_offset],
+        group="acme%billing",
+        topic="acme%orders",
+        lease_generation=7,
+        expires_ms=NOW_MS,
+    )
+    return text
 
 
 @given(
@@ -30,9 +37,14 @@ def written(queue_offset: int = 88_123) -> str:
 def test_a_receipt_reads_back(
     topic: str, queue_id: int, queue_offset: int, lease_generation: int
 ) -> None:
-    write = RECEIPTS.writer(group="g", lease_generation=lease_generation, expires_ms=NOW_MS)
-
-    text = write(topic, queue_id, queue_offset)
+    (text,) = RECEIPTS.write(
+        [queue_id],
+        [queue_offset],
+        group="g",
+        topic=topic,
+        lease_generation=lease_generation,
+        expires_ms=NOW_MS,
+    )
 
     assert RECEIPTS.reader(group="g", now_ms=NOW_MS)(text) == Receipt(
         topic, queue_id, queue_offset, lease_generation, NOW_MS
@@ -44,9 +56,15 @@ def test_a_receipt_reads_back(
     topic=st.text("abc%_-", min_size=1, max_size=129),
 )
 def test_a_receipt_of_a_client_says_whose_it_is(client_id: str, topic: str) -> None:
-    write = RECEIPTS.writer(group="g", lease_generation=7, expires_ms=NOW_MS, client_id=client_id)
-
-    text = write(topic, 3, 88_123)
+    (text,) = RECEIPTS.write(
+        [3],
+        [88_123],
+        group="g",
+        topic=topic,
+        lease_generation=7,
+        expires_ms=NOW_MS,
+        client_id=client_id,
+    )
 
     read = RECEIPTS.reader(group="g", now_ms=NOW_MS)(text)
     assert read == Receipt(topic, 3, 88_123, 7, NOW_MS, client_id)
