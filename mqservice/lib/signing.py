@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from hmac import compare_digest
 from typing import Final
 
@@ -39,8 +40,12 @@ class Signer:
         """Whether ``tag`` was made over ``payload`` here; takes the same time for any wrong tag."""
         return self.checking(b"")(payload, tag)
 
+    def signing(self, prefix: bytes) -> Callable[[bytes], bytes]:
+        """``mac`` of many payloads that all begin with ``prefix``, which is left out of them."""
+        return partial(_mac, _after(self._keyed, prefix))
+
     def checking(self, prefix: bytes) -> Callable[[bytes, bytes], bool]:
-        """``is_valid`` of many payloads that begin with ``prefix``, which is left out of them."""
+        """``is_valid`` of the same."""
         begun = _after(self._keyed, prefix)
         former = [_after(each, prefix) for each in self._former]
 
@@ -54,7 +59,7 @@ class Signer:
         return is_valid
 
     def macs(self, prefix: bytes, payloads: Iterable[bytes]) -> list[bytes]:
-        """``mac`` of each, all beginning with ``prefix``, which is left out of them."""
+        """What ``signing`` makes of each."""
         made: list[bytes] = []
         add, copy = made.append, _after(self._keyed, prefix).copy
         for payload in payloads:

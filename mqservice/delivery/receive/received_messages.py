@@ -9,18 +9,17 @@ body; what is the same of all is then made once, and their receipts together.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
-from functools import partial
 from itertools import repeat
 
 import msgspec
 
 from mqservice.delivery.bodies import Base64Form, BodyForm, JsonForm, forms_of, split_json_mark
 from mqservice.delivery.context import DeliveryContext
+from mqservice.delivery.tokens.receipt_columns import write_columns
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.timestamps import rfc3339
-from mqservice.store import Received, Record, RecordColumns, is_shown_as_it_is, shown_record
+from mqservice.store import Received, RecordColumns, is_shown_as_it_is, shown_record
 
 
 class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
@@ -57,16 +56,18 @@ def messages_of(
     expires_ms = head.first_until_ms or head.lease_until_ms  # the same receipts when repeated
     lease_until = rfc3339(head.lease_until_ms)
     max_attempts = 1 if group.is_broadcast else group.max_reconsume_times + 1 or None
-    write = partial(
-        context.receipts.write,
-        group=group.engine_name,
-        lease_generation=head.lease_generation,
-        expires_ms=expires_ms,
-        client_id=client_id,
-    )
     columns = received.columns
     if columns is not None and is_shown_as_it_is(columns.properties):
-        texts = write(columns.queue_ids, columns.queue_offsets, topic=columns.topic)
+        texts = write_columns(
+            context.receipts,
+            columns.queue_ids,
+            columns.queue_offsets,
+            group=group.engine_name,
+            topic=columns.topic,
+            lease_generation=head.lease_generation,
+            expires_ms=expires_ms,
+            client_id=client_id,
+        )
         is_json, properties = split_json_mark(columns.properties)
         return list(
             map(
@@ -87,24 +88,21 @@ def messages_of(
                 *_bodies_of(columns, is_json=is_json, as_bytes=as_bytes),
             )
         )
-    by_topic: defaultdict[str, list[Record]] = defaultdict(list)
-    shown = [shown_record(stored) for stored in received.records]
-    for stored, record in zip(received.records, shown, strict=True):
-        by_topic[stored.topic].append(record)
-    receipts = {
-        topic: iter(
-            write([r.queue_id for r in found], [r.queue_offset for r in found], topic=topic)
-        )
-        for topic, found in by_topic.items()
-    }
+    write = context.receipts.writer(
+        group=group.engine_name,
+        lease_generation=head.lease_generation,
+        expires_ms=expires_ms,
+        client_id=client_id,
+    )
     messages = []
-    for stored, record, attempt in zip(received.records, shown, head.attempts, strict=True):
+    for stored, attempt in zip(received.records, head.attempts, strict=True):
+        record = shown_record(stored)
         is_json, properties = split_json_mark(record.properties)
         body, body_json, body_b64 = forms_of(record.body, is_json=is_json, as_bytes=as_bytes)
         messages.append(
             ReceivedMessage(
                 record.message_id,
-                next(receipts[stored.topic]),
+                write(stored.topic, record.queue_id, record.queue_offset),
                 record.tag,
                 record.keys,
                 record.message_group,

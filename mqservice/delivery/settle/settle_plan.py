@@ -29,7 +29,8 @@ from mqservice.delivery.limits import (
     SETTLE_COUNT_MAX,
 )
 from mqservice.delivery.spans import OperationSpan
-from mqservice.delivery.tokens.receipts import Receipt, ReceiptColumns
+from mqservice.delivery.tokens.receipt_columns import ReceiptColumns, read_columns
+from mqservice.delivery.tokens.receipts import Receipt
 from mqservice.errors import problem_from_store
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.durations import pick_duration_ms
@@ -160,7 +161,8 @@ class SettlePlan:
 
     def _add_ack_columns(self, texts: list[str]) -> bool:
         """Whether they could be read together."""
-        columns = self._context.receipts.read_together(
+        columns = read_columns(
+            self._context.receipts,
             texts,
             group=self._group,
             expires_ms_min=self._now_ms - RECEIPT_LIFE_MS,
@@ -311,15 +313,13 @@ class SettlePlan:
         generation = failure.lease_generation
         text = self._texts.get((topic, queue_id, generation, queue_offset))
         if text is None:
-            (text,) = self._context.receipts.write(
-                [queue_id],
-                [queue_offset],
+            write = self._context.receipts.writer(
                 group=self._group,
-                topic=topic,
                 lease_generation=generation,
                 expires_ms=self._expires_ms[generation],
                 client_id=client_id,
             )
+            text = write(topic, queue_id, queue_offset)
         return text
 
     def _read(self, text: str) -> Receipt | None:

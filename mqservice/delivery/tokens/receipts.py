@@ -14,21 +14,15 @@ The text is the base64url of these bytes without padding. The group is part of t
 of another group, tenant or service is as good as noise; and so is the client, for whom alone it
 settles. Any web process that has the secret can settle it.
 
-Those of one topic have one width, so that their bytes stand in rows and one base64 is that of all:
-each row is filled up with zeros to whole groups of it, whose characters are cut off again. One
-receipt is written as a batch of one. Read together are only those that are alike, for half the
-cost; if one is not, ``reader`` reads each.
+``receipt_columns`` does the same for many at once.
 """
 
 from __future__ import annotations
 
 import binascii
 import struct
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
-from itertools import chain, repeat
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -47,10 +41,6 @@ URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 STANDARD: Final = bytes.maketrans(b"-_+/=", b"+/!!!")  # what is not URL-safe becomes no base64
 
 
-READ_TOGETHER_MIN: Final = 10  # fewer are quicker read one by one
-_SIGNED_BYTES_MIN: Final = HEAD.size + 1 + MAC_BYTES
-
-
 class Receipt(msgspec.Struct, frozen=True, gc=False):
     """One delivery of one message; ``client_id`` is empty unless the group broadcasts."""
 
@@ -62,66 +52,35 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     client_id: str = ""
 
 
-class ReceiptColumns(NamedTuple):
-    """Each column runs along the receipts; none is of a broadcast group."""
-
-    topics: Sequence[bytes]
-    queue_ids: Sequence[int]
-    lease_generations: Sequence[int]
-    queue_offsets: Sequence[int]
-
-    def places(self) -> Iterable[tuple[str, int, int, int]]:
-        """Topic, queue, delivery and queue offset of each."""
-        topics = (topic.decode() for topic in self.topics)
-        return zip(topics, self.queue_ids, self.lease_generations, self.queue_offsets, strict=True)
-
-    def by_queue(self) -> Iterable[tuple[tuple[str, int, int], list[int]]]:
-        """The queue offsets of each topic, queue and delivery."""
-        offsets: defaultdict[tuple[bytes, int, int], list[int]] = defaultdict(list)
-        places = zip(self.topics, self.queue_ids, self.lease_generations, strict=True)
-        for place, queue_offset in zip(places, self.queue_offsets, strict=True):
-            offsets[place].append(queue_offset)
-        for (topic, queue_id, generation), found in offsets.items():
-            yield (topic.decode(), queue_id, generation), found
-
-
 class Receipts:
     """Makes and reads receipts. Thread-safe."""
 
     def __init__(self, signer: Signer) -> None:
-        self._signer = signer
+        self.signer = signer
 
-    def write(
-        self,
-        queue_ids: Sequence[int],
-        queue_offsets: Sequence[int],
-        *,
-        group: str,
-        topic: str,
-        lease_generation: int,
-        expires_ms: int,
-        client_id: str = "",
-    ) -> list[str]:
-        """The receipts of messages of one topic and delivery."""
-        version, client = _version_of(client_id)
-        tail = client + topic.encode()
-        pack = _row_of(len(tail)).pack
-        delivery = repeat(lease_generation), repeat(expires_ms), repeat(tail)
-        payloads = list(map(pack, repeat(version), queue_ids, queue_offsets, *delivery))
-        signed_bytes = HEAD.size + len(tail) + MAC_BYTES
-        filling = bytes(-signed_bytes % 3)
-        macs = self._signer.macs(claim(group), payloads)
-        rows = b"".join(chain.from_iterable(zip(payloads, macs, repeat(filling))))
-        texts = str(binascii.b2a_base64(rows, newline=False).translate(URL_SAFE), "ascii")
-        row_chars = (signed_bytes + len(filling)) // 3 * 4
-        chars = row_chars - len(filling)
-        return [texts[at : at + chars] for at in range(0, len(texts), row_chars)]
+    def writer(
+        self, *, group: str, lease_generation: int, expires_ms: int, client_id: str = ""
+    ) -> Callable[[str, int, int], str]:
+        """A function of (topic, queue id, queue offset) for the messages of one delivery."""
+        mac = self.signer.signing(claim(group))
+        version, client = version_of(client_id)
+
+        def write(topic: str, queue_id: int, queue_offset: int) -> str:
+            payload = (
+                HEAD.pack(version, queue_id, queue_offset, lease_generation, expires_ms)
+                + client
+                + topic.encode()
+            )
+            text = binascii.b2a_base64(payload + mac(payload), newline=False).translate(URL_SAFE)
+            return text.rstrip(b"=").decode("ascii")
+
+        return write
 
     def reader(self, *, group: str, now_ms: int) -> Callable[[str], Receipt | None]:
         """A function that says what a receipt says, or None if it was not made here for ``group``,
         or is too old.
         """
-        is_valid = self._signer.checking(claim(group))
+        is_valid = self.signer.checking(claim(group))
         expires_ms_min = now_ms - RECEIPT_LIFE_MS
         unpack, decode = HEAD.unpack_from, binascii.a2b_base64
 
@@ -152,40 +111,8 @@ class Receipts:
 
         return read
 
-    def read_together(
-        self, texts: Sequence[str], *, group: str, expires_ms_min: int
-    ) -> ReceiptColumns | None:
-        """What receipts say that were all made here for ``group``, and alike; none is too old."""
-        if len(texts) < READ_TOGETHER_MIN:
-            return None
-        chars = len(texts[0])
-        signed_bytes, filling = chars * 3 // 4, "A" * (-chars % 4)  # it stands for zeros
-        if (
-            signed_bytes < _SIGNED_BYTES_MIN
-            or chars > TEXT_CHARS_MAX
-            or len(filling) == 3  # which no bytes are encoded to
-            or list(map(len, texts)).count(chars) != len(texts)
-        ):
-            return None
-        try:
-            encoded = (filling.join(texts) + filling).encode("ascii").translate(STANDARD)
-            rows = binascii.a2b_base64(encoded, strict_mode=True)
-        except ValueError:  # binascii.Error is one
-            return None
-        payload_bytes = signed_bytes - MAC_BYTES
-        row = _row_of(payload_bytes - HEAD.size, MAC_BYTES, len(filling))
-        versions, queue_ids, queue_offsets, generations, expires_ms, topics, macs = zip(
-            *row.iter_unpack(rows), strict=True
-        )
-        if versions.count(VERSION) != len(texts) or min(expires_ms) < expires_ms_min:
-            return None
-        payloads = [rows[at : at + payload_bytes] for at in range(0, len(rows), row.size)]
-        if not self._signer.are_new(claim(group), payloads, macs):
-            return None
-        return ReceiptColumns(topics, queue_ids, generations, queue_offsets)
 
-
-def _version_of(client_id: str) -> tuple[int, bytes]:
+def version_of(client_id: str) -> tuple[int, bytes]:
     """The version, and what it has between head and topic."""
     if not client_id:
         return VERSION, b""
@@ -195,9 +122,3 @@ def _version_of(client_id: str) -> tuple[int, bytes]:
 def claim(group: str) -> bytes:
     """What a MAC is over before the receipt."""
     return group.encode() + b"\0"
-
-
-@lru_cache(maxsize=1024)
-def _row_of(tail_bytes: int, mac_bytes: int = 0, filling_bytes: int = 0) -> struct.Struct:
-    mac = f"{mac_bytes}s" if mac_bytes else ""
-    return struct.Struct(f"{HEAD.format}{tail_bytes}s{mac}{filling_bytes}x")

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqservice.delivery.limits import RECEIPT_LIFE_MS
-from mqservice.delivery.tokens.receipts import READ_TOGETHER_MIN, Receipt, Receipts
+from mqservice.delivery.tokens.receipt_columns import READ_MIN, read_columns, write_columns
+from mqservice.delivery.tokens.receipts import Receipt, Receipts
 from mqservice.lib.signing import Signer
 
 NOW_MS = 1_800_000_000_000
@@ -24,16 +25,14 @@ places = st.lists(st.tuples(st.integers(0, 2**31), st.integers(0, 2**62)), min_s
 def written(
     count: int = 12, *, group: str = GROUP, topic: str = TOPIC, client_id: str = ""
 ) -> list[str]:
-    return RECEIPTS.write(
-        [number % 2 for number in range(count)], range(count),
-        group=group, topic=topic, lease_generation=7, expires_ms=NOW_MS, client_id=client_id,
-    )  # fmt: skip
+    write = RECEIPTS.writer(group=group, lease_generation=7, expires_ms=NOW_MS, client_id=client_id)
+    return [write(topic, number % 2, number) for number in range(count)]
 
 
 def read_together(
     texts: list[str], receipts: Receipts = RECEIPTS, now_ms: int = NOW_MS
 ) -> list[Receipt] | None:
-    columns = receipts.read_together(texts, group=GROUP, expires_ms_min=now_ms - RECEIPT_LIFE_MS)
+    columns = read_columns(receipts, texts, group=GROUP, expires_ms_min=now_ms - RECEIPT_LIFE_MS)
     if columns is None:
         return None
     return [
@@ -52,17 +51,17 @@ def read_each(texts: list[str], now_ms: int = NOW_MS) -> list[Receipt | None]:
     client_id=st.text("abcXYZ019._:@#-", max_size=40),
     places=places,
 )
-def test_each_says_what_was_written(
+def test_they_are_written_alike(
     topic: str, generation: int, client_id: str, places: list[tuple[int, int]]
 ) -> None:
+    delivery = {"lease_generation": generation, "expires_ms": NOW_MS}
+    write = RECEIPTS.writer(group=GROUP, **delivery, client_id=client_id)
     queue_ids, queue_offsets = zip(*places, strict=True)
-    texts = RECEIPTS.write(
-        queue_ids, queue_offsets, group=GROUP, topic=topic, lease_generation=generation,
-        expires_ms=NOW_MS, client_id=client_id,
+    texts = write_columns(
+        RECEIPTS, queue_ids, queue_offsets,
+        group=GROUP, topic=topic, **delivery, client_id=client_id,
     )  # fmt: skip
-    assert read_each(texts) == [
-        Receipt(topic, *place, generation, NOW_MS, client_id) for place in places
-    ]
+    assert texts == [write(topic, *place) for place in places]
 
 
 @given(topic=st.text(st.characters(codec="utf-8"), min_size=1, max_size=40))
@@ -132,12 +131,12 @@ def test_they_grow_as_old() -> None:
 
 def test_a_few_are_left_to_be_read_one_by_one() -> None:
     assert read_together([]) is None
-    assert read_together(written(READ_TOGETHER_MIN - 1)) is None
-    assert read_together(written(READ_TOGETHER_MIN)) is not None
+    assert read_together(written(READ_MIN - 1)) is None
+    assert read_together(written(READ_MIN)) is not None
 
 
 def test_offsets_stand_by_topic_queue_and_delivery() -> None:
-    columns = RECEIPTS.read_together(written(), group=GROUP, expires_ms_min=0)
+    columns = read_columns(RECEIPTS, written(), group=GROUP, expires_ms_min=0)
     assert columns is not None
     assert dict(columns.by_queue()) == {
         (TOPIC, 0, 7): [0, 2, 4, 6, 8, 10],

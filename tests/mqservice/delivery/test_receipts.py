@@ -17,15 +17,8 @@ RECEIPTS = Receipts(Signer("a secret of at least 32 characters", "receipt"))
 
 
 def written(queue_offset: int = 88_123) -> str:
-    (text,) = RECEIPTS.write(
-        [3],
-        [queue_offset],
-        group="acme%billing",
-        topic="acme%orders",
-        lease_generation=7,
-        expires_ms=NOW_MS,
-    )
-    return text
+    write = RECEIPTS.writer(group="acme%billing", lease_generation=7, expires_ms=NOW_MS)
+    return write("acme%orders", 3, queue_offset)
 
 
 @given(
@@ -37,14 +30,9 @@ def written(queue_offset: int = 88_123) -> str:
 def test_a_receipt_reads_back(
     topic: str, queue_id: int, queue_offset: int, lease_generation: int
 ) -> None:
-    (text,) = RECEIPTS.write(
-        [queue_id],
-        [queue_offset],
-        group="g",
-        topic=topic,
-        lease_generation=lease_generation,
-        expires_ms=NOW_MS,
-    )
+    write = RECEIPTS.writer(group="g", lease_generation=lease_generation, expires_ms=NOW_MS)
+
+    text = write(topic, queue_id, queue_offset)
 
     assert RECEIPTS.reader(group="g", now_ms=NOW_MS)(text) == Receipt(
         topic, queue_id, queue_offset, lease_generation, NOW_MS
@@ -56,15 +44,9 @@ def test_a_receipt_reads_back(
     topic=st.text("abc%_-", min_size=1, max_size=129),
 )
 def test_a_receipt_of_a_client_says_whose_it_is(client_id: str, topic: str) -> None:
-    (text,) = RECEIPTS.write(
-        [3],
-        [88_123],
-        group="g",
-        topic=topic,
-        lease_generation=7,
-        expires_ms=NOW_MS,
-        client_id=client_id,
-    )
+    write = RECEIPTS.writer(group="g", lease_generation=7, expires_ms=NOW_MS, client_id=client_id)
+
+    text = write(topic, 3, 88_123)
 
     read = RECEIPTS.reader(group="g", now_ms=NOW_MS)(text)
     assert read == Receipt(topic, 3, 88_123, 7, NOW_MS, client_id)
