@@ -23,8 +23,7 @@ from typing import Final
 import msgspec
 
 from mqservice.accounts.access import Principal
-from mqservice.delivery.clients import client_id_of
-from mqservice.delivery.consumers import consumer_member, zone_of
+from mqservice.delivery.consumers import client_id_of, consumer_member, zone_of
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode
 from mqservice.delivery.filters import filter_of

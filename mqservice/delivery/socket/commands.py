@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mqservice.accounts.access import Principal
 from mqservice.accounts.scopes import Kind, Scope
-from mqservice.delivery.clients import client_id_of
 from mqservice.delivery.connections.connections import AGENT_CHARS_MAX
-from mqservice.delivery.consumers import Consumer, consumer_member, zone_of
+from mqservice.delivery.consumers import Consumer, client_id_of, consumer_member, zone_of
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.filters import filter_of
+from mqservice.delivery.leases import check_lease
 from mqservice.delivery.limits import (
     AUTO_EXTEND_MS_MAX,
     FRAME_BYTES_MIN,
-    LEASE_MS_MAX,
-    LEASE_MS_MIN,
     NACK_DELAY_MS_MAX,
     NACK_REASON_CHARS_MAX,
     RESUME_TTL_MS_DEFAULT,
@@ -178,7 +176,7 @@ class Commands:
         topic = await self.topic_route(command.topic)
         group = await self.group_route(command.group)
         lease_ms = group.lease_ms if command.lease_ms is None else command.lease_ms
-        _check_lease("/lease_ms", lease_ms)
+        check_lease("/lease_ms", lease_ms)
         _check_auto_extend(command.auto_extend_ms)
         credit = command.credit or frames.Credit()
         _check_credit(credit.msgs, credit.bytes)
@@ -246,7 +244,7 @@ class Commands:
 
     async def _extend(self, command: frames.Extend) -> None:
         subscription = self._subscription(command.sid)
-        _check_lease("/ms", command.ms)
+        check_lease("/ms", command.ms)
         if len(command.t) > SETTLE_COUNT_MAX:
             raise Fault("/t", "BAD_REQUEST", f"a command has at most {SETTLE_COUNT_MAX} tags")
         await subscription.wait_ready()
@@ -302,15 +300,6 @@ def _consumer_of(command: frames.Subscribe, group: GroupRoute) -> Consumer:
         member_id="" if given is None else consumer_member(given),
         zone=zone_of(command.consumer_zone),
     )
-
-
-def _check_lease(pointer: str, lease_ms: int) -> None:
-    if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
-        raise Fault(
-            pointer,
-            "ILLEGAL_LEASE",
-            f"a lease must be {LEASE_MS_MIN} to {LEASE_MS_MAX} ms long, found {lease_ms}",
-        )
 
 
 def _check_auto_extend(auto_extend_ms: int | None) -> None:
