@@ -420,6 +420,10 @@ class Store:
         self._run_mark.set_again()
         return await self._checkpointer.run()
 
+    async def release_memory(self) -> None:
+        """Every ``retention_interval_ms``: the log's old pages need not be this process's."""
+        await self._commit_log.release_memory()
+
     def watched(self) -> Watched:
         """What metrics are read from."""
         parts = (

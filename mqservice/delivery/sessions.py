@@ -18,14 +18,13 @@ from mqservice.delivery.connections.connections import Connection
 from mqservice.delivery.limits import (
     DRAIN_GRACE_MS,
     HELLO_MS,
-    PING_MS,
-    PONG_MS,
     RECONNECT_MS,
     SECOND_MS,
     STALL_MS,
 )
 from mqservice.lib.clock import Clock
 from mqservice.lib.problem import Problem
+from mqservice.protocol.limits import PING_MS, PONG_MS
 from mqservice.store import Notice, NoticeKind, SessionAbsentRequest, Store, StoreError
 
 log = logging.getLogger(__name__)

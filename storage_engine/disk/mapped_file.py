@@ -137,6 +137,21 @@ class MappedFile:
         if length_bytes > 0:
             self._files.prefault(self.mapping, start, length_bytes)
 
+    def memory_release(self, end: int) -> Callable[[], None] | None:
+        """What takes the pages below position ``end`` out of memory, on any thread; None where the
+        file is not mapped. Until it has run the address range is kept, even after ``close``.
+        """
+        mapping = self._mapping
+        if mapping is None:
+            return None
+        held = mapping.view[:0]
+
+        def release() -> None:
+            with held:
+                self._files.release_memory(mapping, min(end, self.present_bytes))
+
+        return release
+
     def data_ranges(self, start: int) -> Iterator[tuple[int, int]]:
         """Parts from position ``start`` on that may hold something else than zeros, in order."""
         return self._files.data_ranges(self.path, start, self.present_bytes)

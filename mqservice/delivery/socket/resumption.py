@@ -21,7 +21,6 @@ from mqservice.delivery.limits import (
     HAVE_TAG_COUNT_MAX,
     SUBSCRIPTION_COUNT_MAX,
 )
-from mqservice.delivery.socket import frames
 from mqservice.delivery.socket.leased_batch import Delivery
 from mqservice.delivery.socket.saved_session import (
     SavedSession,
@@ -35,6 +34,7 @@ from mqservice.delivery.socket.session import Session
 from mqservice.delivery.socket.subscription import Subscription, send_messages
 from mqservice.lib.names import engine_name
 from mqservice.lib.problem import Problem
+from mqservice.protocol import frames
 from mqservice.store import (
     LostLease,
     PullRequest,

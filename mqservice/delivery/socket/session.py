@@ -28,7 +28,6 @@ from mqservice.delivery.decoding import Fault, problem_of
 from mqservice.delivery.http import Send
 from mqservice.delivery.limits import (
     FRAME_BYTES_DEFAULT,
-    FRAME_BYTES_MAX,
     RECONNECT_MS,
     SAVED_SESSION_BYTES_MAX,
 )
@@ -37,11 +36,9 @@ from mqservice.delivery.produce.put import Put
 from mqservice.delivery.socket.codec import (
     Codec,
     CommandRefused,
-    FrameBroken,
     TooManyCommands,
     encode_problem,
 )
-from mqservice.delivery.socket.frames import AnyCommand
 from mqservice.delivery.socket.saved_session import saved_session, session_leases
 from mqservice.delivery.socket.sender import FrameSender
 from mqservice.delivery.socket.subscription import Subscription, close_all
@@ -50,6 +47,8 @@ from mqservice.groups.routes import GroupRoute
 from mqservice.lib.names import CONSUMER_PREFIX, name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.request_ids import new_request_id
+from mqservice.protocol.frames import AnyCommand, FrameBroken
+from mqservice.protocol.limits import FRAME_BYTES_MAX
 from mqservice.quotas.meter import TenantMeter
 from mqservice.store import SessionSaveRequest, StoreError
 from mqservice.topics.routes import TopicRoute

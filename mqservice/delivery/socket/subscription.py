@@ -20,7 +20,6 @@ from typing import Final, Literal, cast
 from mqservice.delivery.consumers import Consumer
 from mqservice.delivery.filters import WantedFilter
 from mqservice.delivery.limits import ANNOUNCE_MS, BLOCKED_MS
-from mqservice.delivery.socket import frames, pushes
 from mqservice.delivery.socket.credit import Credits
 from mqservice.delivery.socket.fetches import Fetches
 from mqservice.delivery.socket.leased_batch import Delivery, LeasedBatch
@@ -29,6 +28,7 @@ from mqservice.delivery.socket.membership import Membership
 from mqservice.delivery.socket.owner import Session
 from mqservice.errors import problem_from_store
 from mqservice.groups.routes import GroupRoute
+from mqservice.protocol import frames
 from mqservice.store import (
     Extend,
     GroupNotFound,
@@ -62,7 +62,7 @@ class Command:
     id: int | None
     outcome: Literal["acked", "nacked", "dead_lettered", "extended"]
     count: int = 0
-    failures: list[pushes.TagFailure] = field(default_factory=list)
+    failures: list[frames.TagFailure] = field(default_factory=list)
 
 
 class _Part:
@@ -215,7 +215,7 @@ class SettleBatches:
         self._discard(batch)
         for command, tags in batch.joined:
             command.failures += [
-                pushes.TagFailure(tag, "OUTCOME_UNKNOWN")
+                frames.TagFailure(tag, "OUTCOME_UNKNOWN")
                 for tag in tags
                 if subscription.leased.is_late(tag)
             ]
@@ -271,7 +271,7 @@ class SettleBatches:
                     problem = problem_from_store(
                         error_from_code(code, "rejected by the storage engine")
                     )
-                    part.command.failures.append(pushes.TagFailure(tag, problem.code))
+                    part.command.failures.append(frames.TagFailure(tag, problem.code))
                     part.command.count -= 1
 
     async def _confirm(self, batch: _Batch) -> None:
@@ -280,7 +280,7 @@ class SettleBatches:
             command = part.command
             if command.id is None:
                 continue
-            result = pushes.Settled(failed=command.failures, **{command.outcome: command.count})
+            result = frames.Settled(failed=command.failures, **{command.outcome: command.count})
             await self._send(codec.encode(codec.Ok(command.id, result)))
 
     async def _confirm_failed(self, batch: _Batch, exc: StoreError) -> None:
@@ -711,7 +711,7 @@ class Subscription:
         for tag in tags:
             delivery = self.leased.outstanding.get(tag)
             if delivery is None:
-                command.failures.append(pushes.TagFailure(tag, "LEASE_EXPIRED"))
+                command.failures.append(frames.TagFailure(tag, "LEASE_EXPIRED"))
             else:
                 found.append((tag, delivery))
         self._settlement.add_extends(command, found, lease_ms)
