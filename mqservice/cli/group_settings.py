@@ -17,37 +17,17 @@ from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.rest_groups import Group, GroupCalls
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+from mqservice.protocol.choices import AssignmentStrategy, Dispatch, StartFrom
 
 UNLIMITED: Final = "unlimited"
 
 app = typer.Typer()
 
 
-class StartFrom(enum.StrEnum):
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    TIMESTAMP = "timestamp"
-
-
 class Policy(enum.StrEnum):
     LEVELS = "levels"
     LIST = "list"
     EXPONENTIAL = "exponential"
-
-
-class Dispatch(enum.StrEnum):
-    SHARED = "shared"
-    EXCLUSIVE = "exclusive"
-    BROADCAST = "broadcast"
-
-
-class Strategy(enum.StrEnum):
-    AVG = "AVG"
-    AVG_BY_CIRCLE = "AVG_BY_CIRCLE"
-    CONSISTENT_HASH = "CONSISTENT_HASH"
-    CONFIG = "CONFIG"
-    MACHINE_ROOM = "MACHINE_ROOM"
-    MACHINE_ROOM_NEARBY = "MACHINE_ROOM_NEARBY"
 
 
 NameArgument = Annotated[str, typer.Argument(help="Up to 64 letters, digits, - and _.")]
@@ -105,7 +85,7 @@ DispatchOption = Annotated[
     ),
 ]
 StrategyOption = Annotated[
-    Strategy | None,
+    AssignmentStrategy | None,
     typer.Option("--strategy", help="For exclusive dispatch: how queues are assigned."),
 ]
 OrderedOption = Annotated[
@@ -134,7 +114,7 @@ ReadOption = Annotated[
     typer.Option("--read-room", help="For MACHINE_ROOM: a room whose queues are read; repeatable."),
 ]
 WithinOption = Annotated[
-    Strategy | None,
+    AssignmentStrategy | None,
     typer.Option("--within-room", help="For MACHINE_ROOM_NEARBY: strategy within a room."),
 ]
 

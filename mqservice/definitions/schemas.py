@@ -14,12 +14,16 @@ from pydantic import BaseModel
 
 from mqservice.definitions.limits import VERSION
 from mqservice.groups.assignment import assignment_of, shown_assignment
-from mqservice.groups.models import AssignmentStrategy, ConsumerGroup, Dispatch, StartFrom
+from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.retry import policy_of, shown_retry
 from mqservice.lib.durations import format_duration_ms
 from mqservice.lib.timestamps import rfc3339
+from mqservice.protocol.choices import AssignmentStrategy, Dispatch, Durability, StartFrom
 from mqservice.store import AssignmentPolicy
-from mqservice.topics.models import Durability, MessageType, Topic
+from mqservice.topics.models import (
+    MessageType,
+    Topic,
+)
 
 Settings = dict[str, Any]  # Any: JSON, as the API writes settings
 _PLAIN: Final = AssignmentPolicy()

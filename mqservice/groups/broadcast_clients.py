@@ -10,9 +10,10 @@ from __future__ import annotations
 from ninja import Schema
 
 from mqservice.errors import problem_from_store
-from mqservice.groups.models import ConsumerGroup, Dispatch
+from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.lib.timestamps import rfc3339
+from mqservice.protocol.choices import Dispatch
 from mqservice.store import (
     ClientStats,
     GroupClients,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import enum
-
 from django.db import models
 
 from mqservice.accounts.models import Namespace
 from mqservice.groups.retry import stored_levels
 from mqservice.lib.durations import HOUR_MS, SECOND_MS
 from mqservice.lib.names import NAME_CHARS_MAX, engine_name
+from mqservice.protocol.choices import AssignmentStrategy, Dispatch, StartFrom
 
 LEASE_MS_DEFAULT = 60 * SECOND_MS
 LEASE_MS_MIN = 1 * SECOND_MS
@@ -22,35 +21,6 @@ RECONSUME_FOR_EVER = -1
 RECONSUME_TIMES_MAX = 1_000  # of rows from before there were 1,000 attempts at most
 ATTEMPTS_MAX = 1_000
 BATCH_PER_GROUP_MAX = 32
-
-
-class StartFrom(enum.StrEnum):
-    """Where the group begins on a topic it has never read."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    TIMESTAMP = "timestamp"  # the first message stored at ``start_ms`` or later
-
-
-class Dispatch(enum.StrEnum):
-    """Who reads a queue: any consumer at any time, the one that it is assigned to, or each client
-    for itself.
-    """
-
-    SHARED = "shared"
-    EXCLUSIVE = "exclusive"
-    BROADCAST = "broadcast"
-
-
-class AssignmentStrategy(enum.StrEnum):
-    """How queues are assigned; RocketMQ's names. Some need the row's ``assignment``."""
-
-    AVG = "AVG"
-    AVG_BY_CIRCLE = "AVG_BY_CIRCLE"
-    CONSISTENT_HASH = "CONSISTENT_HASH"
-    CONFIG = "CONFIG"
-    MACHINE_ROOM = "MACHINE_ROOM"
-    MACHINE_ROOM_NEARBY = "MACHINE_ROOM_NEARBY"
 
 
 class ConsumerGroup(models.Model):

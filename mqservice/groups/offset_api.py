@@ -17,7 +17,6 @@ from mqservice.groups.broadcast_clients import (
     client_id_of,
     client_page,
 )
-from mqservice.groups.models import Dispatch
 from mqservice.groups.offset_schemas import (
     CommitIn,
     CommitOut,
@@ -30,6 +29,7 @@ from mqservice.groups.offsets import commit, preview_seek, progress_of, seek, to
 from mqservice.groups.queries import get_group
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.protocol.choices import Dispatch
 from mqservice.store import GroupQueueStats
 from mqservice.topics.models import Topic
 from mqservice.topics.queries import get_topic

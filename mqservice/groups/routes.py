@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mqservice.groups.models import CONSUME_TIMEOUT_MS_DEFAULT, ConsumerGroup, Dispatch
+from mqservice.groups.models import (
+    CONSUME_TIMEOUT_MS_DEFAULT,
+    ConsumerGroup,
+)
 from mqservice.lib.names import engine_name
+from mqservice.protocol.choices import Dispatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

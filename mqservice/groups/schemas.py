@@ -16,10 +16,7 @@ from mqservice.groups.models import (
     LEASE_MS_MAX,
     LEASE_MS_MIN,
     RECONSUME_FOR_EVER,
-    AssignmentStrategy,
     ConsumerGroup,
-    Dispatch,
-    StartFrom,
 )
 from mqservice.groups.queries import offset_lag
 from mqservice.groups.retry import policy_of, read_retry, shown_retry
@@ -30,6 +27,7 @@ from mqservice.lib.json_fields import Fields, read_object
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.lib.timestamps import rfc3339
 from mqservice.lib.wire import moment
+from mqservice.protocol.choices import AssignmentStrategy, Dispatch, StartFrom
 from mqservice.store import GroupQueueStats, GroupStats, LagIs
 
 

@@ -29,13 +29,14 @@ from mqservice.accounts.locks import lock_namespace
 from mqservice.accounts.models import AuditEntry, Namespace
 from mqservice.errors import problem_from_store
 from mqservice.groups.assignment import assignment_of, stored_assignment
-from mqservice.groups.models import AssignmentStrategy, ConsumerGroup, Dispatch, StartFrom
+from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.queries import get_group
 from mqservice.groups.retry import policy_of, stored_policy
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.rows import insert_all, update_all
 from mqservice.lib.wire import refused
+from mqservice.protocol.choices import AssignmentStrategy, Dispatch, StartFrom
 from mqservice.quotas.services import require_room
 from mqservice.store import (
     AssignmentPolicy,

@@ -15,6 +15,7 @@ from mqservice.definitions.limits import DEFINITION_COUNT_MAX, VERSION
 from mqservice.groups import models as groups
 from mqservice.groups.assignment import WithinRoom
 from mqservice.groups.retry import FACTOR_MAX, Policy
+from mqservice.protocol import choices
 from mqservice.reference.parts import (
     DURATION_PATTERN,
     NAME_PATTERN,
@@ -156,7 +157,7 @@ SCHEMAS: Final[dict[str, JsonObject]] = {
     "GroupIn": _object(
         {
             "start_from": _choice(
-                groups.StartFrom,
+                choices.StartFrom,
                 "Where it starts on a topic that it has never read; `earliest` by default.",
             ),
             "start_time": {
@@ -178,10 +179,10 @@ SCHEMAS: Final[dict[str, JsonObject]] = {
             ),
             "retry": {"anyOf": [ref("RetryPolicy"), _NULL]},
             "dispatch": _choice(
-                groups.Dispatch,
+                choices.Dispatch,
                 "Who reads a queue: any consumer, the assigned one, or every client.",
             ),
-            "strategy": _choice(groups.AssignmentStrategy, "How queues are assigned."),
+            "strategy": _choice(choices.AssignmentStrategy, "How queues are assigned."),
             "assignment": {"anyOf": [ref("Assignment"), _NULL]},
             "ordered": {
                 "type": ["boolean", "null"],
@@ -309,7 +310,7 @@ SCHEMAS["TopicDefinitionIn"] = {
             "name": {"type": "string", "pattern": NAME_PATTERN},
             "type": _choice(topics.NEW_TYPES, "The type of its messages."),
             "queues": _integer(1, QUEUE_COUNT_MAX, "Can be increased, not decreased."),
-            "durability": _choice(topics.Durability, "When a produce is confirmed."),
+            "durability": _choice(choices.Durability, "When a produce is confirmed."),
             "retention": _duration("How long messages are retained."),
             "retention_ms": _integer(topics.RETENTION_AGE_MS_MIN, topics.RETENTION_AGE_MS_MAX),
             "body_bytes_max": _integer(topics.BODY_BYTES_MAX_MIN, topics.BODY_BYTES_MAX_MAX),

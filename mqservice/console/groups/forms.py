@@ -23,16 +23,14 @@ from mqservice.groups.models import (
     CONSUME_TIMEOUT_MS_DEFAULT,
     LEASE_MS_DEFAULT,
     RECONSUME_TIMES_DEFAULT,
-    AssignmentStrategy,
     ConsumerGroup,
-    Dispatch,
-    StartFrom,
 )
 from mqservice.groups.retry import Policy
 from mqservice.groups.schemas import GroupOut
 from mqservice.lib.durations import format_duration_ms
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
+from mqservice.protocol.choices import AssignmentStrategy, Dispatch, StartFrom
 from mqservice.store import ExponentialDelays
 
 _DISPATCH_TEXTS: Final = {

@@ -18,7 +18,7 @@ from mqservice.accounts.roles import Permission
 from mqservice.console.reports.forms import RangeForm
 from mqservice.console.reports.queries import report_days_page
 from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.shared.frame import Frame, find_or_404, page
 from mqservice.lib.problem import Problem
 from mqservice.reports.catalogue import REPORTS
 from mqservice.reports.day import read_day
@@ -60,7 +60,7 @@ def report(frame: Frame, date: str) -> HttpResponse:
     found = read_day(frame.namespace, day)
     return frame.render(
         "console/report.html",
-        crumbs=[Crumb(title=_("Reports"), url=frame.url("reports")), Crumb(title=day.isoformat())],
+        crumbs=frame.crumbs(day.isoformat()),
         day=found,
         view=day_view(found) if found.is_there else None,
         files=list(REPORTS.values()),
@@ -69,7 +69,7 @@ def report(frame: Frame, date: str) -> HttpResponse:
         week_before=day - _WEEK,
         curl=curl_of(
             "GET",
-            f"/v1/ns/{frame.namespace.name}/reports/usage_daily?from={day}&to={day + _DAY}",
+            f"{frame.api_root}/reports/usage_daily?from={day}&to={day + _DAY}",
         ),
     )
 
@@ -88,10 +88,7 @@ def report_page(frame: Frame, date: str) -> HttpResponse:
 def report_rows(frame: Frame, date: str, name: str) -> HttpResponse:
     """One report's rows of the day as CSV. One query."""
     day = _date(date)
-    try:
-        kind = get_report(name)
-    except Problem:
-        raise Http404 from None
+    kind = find_or_404(get_report, name)
     parts = parts_of(frame.namespace, [kind.name], day, day + _DAY)
     response = HttpResponse("".join(csv_lines(kind, parts)), content_type="text/csv; charset=utf-8")
     return _as_file(response, f"{frame.namespace.name}-{kind.name}-{day}.csv")
@@ -102,12 +99,11 @@ def _list(frame: Frame, form: RangeForm | None, status: int = 200) -> HttpRespon
     return frame.render(
         "console/reports.html",
         status=status,
-        crumbs=[Crumb(title=_("Reports"))],
         page=report_days_page(frame.namespace, _date(before) if before else None),
         form=form,
         days_max=REQUESTED_DAYS_MAX,
         orders_max=settings.MQ_REPORTS_BY_HAND_MAX,
-        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/reports"),
+        curl=curl_of("GET", f"{frame.api_root}/reports"),
     )
 
 

@@ -59,5 +59,5 @@ def purge_topic_page(frame: Frame, topic: str) -> HttpResponse:
         messages_found=None if found is None else message_count(found),
         problem_text=problem_text,
         crumbs=topic_crumbs(frame, row, _("Purge")),
-        curl=curl_of("POST", f"/v1/ns/{frame.namespace.name}/topics/{row.name}:purge"),
+        curl=curl_of("POST", f"{frame.api_root}/topics/{row.name}:purge"),
     )

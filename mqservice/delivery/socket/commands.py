@@ -13,19 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mqservice.accounts.access import Principal
 from mqservice.accounts.scopes import Kind, Scope
-from mqservice.delivery.clients import client_id_of
 from mqservice.delivery.connections.connections import AGENT_CHARS_MAX
-from mqservice.delivery.consumers import Consumer, consumer_member, zone_of
+from mqservice.delivery.consumers import Consumer, client_id_of, consumer_member, zone_of
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.filters import filter_of
+from mqservice.delivery.leases import check_lease
 from mqservice.delivery.limits import (
     AUTO_EXTEND_MS_MAX,
-    CREDIT_BYTES_MAX,
-    CREDIT_MSGS_MAX,
-    FRAME_BYTES_MAX,
     FRAME_BYTES_MIN,
-    LEASE_MS_MAX,
-    LEASE_MS_MIN,
     NACK_DELAY_MS_MAX,
     NACK_REASON_CHARS_MAX,
     RESUME_TTL_MS_DEFAULT,
@@ -36,7 +31,6 @@ from mqservice.delivery.limits import (
 from mqservice.delivery.produce.produce import BatchCheck
 from mqservice.delivery.produce.put import Put
 from mqservice.delivery.request_keys import check_key
-from mqservice.delivery.socket import frames, pushes
 from mqservice.delivery.socket.publish_confirms import PublishConfirms
 from mqservice.delivery.socket.resumption import Resumption
 from mqservice.delivery.socket.subscription import Subscription
@@ -44,6 +38,8 @@ from mqservice.delivery.spans import OperationSpan
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
+from mqservice.protocol import frames
+from mqservice.protocol.limits import CREDIT_BYTES_MAX, CREDIT_MSGS_MAX, FRAME_BYTES_MAX
 from mqservice.store import StoreError
 from mqservice.topics.routes import TopicRoute
 
@@ -180,7 +176,7 @@ class Commands:
         topic = await self.topic_route(command.topic)
         group = await self.group_route(command.group)
         lease_ms = group.lease_ms if command.lease_ms is None else command.lease_ms
-        _check_lease("/lease_ms", lease_ms)
+        check_lease("/lease_ms", lease_ms)
         _check_auto_extend(command.auto_extend_ms)
         credit = command.credit or frames.Credit()
         _check_credit(credit.msgs, credit.bytes)
@@ -199,7 +195,7 @@ class Commands:
         )
         await subscription.announce()
         self._session.add(subscription)
-        await self._session.send_ok(command.id, pushes.Subscribed(subscription.credits.left))
+        await self._session.send_ok(command.id, frames.Subscribed(subscription.credits.left))
         if not self._session.context.drain.has_begun:
             subscription.pusher.start()
         subscription.notify_paused()
@@ -211,7 +207,7 @@ class Commands:
         subscription.add_credit(command.msgs, command.bytes)
         if subscription.credits.left == before:  # it has all that it may have
             self._session.budget.spend_no_op()
-        await self._session.send_ok(command.id, pushes.Subscribed(subscription.credits.left))
+        await self._session.send_ok(command.id, frames.Subscribed(subscription.credits.left))
 
     async def _ack(self, command: frames.Ack) -> None:
         subscription = self._subscription(command.sid)
@@ -248,7 +244,7 @@ class Commands:
 
     async def _extend(self, command: frames.Extend) -> None:
         subscription = self._subscription(command.sid)
-        _check_lease("/ms", command.ms)
+        check_lease("/ms", command.ms)
         if len(command.t) > SETTLE_COUNT_MAX:
             raise Fault("/t", "BAD_REQUEST", f"a command has at most {SETTLE_COUNT_MAX} tags")
         await subscription.wait_ready()
@@ -262,7 +258,7 @@ class Commands:
             await subscription.close("unsubscribed")
         if not subscription.outstanding_count:
             self._session.remove(subscription)
-        await self._session.send_ok(command.id, pushes.Unsubscribed(subscription.outstanding_count))
+        await self._session.send_ok(command.id, frames.Unsubscribed(subscription.outstanding_count))
 
     async def _ping(self, _: frames.Ping) -> None:
         self._session.budget.spend_no_op()
@@ -306,15 +302,6 @@ def _consumer_of(command: frames.Subscribe, group: GroupRoute) -> Consumer:
     )
 
 
-def _check_lease(pointer: str, lease_ms: int) -> None:
-    if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
-        raise Fault(
-            pointer,
-            "ILLEGAL_LEASE",
-            f"a lease must be {LEASE_MS_MIN} to {LEASE_MS_MAX} ms long, found {lease_ms}",
-        )
-
-
 def _check_auto_extend(auto_extend_ms: int | None) -> None:
     if auto_extend_ms is not None and not 0 <= auto_extend_ms <= AUTO_EXTEND_MS_MAX:
         raise Fault(
@@ -335,27 +322,21 @@ def _check_credit(msgs: int, bytes_count: int) -> None:
 
 
 # Any: each command goes to the one method that takes its type.
-_METHODS: Final[dict[type[Any], Callable[[Commands, Any], Coroutine[Any, Any, None]]]] = {
-    frames.JsonHello: Commands._hello,
-    frames.PackHello: Commands._hello,
-    frames.JsonPublish: Commands._publish,
-    frames.PackPublish: Commands._publish,
-    frames.JsonSubscribe: Commands._subscribe,
-    frames.PackSubscribe: Commands._subscribe,
-    frames.JsonAddCredit: Commands._add_credit,
-    frames.PackAddCredit: Commands._add_credit,
-    frames.JsonAck: Commands._ack,
-    frames.PackAck: Commands._ack,
-    frames.JsonNack: Commands._nack,
-    frames.PackNack: Commands._nack,
-    frames.JsonExtend: Commands._extend,
-    frames.PackExtend: Commands._extend,
-    frames.JsonDeadLetter: Commands._dead_letter,
-    frames.PackDeadLetter: Commands._dead_letter,
-    frames.JsonUnsubscribe: Commands._unsubscribe,
-    frames.PackUnsubscribe: Commands._unsubscribe,
-    frames.JsonPing: Commands._ping,
-    frames.PackPing: Commands._ping,
-    frames.JsonPong: Commands._pong,
-    frames.PackPong: Commands._pong,
+_METHODS_BY_FIELDS: Final[dict[type[Any], Callable[[Commands, Any], Coroutine[Any, Any, None]]]] = {
+    frames.Hello: Commands._hello,
+    frames.Publish: Commands._publish,
+    frames.Subscribe: Commands._subscribe,
+    frames.AddCredit: Commands._add_credit,
+    frames.Ack: Commands._ack,
+    frames.Nack: Commands._nack,
+    frames.Extend: Commands._extend,
+    frames.DeadLetter: Commands._dead_letter,
+    frames.Unsubscribe: Commands._unsubscribe,
+    frames.Ping: Commands._ping,
+    frames.Pong: Commands._pong,
+}
+_METHODS: Final = {
+    form: _METHODS_BY_FIELDS[frame.fields]
+    for frame in frames.COMMANDS
+    for form in (frame.json, frame.pack)
 }

@@ -34,9 +34,10 @@ from mqservice.delivery.http import (
     request_id_of,
 )
 from mqservice.delivery.limits import RECONNECT_MS
-from mqservice.delivery.socket.codec import CODECS, JSON_NAME, Codec
+from mqservice.delivery.socket.codec import CODECS, Codec
 from mqservice.delivery.socket.session import Session, SessionEnded
 from mqservice.lib.problem import Problem
+from mqservice.protocol.frames import Subprotocol
 from mqservice.quotas.meter import TenantMeter
 
 log = logging.getLogger(__name__)
@@ -222,7 +223,7 @@ class DeliveryConsumer(AsyncConsumer):
     def _codec(self) -> Codec:
         offered: list[str] = self._scope["subprotocols"]
         if not offered:
-            return CODECS[JSON_NAME]
+            return CODECS[Subprotocol.JSON]
         for name in offered:
             if name in CODECS:
                 return CODECS[name]

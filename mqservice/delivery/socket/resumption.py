@@ -21,9 +21,7 @@ from mqservice.delivery.limits import (
     HAVE_TAG_COUNT_MAX,
     SUBSCRIPTION_COUNT_MAX,
 )
-from mqservice.delivery.socket import frames
 from mqservice.delivery.socket.leased_batch import Delivery
-from mqservice.delivery.socket.pusher import send_messages
 from mqservice.delivery.socket.saved_session import (
     SavedSession,
     SavedSubscription,
@@ -32,9 +30,10 @@ from mqservice.delivery.socket.saved_session import (
     nacks_of,
     restore_leased,
 )
-from mqservice.delivery.socket.subscription import Subscription
+from mqservice.delivery.socket.subscription import Subscription, send_messages
 from mqservice.lib.names import engine_name
 from mqservice.lib.problem import Problem
+from mqservice.protocol import frames
 from mqservice.store import (
     LostLease,
     PullRequest,

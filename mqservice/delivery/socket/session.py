@@ -19,31 +19,31 @@ import msgspec
 
 from mqservice.accounts.access import KeyCache, Principal
 from mqservice.accounts.scopes import Kind, Scope
-from mqservice.delivery.connections.connections import Connection
+from mqservice.delivery.connections.connections import ConnectedSubscription, Connection
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, problem_of
 from mqservice.delivery.http import Send
 from mqservice.delivery.limits import (
     FRAME_BYTES_DEFAULT,
-    FRAME_BYTES_MAX,
     RECONNECT_MS,
     SAVED_SESSION_BYTES_MAX,
 )
 from mqservice.delivery.socket.codec import (
     Codec,
     CommandRefused,
-    FrameBroken,
     TooManyCommands,
     encode_problem,
 )
 from mqservice.delivery.socket.commands import Commands
 from mqservice.delivery.socket.saved_session import saved_session, session_leases
 from mqservice.delivery.socket.sender import FrameSender
-from mqservice.delivery.socket.session_description import connection_of
 from mqservice.delivery.socket.subscription import Subscription, close_all
 from mqservice.errors import problem_from_store
+from mqservice.lib.names import CONSUMER_PREFIX
 from mqservice.lib.problem import Problem
 from mqservice.lib.request_ids import new_request_id
+from mqservice.protocol.frames import FrameBroken
+from mqservice.protocol.limits import FRAME_BYTES_MAX
 from mqservice.quotas.meter import TenantMeter
 from mqservice.store import SessionSaveRequest, StoreError
 from mqservice.web.loop_turns import turns_of
@@ -416,3 +416,36 @@ def _budget_of(send: Send) -> SocketBudget:
     if socket is not None:
         return socket.budget
     return SocketBudget(turns_of(asyncio.get_running_loop()), BudgetLimits())
+
+
+def connection_of(session: Session) -> Connection:
+    """What lists of connections show of a session; what was pushed shows in the tags."""
+    commands = session.commands
+    return Connection(
+        id=session.session_id,
+        namespace=commands.namespace,
+        actor=commands.principal.actor,
+        address=commands.client[0],
+        protocol=session.codec.name,
+        user_agent=session.user_agent,
+        client=commands.client_name,
+        connected_ms=session.connected_ms,
+        published=commands.published_count,
+        subscriptions=[_subscription(each) for each in session.subscriptions.values()],
+    )
+
+
+def _subscription(subscription: Subscription) -> ConnectedSubscription:
+    credits = subscription.credits
+    return ConnectedSubscription(
+        sid=subscription.sid,
+        topic=subscription.topic.name,
+        group=subscription.group.name,
+        consumer=subscription.membership.member_id.removeprefix(CONSUMER_PREFIX),
+        filter=subscription.wanted.text,
+        delivered=subscription.leased.next_tag - 1,
+        held=subscription.outstanding_count,
+        credit_messages=credits.msgs,
+        credit_bytes=credits.bytes,
+        flow=credits.state,
+    )

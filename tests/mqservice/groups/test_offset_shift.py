@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 
 from mqservice.accounts.models import AuditEntry
-from mqservice.groups.models import Dispatch
 from mqservice.groups.services import GroupChange, put_group
+from mqservice.protocol.choices import Dispatch
 from mqservice.store import StoreClient
 from tests.mqservice.groups.reading import Json, Reader
 from tests.people import People
