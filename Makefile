@@ -1,11 +1,12 @@
 # A bare machine needs git, make and Python 3.11 to 3.14; everything else comes from the lock files.
 #
 #   make run            set up, then start the whole service (MQ_PORT, MQ_DATA_DIR, MQ_WEB_WORKERS, DATABASE_URL, VALKEY_URL)
-#   make test           set up, check style, types and import rules, then run every test
+#   make test           set up, check style, types and import rules, then run a test of each kind
 #   make analytics      add what nightly reports need (450 MB); make run keeps it
 #                       All three look for Java 17 or newer, or install it by apt where they may; none fails without it.
 #   make stop           stop the service that owns the data directory
-#   make torture        run the fault tests at release size; updates evidence/ and docs/reliability.md (long)
+#   make torture        run what counts and repeats: the long tests, then the fault tests at release size; updates
+#                       evidence/ and docs/reliability.md (two hours; QUICK=1: 15 minutes, updates neither)
 #   make fuzz           send 5,000 requests made from the OpenAPI document to a service of its own (FUZZ_CASES, FUZZ_SEED)
 #   make console        build the console's styles and scripts after a change in frontend/ (Node 20; nothing else needs it)
 #   make bench          measure
@@ -15,8 +16,8 @@
 #   make lock           update the lock files from pyproject.toml (UPGRADE=--upgrade: newest versions)
 #   make docs           build the documentation site into site/, failing on any warning
 #   make image          build the container image with docker, podman or buildah, without a registry if need be;
-#                       image-analytics adds Java and PySpark (TOOL=buildah chooses); image-test builds and runs the
-#                       first (root, buildah)
+#                       image-analytics adds Java and PySpark (TOOL=buildah chooses); image-test builds and runs
+#                       both (root, buildah; minutes)
 #   make clean          remove the environment, the data directory and all caches
 
 SHELL := /bin/sh
@@ -29,6 +30,7 @@ MQ_DATA_DIR ?= var
 export MQ_DATA_DIR
 # Always store compiled modules: otherwise a dozen processes compile a thousand modules each whenever they start.
 export PYTHONDONTWRITEBYTECODE :=
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --ignore=tests/acceptance/image
 COMPILE := $(BIN)/uv pip compile --quiet $(UPGRADE) --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock"
 
@@ -74,7 +76,7 @@ analytics: $(VENV)/.analytics-ready
 test: lint
 	@$(BIN)/python -m analytics.java
 	@$(BIN)/python -m tests.chromium
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --ignore=tests/acceptance/image
+	$(PYTEST) -m "not torture"
 
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check .
@@ -93,7 +95,8 @@ bench-peers: $(VENV)/.test-ready
 	$(BIN)/python -m bench.peers $(PEERS)
 
 torture: $(VENV)/.test-ready
-	$(BIN)/python -m tests.torture run
+	MQ_TORTURE=1 $(PYTEST) -m "torture or sized"
+	$(BIN)/python -m tests.torture run $(if $(QUICK),--quick)
 
 FUZZ_CASES ?= 5000
 FUZZ_SEED ?= 0

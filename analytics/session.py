@@ -61,6 +61,8 @@ def start_session(
         "spark.sql.requireAllClusterKeysForCoPartition": "false",
     }
     if master.startswith("local"):
+        # Else Spark looks up the machine's own name, which a container may not know.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",

@@ -17,7 +17,7 @@ from bench.engine import fill
 from bench.measure import Meter, Plan, Row, Run, Skipped, ratio_row, row_of
 from bench.processes import Service, service_running
 from bench.push_consumer import consume
-from mqservice.cli.frames import Subprotocol
+from mqservice.protocol.frames import Subprotocol
 
 WORKLOAD: Final = "backlog"
 SMALL: Final = 10_000

@@ -13,7 +13,8 @@ from typing import Final, cast
 
 from bench.measure import MeasureFailed
 from storage_engine.wire.frames import encode_frame, encode_struct
-from storage_engine.wire.protocol import FRAME_HEAD_BYTES, HelloRequest, Op
+from storage_engine.wire.operations import Op
+from storage_engine.wire.protocol import FRAME_HEAD_BYTES, HelloRequest
 
 STATUS_AT: Final = 6
 LENGTH_LOW_AT: Final = 3

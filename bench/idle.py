@@ -12,11 +12,13 @@ import re
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from bench.measure import MeasureFailed, Meter, Plan, Row, Run, cpu_seconds, row_of
 from bench.processes import Service, service_running
 from bench.ws_client import TEXT, LeanSocket
-from mqservice.cli import frames
-from mqservice.cli.frames import Subprotocol
+from mqservice.protocol import client_codec, frames
+from mqservice.protocol.frames import Subprotocol
 
 WORKLOAD: Final = "idle"
 SUBSCRIPTIONS: Final = 1_000
@@ -120,7 +122,7 @@ async def _opened(service: Service) -> LeanSocket:
     subscribe = frames.Subscribe(id=2, sid=SID, topic=service.topic, group=service.group)
     socket.send(_encoded(subscribe), TEXT)
     while True:
-        for push in frames.decode(await socket.receive(), Subprotocol.JSON):
+        for push in client_codec.decode(await socket.receive(), Subprotocol.JSON):
             if isinstance(push, frames.Ok):
                 return socket
             if isinstance(push, frames.Err):
@@ -129,14 +131,13 @@ async def _opened(service: Service) -> LeanSocket:
 
 async def _answer_pings(socket: LeanSocket) -> None:
     while True:
-        for push in frames.decode(await socket.receive(), Subprotocol.JSON):
+        for push in client_codec.decode(await socket.receive(), Subprotocol.JSON):
             if isinstance(push, frames.Ping):
                 socket.send(_encoded(frames.Pong()), TEXT)
 
 
-def _encoded(frame: frames.ClientFrame) -> bytes:
-    content = frames.encode(frame, Subprotocol.JSON)
-    return content if isinstance(content, bytes) else content.encode()
+def _encoded(frame: msgspec.Struct) -> bytes:
+    return client_codec.encode(frame, Subprotocol.JSON)
 
 
 def _anonymous_kib(pid: int) -> int:

@@ -19,7 +19,8 @@ from bench.measure import MeasureFailed, Meter, Plan, Row, Run, row_of
 from bench.payloads import make_body
 from bench.processes import Service, service_running
 from bench.push_consumer import Pushed, consume
-from mqservice.cli.frames import Subprotocol
+from mqservice.protocol import client_codec
+from mqservice.protocol.frames import Subprotocol
 
 WORKLOAD: Final = "latency"
 RATE: Final = 1_000  # messages a second
@@ -63,7 +64,9 @@ async def _run(plan: Plan, service: Service) -> tuple[list[float], dict[str, flo
 
     def seen(messages: Sequence[Pushed]) -> None:
         now_ns = time.perf_counter_ns()
-        arrived.extend((int(message.body[:STAMP_DIGITS]), now_ns) for message in messages)
+        arrived.extend(
+            (int(client_codec.body_of(message)[:STAMP_DIGITS]), now_ns) for message in messages
+        )
         if len(arrived) >= count:
             has_all.set()
 

@@ -12,8 +12,8 @@ from bench.http_client import LeanHttp
 from bench.measure import MeasureFailed, Meter, Plan, Row, Run, repeated
 from bench.processes import Service, service_running
 from bench.push_consumer import CREDIT_MSGS, consume
-from mqservice.cli.frames import Subprotocol
 from mqservice.cli.messages import parse_received
+from mqservice.protocol.frames import Subprotocol
 
 WORKLOAD: Final = "push"
 QUEUES: Final = 4

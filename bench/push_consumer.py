@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import msgspec
+
 from bench.measure import MeasureFailed
 from bench.processes import Service
 from bench.ws_client import BINARY, TEXT, LeanSocket
-from mqservice.cli import frames
-from mqservice.cli.frames import Subprotocol
+from mqservice.protocol import client_codec, frames
+from mqservice.protocol.frames import Subprotocol
 
 CREDIT_MSGS: Final = 1_000
 CREDIT_BYTES: Final = 8 * 1024 * 1024
 SID: Final = 1
 
-Pushed = frames.PushedJson | frames.PushedPack
+Pushed = frames.JsonDelivered | frames.PackDelivered
 
 
 async def consume(
@@ -47,9 +49,8 @@ async def _consume(
 ) -> None:
     opcode = BINARY if subprotocol is Subprotocol.MSGPACK else TEXT
 
-    def send(frame: frames.ClientFrame) -> None:
-        content = frames.encode(frame, subprotocol)
-        socket.send(content if isinstance(content, bytes) else content.encode(), opcode)
+    def send(frame: msgspec.Struct) -> None:
+        socket.send(client_codec.encode(frame, subprotocol), opcode)
 
     # A kept session would hold what it has not acked when it ends, and with it the next consumer.
     send(frames.Hello(id=1, client="bench", resume_ttl_ms=0))
@@ -58,10 +59,10 @@ async def _consume(
     next_id = 3
     unconfirmed: dict[int, int] = {}
     while True:
-        for push in frames.decode(await socket.receive(), subprotocol):
+        for push in client_codec.decode(await socket.receive(), subprotocol):
             if isinstance(push, frames.JsonMessages | frames.PackMessages):
                 seen(push.m)
-                assert all(message.body for message in push.m)
+                assert all(client_codec.body_of(message) for message in push.m)
                 unconfirmed[next_id] = len(push.m)
                 send(frames.Ack(id=next_id, sid=SID, t=[message.t for message in push.m]))
                 next_id += 1

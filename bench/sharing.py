@@ -13,7 +13,7 @@ from bench.engine import fill
 from bench.measure import MeasureFailed, Meter, Plan, Row, Run, row_of
 from bench.processes import Service, service_running
 from bench.push_consumer import consume
-from mqservice.cli.frames import Subprotocol
+from mqservice.protocol.frames import Subprotocol
 
 WORKLOAD: Final = "sharing"
 CONSUMERS: Final = 8

@@ -53,7 +53,7 @@ from mqservice.lib.clock import SystemClock  # noqa: E402 as above
 from mqservice.lib.middleware import API_PREFIX, ASKED_FOR, HAS_SESSION  # noqa: E402 as above
 from mqservice.lib.problem import Problem  # noqa: E402 as above
 from mqservice.quotas.engine_usage import EngineUsage  # noqa: E402 as above
-from mqservice.quotas.process import set_process_meters  # noqa: E402 as above
+from mqservice.quotas.meters import set_process_meters  # noqa: E402 as above
 from mqservice.quotas.rejection_pacing import RejectionPacer, body_bytes_of  # noqa: E402 as above
 from mqservice.store import close_store  # noqa: E402 as above
 from mqservice.usage.writing import run as write_usage  # noqa: E402 as above

@@ -18,13 +18,13 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
+import redis
 from celery import Celery
 from celery.beat import ScheduleEntry, Scheduler, SchedulingError
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 from django.utils.module_loading import import_string
-from kombu import Connection
-from kombu.exceptions import ChannelError, OperationalError
+from redis.exceptions import RedisError
 
 from mqservice.celery import ASKED_BEFORE
 from mqservice.leader_lock import LeaderLock
@@ -41,6 +41,7 @@ CLOCK_JUMP_MS_MAX: Final = 2 * SECOND_MS
 ANSWERS_MS: Final = 200  # of ASKED_BEFORE, less than any of them is apart from the next
 # Ticks that wait in a queue; with so many no worker reads it, or it is hours behind.
 BACKLOG_MAX: Final = 50
+VALKEY_SECONDS_MAX: Final = 0.5  # for the length of a queue
 
 
 class LeaderScheduler(Scheduler):
@@ -62,7 +63,12 @@ class LeaderScheduler(Scheduler):
         self._answers: dict[str, bool] = {}
         self._answered_ms = 0
         self._is_broker_away = False
-        self._asking: Connection | None = None
+        self._valkey = redis.Redis.from_url(
+            settings.MQ_VALKEY_URL,
+            socket_timeout=VALKEY_SECONDS_MAX,
+            socket_connect_timeout=VALKEY_SECONDS_MAX,
+            retry=None,
+        )
         super().__init__(app, *args, **kwargs)
 
     def tick(self, *args: Any, **kwargs: Any) -> float:  # Any: Celery's own signature
@@ -107,7 +113,7 @@ class LeaderScheduler(Scheduler):
 
     def close(self) -> None:
         super().close()
-        self._close_query_connection()
+        self._valkey.close()
         self.lock.release()
 
     def _ensure_connected(self) -> Any:  # Any: Celery's own
@@ -173,48 +179,25 @@ class LeaderScheduler(Scheduler):
     def _is_backed_up(self, entry: ScheduleEntry) -> bool:
         """Whether enough ticks wait already. They expire, but stay until a worker meets them."""
         assert entry.task is not None
-        queue: Any = self.app.amqp.router.route({}, entry.task)["queue"]
-        waiting = self._waiting_count(queue)
+        name: str = self.app.amqp.router.route({}, entry.task)["queue"].name
+        waiting = self._waiting_count(name)
         if waiting < BACKLOG_MAX:
-            self._backed_up.discard(queue.name)
+            self._backed_up.discard(name)
             return False
-        if queue.name not in self._backed_up:
-            self._backed_up.add(queue.name)
+        if name not in self._backed_up:
+            self._backed_up.add(name)
             log.warning(
                 "No worker reads a task queue; holding back its periodic tasks",
-                extra={"action": "queue_backed_up", "queue": queue.name, "waiting": waiting},
+                extra={"action": "queue_backed_up", "queue": name, "waiting": waiting},
             )
         return True
 
-    def _waiting_count(self, queue: Any) -> int:  # Any: the stubs know no bound queue
-        """How many tasks wait in a queue; 0 where nobody can tell, since what sends next says so.
-
-        On a connection of its own, which is given up at the first error: the one that sends is
-        brought back by sending, and not before.
-        """
-        if self._asking is None:
-            self._asking = self.app.connection_for_write()
-        errors: tuple[type[BaseException], ...] = (
-            OSError,
-            OperationalError,
-            *self._asking.connection_errors,
-        )
+    def _waiting_count(self, queue_name: str) -> int:
+        """How many tasks wait in a queue; 0 where nobody can tell: what sends next says so."""
         try:
-            self._asking.ensure_connection(max_retries=1, interval_start=0)
-            # One channel for good: each new one is a connection to Valkey, and was most of what an
-            # idle beat cost.
-            count: int = queue(self._asking.default_channel).queue_declare(passive=True)[1]
-        except ChannelError:  # an empty queue is none
+            return int(self._valkey.llen(queue_name))
+        except (RedisError, OSError):
             return 0
-        except errors:
-            self._close_query_connection()
-            return 0
-        return count
-
-    def _close_query_connection(self) -> None:
-        asking, self._asking = self._asking, None
-        if asking is not None:
-            asking.release()
 
     def _send_heartbeat(self) -> None:
         """Note that beat is alive, every few seconds; a failure is no reason not to send."""

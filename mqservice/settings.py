@@ -141,7 +141,7 @@ TEMPLATES = [
             "builtins": [
                 "django.templatetags.i18n",
                 "django.templatetags.static",
-                "mqservice.console.templatetags.units",
+                "mqservice.lib.units",
                 "mqservice.console.templatetags.parts",
             ],
         },

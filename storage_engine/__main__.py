@@ -150,6 +150,7 @@ async def _retain(store: Store) -> None:
                 "Could not delete expired messages; trying again at the next interval",
                 extra={"action": "retention_failed", "reason": str(exc)},
             )
+        await store.release_memory()
 
 
 def _raise_descriptor_limit() -> None:

@@ -28,6 +28,7 @@ _MAY_BE_ZERO: Final = frozenset(
         "prepare_segments",
         "retention_bytes",
         "reserve_bytes",
+        "warm_bytes",
         "metrics_port",
         "schedule_step_ms",
     }
@@ -46,6 +47,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     consume_queue_units: int = 300_000  # RocketMQ's file of 6,000,000 bytes
     consume_queue_allocate_bytes: int = 64 * KIB  # disk allocated in advance per consume queue file
     prefault_bytes: int = 8 * MIB  # pages touched ahead of the writer
+    warm_bytes: int = 32 * MIB  # of the log's durable end, stays in the engine's memory
     prepare_segments: int = 1  # 1: create the next segment in advance; 0: when needed
     map_count_max: int = 4_096  # consume queue files mapped at the same time
 

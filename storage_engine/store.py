@@ -22,7 +22,6 @@ from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.dedup.dedup import Dedup
 from storage_engine.dedup.idempotent_puts import IdempotentPuts
-from storage_engine.delivery.clamp_offsets import clamp_offsets
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.disk.disk_space import DiskSpace
 from storage_engine.disk.files import Files
@@ -184,7 +183,7 @@ class Store:
         saves: list[Callable[[], object]] = [self._dedup.writer(recovered.end_offset)]
         if self._consumer_offsets.settle_recovered(recovered.settles):
             saves.append(self._consumer_offsets.save)
-        if clamp_offsets(self._consumer_offsets, self._queues):
+        if self._consumer_offsets.clamp(self._queues):
             self._consumer_offsets.save()
         # What a kill left in the page cache may be all that says which messages were moved.
         self._consumer_offsets.sync()
@@ -420,6 +419,10 @@ class Store:
     async def checkpoint(self) -> CheckpointReply:
         self._run_mark.set_again()
         return await self._checkpointer.run()
+
+    async def release_memory(self) -> None:
+        """Every ``retention_interval_ms``: the log's old pages need not be this process's."""
+        await self._commit_log.release_memory()
 
     def watched(self) -> Watched:
         """What metrics are read from."""

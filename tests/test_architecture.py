@@ -44,6 +44,23 @@ def test_import_contracts_are_kept() -> None:
     assert f"Contracts: {len(contracts['contracts'])} kept, 0 broken." in done.stdout
 
 
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_modules_import_each_other(package: str) -> None:
+    """Imports under TYPE_CHECKING count: modules that know each other's types are one module."""
+    paths = {_dotted(path): path for path in _sources(package)}
+    imported = {
+        name: _imported(ast.parse(path.read_text()), set(paths)) - {name}
+        for name, path in paths.items()
+    }
+
+    # What imports nothing that is left goes, until only circles and what imports them are left.
+    while done := [name for name, others in imported.items() if not others & imported.keys()]:
+        for name in done:
+            del imported[name]
+
+    assert {name: sorted(others & imported.keys()) for name, others in imported.items()} == {}
+
+
 def test_engine_starts_without_anything_of_the_service() -> None:
     code = (
         "import sys, storage_engine.__main__\n"
@@ -147,6 +164,24 @@ def test_no_committed_text_names_a_path_or_host_of_one_machine() -> None:
         found += [f"{name}: {word}" for word in words if word in text]
 
     assert found == []
+
+
+def _dotted(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imported(tree: ast.Module, modules: set[str]) -> set[str]:
+    """Which of the modules are imported anywhere in it, in functions too."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                found.add(full if full in modules else node.module)
+    return found & modules
 
 
 def _calls_time(tree: ast.Module) -> bool:

@@ -34,14 +34,14 @@ from bench.peers.peer import (
 from bench.processes import Service, service_running
 from bench.push_consumer import Pushed, consume
 from bench.ws_client import BINARY, TEXT, LeanSocket, masked_frame
-from mqservice.cli import frames
 from mqservice.cli.client import RestClient
-from mqservice.cli.frames import Subprotocol
 from mqservice.cli.target import Target
+from mqservice.protocol import client_codec, frames
+from mqservice.protocol.frames import Subprotocol
+from mqservice.protocol.messages import PackedMessage, ProduceMessage
 
 NAME: Final = "mqservice"
 QUEUES: Final = 4
-PUBLISH_NUMBER: Final = 3  # of `pub` in MessagePack
 PUBLISH_ID: Final = 2
 NO_QUOTA: Final = 1_000_000_000_000
 RAISED: Final = (
@@ -142,9 +142,9 @@ class _OurSocket(_Topics, SocketWay):
         socket = await LeanSocket.connect(
             self._service.ws_url, subprotocol=self._subprotocol, key=self._service.api_key
         )
-        hello = frames.encode(frames.Hello(id=1, client="bench"), self._subprotocol)
+        hello = client_codec.encode(frames.Hello(id=1, client="bench"), self._subprotocol)
         made = _OurProducer(socket, self._subprotocol)
-        socket.write(made.frame(hello if isinstance(hello, bytes) else hello.encode()))
+        socket.write(made.frame(hello))
         await socket.receive()
         return made
 
@@ -165,12 +165,14 @@ class _OurProducer:
         return masked_frame(content, self._opcode)
 
     def request(self, topic: str, bodies: Sequence[bytes]) -> bytes:
+        publish: frames.JsonPublish | frames.PackPublish
         if self._subprotocol is Subprotocol.MSGPACK:
-            command = [PUBLISH_NUMBER, PUBLISH_ID, topic, [[body] for body in bodies]]
-            return self.frame(msgspec.msgpack.encode(command))
-        messages = [{"body": body.decode()} for body in bodies]
-        publish = {"op": "pub", "id": PUBLISH_ID, "topic": topic, "m": messages}
-        return self.frame(msgspec.json.encode(publish))
+            packed = [PackedMessage(body) for body in bodies]
+            publish = frames.PackPublish(id=PUBLISH_ID, topic=topic, m=packed)
+        else:
+            messages = [ProduceMessage(body.decode()) for body in bodies]
+            publish = frames.JsonPublish(id=PUBLISH_ID, topic=topic, m=messages)
+        return self.frame(client_codec.encode(publish, self._subprotocol))
 
     def send(self, requests: Sequence[bytes]) -> None:
         self._socket.write(b"".join(requests))
@@ -178,7 +180,7 @@ class _OurProducer:
     async def confirmed(self) -> int:
         count = 0
         while not count:
-            for push in frames.decode(await self._socket.receive(), self._subprotocol):
+            for push in client_codec.decode(await self._socket.receive(), self._subprotocol):
                 if isinstance(push, frames.Ok) and push.r is not None:
                     results: list[dict[str, Any]] = push.r["results"]  # reason: the API's own JSON
                     refused = next((each for each in results if "code" in each), None)
@@ -188,9 +190,8 @@ class _OurProducer:
                 elif isinstance(push, frames.Err):
                     raise MeasureFailed(f"the service refused: {push.code} {push.msg}")
                 elif isinstance(push, frames.Ping):
-                    pong = frames.encode(frames.Pong(), self._subprotocol)
-                    content = pong if isinstance(pong, bytes) else pong.encode()
-                    self._socket.write(self.frame(content))
+                    pong = client_codec.encode(frames.Pong(), self._subprotocol)
+                    self._socket.write(self.frame(pong))
         return count
 
     def close(self) -> None:
@@ -214,7 +215,7 @@ class _OurConsumer:
 
     async def run(self) -> None:
         def bodies(messages: Sequence[Pushed]) -> None:
-            self._seen([message.body for message in messages])
+            self._seen([client_codec.body_of(message) for message in messages])
 
         await consume(
             self._service, self._subprotocol, self._confirmed, bodies, credit_msgs=self._window

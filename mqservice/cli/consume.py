@@ -29,7 +29,6 @@ from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.consumer import ConsumeLimits, Consumer, Totals
 from mqservice.cli.errors import ClientError, UsageError
-from mqservice.cli.frames import Subprotocol
 from mqservice.cli.messages import Delivered, encode_line
 from mqservice.cli.reader import BEGINNING, Reader, parse_position
 from mqservice.cli.target import (
@@ -41,6 +40,8 @@ from mqservice.cli.target import (
     find_target,
 )
 from mqservice.cli.templates import Template
+from mqservice.protocol.frames import Subprotocol
+from mqservice.protocol.messages import FilterForm, SqlFilter
 
 EXIT_UNCONFIRMED: Final = 3
 UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
@@ -212,10 +213,10 @@ def _seek_order(
     return order
 
 
-def _filter(tags: str | None, sql: str | None) -> str | dict[str, str]:
+def _filter(tags: str | None, sql: str | None) -> FilterForm | None:
     if tags is not None and sql is not None:
         raise UsageError("a group has one filter: give either --filter or --sql")
-    return {"sql": sql} if sql is not None else "*" if tags is None else tags
+    return tags if sql is None else SqlFilter(sql)
 
 
 def parse_duration_ms(text: str) -> int:

@@ -19,13 +19,28 @@ from typing import Final
 
 import msgspec
 
-from mqservice.cli import frames
 from mqservice.cli.backoff import Backoff
-from mqservice.cli.errors import ClientError, ConnectionLost, RequestRejected, Unreachable
-from mqservice.cli.frames import Subprotocol
+from mqservice.cli.errors import (
+    ClientError,
+    ConnectionLost,
+    RequestRejected,
+    ResponseMalformed,
+    Unreachable,
+)
 from mqservice.cli.messages import Delivered
 from mqservice.cli.push import PushSession, open_session, rejection_of
 from mqservice.cli.target import Target
+from mqservice.protocol import frames
+from mqservice.protocol.client_codec import body_of
+from mqservice.protocol.frames import (
+    FrameBroken,
+    JsonDelivered,
+    JsonMessages,
+    PackDelivered,
+    PackMessages,
+    Subprotocol,
+)
+from mqservice.protocol.messages import FilterForm
 
 CLIENT_NAME: Final = "mqservice-cli/1"
 SID: Final = 1
@@ -42,7 +57,7 @@ class ConsumeLimits(msgspec.Struct, frozen=True, kw_only=True):
     messages_max: int | None = None
     idle_exit_ms: int | None = None
     does_ack: bool = False
-    filter: str | dict[str, str] = "*"
+    filter: FilterForm | None = None
 
 
 class Totals(msgspec.Struct):
@@ -209,7 +224,7 @@ class _Subscription:
                 client_id=consumer._client_id,
             )
         )
-        receiving: asyncio.Task[list[frames.ServerFrame]] | None = None
+        receiving: asyncio.Task[list[msgspec.Struct]] | None = None
         stopping = asyncio.create_task(consumer._stop.wait())
         deadline: float | None = None
         loop = asyncio.get_running_loop()
@@ -245,10 +260,10 @@ class _Subscription:
         drain_id = self._session.next_id()
         await self._session.send(frames.Unsubscribe(id=drain_id, sid=SID, drain=True))
 
-    async def _take_all(self, pushes: list[frames.ServerFrame]) -> None:
+    async def _take_all(self, pushes: list[msgspec.Struct]) -> None:
         for push in pushes:
             match push:
-                case frames.JsonMessages() | frames.PackMessages():
+                case JsonMessages() | PackMessages():
                     await self._take_messages([_delivered(message) for message in push.m])
                 case frames.Ok():
                     self._confirm(push)
@@ -332,13 +347,13 @@ class _FailedTag(msgspec.Struct):
     t: int
 
 
-def _delivered(message: frames.PushedJson | frames.PushedPack) -> Delivered:
+def _delivered(message: JsonDelivered | PackDelivered) -> Delivered:
     return Delivered(
         id=message.id,
         queue=message.q,
         offset=message.o,
         attempt=message.a,
-        body=frames.pushed_body(message),
+        body=_body_of(message),
         tag=message.tag,
         keys=message.keys,
         message_group=message.g,
@@ -346,6 +361,13 @@ def _delivered(message: frames.PushedJson | frames.PushedPack) -> Delivered:
         tag_number=message.t,
         stored_at=_rfc3339(message.s),
     )
+
+
+def _body_of(message: JsonDelivered | PackDelivered) -> bytes:
+    try:
+        return body_of(message)
+    except FrameBroken as exc:
+        raise ResponseMalformed(str(exc)) from exc
 
 
 def _rfc3339(stored_ms: int) -> str:

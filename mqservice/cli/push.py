@@ -14,6 +14,7 @@ import itertools
 import ssl
 from typing import Final
 
+import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import (
     ConnectionClosed,
@@ -23,7 +24,6 @@ from websockets.exceptions import (
 )
 from websockets.typing import Subprotocol as SubprotocolName
 
-from mqservice.cli import frames
 from mqservice.cli.client import USER_AGENT, rejection_from
 from mqservice.cli.errors import (
     ConnectionLost,
@@ -32,13 +32,15 @@ from mqservice.cli.errors import (
     Unreachable,
     os_cause,
 )
-from mqservice.cli.frames import Subprotocol
 from mqservice.cli.target import Target
+from mqservice.protocol import client_codec, frames
+from mqservice.protocol.frames import FrameBroken, Subprotocol
 
 OPEN_TIMEOUT_MS: Final = 10_000
 CLOSE_TIMEOUT_MS: Final = 2_000
 # A `msgs` frame holds at most the service's own limit; JSON's base64 makes a third more of it.
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
+HELLO_ID: Final = 1
 GOING_AWAY: Final = 1001
 SILENT: Final = 1006
 
@@ -52,19 +54,19 @@ class PushSession:
         self.welcome = welcome
         self._socket = socket
         self._subprotocol = subprotocol
-        self._ids = itertools.count(welcome.id + 1)
+        self._ids = itertools.count(HELLO_ID + 1)
         self._silence_ms_max = welcome.ping_ms + welcome.pong_ms
 
     def next_id(self) -> int:
         return next(self._ids)
 
-    async def send(self, frame: frames.ClientFrame) -> None:
+    async def send(self, frame: msgspec.Struct) -> None:
         try:
-            await self._socket.send(frames.encode(frame, self._subprotocol))
+            await _send(self._socket, frame, self._subprotocol)
         except ConnectionClosed as exc:
             raise _closed_error(exc) from exc
 
-    async def receive(self) -> list[frames.ServerFrame]:
+    async def receive(self) -> list[msgspec.Struct]:
         """The pushes of the next WebSocket message; waits for one. Safe to cancel."""
         try:
             async with asyncio.timeout(self._silence_ms_max / 1000):
@@ -74,7 +76,7 @@ class PushSession:
         except TimeoutError as exc:
             silence = f"the server has sent nothing for {self._silence_ms_max} ms"
             raise ConnectionLost(SILENT, silence) from exc
-        pushes = frames.decode(content, self._subprotocol)
+        pushes = decode(content, self._subprotocol)
         if any(isinstance(push, frames.Ping) for push in pushes):
             await self.send(frames.Pong())
         return pushes
@@ -95,9 +97,11 @@ async def open_session(target: Target, subprotocol: Subprotocol, *, client: str)
     try:
         async with asyncio.timeout(OPEN_TIMEOUT_MS / 1000):
             # It never resumes: what it leaves shall go to others at once.
-            hello = frames.Hello(id=1, client=client, max_frame=FRAME_BYTES_MAX, resume_ttl_ms=0)
-            await socket.send(frames.encode(hello, subprotocol))
-            answers = frames.decode(await socket.recv(decode=False), subprotocol)
+            hello = frames.Hello(
+                id=HELLO_ID, client=client, max_frame=FRAME_BYTES_MAX, resume_ttl_ms=0
+            )
+            await _send(socket, hello, subprotocol)
+            answers = decode(await socket.recv(decode=False), subprotocol)
         first = answers[0] if answers else None
         if isinstance(first, frames.Err):
             raise rejection_of(first)
@@ -112,6 +116,19 @@ async def open_session(target: Target, subprotocol: Subprotocol, *, client: str)
     except (RequestRejected, ResponseMalformed):
         await socket.close()
         raise
+
+
+def decode(content: bytes, subprotocol: Subprotocol) -> list[msgspec.Struct]:
+    """All pushes of one WebSocket message. Raises ResponseMalformed."""
+    try:
+        return client_codec.decode(content, subprotocol)
+    except FrameBroken as exc:
+        raise ResponseMalformed(str(exc)) from exc
+
+
+async def _send(socket: ClientConnection, frame: msgspec.Struct, subprotocol: Subprotocol) -> None:
+    content = client_codec.encode(frame, subprotocol)
+    await socket.send(content, text=subprotocol is Subprotocol.JSON)
 
 
 def rejection_of(err: frames.Err) -> RequestRejected:

@@ -15,6 +15,7 @@ from mqservice.cli.errors import UsageError
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+from mqservice.protocol.choices import Durability
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, show, change, purge and delete topics.")
 
@@ -48,11 +49,6 @@ class TopicDetail(msgspec.Struct, kw_only=True):
     created_at: str
     updated_at: str
     queue_offsets: list[Queue] | None = None
-
-
-class Durability(enum.StrEnum):
-    SYNC = "sync"
-    ASYNC = "async"
 
 
 @app.command("create")

@@ -18,7 +18,8 @@ from mqservice.groups.schemas import shown_settings
 from mqservice.groups.settings import SETTINGS as GROUP_SETTINGS
 from mqservice.lib.durations import format_duration_ms
 from mqservice.lib.settings_table import definition_fields
-from mqservice.topics.models import Durability, MessageType, Topic
+from mqservice.protocol.choices import Durability
+from mqservice.topics.models import MessageType, Topic
 
 Settings = dict[str, Any]  # Any: JSON, as the API writes settings
 _GROUP_FIELDS: Final = tuple(definition_fields(GROUP_SETTINGS))

@@ -1,6 +1,8 @@
-"""Names and zones of consumers in requests and subscriptions.
+"""Who receives, as a request or a subscription says it.
 
-consumer_id, consumer_zone of a request ──▶ [here] ──▶ the engine's member and zone, or Fault
+consumer_id, consumer_zone, client_id ──▶ [here] ──▶ the engine's member, zone and client, or Fault
+
+A client is one of a broadcast group: each of them gets every message.
 """
 
 from __future__ import annotations
@@ -8,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mqservice.delivery.decoding import Fault
+from mqservice.groups.routes import GroupRoute
 from mqservice.lib.names import CONSUMER_PREFIX, name_fault
+from mqservice.store import client_id_fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,3 +40,22 @@ def zone_of(consumer_zone: str | None) -> str:
     if consumer_zone is not None and (fault := name_fault(consumer_zone)):
         raise Fault("/consumer_zone", "BAD_REQUEST", fault)
     return consumer_zone or ""
+
+
+def client_id_of(group: GroupRoute, given: str | None) -> str:
+    """Empty for a group that does not broadcast. Raises Fault where one is missing, wrong or too
+    much.
+    """
+    if not group.is_broadcast:
+        if given is not None:
+            detail = "is only for groups with dispatch: broadcast"
+            raise Fault("/client_id", "BAD_REQUEST", detail)
+        return ""
+    if given is None:
+        detail = (
+            "the group has dispatch: broadcast, so client_id must name the client that receives"
+        )
+        raise Fault("/client_id", "BAD_REQUEST", detail)
+    if fault := client_id_fault(given):
+        raise Fault("/client_id", "BAD_REQUEST", fault)
+    return given

@@ -15,17 +15,9 @@ from mqservice.accounts.key_failures import KeyFailures, failures
 from mqservice.accounts.tickets import Tickets
 from mqservice.caches import Caches, caches
 from mqservice.delivery.drain import Drain
-from mqservice.delivery.limits import (
-    DRAIN_GRACE_MS,
-    HELLO_MS,
-    PING_MS,
-    PONG_MS,
-    SECOND_MS,
-    STALL_MS,
-)
 from mqservice.delivery.origins import Origins
 from mqservice.delivery.queues import QueueChooser
-from mqservice.delivery.sessions import Sessions, SocketLimits
+from mqservice.delivery.sessions import Sessions, SessionTimes, SocketLimits
 from mqservice.delivery.spans import DeliverySpans
 from mqservice.delivery.tokens.cursors import Cursors
 from mqservice.delivery.tokens.recall_handles import RecallHandles
@@ -46,18 +38,6 @@ UNAUTHENTICATED_STATUS: Final = 401
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionTimes:
-    """Limits of a WebSocket session in ms; tests make them small."""
-
-    ping_ms: int = PING_MS
-    pong_ms: int = PONG_MS
-    hello_ms: int = HELLO_MS
-    stall_ms: int = STALL_MS
-    grace_ms: int = DRAIN_GRACE_MS
-    tick_ms: int = SECOND_MS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryContext:
     """One per process, or one per test."""
 
@@ -70,7 +50,7 @@ class DeliveryContext:
     clock: Clock
     drain: Drain
     resume_tokens: ResumeTokens
-    times: SessionTimes = SessionTimes()
+    times: SessionTimes = field(default_factory=SessionTimes)
     sessions: Sessions = field(default_factory=Sessions)
     origins: Origins = field(default_factory=Origins)
     failures: KeyFailures = failures

@@ -16,16 +16,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from mqservice.delivery.decoding import Fault
+from mqservice.protocol.messages import FilterForm, SqlFilter
 from mqservice.store import FilterInvalid, FilterKind, known_filter
 
-
-class SqlFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A condition in SQL92 on the properties of a message; a map in both subprotocols."""
-
-    sql: str
-
-
-FilterForm = str | SqlFilter
 _decode_sql = msgspec.json.Decoder(SqlFilter).decode
 _WORDS: Final = re.compile(r"\s(?:IS|BETWEEN|IN|AND|OR|CONTAINS|STARTSWITH|ENDSWITH)\s", re.I)
 

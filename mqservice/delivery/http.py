@@ -12,10 +12,11 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from mqservice.accounts.access import Principal
 from mqservice.delivery.limits import BODY_ARRIVAL_MS_MAX
+from mqservice.delivery.spans import OperationSpan
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.problem import CONTENT_TYPE, Problem, problem_bytes
 from mqservice.lib.request_ids import accepted_request_id, new_request_id
@@ -23,9 +24,6 @@ from mqservice.lib.safe_headers import Headers, api_headers, header_lines, refus
 from mqservice.quotas.meter import TenantMeter
 from mqservice.topics.routes import TopicRoute
 from mqservice.web.whole_response import write_response
-
-if TYPE_CHECKING:
-    from mqservice.delivery.spans import OperationSpan
 
 Scope = MutableMapping[str, Any]  # Any: what ASGI servers put into a scope is untyped
 Message = MutableMapping[str, Any]  # Any: as above

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from mqservice.protocol.limits import FRAME_BYTES_MAX
+
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 SECOND_MS: Final = 1_000
@@ -75,18 +77,12 @@ PAGE_LOOK_UP_COUNT_MAX: Final = 16
 CURSOR_CHARS_MAX: Final = 8 * KIB
 QUERY_BYTES_MAX: Final = 16 * KIB
 
-# WebSocket. The server refuses above ``FRAME_BYTES_MAX`` with 4413; above twice that the protocol
-# library closes with 1009, before the frame is assembled.
-FRAME_BYTES_MAX: Final = 4 * MIB
+# WebSocket; what its frames state is in ``mqservice.protocol.limits``.
 FRAME_BYTES_HARD_MAX: Final = 2 * FRAME_BYTES_MAX
 FRAME_BYTES_DEFAULT: Final = (
     MIB  # what the server sends at most; common client libraries take 1 MiB
 )
 FRAME_BYTES_MIN: Final = 16 * KIB
-# A frame of many small commands is one large piece of work before any of them is answered.
-FRAME_COMMANDS_MAX: Final = 1_000
-# Lists of one command, refused while they are decoded: what is too long is told better above.
-LIST_COUNT_HARD_MAX: Final = 2_000
 # JSON has to be read before it is known how much is in it. Above this size, with more commas than
 # that outside and inside of strings, its lists are counted before they are decoded.
 COUNTED_JSON_BYTES: Final = 64 * KIB
@@ -95,14 +91,8 @@ FRAME_MESSAGES_MAX: Final = 250  # so that the largest credit is four frames
 # How long a subscription waits for messages with one request: a thousand that are idle ask the
 # engine three times a second.
 PUSH_WAIT_MS: Final = 5 * 60 * SECOND_MS
-CREDIT_MSGS_DEFAULT: Final = 64
-CREDIT_BYTES_DEFAULT: Final = 256 * KIB
-CREDIT_MSGS_MAX: Final = 1_000
-CREDIT_BYTES_MAX: Final = 8 * MIB
 SUBSCRIPTION_COUNT_MAX: Final = 64
 LATE_TAG_COUNT_MAX: Final = 1_000
-PING_MS: Final = 25 * SECOND_MS
-PONG_MS: Final = 10 * SECOND_MS
 HELLO_MS: Final = 10 * SECOND_MS
 STALL_MS: Final = 10 * SECOND_MS
 DRAIN_GRACE_MS: Final = 2 * SECOND_MS

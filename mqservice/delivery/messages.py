@@ -13,7 +13,7 @@ store.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 
@@ -30,6 +30,7 @@ from mqservice.delivery.limits import (
 )
 from mqservice.delivery.request_keys import check_key
 from mqservice.lib.queue_numbers import QUEUE_NOT_FOUND, queue_fault
+from mqservice.protocol.messages import PackedMessage, ProduceMessage
 from mqservice.store import (
     SYSTEM_PROPERTIES,
     RecordRefused,
@@ -44,99 +45,7 @@ from mqservice.topics.routes import TopicRoute
 
 RESERVED_PROPERTIES: Final = SYSTEM_PROPERTIES | {JSON_PROPERTY}
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-# Refused while it is decoded; what is too much is told better by ``check_offer``.
-_FEW: Final = msgspec.Meta(max_length=1_000)
 _SPACE: Final = re.compile(r"\s")
-
-
-class ProduceMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """The JSON form. Exactly one of the bodies is set; an empty ``Raw`` means absent."""
-
-    body: str | None = None
-    body_json: msgspec.Raw = msgspec.Raw()
-    body_b64: bytes | None = None
-    tag: str | None = None
-    keys: list[str] = []
-    message_group: str | None = None
-    properties: dict[str, str] = {}
-    queue: int | None = None
-    delay_level: int | None = None
-    delay: str | None = None
-    delay_ms: int | None = None
-    deliver_at: str | None = None
-    dedup_id: str | None = None
-
-    def offer(self) -> Offer:
-        """Raises Fault unless there is exactly one body, and for a time that is none."""
-        body, is_json = self._body()
-        return Offer(
-            body,
-            is_json,
-            self.tag,
-            self.keys,
-            self.message_group,
-            self.properties,
-            self.queue,
-            read_wait(self.delay_level, self.delay, self.delay_ms, self.deliver_at),
-            self.dedup_id,
-        )
-
-    def _body(self) -> tuple[bytes, bool]:
-        raw = self.body_json
-        if self.body is not None:
-            if self.body_b64 is None and not raw:
-                return self.body.encode(), False
-        elif self.body_b64 is not None:
-            if not raw:
-                return self.body_b64, False
-        elif raw:
-            content = bytes(raw)
-            try:
-                content.decode()
-            except UnicodeDecodeError as exc:
-                raise Fault(
-                    "/body_json",
-                    "BAD_REQUEST",
-                    f"byte {exc.start} of the value is not valid UTF-8",
-                    item_code="INVALID_JSON",
-                ) from exc
-            return content, True
-        raise Fault(
-            "",
-            "BAD_REQUEST",
-            "give exactly one of body, body_json and body_b64",
-            item_code="BODY_COUNT",
-        )
-
-
-class PackedMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The MessagePack form: positions instead of names, and the body as it is."""
-
-    body: bytes
-    tag: str | None = None
-    keys: Annotated[list[str], _FEW] = []
-    message_group: str | None = None
-    properties: Annotated[dict[str, str], _FEW] = {}
-    queue: int | None = None
-    delay_level: int | None = None
-    delay: str | None = None
-    delay_ms: int | None = None
-    deliver_at: str | None = None
-    dedup_id: str | None = None
-
-    def offer(self) -> Offer:
-        """The counterpart of ``ProduceMessage.offer``."""
-        return Offer(
-            self.body,
-            False,
-            self.tag,
-            self.keys,
-            self.message_group,
-            self.properties,
-            self.queue,
-            read_wait(self.delay_level, self.delay, self.delay_ms, self.deliver_at),
-            self.dedup_id,
-        )
 
 
 class Offer(msgspec.Struct, frozen=True, gc=False):
@@ -163,6 +72,54 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
             or self.properties
             or self.wait is not None
         )
+
+
+def to_offer(message: ProduceMessage | PackedMessage) -> Offer:
+    """Raises Fault unless there is exactly one body, and for a time that is none."""
+    if isinstance(message, PackedMessage):
+        body, is_json = message.body, False
+    else:
+        body, is_json = _body_of(message)
+    return Offer(
+        body,
+        is_json,
+        message.tag,
+        message.keys,
+        message.message_group,
+        message.properties,
+        message.queue,
+        read_wait(message.delay_level, message.delay, message.delay_ms, message.deliver_at),
+        message.dedup_id,
+    )
+
+
+def _body_of(message: ProduceMessage) -> tuple[bytes, bool]:
+    """The body, and whether it came as JSON."""
+    raw = message.body_json
+    if message.body is not None:
+        if message.body_b64 is None and not raw:
+            return message.body.encode(), False
+    elif message.body_b64 is not None:
+        if not raw:
+            return message.body_b64, False
+    elif raw:
+        content = bytes(raw)
+        try:
+            content.decode()
+        except UnicodeDecodeError as exc:
+            raise Fault(
+                "/body_json",
+                "BAD_REQUEST",
+                f"byte {exc.start} of the value is not valid UTF-8",
+                item_code="INVALID_JSON",
+            ) from exc
+        return content, True
+    raise Fault(
+        "",
+        "BAD_REQUEST",
+        "give exactly one of body, body_json and body_b64",
+        item_code="BODY_COUNT",
+    )
 
 
 def check_offer(offer: Offer, route: TopicRoute) -> None:

@@ -19,9 +19,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from mqservice.accounts.access import Principal, unauthenticated
 from mqservice.delivery.context import DeliveryContext, counted
@@ -41,26 +41,14 @@ from mqservice.delivery.http import (
     try_respond,
 )
 from mqservice.delivery.limits import KIB, MIB
+from mqservice.delivery.operation import NAMESPACE, BodyHandler, Cancel, ReadHandler
+from mqservice.delivery.operations import OPERATIONS, PRODUCE, PRODUCE_BATCH, RECEIVE, SETTLE
 from mqservice.delivery.path_routes import NotLoaded
-from mqservice.delivery.produce.produce import (
-    begin_batch,
-    begin_produce,
-    produce_batch,
-    produce_one,
-)
-from mqservice.delivery.reading.browse import browse_messages, read_message
-from mqservice.delivery.reading.dead_letters import browse_dead_letters, read_dead_letter
-from mqservice.delivery.reading.pull import pull_messages, read_offset_at_time
-from mqservice.delivery.reading.scheduled import (
-    cancel_scheduled,
-    list_all_scheduled,
-    list_scheduled,
-    reschedule,
-    send_scheduled,
-)
-from mqservice.delivery.receive.receive import begin_receive, receive_messages
-from mqservice.delivery.settle.settle import begin_settle, settle_messages
-from mqservice.delivery.spans import CLIENT_GONE, Operation
+from mqservice.delivery.reading.browse import READ_MESSAGE
+from mqservice.delivery.reading.dead_letters import READ_DEAD_LETTER
+from mqservice.delivery.reading.scheduled import CANCEL_SCHEDULED, RESCHEDULE, SEND_SCHEDULED
+from mqservice.delivery.spans import CLIENT_GONE
+from mqservice.delivery.spans import Operation as TracedOperation
 from mqservice.errors import problem_from_store
 from mqservice.lib.bounded_cache import BoundedCache
 from mqservice.lib.problem import Problem
@@ -71,78 +59,46 @@ from mqservice.web.corked_transport import recognised
 
 log = logging.getLogger(__name__)
 
-_PATH: Final = re.compile(
-    r"/v1/(?:ns/(?P<ns>[^/]+)|-)/"
-    r"(?:topics/(?P<topic>[^/:]+)/"
-    r"(?:messages(?P<batch>:batch|/(?P<message_id>[^/:]+))?"
-    r"|groups/(?P<reader>[^/:]+):(?P<receive>receive)"
-    r"|(?P<waiting>scheduled)"
-    r"|queues/(?P<queue>[^/:]+)/(?P<what>messages|offset))"
-    r"|scheduled(?:/(?P<handle>[^/:]+)(?P<verb>:send|:reschedule)?)?"
-    r"|groups/(?P<group>[^/:]+)(?::(?P<settle>settle)|/(?P<dlq>dlq)(?:/(?P<dead_id>[^/:]+))?))"
-)
+HANDLERS: Final[dict[str, dict[str, BodyHandler | ReadHandler]]] = {}
+"""What serves each method of each path."""
+for _each in OPERATIONS:
+    HANDLERS.setdefault(_each.path, {})[_each.method] = _each.handler
+
+
+def _path_pattern() -> re.Pattern[str]:
+    """Any path of the data plane. The last group that matched is named after its place in
+    ``HANDLERS``; the groups within it are the parts of the path that differ.
+    """
+    forms = []
+    for place, path in enumerate(HANDLERS):
+        form = re.sub(r"\{\w+\}", "([^/:]+)", path.removeprefix(f"{NAMESPACE}/"))
+        forms.append(f"(?P<path{place}>{form})")
+    return re.compile(f"/v1/(?:ns/([^/]+)|-)/(?:{'|'.join(forms)})")
+
+
+_PATH: Final = _path_pattern()
+# By the group of ``_PATH``: its place there, the path, and the names of its parts that differ.
+_PATHS: Final = {
+    f"path{place}": (_PATH.groupindex[f"path{place}"], path, re.findall(r"\{(\w+)\}", path)[1:])
+    for place, path in enumerate(HANDLERS)
+}
 # Paths of requests that showed a good key. A namespace and two names make 220 characters with what
 # stands around them; four bytes each, and as many again for the parts.
 _MATCH_BYTES_MAX: Final = 2 * KIB
 _MATCHES_BYTES_MAX: Final = 4 * MIB
-MESSAGES: Final = "messages"
-MESSAGES_BATCH: Final = "messages_batch"
-MESSAGE: Final = "message"
-QUEUE_MESSAGES: Final = "queue_messages"
-QUEUE_OFFSET: Final = "queue_offset"
-RECEIVE: Final = "receive"
-SETTLE: Final = "settle"
-DEAD_LETTERS: Final = "dead_letters"
-DEAD_LETTER: Final = "dead_letter"
-SCHEDULED: Final = "scheduled"
-SCHEDULED_ONE: Final = "scheduled_one"
-SCHEDULED_SEND: Final = "scheduled_send"
-SCHEDULED_MOVE: Final = "scheduled_move"
-SCHEDULED_ALL: Final = "scheduled_all"
 
-# Ends what a request has begun, when its task is cancelled.
-Cancel = Callable[[], None]
-
-
-class BodyHandler(NamedTuple):
-    """A request that is served at once when its body is whole.
-
-    ``begin`` gives the most bytes that the body may have. ``serve`` sees to it that the request is
-    answered, now or later. Both may raise Problem, Fault or StoreError, and NotLoaded.
-    """
-
-    begin: Callable[[DeliveryContext, Request], int]
-    serve: Callable[[DeliveryContext, Request, bytes], Cancel | None]
-
-
-ReadHandler = Callable[[DeliveryContext, Request], Awaitable[None]]
-HANDLERS: Final[dict[str, dict[str, BodyHandler | ReadHandler]]] = {
-    MESSAGES: {"POST": BodyHandler(begin_produce, produce_one), "GET": browse_messages},
-    MESSAGES_BATCH: {"POST": BodyHandler(begin_batch, produce_batch)},
-    MESSAGE: {"GET": read_message},
-    QUEUE_MESSAGES: {"GET": pull_messages},
-    QUEUE_OFFSET: {"GET": read_offset_at_time},
-    RECEIVE: {"POST": BodyHandler(begin_receive, receive_messages)},
-    SETTLE: {"POST": BodyHandler(begin_settle, settle_messages)},
-    DEAD_LETTERS: {"GET": browse_dead_letters},
-    DEAD_LETTER: {"GET": read_dead_letter},
-    SCHEDULED: {"GET": list_scheduled},
-    SCHEDULED_ONE: {"DELETE": cancel_scheduled},
-    SCHEDULED_SEND: {"POST": send_scheduled},
-    SCHEDULED_MOVE: {"POST": reschedule},
-    SCHEDULED_ALL: {"GET": list_all_scheduled},
-}
-_PRODUCES: Final = frozenset({MESSAGES, MESSAGES_BATCH})
+_PRODUCES: Final = frozenset({PRODUCE.path, PRODUCE_BATCH.path})
 # Settling, cancelling and sending now free what is held: they are never refused for a rate.
-_FREES: Final = frozenset({SETTLE, SCHEDULED_ONE, SCHEDULED_SEND})
-_OF_HANDLES: Final = {None: SCHEDULED_ONE, ":send": SCHEDULED_SEND, ":reschedule": SCHEDULED_MOVE}
-_SELDOM: Final = frozenset({MESSAGE, DEAD_LETTER, *_OF_HANDLES.values()})
-
+_FREES: Final = frozenset({SETTLE.path, CANCEL_SCHEDULED.path, SEND_SCHEDULED.path})
+_SELDOM: Final = frozenset(
+    each.path
+    for each in (READ_MESSAGE, READ_DEAD_LETTER, CANCEL_SCHEDULED, SEND_SCHEDULED, RESCHEDULE)
+)
 _TRACED: Final = {
-    MESSAGES: Operation.SEND,
-    MESSAGES_BATCH: Operation.SEND,
-    RECEIVE: Operation.RECEIVE,
-    SETTLE: Operation.SETTLE,
+    PRODUCE.path: TracedOperation.SEND,
+    PRODUCE_BATCH.path: TracedOperation.SEND,
+    RECEIVE.path: TracedOperation.RECEIVE,
+    SETTLE.path: TracedOperation.SETTLE,
 }
 
 # Refusals that are made of what a tenant asks for, not of a single request.
@@ -167,31 +123,16 @@ def find_match(path: str) -> Match | None:
     found = _PATH.fullmatch(path)
     if found is None:
         return None
-    if found["settle"]:
-        operation = SETTLE
-    elif found["dlq"]:
-        operation = DEAD_LETTER if found["dead_id"] else DEAD_LETTERS
-    elif found["receive"]:
-        operation = RECEIVE
-    elif found["queue"]:
-        operation = QUEUE_MESSAGES if found["what"] == "messages" else QUEUE_OFFSET
-    elif found["handle"]:
-        operation = _OF_HANDLES[found["verb"]]
-    elif found["waiting"]:
-        operation = SCHEDULED
-    elif found["message_id"]:
-        operation = MESSAGE
-    elif not found["topic"]:
-        operation = SCHEDULED_ALL
-    else:
-        operation = MESSAGES_BATCH if found["batch"] else MESSAGES
+    assert found.lastgroup is not None, "it is one of the paths"
+    start, operation, names = _PATHS[found.lastgroup]
+    parts = dict(zip(names, found.groups()[start:], strict=False))
     return Match(
         operation,
-        found["ns"] or "-",
-        found["topic"] or "",
-        found["reader"] or found["group"] or "",
-        found["message_id"] or found["dead_id"] or found["handle"] or "",
-        found["queue"] or "",
+        found[1] or "-",
+        parts.get("topic", ""),
+        parts.get("group", ""),
+        parts.get("message_id") or parts.get("recall_handle", ""),
+        parts.get("queue", ""),
     )
 
 
@@ -358,7 +299,14 @@ class DataPlane:
         if spans is not None and request.scope["method"] == "POST":
             operation = _TRACED.get(request.match.operation)
             if operation is not None:
-                spans.of_request(request, operation)
+                match = request.match
+                request.span = spans.of_request(
+                    operation,
+                    request.scope["headers"],
+                    namespace=request.principal.namespace_named(match.ns) or "",
+                    topic=match.topic,
+                    group=match.group,
+                )
 
     def _admit(self, request: Request) -> None:
         """Refuse at once what the tenant has no rate left for. Raises Problem.

@@ -12,15 +12,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from mqservice.delivery.connections.connections import Connection
-from mqservice.delivery.limits import RECONNECT_MS
+from mqservice.delivery.limits import (
+    DRAIN_GRACE_MS,
+    HELLO_MS,
+    RECONNECT_MS,
+    SECOND_MS,
+    STALL_MS,
+)
+from mqservice.lib.clock import Clock
 from mqservice.lib.problem import Problem
+from mqservice.protocol.limits import PING_MS, PONG_MS
 from mqservice.store import Notice, NoticeKind, SessionAbsentRequest, Store, StoreError
-
-if TYPE_CHECKING:
-    from mqservice.delivery.context import DeliveryContext
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +43,39 @@ class Subscription(Protocol):
         """A notice about the group."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionTimes:
+    """Limits of a WebSocket session in ms; tests make them small."""
+
+    ping_ms: int = PING_MS
+    pong_ms: int = PONG_MS
+    hello_ms: int = HELLO_MS
+    stall_ms: int = STALL_MS
+    grace_ms: int = DRAIN_GRACE_MS
+    tick_ms: int = SECOND_MS
+
+
+class SessionContext(Protocol):
+    """What is used here of ``DeliveryContext``."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def times(self) -> SessionTimes: ...
+
+
 class Session(Protocol):
     """What is open here; ``socket/session.py``."""
 
-    context: DeliveryContext
     session_id: str
+
+    @property
+    def context(self) -> SessionContext:
+        """Of its process."""
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """Time has passed; ``now_ms`` is monotonic."""
@@ -83,7 +116,7 @@ class Sessions:
         self._open: dict[str, Session] = {}  # until another process may have it, or nobody
         self._wanted: set[str] = set()  # asked for while they were closed
         self._subscriptions: dict[str, dict[Subscription, None]] = {}  # by the engine's group
-        self._context: DeliveryContext | None = None
+        self._context: SessionContext | None = None
         self._ticker: asyncio.TimerHandle | None = None
         self._absent_reports: set[asyncio.Task[None]] = set()
 

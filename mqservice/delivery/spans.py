@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from mqservice.delivery.decoding import Fault
@@ -36,7 +36,6 @@ from mqservice.store import (
 from mqservice.tracing import Kind, Link, Span, Tracing
 
 if TYPE_CHECKING:
-    from mqservice.delivery.http import Request
     from mqservice.delivery.messages import Offer
 
 LINKS_MAX: Final = 128  # OpenTelemetry's own default for one span
@@ -257,18 +256,24 @@ class DeliverySpans:
         self.tracing, self.now_ns = tracing, now_ns
         self.leased = LeasedContexts()
 
-    def of_request(self, request: Request, operation: Operation) -> OperationSpan:
-        """Of a request whose principal is known. Its ``span`` from then on."""
-        match = request.match
-        request.span = OperationSpan(
+    def of_request(
+        self,
+        operation: Operation,
+        headers: Iterable[tuple[bytes, bytes]],
+        *,
+        namespace: str,
+        topic: str,
+        group: str,
+    ) -> OperationSpan:
+        """Of an HTTP request; the names are as its path has them."""
+        return OperationSpan(
             self,
             operation,
-            namespace=request.principal.namespace_named(match.ns) or "",
-            topic=_known_name(match.topic),
-            group=_known_name(match.group),
-            parent=context_of(request.scope["headers"]),
+            namespace=namespace,
+            topic=_known_name(topic),
+            group=_known_name(group),
+            parent=context_of(headers),
         )
-        return request.span
 
     def of_publish(self, namespace: str, topic: str) -> OperationSpan:
         """Of a frame that publishes."""

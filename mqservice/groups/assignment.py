@@ -13,9 +13,9 @@ import enum
 
 import msgspec
 
-from mqservice.groups.settings import AssignmentStrategy
 from mqservice.lib.json_fields import Fields, shown
 from mqservice.lib.names import CONSUMER_PREFIX, name_fault
+from mqservice.protocol.choices import AssignmentStrategy
 from mqservice.store import ASSIGNMENT_NAMES_MAX, AssignmentPolicy, Strategy
 from mqservice.topics.models import QUEUE_COUNT_MAX
 

@@ -11,9 +11,9 @@ from ninja import Schema
 
 from mqservice.errors import problem_from_store
 from mqservice.groups.models import ConsumerGroup
-from mqservice.groups.settings import Dispatch
 from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.lib.timestamps import rfc3339
+from mqservice.protocol.choices import Dispatch
 from mqservice.store import (
     ClientStats,
     GroupClients,

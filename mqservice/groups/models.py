@@ -20,9 +20,9 @@ from mqservice.groups.settings import (
     START_FROM,
     START_TIME,
     STRATEGY,
-    StartFrom,
 )
 from mqservice.lib.names import NAME_CHARS_MAX, engine_name
+from mqservice.protocol.choices import StartFrom
 
 
 class ConsumerGroup(models.Model):

@@ -27,9 +27,9 @@ from mqservice.groups.offset_schemas import (
 )
 from mqservice.groups.offsets import commit, preview_seek, progress_of, seek, topic_stats
 from mqservice.groups.queries import get_group
-from mqservice.groups.settings import Dispatch
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.protocol.choices import Dispatch
 from mqservice.store import GroupQueueStats
 from mqservice.topics.models import Topic
 from mqservice.topics.queries import get_topic

@@ -12,11 +12,11 @@ from mqservice.groups.lag import lag_of
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.offsets import SeekTarget
 from mqservice.groups.queries import offset_lag
-from mqservice.groups.settings import Dispatch
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.lib.queue_numbers import QUEUE_NOT_FOUND, queue_fault
 from mqservice.lib.timestamps import rfc3339
 from mqservice.lib.wire import refused, time_ms
+from mqservice.protocol.choices import Dispatch
 from mqservice.store import (
     GroupQueueStats,
     GroupStats,

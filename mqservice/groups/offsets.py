@@ -17,9 +17,9 @@ from mqservice.accounts.access import Principal
 from mqservice.accounts.audit import Outcome, record
 from mqservice.errors import problem_from_store
 from mqservice.groups.models import ConsumerGroup
-from mqservice.groups.settings import Dispatch
 from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.lib.wire import refused
+from mqservice.protocol.choices import Dispatch
 from mqservice.store import (
     GroupQueueStats,
     GroupStats,

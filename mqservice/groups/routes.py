@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mqservice.groups.models import ConsumerGroup
-from mqservice.groups.settings import CONSUME_TIMEOUT, Dispatch
+from mqservice.groups.settings import CONSUME_TIMEOUT
 from mqservice.lib.names import engine_name
+from mqservice.protocol.choices import Dispatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

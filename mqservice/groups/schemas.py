@@ -13,12 +13,13 @@ from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.queries import offset_lag
 from mqservice.groups.retry import policy_of, read_retry, shown_retry
 from mqservice.groups.services import GroupChange
-from mqservice.groups.settings import SETTINGS, AssignmentStrategy
+from mqservice.groups.settings import SETTINGS
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.json_fields import Fields, read_object
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.lib.settings_table import answer_fields, read_values, shown_values
 from mqservice.lib.wire import moment
+from mqservice.protocol.choices import AssignmentStrategy
 from mqservice.store import GroupQueueStats, GroupStats, LagIs
 
 

@@ -32,12 +32,13 @@ from mqservice.errors import problem_from_store
 from mqservice.groups.assignment import assignment_of
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.queries import get_group
-from mqservice.groups.settings import SETTINGS, START_TIME, Dispatch, StartFrom
+from mqservice.groups.settings import SETTINGS, START_TIME
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.rows import insert_all, update_all
 from mqservice.lib.settings_table import Change, columns_of
 from mqservice.lib.wire import refused
+from mqservice.protocol.choices import Dispatch, StartFrom
 from mqservice.quotas.services import require_room
 from mqservice.store import (
     BadRequest,

@@ -29,41 +29,13 @@ from mqservice.lib.settings_table import (
     Text,
     gettext_noop,
 )
+from mqservice.protocol.choices import AssignmentStrategy, Dispatch, StartFrom
 
 if TYPE_CHECKING:
     from mqservice.lib.json_fields import Fields
 
 RECONSUME_FOR_EVER: Final = -1
 RECONSUME_TIMES_MAX: Final = 1_000  # of rows from before there were 1,000 attempts at most
-
-
-class StartFrom(enum.StrEnum):
-    """Where the group begins on a topic it has never read."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    TIMESTAMP = "timestamp"  # the first message stored at ``start_ms`` or later
-
-
-class Dispatch(enum.StrEnum):
-    """Who reads a queue: any consumer at any time, the one that it is assigned to, or each client
-    for itself.
-    """
-
-    SHARED = "shared"
-    EXCLUSIVE = "exclusive"
-    BROADCAST = "broadcast"
-
-
-class AssignmentStrategy(enum.StrEnum):
-    """How queues are assigned; RocketMQ's names. Some need the row's ``assignment``."""
-
-    AVG = "AVG"
-    AVG_BY_CIRCLE = "AVG_BY_CIRCLE"
-    CONSISTENT_HASH = "CONSISTENT_HASH"
-    CONFIG = "CONFIG"
-    MACHINE_ROOM = "MACHINE_ROOM"
-    MACHINE_ROOM_NEARBY = "MACHINE_ROOM_NEARBY"
 
 
 class Policy(enum.StrEnum):

@@ -22,7 +22,7 @@ from mqservice.lib.durations import SECOND_MS
 from mqservice.monitoring.heartbeats import TICK, heartbeat_ages_ms
 from mqservice.monitoring.sampling import QUARANTINED, engine_stats
 from mqservice.monitoring.ticks import LATE_MS
-from mqservice.quotas.process import are_quotas_degraded
+from mqservice.quotas.meters import are_quotas_degraded
 from mqservice.store import StatsReply
 
 HEARTBEAT_MS_MAX: Final = 30 * SECOND_MS

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 
 from mqservice.monitoring.degraded_watch import DegradedWatch, ask_engine_or_postgres
 from mqservice.monitoring.health import QUOTAS, check_health
-from mqservice.quotas.process import are_quotas_degraded
+from mqservice.quotas.meters import are_quotas_degraded
 
 degraded_watch: Final = DegradedWatch(lambda: ask_engine_or_postgres(settings.MQ_DATABASE_URL))
 

@@ -1,28 +1,52 @@
-"""How web processes exchange the demand of their tenants: one round trip to Valkey.
+"""How web processes exchange the demand of their tenants: one script, one round trip to Valkey.
 
-    mq:quota:processes     {process: number}      who is there; the number grows with each report
-    mq:quota:<tenant id>   {process: report}      what it is asked for there, and holds
+    mq:quota:processes     {process: time}              who is there
+    mq:quota:<tenant id>   {process: time and demand}   what it is asked for there, and holds
 
-No clock is compared with another machine's: whoever's number has not moved for a while is gone.
-Nothing in Valkey is the truth of anything: lost, it is there again after the next report.
+The only clock is Valkey's own: who has said nothing for ``DEPARTED_MS`` is gone, and what it left
+is deleted. Nothing in Valkey is the truth of anything: lost, it is there again after the next
+report.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
+import msgspec
 import redis.asyncio
 from redis.exceptions import RedisError
 
+DEPARTED_MS: Final = 5_000  # a process reports at least every second
 _PREFIX: Final = "mq:quota:"
-PROCESSES: Final = f"{_PREFIX}processes"
-_PROCESSES_KEPT_MS: Final = 60_000
-_REPORTS_KEPT_MS: Final = 10_000
 _SWAP_SECONDS_MAX: Final = 0.5
+# KEYS: the hashes to report in. ARGV: the process, DEPARTED_MS, a report for each key. Answers:
+# for each key what the others have reported.
+_SWAP: Final = """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local heard = {}
+for index, key in ipairs(KEYS) do
+  redis.call('HSET', key, ARGV[1], string.format('%.0f', now) .. ' ' .. ARGV[index + 2])
+  redis.call('PEXPIRE', key, ARGV[2])
+  local found, others = redis.call('HGETALL', key), {}
+  for place = 1, #found, 2 do
+    local at, report = string.match(found[place + 1], '^(%d+) (.*)$')
+    if not at or now - tonumber(at) >= tonumber(ARGV[2]) then
+      redis.call('HDEL', key, found[place])
+    elseif found[place] ~= ARGV[1] then
+      table.insert(others, report)
+    end
+  end
+  heard[index] = others
+end
+return heard
+"""
 
-Texts = dict[str, str]  # by process
+Demand = tuple[float, ...]  # of one process for a tenant, as ``meter.SHARED``
+_decoder: Final = msgspec.json.Decoder(tuple[float, float, float, float, float, float])
 
 
 class ExchangeUnavailable(Exception):
@@ -33,15 +57,13 @@ class Exchange(Protocol):
     """See the module's docstring."""
 
     async def swap(
-        self, process: str, number: int, reports: Mapping[int, str]
-    ) -> tuple[Texts, dict[int, Texts]]:
-        """Leave ``reports``, by tenant; all processes and, for these tenants, what all have left.
+        self, process: str, demands: Mapping[int, Demand]
+    ) -> tuple[int, dict[int, list[Demand]]]:
+        """Leave ``demands``, by tenant; how many other processes there are and, for these tenants,
+        what each of the others has left.
 
         Raises ExchangeUnavailable.
         """
-
-    async def forget(self, processes: list[str], tenant_ids: list[int]) -> None:
-        """Take away what processes that are gone have left. Raises ExchangeUnavailable."""
 
     async def aclose(self) -> None: ...
 
@@ -52,43 +74,35 @@ class ValkeyExchange:
     def __init__(self, url: str) -> None:
         self._client = redis.asyncio.Redis.from_url(
             url,
-            decode_responses=True,
             socket_timeout=_SWAP_SECONDS_MAX,
             socket_connect_timeout=_SWAP_SECONDS_MAX,
             max_connections=1,
             retry=None,  # the next report comes soon enough
         )
+        self._script = self._client.register_script(_SWAP)
 
     async def swap(
-        self, process: str, number: int, reports: Mapping[int, str]
-    ) -> tuple[Texts, dict[int, Texts]]:
-        pipe = self._client.pipeline(transaction=False)
-        pipe.hset(PROCESSES, process, str(number))
-        pipe.pexpire(PROCESSES, _PROCESSES_KEPT_MS)
-        pipe.hgetall(PROCESSES)
-        for tenant_id, report in reports.items():
-            key = f"{_PREFIX}{tenant_id}"
-            pipe.hset(key, process, report)
-            pipe.pexpire(key, _REPORTS_KEPT_MS)
-            pipe.hgetall(key)
+        self, process: str, demands: Mapping[int, Demand]
+    ) -> tuple[int, dict[int, list[Demand]]]:
+        keys = [f"{_PREFIX}processes", *(f"{_PREFIX}{tenant_id}" for tenant_id in demands)]
+        reports = [msgspec.json.encode(demand) for demand in demands.values()]
         try:
             async with asyncio.timeout(_SWAP_SECONDS_MAX):
-                answers = await pipe.execute()
+                others, *heard = await self._script(
+                    keys=keys, args=[process, DEPARTED_MS, "", *reports]
+                )
         except (RedisError, OSError, TimeoutError) as exc:
             raise ExchangeUnavailable(str(exc)) from exc
-        found = [cast("Texts", answer) for answer in answers[2::3]]
-        return found[0], dict(zip(reports, found[1:], strict=True))
-
-    async def forget(self, processes: list[str], tenant_ids: list[int]) -> None:
-        pipe = self._client.pipeline(transaction=False)
-        pipe.hdel(PROCESSES, *processes)
-        for tenant_id in tenant_ids:
-            pipe.hdel(f"{_PREFIX}{tenant_id}", *processes)
-        try:
-            async with asyncio.timeout(_SWAP_SECONDS_MAX):
-                await pipe.execute()
-        except (RedisError, OSError, TimeoutError) as exc:
-            raise ExchangeUnavailable(str(exc)) from exc
+        return len(others), dict(zip(demands, map(_read, heard), strict=True))
 
     async def aclose(self) -> None:
         await self._client.aclose()
+
+
+def _read(reports: list[bytes]) -> list[Demand]:
+    """Without those that no process of this version has written."""
+    found: list[Demand] = []
+    for report in reports:
+        with contextlib.suppress(msgspec.DecodeError):
+            found.append(_decoder.decode(report))
+    return found

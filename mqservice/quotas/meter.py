@@ -12,6 +12,7 @@ All of it is arithmetic on this process's own numbers; ``meters.py`` tells it wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from mqservice.lib.problem import Problem
@@ -30,6 +31,9 @@ RATES: Final = (
     ("messages-out", "messages_out_per_second"),
     ("bytes-out", "bytes_out_per_second"),
 )
+# Limits that processes split; what a process has of each is its part.
+SHARED: Final = (*(name for _, name in RATES), "connection_count_max", "parked_poll_count_max")
+Parts = Sequence[float]  # as SHARED
 
 
 class TenantMeter:
@@ -46,27 +50,29 @@ class TenantMeter:
         self.refusals = PacedRejections(now_ms)
         self.demand = [0.0, 0.0, 0.0, 0.0]  # asked for since ``pop_demand``, granted or not
         parts = equal_parts(limits, process_count)
-        self.buckets = [TokenBucket(part, part * BURST_SECONDS, now_ms) for part in parts]
+        self.buckets = [
+            TokenBucket(part, part * BURST_SECONDS, now_ms) for part in parts[: len(RATES)]
+        ]
         self._in = self.buckets[MESSAGES_IN], self.buckets[BYTES_IN]
         self._out = self.buckets[MESSAGES_OUT], self.buckets[BYTES_OUT]
         self._policy_in = _policy(limits, MESSAGES_IN, BYTES_IN)
         self._policy_out = _policy(limits, MESSAGES_OUT, BYTES_OUT)
         self._reported_in = self._reported_out = _NOT_REPORTED
-        self.socket_room, self.poll_room = equal_rooms(limits, process_count)
+        self._set_rooms(parts)
 
-    def share(
-        self, rates: list[float], process_count: int, rooms: tuple[int, int], now_ms: int
-    ) -> None:
-        """From now on this process has these parts of the four rates, per second, and room for so
-        many sockets and polls.
-        """
-        parts = equal_parts(self.limits, process_count)
-        for bucket, rate, part in zip(self.buckets, rates, parts, strict=True):
-            bucket.change(rate, part * BURST_SECONDS, now_ms)
-        self.socket_room, self.poll_room = rooms
+    def share(self, parts: Parts, process_count: int, now_ms: int) -> None:
+        """From now on this process has these parts of the limits."""
+        equal = equal_parts(self.limits, process_count)
+        for bucket, rate, burst in zip(self.buckets, parts, equal, strict=False):
+            bucket.change(rate, burst * BURST_SECONDS, now_ms)
+        self._set_rooms(parts)
+
+    def _set_rooms(self, parts: Parts) -> None:
+        """One at least: a limit below the number of processes cannot be kept."""
+        self.socket_room, self.poll_room = (max(1, int(part)) for part in parts[len(RATES) :])
 
     def set_limits(self, limits: QuotaLimits) -> None:
-        """The tenant has other limits; ``share`` and the rooms follow."""
+        """The tenant has other limits; ``share`` follows."""
         self.limits = limits
         self._policy_in = _policy(limits, MESSAGES_IN, BYTES_IN)
         self._policy_out = _policy(limits, MESSAGES_OUT, BYTES_OUT)
@@ -244,16 +250,8 @@ class TenantMeter:
         return lines
 
 
-def equal_parts(limits: QuotaLimits, process_count: int) -> list[float]:
-    return [getattr(limits, name) / process_count for _, name in RATES]
-
-
-def equal_rooms(limits: QuotaLimits, process_count: int) -> tuple[int, int]:
-    """For sockets and polls. One at least: a limit below the number of processes cannot be kept."""
-    return (
-        max(1, limits.connection_count_max // process_count),
-        max(1, limits.parked_poll_count_max // process_count),
-    )
+def equal_parts(limits: QuotaLimits, process_count: int) -> Parts:
+    return [getattr(limits, name) / process_count for name in SHARED]
 
 
 def _policy(limits: QuotaLimits, messages: int, content: int) -> bytes:

@@ -19,15 +19,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from mqservice.lib.clock import Clock
-from mqservice.quotas.exchange import Exchange, ExchangeUnavailable
+from mqservice.quotas.exchange import Demand, Exchange, ExchangeUnavailable
 from mqservice.quotas.limits import QuotaLimits
-from mqservice.quotas.meter import (
-    RATES,
-    TenantMeter,
-    equal_parts,
-    equal_rooms,
-)
-from mqservice.quotas.peers import Peers, Report, read_report, write_report
+from mqservice.quotas.meter import SHARED, TenantMeter, equal_parts
 from mqservice.quotas.shares import fair_share, floor_of
 
 log = logging.getLogger(__name__)
@@ -61,11 +55,8 @@ class Meters:
         self._clock = clock
         self._exchange = exchange
         self._process = secrets.token_hex(8)
-        self._processes = Peers(self._process)
-        self._peers: dict[int, Peers] = {}
-        self._demands: dict[int, list[float]] = {}
-        self._peer_reports: dict[int, list[Report]] = {}
-        self._number = 0
+        self._rates: dict[int, list[float]] = {}
+        self._heard: dict[int, list[Demand]] = {}
         self._ticked_ms = clock.monotonic_ms()
         self._reported_ms: int | None = None
 
@@ -105,86 +96,75 @@ class Meters:
                 meter.set_limits(limits)
         self._measure(now_ms)
         reporting = self._reporting() if self.process_count > 1 else []
-        heard: dict[int, list[Report]] = {}
+        heard: dict[int, list[Demand]] = {}
         is_silent = self._reported_ms is None or now_ms - self._reported_ms >= _PRESENCE_MS
         if self._exchange is not None and (reporting or is_silent):
-            heard = await self._swap(self._exchange, reporting, now_ms)
-        self._peer_reports.update(heard)
+            self._reported_ms = now_ms
+            heard = await self._swap(self._exchange, reporting)
+        self._heard = {one: heard.get(one, self._heard.get(one, [])) for one in reporting}
         for tenant_id, meter in self.known.items():
-            if tenant_id not in reporting:
-                self._peer_reports.pop(tenant_id, None)
-            self._share(tenant_id, meter, heard.get(tenant_id), tenant_id in reporting, now_ms)
+            limits, count = meter.limits, self.process_count
+            if count == 1 or self.is_degraded or self._exchange is None:
+                meter.share(equal_parts(limits, count), count, now_ms)
+            elif tenant_id in heard:
+                meter.share(self._fair_parts(tenant_id, heard[tenant_id]), count, now_ms)
+            elif tenant_id not in reporting:
+                meter.share(_floors(limits, count), count, now_ms)
 
-    def usage(self, tenant_id: int) -> Report | None:
+    def usage(self, tenant_id: int) -> Demand | None:
         """What this process is asked for and holds for a tenant, and what others last told; those
         that have less than a tenth of their part to tell are left out. From any thread.
         """
-        meter, demand = self.known.get(tenant_id), self._demands.get(tenant_id)
-        if meter is None or demand is None:
+        if tenant_id not in self.known or tenant_id not in self._rates:
             return None
-        heard = self._peer_reports.get(tenant_id, [])
-        totals = [sum(values) for values in zip(demand, *(r.demand for r in heard), strict=True)]
-        return Report(
-            (totals[0], totals[1], totals[2], totals[3]),
-            meter.socket_count + sum(report.socket_count for report in heard),
-            meter.poll_count + sum(report.poll_count for report in heard),
-        )
+        heard = self._heard.get(tenant_id, [])
+        return tuple(map(sum, zip(self._demand(tenant_id), *heard, strict=True)))
 
     def _drop_idle(self, now_ms: int) -> None:
         for tenant_id, meter in list(self.known.items()):
             if meter.is_idle and now_ms - meter.used_ms > _IDLE_MS:
                 del self.known[tenant_id]
-                self._peers.pop(tenant_id, None)
-                self._demands.pop(tenant_id, None)
-                self._peer_reports.pop(tenant_id, None)
+                self._rates.pop(tenant_id, None)
 
     def _measure(self, now_ms: int) -> None:
         """Demand a second of each tenant: it rises at once and fades over a second."""
         passed_s = max(1, now_ms - self._ticked_ms) / 1_000
         self._ticked_ms = now_ms
         for tenant_id, meter in self.known.items():
-            faded = self._demands.get(tenant_id, [0.0] * len(RATES))
-            self._demands[tenant_id] = [
-                max(asked / passed_s, old * _DEMAND_FADES)
-                for asked, old in zip(meter.pop_demand(), faded, strict=True)
+            asked = meter.pop_demand()
+            faded = self._rates.get(tenant_id, [0.0] * len(asked))
+            self._rates[tenant_id] = [
+                max(new / passed_s, old * _DEMAND_FADES)
+                for new, old in zip(asked, faded, strict=True)
             ]
 
+    def _demand(self, tenant_id: int) -> Demand:
+        meter = self.known[tenant_id]
+        return (*self._rates[tenant_id], meter.socket_count, meter.poll_count)
+
     def _reporting(self) -> list[int]:
-        """Of which tenants the others have to hear now; those that waited longest go first."""
+        """Of which tenants the others have to hear now, because more is asked for than a part of
+        which nobody is told; those that waited longest go first.
+        """
         wanted = [
             tenant_id
             for tenant_id, meter in self.known.items()
-            if self._is_reporting_due(meter, self._demands[tenant_id])
+            if any(
+                2 * asked > floor
+                for asked, floor in zip(
+                    self._demand(tenant_id), _floors(meter.limits, self.process_count), strict=True
+                )
+            )
         ][:_REPORTS_MAX]
         for tenant_id in wanted if len(wanted) == _REPORTS_MAX else ():
             self.known[tenant_id] = self.known.pop(tenant_id)  # to the end of the line
         return wanted
 
-    def _is_reporting_due(self, meter: TenantMeter, demand: list[float]) -> bool:
-        """Whether it needs more than a part of which nobody is told."""
-        limits, count = meter.limits, self.process_count
-        held = (
-            (meter.socket_count, limits.connection_count_max),
-            (meter.poll_count, limits.parked_poll_count_max),
-        )
-        return any(
-            2 * asked > floor_of(getattr(limits, name), count)
-            for asked, (_, name) in zip(demand, RATES, strict=True)
-        ) or any(2 * held_count > floor_of(limit, count) for held_count, limit in held)
-
-    async def _swap(
-        self, exchange: Exchange, reporting: list[int], now_ms: int
-    ) -> dict[int, list[Report]]:
+    async def _swap(self, exchange: Exchange, reporting: list[int]) -> dict[int, list[Demand]]:
         """What others are asked for, by tenant; nothing while nobody can be asked."""
-        self._number += 1
-        self._reported_ms = now_ms
-        own = {
-            tenant_id: write_report(self._number, self._own(tenant_id)) for tenant_id in reporting
-        }
+        own = {tenant_id: self._demand(tenant_id) for tenant_id in reporting}
         try:
-            processes, texts = await exchange.swap(self._process, self._number, own)
-            if gone := self._processes.departed(now_ms):
-                await exchange.forget(gone, reporting)
+            other_count, heard = await exchange.swap(self._process, own)
         except ExchangeUnavailable as exc:
             if not self.is_degraded:
                 log.warning(
@@ -200,60 +180,35 @@ class Meters:
                 extra={"action": "quotas_shared"},
             )
         self.is_degraded = False
-        self.process_count = 1 + len(self._processes.alive(processes, now_ms))
-        heard = {}
-        for tenant_id, of_tenant in texts.items():
-            peers = self._peers.setdefault(tenant_id, Peers(self._process))
-            reports = [read_report(text) for text in peers.alive(of_tenant, now_ms).values()]
-            heard[tenant_id] = [report for report in reports if report is not None]
+        self.process_count = 1 + other_count
         return heard
 
-    def _own(self, tenant_id: int) -> Report:
-        meter, demand = self.known[tenant_id], self._demands[tenant_id]
-        return Report(
-            (demand[0], demand[1], demand[2], demand[3]), meter.socket_count, meter.poll_count
-        )
+    def _fair_parts(self, tenant_id: int, others: list[Demand]) -> list[float]:
+        limits = self.known[tenant_id].limits
+        return [
+            fair_share(getattr(limits, name), own, theirs, self.process_count)
+            for name, own, *theirs in zip(SHARED, self._demand(tenant_id), *others, strict=True)
+        ]
 
-    def _share(
-        self,
-        tenant_id: int,
-        meter: TenantMeter,
-        others: list[Report] | None,
-        is_reporting: bool,
-        now_ms: int,
-    ) -> None:
-        limits, count = meter.limits, self.process_count
-        if count == 1 or self.is_degraded or self._exchange is None:
-            meter.share(equal_parts(limits, count), count, equal_rooms(limits, count), now_ms)
-        elif others is not None:
-            demand = self._demands[tenant_id]
-            rates = [
-                fair_share(
-                    getattr(limits, name),
-                    demand[index],
-                    [other.demand[index] for other in others],
-                    count,
-                )
-                for index, (_, name) in enumerate(RATES)
-            ]
-            sockets = fair_share(
-                limits.connection_count_max,
-                meter.socket_count,
-                [other.socket_count for other in others],
-                count,
-            )
-            polls = fair_share(
-                limits.parked_poll_count_max,
-                meter.poll_count,
-                [other.poll_count for other in others],
-                count,
-            )
-            rooms = max(1, int(sockets)), max(1, int(polls))
-            meter.share(rates, count, rooms, now_ms)
-        elif not is_reporting:
-            rates = [floor_of(getattr(limits, name), count) for _, name in RATES]
-            rooms = (
-                max(1, int(floor_of(limits.connection_count_max, count))),
-                max(1, int(floor_of(limits.parked_poll_count_max, count))),
-            )
-            meter.share(rates, count, rooms, now_ms)
+
+def _floors(limits: QuotaLimits, process_count: int) -> list[float]:
+    return [floor_of(getattr(limits, name), process_count) for name in SHARED]
+
+
+# The meters of this process, for those who are not on its event loop: health and usage.
+_of_process: list[Meters] = []
+
+
+def set_process_meters(meters: Meters | None) -> None:
+    """Called once when the data plane begins, and with None when it ends."""
+    _of_process[:] = [] if meters is None else [meters]
+
+
+def are_quotas_degraded() -> bool:
+    """Whether this process keeps to an equal part of each limit, because Valkey is away."""
+    return any(meters.is_degraded for meters in _of_process)
+
+
+def process_meters() -> Meters | None:
+    """None in processes without a data plane."""
+    return _of_process[0] if _of_process else None

@@ -1,7 +1,7 @@
 """The WebSocket protocol as an AsyncAPI 3 document, built from the structs that the sockets use.
 
-    frames.JsonCommand, PackCommand ─┐
-    pushes.Json…, Pack… ─────────────┴─▶ payloads ──▶ messages ──▶ /v1/asyncapi.json
+    frames.COMMANDS ─┐
+    frames.PUSHES ───┴─▶ payloads ──▶ messages ──▶ /v1/asyncapi.json
 
 Each message has one payload: the JSON form or the MessagePack form, which is shown as the array
 that it decodes to. The document describes the service's side: it receives commands.
@@ -16,36 +16,18 @@ from typing import Final
 import msgspec
 from django.conf import settings
 
-from mqservice.delivery.limits import FRAME_BYTES_MAX, FRAME_COMMANDS_MAX, PING_MS, PONG_MS
-from mqservice.delivery.socket import frames, pushes
-from mqservice.delivery.socket.codec import JSON_NAME, MSGPACK_NAME
+from mqservice.protocol import frames
+from mqservice.protocol.frames import Subprotocol
+from mqservice.protocol.limits import FRAME_BYTES_MAX, FRAME_COMMANDS_MAX, PING_MS, PONG_MS
 from mqservice.reference.openapi import VERSION
 from mqservice.reference.parts import SCHEMAS, JsonObject, text_of
 from mqservice.reference.struct_schemas import StructSchemas, StructType
 
-COMMANDS: Final[dict[str, tuple[StructType, StructType]]] = {
-    "hello": (frames.JsonHello, frames.PackHello),
-    "pub": (frames.JsonPublish, frames.PackPublish),
-    "sub": (frames.JsonSubscribe, frames.PackSubscribe),
-    "credit": (frames.JsonAddCredit, frames.PackAddCredit),
-    "ack": (frames.JsonAck, frames.PackAck),
-    "nack": (frames.JsonNack, frames.PackNack),
-    "extend": (frames.JsonExtend, frames.PackExtend),
-    "dlq": (frames.JsonDeadLetter, frames.PackDeadLetter),
-    "unsub": (frames.JsonUnsubscribe, frames.PackUnsubscribe),
-    "ping": (frames.JsonPing, frames.PackPing),
-    "pong": (frames.JsonPong, frames.PackPong),
-}
-PUSHES: Final[dict[str, tuple[StructType, StructType]]] = {
-    "welcome": (pushes.JsonWelcome, pushes.PackWelcome),
-    "msgs": (pushes.JsonMessages, pushes.PackMessages),
-    "lost": (pushes.JsonLost, pushes.PackLost),
-    "flow": (pushes.JsonFlow, pushes.PackFlow),
-    "ok": (pushes.JsonOk, pushes.PackOk),
-    "err": (pushes.JsonErr, pushes.PackErr),
-    "goaway": (pushes.JsonGoaway, pushes.PackGoaway),
-}
-RESULTS: Final = (pushes.Settled, pushes.Subscribed, pushes.Unsubscribed)
+JSON: Final = Subprotocol.JSON.value
+MSGPACK: Final = Subprotocol.MSGPACK.value
+_COMMANDS: Final = {frame.op: frame for frame in frames.COMMANDS}
+_PUSHES: Final = {frame.op: frame for frame in frames.PUSHES}
+_RESULTS: Final = (frames.Settled, frames.Subscribed, frames.Unsubscribed)
 
 _TEXTS: Final = {
     "hello": "The first command, within 10 s: identifies the client and the session to resume.",
@@ -96,16 +78,16 @@ _EMPTY: Final[JsonObject] = {"type": "object", "maxProperties": 0}
 def asyncapi_document() -> JsonObject:
     """The document. Do not change the result."""
     structs = StructSchemas(SCHEMAS + "{name}")
-    for json_form, pack_form in (*COMMANDS.values(), *PUSHES.values()):
-        structs.add((json_form, pack_form))
-    structs.add(RESULTS)
+    for frame in (*frames.COMMANDS, *frames.PUSHES):
+        structs.add((frame.json, frame.pack))
+    structs.add(_RESULTS)
     schemas = structs.schemas()
     schemas["JsonPing"] = {"anyOf": [schemas["JsonPing"], _EMPTY]}
     schemas["JsonPong"] = {"anyOf": [schemas["JsonPong"], _EMPTY]}
     messages: JsonObject = {}
-    for op, forms in {**COMMANDS, **PUSHES}.items():
-        for protocol, struct in zip(("json", "msgpack"), forms, strict=True):
-            messages[f"{op}.{protocol}"] = _message(op, protocol, struct)
+    for op, frame in {**_COMMANDS, **_PUSHES}.items():
+        messages[f"{op}.json"] = _message(frame, "json", frame.json)
+        messages[f"{op}.msgpack"] = _message(frame, "msgpack", frame.pack)
     return {
         "asyncapi": "3.0.0",
         "info": {
@@ -141,9 +123,12 @@ def asyncapi_document() -> JsonObject:
                                 "Authorization": {"type": "string"},
                                 "Sec-WebSocket-Protocol": {
                                     "type": "string",
-                                    "description": f"`{JSON_NAME}` or `{MSGPACK_NAME}`; pages add "
+                                    "description": f"`{JSON}` or `{MSGPACK}`; pages add "
                                     "`ticket.` with a ticket of `POST /v1/ws-tickets`.",
-                                    "examples": [JSON_NAME, f"{JSON_NAME}, ticket.mqt_…"],
+                                    "examples": [
+                                        JSON,
+                                        f"{JSON}, ticket.mqt_…",
+                                    ],
                                 },
                             },
                         },
@@ -152,8 +137,8 @@ def asyncapi_document() -> JsonObject:
             }
         },
         "operations": {
-            **{f"take.{op}": _operation("receive", op) for op in COMMANDS},
-            **{f"push.{op}": _operation("send", op) for op in (*PUSHES, "ping", "pong")},
+            **{f"take.{op}": _operation("receive", op) for op in _COMMANDS},
+            **{f"push.{op}": _operation("send", op) for op in _PUSHES},
         },
         "components": {
             "messages": messages,
@@ -195,8 +180,9 @@ def _server() -> JsonObject:
     }
 
 
-def _message(op: str, protocol: str, struct: StructType) -> JsonObject:
-    detail = text_of(struct.__mro__[1].__doc__ if struct.__mro__[1] is not msgspec.Struct else "")
+def _message(frame: frames.Frame, protocol: str, struct: StructType) -> JsonObject:
+    op = frame.op
+    detail = text_of(frame.fields.__doc__)
     built: JsonObject = {
         "name": op,
         "title": f"{op} ({'JSON' if protocol == 'json' else 'MessagePack'})",
@@ -219,8 +205,8 @@ def _operation(action: str, op: str) -> JsonObject:
         "summary": _TEXTS[op],
         "messages": [{"$ref": f"#/channels/socket/messages/{name}"} for name in names],
     }
-    command = COMMANDS.get(op)
-    if action == "receive" and command is not None and _has_id(command[0]):
+    command = _COMMANDS.get(op)
+    if action == "receive" and command is not None and _has_id(command.fields):
         answers = ("welcome", "err") if op == "hello" else ("ok", "err")
         built["reply"] = {
             "channel": {"$ref": "#/channels/socket"},
@@ -240,8 +226,8 @@ def _has_id(struct: StructType) -> bool:
 def _description() -> str:
     return (
         "Messages are pushed as long as the client has credit, and settled on the same "
-        f"connection. Two subprotocols: `{JSON_NAME}`, one JSON object per frame or several "
-        f"joined by newlines; `{MSGPACK_NAME}`, one array `[op, …]` per frame or an array of such "
+        f"connection. Two subprotocols: `{JSON}`, one JSON object per frame or several "
+        f"joined by newlines; `{MSGPACK}`, one array `[op, …]` per frame or an array of such "
         "arrays. A command with an `id` gets one `ok` or `err` with that id; frames without one "
         f"are pushes. A frame has at most {FRAME_BYTES_MAX} bytes and {FRAME_COMMANDS_MAX} "
         "commands. The service pings after "

@@ -10,7 +10,7 @@ from django.conf import settings
 
 from mqservice.lib.problem import CODES
 from mqservice.lib.problem_texts import RESERVED
-from mqservice.reference.asyncapi import COMMANDS, PUSHES
+from mqservice.protocol.frames import COMMANDS, PUSHES, Frame
 from mqservice.reference.openapi import openapi_document
 from mqservice.reference.parts import JsonObject
 
@@ -75,8 +75,8 @@ def _section(document: JsonObject, tag: JsonObject) -> str:
     return "\n".join(lines)
 
 
-def _names(forms: Iterable[str]) -> str:
-    return ", ".join(f"`{op}`" for op in forms)
+def _names(frames: Iterable[Frame]) -> str:
+    return ", ".join(f"`{frame.op}`" for frame in frames)
 
 
 def _codes_by_status() -> dict[int, list[str]]:

@@ -1,54 +1,31 @@
 """The one OpenAPI 3.1 document of the service: control plane and data plane.
 
-    control_paths (framework's routes) ─┐
-    delivery_paths, reading_paths ──────┼──▶ [openapi_document] ──▶ /v1/openapi.json, /docs
-    service_paths ──────────────────────┘
+    control_paths (framework's routes) ───┐
+    delivery.operations ── delivery_paths ┼──▶ [openapi_document] ──▶ /v1/openapi.json, /docs
+    service_paths ────────────────────────┘
 
 Made once a process, from the code that serves; the same code makes the same bytes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
 import msgspec
 from django.conf import settings
 
-from mqservice.delivery import messages
-from mqservice.delivery.produce import produce_responses
-from mqservice.delivery.reading import browse, dead_letters, pull, scheduled
-from mqservice.delivery.receive import receive
-from mqservice.delivery.settle import settle, settle_plan
+from mqservice.delivery.operations import OPERATIONS
 from mqservice.lib.problem import CODES, CONTENT_TYPE, ProblemItem
-from mqservice.reference import delivery_paths, fields, reading_paths, service_paths
+from mqservice.reference import fields, service_paths
 from mqservice.reference.control_paths import control_plane
+from mqservice.reference.delivery_paths import operation_object
 from mqservice.reference.parts import HEADERS, SCHEMAS, JsonObject, ref
 from mqservice.reference.repeats import add_rates
-from mqservice.reference.struct_schemas import StructSchemas
+from mqservice.reference.struct_schemas import StructSchemas, StructType
 
 VERSION: Final = "1.0.0"
-OPERATIONS: Final = [*delivery_paths.OPERATIONS, *reading_paths.OPERATIONS]
-
-_STRUCTS: Final = (
-    messages.ProduceMessage,
-    produce_responses.StoredResponse,
-    produce_responses.BatchResponse,
-    receive.ReceiveOptions,
-    receive.ReceiveResponse,
-    settle.SettleOptions,
-    settle_plan.SettleResponse,
-    browse.BrowseResponse,
-    dead_letters.DeadLettersResponse,
-    pull.PullResponse,
-    pull.OffsetResponse,
-    scheduled.ScheduledResponse,
-    scheduled.ScheduledDone,
-    scheduled.NamespaceScheduledResponse,
-    scheduled.RescheduleRequest,
-    scheduled.Rescheduled,
-    ProblemItem,
-)
 TAGS: Final = {
     "produce": "Store messages, one or many per request.",
     "consume": "Receive messages under a lease and settle them.",
@@ -105,10 +82,10 @@ def openapi_document() -> JsonObject:
         methods = paths.setdefault(operation.path, {})
         method = operation.method.lower()
         assert method not in methods, f"{method} {operation.path} is described twice"
-        methods[method] = operation.document()
+        methods[method] = operation_object(operation)
     paths.update(service_paths.PATHS)
     structs = StructSchemas(SCHEMAS + "{name}")
-    structs.add(_STRUCTS)
+    structs.add(_structs())
     for named in (structs.schemas(), service_paths.SCHEMAS, {"Problem": _problem()}):
         assert not schemas.keys() & named.keys(), sorted(schemas.keys() & named.keys())
         schemas.update(named)
@@ -148,6 +125,14 @@ def openapi_document() -> JsonObject:
 def openapi_json() -> bytes:
     """The document as it is served."""
     return msgspec.json.encode(openapi_document())
+
+
+def _structs() -> Iterator[StructType]:
+    for operation in OPERATIONS:
+        if operation.body is not None:
+            yield operation.body.struct
+        yield from (reply.struct for reply in operation.replies)
+    yield ProblemItem
 
 
 def _share_refusals(paths: JsonObject) -> JsonObject:

@@ -96,6 +96,20 @@ def query_parameter(
     }
 
 
+def header_parameter(
+    name: str, description: str, *, pattern: str = "", example: str = ""
+) -> JsonObject:
+    """A header of the request, which may be omitted."""
+    built: JsonObject = {
+        "name": name,
+        "in": "header",
+        "required": False,
+        "description": description,
+        "schema": {"type": "string", **({"pattern": pattern} if pattern else {})},
+    }
+    return {**built, "example": example} if example else built
+
+
 PATH_PARAMETERS: Final[dict[str, JsonObject]] = {
     "ns": path_parameter(
         "ns", "The namespace; `-` stands for the one that the key is bound to.", "demo"
@@ -119,7 +133,6 @@ PATH_PARAMETERS: Final[dict[str, JsonObject]] = {
     "task_id": opaque_parameter("task_id", "Id of a task.", "task_01M7YZZ1F61ZMDQA"),
 }
 
-LIMIT_SCHEMA: Final = {"type": "integer", "minimum": 1, "maximum": 256, "default": 32}
 TIME_SCHEMA: Final = {"type": "string", "format": "date-time", "pattern": TIME_PATTERN}
 
 _POLICY: Final = r'"[a-z-]+";q=[0-9]+(;qu="[a-z-]+")?;w=[0-9]+'
@@ -157,31 +170,20 @@ HEADERS: Final[JsonObject] = {
         "schema": {"type": "string"},
     },
 }
-IF_MATCH: Final[JsonObject] = {
-    "name": "If-Match",
-    "in": "header",
-    "required": False,
-    "description": "Reject with 412 unless this is the current revision: an `ETag` of a response.",
-    "schema": {"type": "string"},
-    "example": '"7"',
-}
-REQUEST_ID: Final[JsonObject] = {
-    "name": "x-request-id",
-    "in": "header",
-    "required": False,
-    "description": "Your own id, 8 to 64 of `A-Z a-z 0-9 _ -`; invalid ids are ignored.",
-    "schema": {"type": "string"},
-}
-
-
-IDEMPOTENCY_KEY: Final[JsonObject] = {
-    "name": "Idempotency-Key",
-    "in": "header",
-    "required": False,
-    "description": "Your own key for this request, 1 to 128 visible ASCII characters. The same "
+IF_MATCH: Final = header_parameter(
+    "If-Match",
+    "Reject with 412 unless this is the current revision: an `ETag` of a response.",
+    example='"7"',
+)
+REQUEST_ID: Final = header_parameter(
+    "x-request-id", "Your own id, 8 to 64 of `A-Z a-z 0-9 _ -`; invalid ids are ignored."
+)
+IDEMPOTENCY_KEY: Final = header_parameter(
+    "Idempotency-Key",
+    "Your own key for this request, 1 to 128 visible ASCII characters. The same "
     "request sent again with it is executed once and gets the first response.",
-    "schema": {"type": "string", "pattern": "^[!-~]{1,128}$"},
-}
+    pattern="^[!-~]{1,128}$",
+)
 
 
 def header_refs(*names: str) -> JsonObject:

@@ -17,6 +17,7 @@ from mqservice.groups.retry import FACTOR_MAX
 from mqservice.groups.settings import SETTINGS as GROUP_SETTINGS
 from mqservice.groups.settings import Policy
 from mqservice.lib.settings_table import body_properties
+from mqservice.protocol.choices import Durability
 from mqservice.reference.parts import (
     DURATION_PATTERN,
     NAME_PATTERN,
@@ -273,7 +274,7 @@ SCHEMAS["TopicDefinitionIn"] = {
             "name": {"type": "string", "pattern": NAME_PATTERN},
             "type": _choice(topics.NEW_TYPES, "The type of its messages."),
             "queues": _integer(1, QUEUE_COUNT_MAX, "Can be increased, not decreased."),
-            "durability": _choice(topics.Durability, "When a produce is confirmed."),
+            "durability": _choice(Durability, "When a produce is confirmed."),
             "retention": _duration("How long messages are retained."),
             "retention_ms": _integer(topics.RETENTION_AGE_MS_MIN, topics.RETENTION_AGE_MS_MAX),
             "body_bytes_max": _integer(topics.BODY_BYTES_MAX_MIN, topics.BODY_BYTES_MAX_MAX),

@@ -24,10 +24,11 @@ from mqservice.accounts.rest import AuthedRequest
 from mqservice.accounts.scopes import Scope
 from mqservice.lib.problem import Problem
 from mqservice.reports.catalogue import REPORTS
+from mqservice.reports.day import read_day
 from mqservice.reports.emails import recipients_of
 from mqservice.reports.limits import DATE_MAX, DATE_MIN, PAGE_MAX
 from mqservice.reports.models import ReportRecipients, RunState
-from mqservice.reports.page import daily_page
+from mqservice.reports.page import page_of
 from mqservice.reports.queries import (
     csv_lines,
     days_of,
@@ -144,7 +145,7 @@ def read_page(request: AuthedRequest, ns: str, date: OneDate = None) -> HttpResp
     day = date or last_day(namespace)
     if day is None:
         raise Problem.of("REPORT_NOT_FOUND", "there are no reports yet; reports:run creates some")
-    content = daily_page(namespace, day)
+    content = page_of(read_day(namespace, day))
     answer = HttpResponse(content, content_type="text/html; charset=utf-8")
     answer["Content-Security-Policy"] = PAGE_POLICY
     return answer

@@ -23,11 +23,6 @@ _GAP: Final = 2
 _STUB: Final = 0.06  # of the height: seen, and no bar
 
 
-def level_of(lag: int) -> int:
-    """0 for nothing, up to the number of LEVELS."""
-    return sum(1 for level in LEVELS if lag >= level)
-
-
 def strip(cells: Sequence[tuple[int | None, str]], *, label: str) -> SafeString:
     """Lag of each step with its title; None: nothing was measured, UNKNOWN: nobody knew.
 
@@ -110,7 +105,7 @@ def bar(share: float) -> SafeString:
 def _class_of(lag: int | None) -> str:
     if lag is None:
         return "none"
-    return "unknown" if lag == UNKNOWN else f"l{level_of(lag)}"
+    return "unknown" if lag == UNKNOWN else f"l{sum(lag >= level for level in LEVELS)}"
 
 
 def _y(value: float, top: float) -> str:

@@ -18,12 +18,13 @@ import smtplib
 from django.conf import settings
 from django.core.mail import EmailMessage
 from django.db import transaction
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from mqservice.accounts.models import Member, Namespace, Role
 from mqservice.lib.clock import Clock
+from mqservice.lib.units import count
 from mqservice.reports.day import Day, read_day
-from mqservice.reports.formatting import count_text
+from mqservice.reports.day_view import day_view
 from mqservice.reports.limits import (
     EMAIL_ATTEMPTS_MAX,
     EMAIL_CLAIM_MS,
@@ -43,7 +44,7 @@ from mqservice.reports.models import (
     ReportRun,
     Trigger,
 )
-from mqservice.reports.page import behind_text, figures_of, page_of
+from mqservice.reports.page import page_of
 
 log = logging.getLogger(__name__)
 
@@ -132,29 +133,26 @@ def delete_old_emails() -> None:
 
 def compose_email(day: Day) -> tuple[str, str]:
     """Subject and text."""
-    figures = figures_of(day)
-    letters = day.dead_letters.now or 0
-    told = f"{figures[0].value} messages, {count_text(letters)} dead letters"
+    with translation.override("en"):
+        view = day_view(day)
+    produced, letters = view.figures[0].value, count(round(day.dead_letters.now or 0))
+    told = f"{produced} messages, {letters} dead letters"
     subject = f"{day.namespace}, {day.date}: {told}"
     lines = [f"{day.namespace} on {day.date:%A, %d %B %Y} ({day.zone})", ""]
     if not day.is_complete:
         lines += ["The log did not have all of the day when this report was generated.", ""]
-    for figure in figures:
-        lines.append(
-            f"{figure.name}: {figure.value} ({figure.change or 'no data for the week before'})"
-        )
+    lines += [f"{figure.name}: {figure.value} ({figure.change})" for figure in view.figures]
     if day.behind:
         lines += ["", "Groups with the largest lag:"]
         lines += [
-            f"- {each.group} on {each.topic}: {count_text(each.lag_max)}, {behind_text(each)}"
-            for each in day.behind[:EMAIL_LINES_MAX]
+            f"- {each.group} on {each.topic}: {line.value}, {line.notes}"
+            for each, line in zip(day.behind[:EMAIL_LINES_MAX], view.behind, strict=False)
         ]
     if day.reasons:
         lines += ["", "Dead letters:"]
         lines += [
-            f"- {count_text(each.count)} in {each.group}: {each.reason or 'no reason given'}"
-            f"{' (new)' if each.is_new else ''}"
-            for each in day.reasons[:EMAIL_LINES_MAX]
+            f"- {line.value} in {each.group}: {line.name}{' (new)' if line.is_new else ''}"
+            for each, line in zip(day.reasons[:EMAIL_LINES_MAX], view.reasons, strict=False)
         ]
     lines += [
         "",

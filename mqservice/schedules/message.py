@@ -16,7 +16,8 @@ from typing import Final
 import msgspec
 
 from mqservice.delivery.decoding import Fault, decode
-from mqservice.delivery.messages import Offer, ProduceMessage, check_offer
+from mqservice.delivery.messages import Offer, check_offer, to_offer
+from mqservice.protocol.messages import ProduceMessage
 from mqservice.schedules.limits import BODY_BYTES_MAX
 from mqservice.schedules.models import Schedule
 from mqservice.topics.routes import TopicRoute
@@ -36,7 +37,7 @@ def read_message(content: bytes) -> Offer:
                 raise Fault(
                     f"/{name}", "BAD_REQUEST", "is not allowed in the message of a schedule"
                 )
-        offer = message.offer()
+        offer = to_offer(message)
         if len(offer.body) > BODY_BYTES_MAX:
             raise Fault(
                 "",

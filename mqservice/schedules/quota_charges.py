@@ -15,10 +15,10 @@ from typing import Final
 
 from mqservice.accounts.models import Namespace
 from mqservice.lib.clock import Clock, SystemClock
-from mqservice.quotas.engine_usage import REQUEST_NAMES_MAX
-from mqservice.quotas.meter import TenantMeter, equal_parts, equal_rooms
+from mqservice.quotas.meter import TenantMeter, equal_parts
 from mqservice.quotas.queries import limits_of
-from mqservice.store import StoreClient, UsageRequest
+from mqservice.quotas.usage import engine_usage
+from mqservice.store import StoreClient
 
 _LOOK_MS: Final = 1_000
 _TENANTS_MAX: Final = 10_000
@@ -51,24 +51,12 @@ class Charges:
         meter = TenantMeter(limits, 1, now_ms) if known is None else known[0]
         if meter.limits != limits:
             meter.set_limits(limits)
-            meter.share(equal_parts(limits, 1), 1, equal_rooms(limits, 1), now_ms)
-        meter.set_engine_usage(_stored_bytes(client, tenant_id), 0)
+            meter.share(equal_parts(limits, 1), 1, now_ms)
+        meter.set_engine_usage(engine_usage(client, tenant_id).stored_bytes, 0)
         if len(self._meters) >= _TENANTS_MAX:
             self._meters.clear()
         self._meters[tenant_id] = meter, now_ms
         return meter
-
-
-def _stored_bytes(client: StoreClient, tenant_id: int) -> int:
-    names = list(
-        Namespace.objects.filter(tenant=tenant_id).order_by("id").values_list("name", flat=True)
-    )
-    total = 0
-    for start in range(0, len(names), REQUEST_NAMES_MAX):
-        part = names[start : start + REQUEST_NAMES_MAX]
-        reply = client.use(UsageRequest(namespaces=part))
-        total += sum(used.stored_bytes for used in reply.namespaces)
-    return total
 
 
 charges: Final = Charges(SystemClock())

@@ -109,6 +109,11 @@ class DataDir:
                     f"{self.path} is incomplete: wait until `mqservice {command}` has "
                     "finished, or run it again."
                 )
+            if self.path.exists() and not self.path.is_dir():
+                raise ConfigInvalid(
+                    f"{self.path} is a file. Set MQ_DATA_DIR to a directory, or to a path where "
+                    "one can be created."
+                )
             if self.path.is_dir() and not self.lock.is_file() and any(self.path.iterdir()):
                 raise ConfigInvalid(
                     f"{self.path} is not empty and not a data directory of this "

@@ -9,6 +9,7 @@ from django.db import models
 from mqservice.accounts.models import Namespace
 from mqservice.lib.durations import DAY_MS
 from mqservice.lib.names import NAME_CHARS_MAX, engine_name
+from mqservice.protocol.choices import Durability
 
 QUEUE_COUNT_DEFAULT = 4
 QUEUE_COUNT_MAX = 256
@@ -35,13 +36,6 @@ class MessageType(enum.StrEnum):
 
 
 NEW_TYPES = tuple(kind for kind in MessageType if kind is not MessageType.TRANSACTION)
-
-
-class Durability(enum.StrEnum):
-    """When a produce is answered: after the disk has the message, or at once."""
-
-    SYNC = "sync"
-    ASYNC = "async"
 
 
 class Topic(models.Model):

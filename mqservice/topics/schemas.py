@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from mqservice.lib.durations import format_duration_ms
 from mqservice.lib.json_fields import Fields
 from mqservice.lib.wire import moment, picked_duration_ms
+from mqservice.protocol.choices import Durability
 from mqservice.store import QueueStats, TopicPurgeReply
 from mqservice.topics.models import (
     BODY_BYTES_MAX_MAX,
@@ -15,7 +16,6 @@ from mqservice.topics.models import (
     QUEUE_COUNT_MAX,
     RETENTION_AGE_MS_MAX,
     RETENTION_AGE_MS_MIN,
-    Durability,
     MessageType,
     Topic,
 )

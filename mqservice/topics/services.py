@@ -31,6 +31,7 @@ from mqservice.errors import problem_from_store
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.lib.rows import insert, insert_all, update_all
+from mqservice.protocol.choices import Durability
 from mqservice.quotas.services import require_room
 from mqservice.store import Durability as EngineDurability
 from mqservice.store import StoreError, TopicConfig, TopicNotFound, TopicRef, blocking_client
@@ -41,7 +42,6 @@ from mqservice.topics.models import (
     QUEUE_COUNT_MAX,
     RETENTION_AGE_MS_MAX,
     RETENTION_AGE_MS_MIN,
-    Durability,
     MessageType,
     Topic,
 )

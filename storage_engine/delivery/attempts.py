@@ -21,8 +21,7 @@ from typing import Final
 
 from storage_engine.clock import Clock
 from storage_engine.config import SECOND_MS
-from storage_engine.delivery.lease import Lease
-from storage_engine.delivery.subscription import Delivered, WaitingReceive
+from storage_engine.delivery.subscription import Delivered, Lease, WaitingReceive
 from storage_engine.wire.deliveries import ReceiveRequest
 
 RETAINED_MS: Final = 300 * SECOND_MS

@@ -1,7 +1,7 @@
 """Extends leases while their member is alive, for members without a connection.
 
     receive, settle ── hear(member) ──▶ [AutoExtends]
-    lease at its end ──▶ AutoExtend.end_ms ──▶ later: goes on    now: over
+    lease at its end ──▶ its extended_end_ms ──▶ later: goes on    now: over
 
 A lease ends ``lease_ms`` after its member was last heard of, and at the latest when the span is
 over that the receive asked for. A member is heard of when it receives or settles in the group, all
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from storage_engine.clock import Clock
@@ -27,30 +28,19 @@ _MEMBERS_MAX: Final = 10_000
 class _Member:
     """``until_ms``: end of the last extension that the member requested."""
 
-    __slots__ = ("seen_ms", "until_ms", "waiting_count")
+    __slots__ = ("seen_ms", "until_ms", "waiting")
 
     def __init__(self) -> None:
         self.seen_ms = 0
         self.until_ms = 0
-        self.waiting_count: WaitingReceive | None = None
+        self.waiting: WaitingReceive | None = None
 
 
-class AutoExtend:
-    """What a lease knows of this; those that it is renewed as have the same."""
-
-    __slots__ = ("_lease_ms", "_member", "_until_ms")
-
-    def __init__(self, member: _Member, lease_ms: int, until_ms: int) -> None:
-        self._member = member
-        self._lease_ms = lease_ms
-        self._until_ms = until_ms
-
-    def end_ms(self, now_ms: int) -> int:
-        """When the lease ends, as far as is known now; not after ``now_ms``: it is over."""
-        member = self._member
-        if member.waiting_count is not None and not member.waiting_count.is_done:
-            member.seen_ms = now_ms
-        return min(member.seen_ms + self._lease_ms, self._until_ms)
+def _extended_end_ms(member: _Member, lease_ms: int, until_ms: int, now_ms: int) -> int:
+    """When a lease ends, as far as is known now; not after ``now_ms``: it is over."""
+    if member.waiting is not None and not member.waiting.is_done:
+        member.seen_ms = now_ms
+    return min(member.seen_ms + lease_ms, until_ms)
 
 
 class AutoExtends:
@@ -83,7 +73,9 @@ class AutoExtends:
             if delivered.lease is not None and request.auto_extend_ms:
                 until_ms = now_ms + request.auto_extend_ms
                 member.until_ms = max(member.until_ms, until_ms)
-                delivered.lease.auto_extend = AutoExtend(member, request.lease_ms, until_ms)
+                delivered.lease.extended_end_ms = partial(
+                    _extended_end_ms, member, request.lease_ms, until_ms
+                )
             answer(delivered)
 
         return heard
@@ -92,7 +84,7 @@ class AutoExtends:
         """Its receive waits; while it does the member is there."""
         member = self._members.get((request.group, request.member_id))
         if member is not None:
-            member.waiting_count = parked
+            member.waiting = parked
 
     def _member_of(self, request: ReceiveRequest) -> _Member | None:
         key = request.group, request.member_id
@@ -110,7 +102,7 @@ class AutoExtends:
         now_ms = self._clock.monotonic_ms()
         while self._members:
             key, member = next(iter(self._members.items()))
-            is_waiting = member.waiting_count is not None and not member.waiting_count.is_done
+            is_waiting = member.waiting is not None and not member.waiting.is_done
             if len(self._members) < _MEMBERS_MAX and (member.until_ms > now_ms or is_waiting):
                 return
             del self._members[key]

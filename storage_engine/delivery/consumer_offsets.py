@@ -20,12 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from storage_engine.delivery.offset_bits import OffsetBits, runs_in
-from storage_engine.delivery.offset_journal import (
-    COUNT_MAX,
-    Beginning,
-    JournalEntry,
-    OffsetJournal,
-)
+from storage_engine.delivery.offset_journal import COUNT_MAX, Beginning, JournalEntry, OffsetJournal
 from storage_engine.delivery.offset_runs import OffsetRuns, Run
 from storage_engine.delivery.progress import Progress
 from storage_engine.disk import config_json
@@ -33,6 +28,7 @@ from storage_engine.disk.files import Files
 from storage_engine.disk.layout import CONFIG_DIR, CONSUMER_OFFSET_FILE, JOURNAL_FILE
 from storage_engine.errors import StoreError
 from storage_engine.filters.message_filter import FilterKind
+from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.settles import Settles
 
 log = logging.getLogger(__name__)
@@ -324,6 +320,25 @@ class ConsumerOffsets:
                 progress.apply([(queue_offset, 1)])
                 is_changed = True
         return is_changed
+
+    def clamp(self, queues: ConsumeQueues) -> bool:
+        """Move those past the end of their queue back to it; True when ``save`` must follow.
+
+        A power cut may leave settles durable whose messages of an async topic were not; new
+        messages at those offsets must be delivered.
+        """
+        changed = False
+        for progress in self:
+            of_topic = queues.by_topic.get(progress.topic.encode(), [])
+            has_queue = progress.queue_id < len(of_topic)
+            max_offset = of_topic[progress.queue_id].max_offset if has_queue else 0
+            changed = progress.clamp(max_offset) or changed
+        if changed:
+            log.warning(
+                "Consumer offsets were past the end of their queues; moved them back to the end",
+                extra={"action": "offsets_clamped"},
+            )
+        return changed
 
     def reset(self, positions: list[tuple[Progress, int]], *, lease_floor: int) -> None:
         """Move groups to other offsets; durable on return (one fdatasync); all or none.

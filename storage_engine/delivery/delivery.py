@@ -26,25 +26,26 @@ from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.delivery.clients import split_reader
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
-from storage_engine.delivery.delivery_blockers import DeliveryBlockers
 from storage_engine.delivery.due_heap import DueHeap
-from storage_engine.delivery.failure import Failure
-from storage_engine.delivery.filter_scan import FilterScans, ReadChecked
-from storage_engine.delivery.lease import Lease
+from storage_engine.delivery.filter_scan import ReadChecked
 from storage_engine.delivery.lease_messages import MessageLeaser
 from storage_engine.delivery.memberships import Memberships
-from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.receive_limits import check_limits
 from storage_engine.delivery.settle import Settler
-from storage_engine.delivery.start_positions import (
+from storage_engine.delivery.subscription import (
+    Delivered,
+    Failure,
+    Lease,
     OffsetAtTime,
+    ProcessQueue,
     StartOf,
+    Subscription,
+    WaitingReceive,
     min_offset_of,
     start_at,
     start_of,
 )
-from storage_engine.delivery.subscription import Delivered, Subscription, WaitingReceive
-from storage_engine.delivery.waiting_receives import WaitingReceives
+from storage_engine.delivery.waiting_receives import DeliveryBlockers, FilterScans, WaitingReceives
 from storage_engine.errors import FilterInvalid, StoreError
 from storage_engine.filters.message_filter import EVERYTHING, known_filter
 from storage_engine.queues.consume_queue import ConsumeQueue

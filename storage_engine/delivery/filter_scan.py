@@ -1,26 +1,21 @@
-"""Searches queues for messages that match a filter, in small steps that do not block the loop.
+"""One look at a queue for messages that match a filter, so short that it does not block the loop.
 
-    take ──▶ [FilterScan] ─ tag hash of a unit, then properties in the log ──▶ wanted, or skipped
-               │ spent, nothing found, somebody waits
-               └──▶ [FilterScans] ─ next turn of the loop, in turn with others ──▶ serve ──▶ take
+    take ──▶ [SettlingScan] ─ tag hash of a unit, then properties in the log ──▶ wanted, or skipped
+               └── spent ──▶ ``FilterScans`` goes on with it
 
-One look passes over so many units, reads so many records and takes so long at most; all looks
-between two ticks together take a part of the time, whatever the filters are. What was looked at is
-skipped for good, so the next look goes on behind it. Loop thread only.
+One look passes over so many units, reads so many records and takes so long at most. What was looked
+at is skipped for good, so the next look goes on behind it. Loop thread only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from storage_engine.clock import Clock
 from storage_engine.delivery.progress import Progress
 from storage_engine.filters.message_filter import Filter
 from storage_engine.queues.consume_queue import Unit
-
-if TYPE_CHECKING:
-    from storage_engine.delivery.subscription import Subscription
 
 # (physical_offset, record_bytes) of records ─▶ their bytes, positions of those that are damaged
 ReadChecked = Callable[[list[tuple[int, int]]], tuple[bytes, list[int]]]
@@ -28,10 +23,6 @@ ReadChecked = Callable[[list[tuple[int, int]]], tuple[bytes, list[int]]]
 _UNITS_MAX: Final = 10_000  # about 1 ms when the tag hash decides
 _RECORDS_MAX: Final = 1_000  # about 5 ms with a usual condition and small bodies
 SCAN_MS_MAX: Final = 5
-# Of the 100 ms between two ticks: a hostile filter leaves two thirds of the loop to everybody else.
-_TICK_SHARE_MS: Final = 30
-# What a message costs that is delivered without a filter; finding one is no waste of time.
-_FOUND_MS: Final = 0.02
 
 
 class FilterScan:
@@ -137,81 +128,3 @@ class SettlingScan(FilterScan):
     def _is_match(self, physical_offset: int, record_bytes: int) -> bool:
         is_wanted = super()._is_match(physical_offset, record_bytes)
         return is_wanted or bool(self._read_checked([(physical_offset, record_bytes)])[1])
-
-
-class FilterScans:
-    """See the module's docstring; ``SettlingScan`` says what the first functions are.
-
-    ``later`` has something done in the next turn of the loop; ``serve`` gives what is ready to
-    those who wait.
-    """
-
-    def __init__(
-        self,
-        clock: Clock,
-        properties: Callable[[int, int], bytes | None],
-        read_checked: ReadChecked,
-        skip: Callable[[Progress, int, int], None],
-        later: Callable[[Callable[[], None]], object],
-        serve: Callable[[Subscription], None],
-    ) -> None:
-        self._clock = clock
-        self._settle = skip
-        self._reading = properties, read_checked, self._skip
-        self._call_soon = later
-        self._serve = serve
-        self._ms_left: float = _TICK_SHARE_MS
-        self._waiting: dict[Subscription, None] = {}  # those that were not looked through, in turn
-        self._is_turn_scheduled = False
-        self._is_stopped = False
-        self.skipped_count = 0
-
-    def start_scan(self, subscription: Subscription) -> SettlingScan:
-        """A look for one take, or for some that follow each other."""
-        return SettlingScan(subscription.filter, self._clock, self._ms_left, *self._reading)
-
-    def finish_scan(self, subscription: Subscription, look: FilterScan) -> None:
-        """Record the time spent, and continue later if a receive still waits for messages after the
-        skipped ones.
-        """
-        spent_ms = self._clock.monotonic_ms() - look.started_ms - look.found_count * _FOUND_MS
-        if subscription.filter.is_all:
-            # It looks for no message, but whether each may come yet: what may is no cost of that.
-            seen_count = look.found_count + look.discarded_count
-            spent_ms *= look.discarded_count / max(seen_count, 1)
-        self._ms_left = min(self._ms_left - spent_ms, _TICK_SHARE_MS)
-        if look.is_spent and subscription.waiting_receives and not self._is_stopped:
-            self._waiting[subscription] = None
-            self._schedule_turn()
-
-    def tick(self) -> None:
-        """A new share of time; every tick."""
-        self._ms_left = _TICK_SHARE_MS
-        if self._waiting and not self._is_turn_scheduled:
-            # At once: those who have waited come before the receives of this tick.
-            self._turn()
-
-    def stop(self) -> None:
-        """Look no more: the files are about to be closed."""
-        self._is_stopped = True
-        self._waiting.clear()
-
-    def _skip(self, progress: Progress, first: int, count: int) -> None:
-        self._settle(progress, first, count)
-        self.skipped_count += count
-
-    def _schedule_turn(self) -> None:
-        if not self._is_turn_scheduled and self._ms_left > 0:
-            self._is_turn_scheduled = True
-            self._call_soon(self._turn)
-
-    def _turn(self) -> None:
-        self._is_turn_scheduled = False
-        if self._waiting:
-            subscription = next(iter(self._waiting))
-            del self._waiting[subscription]
-            try:
-                self._serve(subscription)
-            finally:
-                if self._waiting:
-                    self._schedule_turn()

@@ -16,10 +16,13 @@ from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.filter_scan import ReadChecked, SettlingScan
-from storage_engine.delivery.lease import Lease
-from storage_engine.delivery.ordered_take import take_by_message_group, take_in_order
-from storage_engine.delivery.process_queue import ProcessQueue, Taken
-from storage_engine.delivery.subscription import Delivered, Subscription
+from storage_engine.delivery.subscription import (
+    Delivered,
+    Lease,
+    ProcessQueue,
+    Subscription,
+    Taken,
+)
 from storage_engine.errors import StoreError
 from storage_engine.wire.deliveries import ReceiveRequest
 
@@ -51,7 +54,9 @@ class MessageLeaser:
         self._generations = generations
         self._lease_until = lease_until
         waiting_max = config.message_group_waiting_max
-        self._take_by_message_group = partial(take_by_message_group, waiting_max=waiting_max)
+        self._take_by_message_group = partial(
+            ProcessQueue.take_by_message_group, waiting_max=waiting_max
+        )
         self.delivered_count = 0
         self.damaged_count = 0
 
@@ -110,7 +115,11 @@ class MessageLeaser:
         queues = subscription.sources_of(request.member_id)
         take_new: Callable[..., list[Taken]] = ProcessQueue.take
         if subscription.config.is_ordered:
-            take_new = take_in_order if subscription.is_exclusive else self._take_by_message_group
+            take_new = (
+                ProcessQueue.take_in_order
+                if subscription.is_exclusive
+                else self._take_by_message_group
+            )
         first = subscription.rotor_of(request.member_id)
         for index in range(first, first + len(queues)):
             process_queue = queues[index % len(queues)]

@@ -14,8 +14,7 @@ from collections.abc import Callable
 
 from storage_engine.clock import Clock
 from storage_engine.config import SECOND_MS
-from storage_engine.delivery.process_queue import ProcessQueue
-from storage_engine.delivery.subscription import Subscription
+from storage_engine.delivery.subscription import ProcessQueue, Subscription
 from storage_engine.errors import StoreBusy
 from storage_engine.wire.notices import Notice, NoticeKind
 

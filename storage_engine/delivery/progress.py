@@ -62,6 +62,24 @@ class Progress:
         settled_count = self.settled.count_in(span.start, span.stop)
         return len(span) - settled_count - self.skipped.count_below(span.stop)
 
+    def settled_count(self, first: int, end: int) -> int:
+        """How many offsets in ``[first, end)``, above the consumer offset, are settled."""
+        count = self.settled.count_in(first, end)
+        skipped = self.skipped
+        if skipped.count and first < end:
+            count += skipped.count_below(end) - skipped.count_below(first)
+        return count
+
+    def first_unsettled(self, start: int, end: int) -> int:
+        """The first offset in ``[start, end)`` that is not settled, or ``end``."""
+        offset = max(start, self.consumer_offset)
+        while offset < end:
+            behind = self.skipped.end_of(self.settled.end_of(offset))
+            if behind == offset:
+                return offset
+            offset = behind
+        return end
+
     def apply(self, runs: Sequence[Run]) -> None:
         """Settle runs of offsets; those settled before change nothing."""
         has_moved = False

@@ -1,26 +1,909 @@
-"""One group on one topic: its queues, and the receives that wait for them.
+"""One group on one topic: what is in flight on each of its queues, what comes next, who waits.
 
-What waits is answered in order of arrival; ``delivery.py`` decides when.
+            take                      ack
+    ready ────────▶ in flight (lease) ────▶ settled ──▶ consumer_offset moves over the prefix
+      ▲                   │
+      └── released ◀──────┘  nack (after its delay), lease end
+
+    [Subscription] ── sources ──▶ [ProcessQueue] of each queue ── inflight ──▶ [Lease]
+          └── waiting_receives       └── ordered, shared dispatch ──▶ [MessageGroups]
+
+RocketMQ keeps this in its clients; here the engine has it, so that members may come and go.
+Invariants: consumer_offset <= position <= max_offset of the queue, and position stays within
+``span_max`` of the consumer offset; every offset in ``[consumer_offset, position)`` is in exactly
+one of in flight, released, settled, skipped by a filter, passed over while its message group is
+busy; only the span leaves the skipped ones out. A message has at most one lease. Receives that wait
+are answered in order of arrival; ``delivery.py`` decides when. Loop thread only.
 """
 
 from __future__ import annotations
 
+import enum
+import heapq
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
-from storage_engine.delivery.lease import Lease
-from storage_engine.delivery.members import SILENCE_MS_MAX, Members
-from storage_engine.delivery.process_queue import ProcessQueue
-from storage_engine.delivery.readers import Readers
-from storage_engine.delivery.start_positions import StartOf, min_offset_of
+from storage_engine.delivery.filter_scan import SettlingScan
+from storage_engine.delivery.members import SILENCE_MS_MAX, Members, Readers
+from storage_engine.delivery.offset_runs import OffsetRuns, runs_of
+from storage_engine.delivery.progress import Progress
 from storage_engine.errors import StoreError, SubscriptionConflict
 from storage_engine.filters.message_filter import EVERYTHING, Filter
 from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.records.message_group import message_group_of
 from storage_engine.wire.deliveries import ReceiveRequest
-from storage_engine.wire.groups import Dispatch, GroupConfig
+from storage_engine.wire.groups import Dispatch, GroupConfig, StartFrom
+
+Taken = tuple[int, int, int, int]  # queue offset, physical offset, bytes of the record, attempt
+
+_NEVER: Final = (-1, -1)
+_AT_ONCE: Final = (0, 0)  # of ``again``: nobody has had it, in this run of the engine
+StartOf = Callable[[ConsumeQueue], int]
+OffsetAtTime = Callable[[ConsumeQueue, int], int]  # queue, epoch ms
+
+
+class Verdict(enum.Enum):
+    """What becomes of an ack: SETTLED is one of a message that is settled already, no failure."""
+
+    SETTLE = enum.auto()
+    SETTLED = enum.auto()
+    MOVED = enum.auto()
+    EXPIRED = enum.auto()
+
+
+class Lease:
+    """Messages that one receive leased to its member. ``count`` of them are still in flight.
+
+    ``parts`` says which, until the lease ends; those settled meanwhile are in it too.
+    ``started_ms``, ``until_ms``: wall clock. ``ends_ms``, ``deadline_ms``: monotonic; nothing lets
+    it last beyond the latter. ``extended_end_ms``: when it ends as far as is known now, for one
+    that extends itself (``auto_extend.py``). ``is_repeated``: its receive was, see ``attempts.py``;
+    ``is_unnamed``: as in that receive. ``refused``: what the member gave back, of the messages that
+    were first given out together.
+    """
+
+    __slots__ = (
+        "_first",
+        "count",
+        "deadline_ms",
+        "ends_ms",
+        "extended_end_ms",
+        "generation",
+        "is_repeated",
+        "is_unnamed",
+        "member_id",
+        "parts",
+        "refused",
+        "started_ms",
+        "until_ms",
+    )
+
+    def __init__(
+        self, generation: int, member_id: str, started_ms: int = 0, deadline_ms: int = 0
+    ) -> None:
+        self.generation = generation
+        self.member_id = member_id
+        self.started_ms = self.until_ms = started_ms
+        self.deadline_ms = deadline_ms
+        self.ends_ms = 0
+        self.count = 0
+        self.parts: list[tuple[ProcessQueue, list[int]]] = []
+        self.extended_end_ms: Callable[[int], int] | None = None
+        self.is_repeated = False
+        self.is_unnamed = False
+        self.refused: set[tuple[ProcessQueue, int]] | None = None
+        self._first: Lease | None = None
+
+    @property
+    def first(self) -> Lease:
+        """The lease under which these messages were first delivered, with all others of the same
+        receive.
+        """
+        return self._first or self
+
+    def extended_to(self, now_ms: int) -> int:
+        """When it ends, for one whose time had come but that was extended meanwhile; else 0.
+
+        Monotonic.
+        """
+        if self.extended_end_ms is None:
+            return 0
+        end_ms = min(self.extended_end_ms(now_ms), self.deadline_ms)
+        if end_ms <= now_ms:
+            return 0
+        self.until_ms += end_ms - now_ms
+        self.ends_ms = end_ms
+        return end_ms
+
+    def refuse(self, process_queue: ProcessQueue, queue_offset: int) -> None:
+        """Its member gives a message back."""
+        if self.refused is None:
+            self.refused = set()
+        self.refused.add((process_queue, queue_offset))
+
+    def renewed(self) -> Lease:
+        """An empty lease for some of its messages; their receipts remain valid under it."""
+        lease = Lease(self.generation, self.member_id, self.started_ms, self.deadline_ms)
+        lease.extended_end_ms, lease.is_repeated = self.extended_end_ms, self.is_repeated
+        lease.is_unnamed = self.is_unnamed
+        lease._first = self.first
+        return lease
+
+
+# A generation that no request can say; see ``ProcessQueue.start_move``.
+MOVING: Final = Lease(1 << 64, "")
+
+
+class Failure(NamedTuple):
+    """One message whose delivery failed, between its lease and the place it is moved to.
+
+    ``delay_ms``: until it is delivered again; None: by the group's policy. ``is_dead``: never.
+    ``delivered_ms``, ``failed_ms``: when the delivery began and ended, wall clock. ``generation``:
+    of the lease it had. ``member_id``: who had it. ``has_vanished``: the member is gone without a
+    word; a message that has not failed before is then delivered again at once.
+    """
+
+    process_queue: ProcessQueue
+    queue_offset: int
+    generation: int
+    delay_ms: int | None
+    reason: str
+    delivered_ms: int
+    failed_ms: int
+    is_dead: bool = False
+    member_id: str = ""
+    has_vanished: bool = False
+
+
+class _Group:
+    """One message group. ``batch`` is the lease under which the last ones were taken, and
+    ``batch_count`` how many; ``waiting`` is a heap of queue offsets.
+    """
+
+    __slots__ = ("batch", "batch_count", "leased_count", "text", "waiting")
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        self.batch: Lease | None = None
+        self.batch_count = 0
+        self.leased_count = 0
+        self.waiting: list[int] = []
+
+
+class MessageGroups:
+    """Which messages of one queue must wait for others of their message group.
+
+        new, its group idle ──▶ leased ──── settled ──▶ forgotten; the group's next one is ready
+                                 │  ▲
+                        released ▼  │ taken, when it is the first of its group and none is leased
+        new, its group busy ──▶ waiting
+
+    A message group is the exact text of the property, so no two share an order by chance. Each has
+    a heap of its waiting offsets; its lowest one, the head, stands in a heap of heads while nothing
+    of the group is leased. So neither a settle nor a take looks at more than it changes. Entries of
+    both heaps that are no longer true are dropped when they come to the top. A group of which
+    nothing is leased or waiting is forgotten.
+
+    ``waiting_max``: messages that may be passed over, or given back, before no new ones are looked
+    at. ``batch_max``, in the methods: how many of a message group may be in one batch.
+    """
+
+    __slots__ = ("_groups", "_heads", "_leased", "_waiting", "_waiting_max")
+
+    def __init__(self, waiting_max: int) -> None:
+        self._waiting_max = waiting_max
+        self._groups: dict[bytes, _Group] = {}
+        self._leased: dict[int, _Group] = {}
+        self._waiting: dict[int, _Group] = {}
+        self._heads: list[int] = []
+
+    def __contains__(self, queue_offset: int) -> bool:
+        """Whether the message has a place in the order of a message group."""
+        return queue_offset in self._leased or queue_offset in self._waiting
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._waiting) >= self._waiting_max
+
+    @property
+    def waiting_count(self) -> int:
+        return len(self._waiting)
+
+    def find_ready(self, lease: Lease, batch_max: int) -> int | None:
+        """The lowest offset that may be taken under the lease, unless its delay is not over."""
+        heads = self._heads
+        while heads:
+            group = self._waiting.get(heads[0])
+            if group is not None and self._head_of(group) == heads[0]:
+                is_own = group.batch is lease and group.batch_count < batch_max
+                if is_own or not group.leased_count:
+                    return heads[0]
+            heapq.heappop(heads)
+        return None
+
+    def take_ready(self, lease: Lease) -> None:
+        """Hold the message that ``find_ready`` found; the next of its group may follow it."""
+        queue_offset = heapq.heappop(self._heads)
+        group = self._waiting.pop(queue_offset)
+        heapq.heappop(group.waiting)
+        self._add_leased(group, queue_offset, lease)
+        head = self._head_of(group)
+        if head is not None:
+            heapq.heappush(self._heads, head)
+
+    def suspend(self) -> None:
+        """What ``find_ready`` found is suspended; ``due`` comes when it is so no more."""
+        heapq.heappop(self._heads)
+
+    def due(self, queue_offset: int) -> None:
+        """The delay of a released message has passed."""
+        group = self._waiting.get(queue_offset)
+        if group is not None and not group.leased_count and self._head_of(group) == queue_offset:
+            heapq.heappush(self._heads, queue_offset)
+
+    def may_take(self, text: bytes, lease: Lease, batch_max: int) -> bool:
+        """Whether a message of the group that comes behind all known ones may be taken now."""
+        group = self._groups.get(text)
+        if group is None:
+            return True
+        is_own = group.batch is lease and group.batch_count < batch_max
+        return is_own and self._head_of(group) is None
+
+    def take_new(self, text: bytes, queue_offset: int, lease: Lease) -> None:
+        """Hold a message that has not been known."""
+        self._add_leased(self._group(text), queue_offset, lease)
+
+    def skip(self, text: bytes, queue_offset: int) -> None:
+        """Let a message wait that has not been known."""
+        group = self._group(text)
+        self._waiting[queue_offset] = group
+        heapq.heappush(group.waiting, queue_offset)
+
+    def adopt(self, text: bytes, queue_offset: int, lease: Lease | None) -> None:
+        """Know a message from before the queue was read by message groups: in flight under a
+        lease, or given back, then its delay must be told by ``due``.
+        """
+        if lease is None:
+            self.skip(text, queue_offset)
+        else:
+            self.take_new(text, queue_offset, lease)
+
+    def released(self, queue_offset: int) -> None:
+        """A message that was held is to be delivered again, before what comes behind it."""
+        group = self._leased.pop(queue_offset, None)
+        if group is not None:
+            self._waiting[queue_offset] = group
+            heapq.heappush(group.waiting, queue_offset)
+            self._remove(group)
+
+    def forget(self, queue_offset: int) -> None:
+        """A message is settled, or can no longer be read; its message group continues."""
+        group = self._leased.pop(queue_offset, None)
+        if group is not None:
+            self._remove(group)
+            return
+        group = self._waiting.pop(queue_offset, None)
+        if group is not None and not group.leased_count:
+            self._offer(group)
+
+    def forget_below(self, queue_offset: int) -> None:
+        """All messages below are settled, or can be read no more."""
+        for offset in [at for at in (*self._leased, *self._waiting) if at < queue_offset]:
+            self.forget(offset)
+
+    def drop_skipped(self, given_back: Container[int]) -> list[int]:
+        """Know no more of the messages that wait without having been delivered; those."""
+        dropped = [offset for offset in self._waiting if offset not in given_back]
+        touched = {self._waiting.pop(offset) for offset in dropped}
+        for group in touched:
+            group.waiting = [offset for offset in group.waiting if offset in self._waiting]
+            heapq.heapify(group.waiting)
+            if not group.leased_count:
+                self._offer(group)
+        return dropped
+
+    def _group(self, text: bytes) -> _Group:
+        group = self._groups.get(text)
+        if group is None:
+            group = self._groups[text] = _Group(text)
+        return group
+
+    def _add_leased(self, group: _Group, queue_offset: int, lease: Lease) -> None:
+        if group.batch is not lease:
+            group.batch, group.batch_count = lease, 0
+        group.batch_count += 1
+        group.leased_count += 1
+        self._leased[queue_offset] = group
+
+    def _remove(self, group: _Group) -> None:
+        group.leased_count -= 1
+        if not group.leased_count:
+            group.batch = None
+            self._offer(group)
+
+    def _offer(self, group: _Group) -> None:
+        head = self._head_of(group)
+        if head is not None:
+            heapq.heappush(self._heads, head)
+        else:
+            del self._groups[group.text]
+
+    def _head_of(self, group: _Group) -> int | None:
+        waiting = group.waiting
+        while waiting and self._waiting.get(waiting[0]) is not group:
+            heapq.heappop(waiting)
+        return waiting[0] if waiting else None
+
+
+class _ByMessageGroup:
+    """Which messages of a queue may be taken under one lease."""
+
+    __slots__ = ("_batch_max", "_groups", "_lease", "_text")
+
+    def __init__(self, groups: MessageGroups, lease: Lease, batch_max: int) -> None:
+        self._groups = groups
+        self._lease = lease
+        self._batch_max = batch_max
+        self._text = b""  # message group of the last one asked for
+
+    @property
+    def is_full(self) -> bool:
+        return self._groups.is_full
+
+    def find_ready(self) -> int | None:
+        """See ``MessageGroups.find_ready``."""
+        return self._groups.find_ready(self._lease, self._batch_max)
+
+    def skips(self, queue_offset: int, look: SettlingScan) -> bool:
+        """Whether the new message that the look has found must wait; then it does so from now."""
+        properties = look.properties
+        text = self._text = b"" if properties is None else message_group_of(properties)
+        if not text or self._groups.may_take(text, self._lease, self._batch_max):
+            return False
+        self._groups.skip(text, queue_offset)
+        look.discard_match()
+        return True
+
+    def take(self, queue_offset: int) -> None:
+        """Record that the message asked for last is taken."""
+        if self._text:
+            self._groups.take_new(self._text, queue_offset, self._lease)
+
+
+class ProcessQueue:
+    """One group on one queue; see the module's docstring.
+
+    What a member may take depends on the order that the group wants, and on the dispatch:
+
+        no order ─────────────▶ ``take``                   waits for nothing that is in flight
+        exclusive dispatch ───▶ ``take_in_order``          one batch of the queue at a time
+        shared dispatch ──────▶ ``take_by_message_group``  one batch of each message group at a time
+
+    In the last two what fails keeps its place: it comes again, when its delay is over, before
+    anything behind it, which is the queue or the message group. A message without a message group
+    has no order in shared dispatch. A member that settles in order, and gives back what is behind a
+    failure, sees order in all that is settled; with batches of one, every member does.
+
+    ``released``: queue offset → (when it may be taken again, monotonic ms; generation of its last
+    lease); ``ready_heap`` has (when, queue offset) of them, and may be stale. ``message_groups``:
+    None unless the queue is read by message groups.
+    """
+
+    __slots__ = (
+        "_moved",
+        "_seen_to",
+        "_span_max",
+        "inflight",
+        "message_groups",
+        "owner",
+        "position",
+        "progress",
+        "queue",
+        "ready_heap",
+        "released",
+    )
+
+    def __init__(
+        self, queue: ConsumeQueue, progress: Progress, span_max: int, owner: Subscription
+    ) -> None:
+        self._span_max = span_max
+        self.owner = owner
+        self.queue = queue
+        self.progress = progress
+        self.position = max(progress.consumer_offset, queue.min_offset)
+        self.inflight: dict[int, Lease] = {}
+        self.released: dict[int, tuple[int, int]] = {}
+        self.ready_heap: list[tuple[int, int]] = []
+        self.message_groups: MessageGroups | None = None
+        self._moved: dict[int, tuple[int, int]] = {}
+        self._seen_to = 0  # position has been here before it went back
+
+    def take(
+        self,
+        lease: Lease,
+        now_ms: int,
+        messages_max: int,
+        bytes_max: int,
+        *,
+        is_first: bool,
+        look: SettlingScan | None = None,
+    ) -> list[Taken]:
+        """Lease messages that are ready: released ones first, then new ones, in order.
+
+        ``is_first`` lets the first message exceed ``bytes_max``, so that a large one is not stuck.
+        ``look``: of the new ones only those that it wants; what was given back it has wanted.
+
+        Returns:
+            (queue_offset, physical_offset, record_bytes, attempt) of each; attempt counts from 1.
+        """
+        if self.message_groups is not None:
+            self.leave_message_groups()
+        if self.progress.consumer_offset < self.queue.min_offset:
+            self.forget_below_min()  # retention could not settle them, or has not yet
+        taken: list[Taken] = []
+        heap = self.ready_heap
+        while heap and len(taken) < messages_max and heap[0][0] <= now_ms:
+            ready_ms, queue_offset = heap[0]
+            if self.released.get(queue_offset, _NEVER)[0] != ready_ms:
+                heapq.heappop(heap)
+                continue
+            physical_offset, record_bytes, _ = self.queue.unit(queue_offset)
+            if record_bytes > bytes_max and not (is_first and not taken):
+                return self.leased(sorted(taken), lease)
+            heapq.heappop(heap)
+            del self.released[queue_offset]
+            self.inflight[queue_offset] = lease
+            taken.append((queue_offset, physical_offset, record_bytes, 1))
+            bytes_max -= record_bytes
+        taken.sort()  # they were given back in any order, and a batch has that of the queue
+        count = messages_max - len(taken)
+        if count and look is None:
+            self.take_new(taken, lease, count, bytes_max, is_first=is_first)
+        elif count and look is not None:
+            self.take_filtered(taken, lease, count, bytes_max, look, is_first=is_first)
+        return self.leased(taken, lease)
+
+    def leased(self, taken: list[Taken], lease: Lease) -> list[Taken]:
+        """Count what was taken under a lease, and say which attempt each is."""
+        lease.count += len(taken)
+        failures = self.progress.failures
+        if failures:
+            return [(*each[:3], failures.get(each[0], 0) + 1) for each in taken]
+        return taken
+
+    def take_new(
+        self,
+        taken: list[Taken],
+        lease: Lease,
+        count: int,
+        bytes_max: int,
+        *,
+        is_first: bool,
+    ) -> None:
+        """Lease messages from ``position`` on, and add them to ``taken``."""
+        # The consumer offset is ahead after a restart, when receipts from before were settled.
+        queue_offset = max(self.position, self.progress.consumer_offset)
+        inflight = self.inflight
+        settled, passed = self.progress.settled, self._passed()
+        end = len(taken) + count
+        max_offset = stop = min(self.queue.max_offset, self.span_end)
+        while queue_offset < max_offset and len(taken) < end:
+            if passed.count:
+                # Before a restart, or a change of the filter, above the consumer offset.
+                queue_offset = passed.end_of(queue_offset)
+                stop = passed.first_from(queue_offset, max_offset)
+            units = list(self.queue.units(queue_offset, min(end - len(taken), stop - queue_offset)))
+            all_bytes = sum([record_bytes for _, record_bytes, _ in units])
+            if not settled and all_bytes <= bytes_max:  # nearly always
+                offsets = range(queue_offset, queue_offset + len(units))
+                inflight.update(dict.fromkeys(offsets, lease))
+                taken += [(at, unit[0], unit[1], 1) for at, unit in enumerate(units, queue_offset)]
+                bytes_max -= all_bytes
+                queue_offset += len(units)
+                continue
+            for physical_offset, record_bytes, _ in units:
+                if settled and queue_offset in settled:
+                    # Settled before a restart, above the consumer offset.
+                    queue_offset += 1
+                    continue
+                if record_bytes > bytes_max and not (is_first and not taken):
+                    self.position = queue_offset
+                    return
+                inflight[queue_offset] = lease
+                taken.append((queue_offset, physical_offset, record_bytes, 1))
+                bytes_max -= record_bytes
+                queue_offset += 1
+        self.position = queue_offset
+
+    def take_filtered(
+        self,
+        taken: list[Taken],
+        lease: Lease,
+        count: int,
+        bytes_max: int,
+        look: SettlingScan,
+        *,
+        is_first: bool,
+        order: _ByMessageGroup | None = None,
+    ) -> None:
+        """The same through a filter; what it does not want is skipped.
+
+        ``order`` says which of the others must wait.
+        """
+        progress = self.progress
+        settled, passed = progress.settled, self._passed()
+        queue_offset = self.position
+        end = len(taken) + count
+        while len(taken) < end and not look.is_spent:
+            queue_offset = passed.end_of(max(queue_offset, progress.consumer_offset))
+            stop = passed.first_from(queue_offset, min(self.queue.max_offset, self.span_end))
+            if queue_offset >= stop:
+                break
+            units = self.queue.units(queue_offset, min(stop - queue_offset, look.units_left))
+            while len(taken) < end:
+                unwanted_count, unit = look.next_match(units)
+                if unwanted_count:
+                    look.skip(progress, queue_offset, unwanted_count)
+                    queue_offset += unwanted_count
+                if unit is None:
+                    break
+                # What was skipped may have moved the consumer offset over others, settled before.
+                if queue_offset < progress.consumer_offset or queue_offset in settled:
+                    queue_offset += 1
+                    continue
+                physical_offset, record_bytes, _ = unit
+                if order is not None and order.skips(queue_offset, look):
+                    queue_offset += 1
+                    if order.is_full:
+                        self.position = queue_offset
+                        return
+                    continue
+                if record_bytes > bytes_max and not (is_first and not taken):
+                    self.position = queue_offset
+                    return
+                if order is not None:
+                    order.take(queue_offset)
+                self.inflight[queue_offset] = lease
+                taken.append((queue_offset, physical_offset, record_bytes, 1))
+                bytes_max -= record_bytes
+                queue_offset += 1
+        self.position = queue_offset
+
+    def take_in_order(
+        self,
+        lease: Lease,
+        now_ms: int,
+        messages_max: int,
+        bytes_max: int,
+        *,
+        is_first: bool,
+        look: SettlingScan | None = None,
+    ) -> list[Taken]:
+        """As ``take``: the next batch of the queue, once the last one is settled."""
+        if self.message_groups is not None:
+            self.leave_message_groups()
+        if self.progress.consumer_offset < self.queue.min_offset:
+            self.forget_below_min()
+        taken: list[Taken] = []
+        if self.inflight:
+            return taken
+        again = self.released
+        is_held_up = False
+        for queue_offset in sorted(again):
+            physical_offset, record_bytes, _ = self.queue.unit(queue_offset)
+            is_held_up = (
+                again[queue_offset][0] > now_ms
+                or len(taken) >= messages_max
+                or (record_bytes > bytes_max and not (is_first and not taken))
+            )
+            if is_held_up:
+                break
+            del again[queue_offset]
+            self.inflight[queue_offset] = lease
+            taken.append((queue_offset, physical_offset, record_bytes, 1))
+            bytes_max -= record_bytes
+        self.ready_heap = sorted((ready_ms, at) for at, (ready_ms, _) in again.items())
+        count = 0 if is_held_up else messages_max - len(taken)
+        if count and look is None:
+            self.take_new(taken, lease, count, bytes_max, is_first=is_first)
+        elif count and look is not None:
+            self.take_filtered(taken, lease, count, bytes_max, look, is_first=is_first)
+        return self.leased(taken, lease)
+
+    def take_by_message_group(
+        self,
+        lease: Lease,
+        now_ms: int,
+        messages_max: int,
+        bytes_max: int,
+        *,
+        is_first: bool,
+        look: SettlingScan | None = None,
+        waiting_max: int,
+    ) -> list[Taken]:
+        """As ``take``: of each message group the next batch, once the last is settled.
+
+        Known ones first, then new ones; what comes in one batch stands in the order of the queue.
+        ``look`` reads each new message once. ``waiting_max``: see ``MessageGroups``.
+        """
+        assert look is not None
+        if self.progress.consumer_offset < self.queue.min_offset:
+            self.forget_below_min()
+        groups = self.message_groups
+        if groups is None:
+            groups = self.message_groups = self._known_groups(waiting_max, look)
+        order = _ByMessageGroup(groups, lease, self.owner.config.batch_per_group)
+        taken: list[Taken] = []
+        room = messages_max
+        queue, again, heap = self.queue, self.released, self.ready_heap
+        while heap and heap[0][0] <= now_ms:
+            ready_ms, queue_offset = heap[0]
+            if again.get(queue_offset, _NEVER)[0] == ready_ms and queue_offset not in groups:
+                physical_offset, record_bytes, _ = queue.unit(queue_offset)
+                if not room or (record_bytes > bytes_max and not (is_first and not taken)):
+                    return self.leased(sorted(taken), lease)
+                del again[queue_offset]
+                self.inflight[queue_offset] = lease
+                taken.append((queue_offset, physical_offset, record_bytes, 1))
+                bytes_max -= record_bytes
+                room -= 1
+            heapq.heappop(heap)
+            groups.due(queue_offset)
+        while room and (head := order.find_ready()) is not None:
+            if again.get(head, _NEVER)[0] > now_ms:
+                groups.suspend()
+                continue
+            physical_offset, record_bytes, _ = queue.unit(head)
+            if record_bytes > bytes_max and not (is_first and not taken):
+                return self.leased(sorted(taken), lease)
+            again.pop(head, None)
+            groups.take_ready(lease)
+            self.inflight[head] = lease
+            taken.append((head, physical_offset, record_bytes, 1))
+            bytes_max -= record_bytes
+            room -= 1
+        if room and not order.is_full:
+            self.take_filtered(taken, lease, room, bytes_max, look, is_first=is_first, order=order)
+        return self.leased(sorted(taken), lease)
+
+    def _known_groups(self, waiting_max: int, look: SettlingScan) -> MessageGroups:
+        """With what is in flight, or was released, while the queue was not read by message groups.
+
+        Reads these once, some us each.
+        """
+        groups = MessageGroups(waiting_max)
+        for queue_offset in sorted({*self.inflight, *self.released}):
+            properties = look.read(*self.queue.unit(queue_offset)[:2])
+            text = b"" if properties is None else message_group_of(properties)
+            if text:
+                groups.adopt(text, queue_offset, self.inflight.get(queue_offset))
+        return groups
+
+    def _passed(self) -> OffsetRuns:
+        """Offsets that are not new, from ``position`` on, but for those settled one by one."""
+        skipped = self.progress.skipped
+        if self.position >= self._seen_to:
+            return skipped
+        passed = OffsetRuns()
+        known = runs_of((*self.inflight, *self.released))
+        for first, count in (*known, *self.progress.settled.runs(), *skipped):
+            passed.add(first, first + count)
+        return passed
+
+    def leave_message_groups(self) -> None:
+        """Read the queue by message groups no more: none waits for another."""
+        assert self.message_groups is not None
+        for queue_offset in self.message_groups.drop_skipped(self.released):
+            self.released[queue_offset] = _AT_ONCE
+        self.message_groups = None
+        # Those that wait for nothing but their turn are in the heap no more.
+        self.ready_heap = sorted((ready_ms, at) for at, (ready_ms, _) in self.released.items())
+
+    def judge_again(self) -> None:
+        """There is another filter, which what was passed over has not been judged by: go back."""
+        groups = self.message_groups
+        passed_over = [] if groups is None else groups.drop_skipped(self.released)
+        if passed_over:
+            self._seen_to = max(self._seen_to, self.position)
+            self.position = min(self.position, *passed_over)
+
+    @property
+    def has_gone_back(self) -> bool:
+        """Whether messages from ``position`` on may already be in flight or released."""
+        return self.position < self._seen_to
+
+    def is_in_order(self, queue_offset: int) -> bool:
+        """Whether others wait for a message that is in flight, so that it must keep its place."""
+        if not self.owner.config.is_ordered or self is self.owner.retry:
+            return False
+        return self.message_groups is None or queue_offset in self.message_groups
+
+    def attempts(self, queue_offset: int) -> int:
+        """Deliveries of a message in this place that have failed."""
+        return self.progress.failures.get(queue_offset, 0)
+
+    def ready_ms(self, queue_offset: int) -> int | None:
+        """When (monotonic) a released message may be leased again."""
+        again = self.released.get(queue_offset)
+        return None if again is None else again[0]
+
+    def can_settle(self, queue_offset: int, generation: int, first_generation: int) -> Verdict:
+        """What becomes of an ack of a message by a receipt with a lease of that generation.
+
+        A message whose lease has ended may still be settled while nobody else has had it since;
+        after a restart of the engine too, which forgets leases: then ``generation`` is below
+        ``first_generation`` of this run.
+        """
+        lease = self.inflight.get(queue_offset)
+        if lease is not None:
+            return Verdict.SETTLE if lease.generation == generation else Verdict.EXPIRED
+        moved = self._moved.get(queue_offset)
+        if moved is not None:
+            return Verdict.MOVED if moved[0] == generation else Verdict.EXPIRED
+        if generation < self.progress.lease_floor:
+            return Verdict.EXPIRED
+        if self.progress.is_settled(queue_offset):
+            return Verdict.SETTLED
+        again = self.released.get(queue_offset)
+        if again is not None and again is not _AT_ONCE:
+            return Verdict.SETTLE if again[1] == generation else Verdict.EXPIRED
+        is_before = generation < first_generation and queue_offset < self.queue.max_offset
+        return Verdict.SETTLE if is_before else Verdict.EXPIRED
+
+    def find_moved(self, queue_offset: int) -> tuple[Verdict, ProcessQueue, int]:
+        """The same for a moved message, and where it is now; not delivered since."""
+        _, retry_offset = self._moved[queue_offset]
+        retry = self.owner.retry
+        if retry is None or retry_offset < 0:  # dead, or it waits
+            return Verdict.EXPIRED, self, queue_offset
+        if retry_offset in retry.inflight or retry_offset in retry._moved:
+            return Verdict.EXPIRED, retry, retry_offset
+        is_settled = retry.progress.is_settled(retry_offset)
+        return Verdict.SETTLED if is_settled else Verdict.SETTLE, retry, retry_offset
+
+    @property
+    def span_end(self) -> int:
+        """What has been taken stays below it, whatever is settled above the consumer offset."""
+        return self.progress.consumer_offset + self._span_max + self.progress.skipped.count
+
+    @property
+    def first_readable(self) -> int:
+        """Where the messages begin that the group may not have settled."""
+        return max(self.progress.consumer_offset, self.queue.min_offset)
+
+    def unsettled_count(self, end: int | None = None) -> int:
+        """Messages that can be read, below ``end`` or all, and that the group has not settled,
+        whether its filter matches or not.
+        """
+        first = self.first_readable
+        end = self.queue.max_offset if end is None else end
+        # A queue that was emptied may begin behind what is visible of it.
+        return max(end - first - self.progress.settled_count(first, end), 0)
+
+    def others_leased_until_ms(self, member_id: str) -> int | None:
+        """When the last lease of anybody with a name but this member ends, monotonic; None without
+        any. Costs a look at all in flight.
+        """
+        ends_ms = [
+            each.ends_ms
+            for each in self.inflight.values()
+            if each.member_id != member_id and each is not MOVING and not each.is_unnamed
+        ]
+        return max(ends_ms, default=None)
+
+    def forget(self, first: int, count: int) -> None:
+        """Drop what is known about offsets that have just been settled."""
+        inflight, again, failures = self.inflight, self.released, self.progress.failures
+        for queue_offset in range(first, first + count):
+            lease = inflight.pop(queue_offset, None)
+            if lease is not None:
+                lease.count -= 1
+        if again or failures:
+            for queue_offset in range(first, first + count):
+                again.pop(queue_offset, None)
+                failures.pop(queue_offset, None)
+        if self.message_groups is not None:
+            for queue_offset in range(first, first + count):
+                self.message_groups.forget(queue_offset)
+
+    def forget_below_min(self) -> None:
+        """Drop what is known about messages that retention has made unreadable."""
+        low = self.queue.min_offset
+        for queue_offset in [offset for offset in self.inflight if offset < low]:
+            self.inflight.pop(queue_offset).count -= 1
+        self.forget_below(low)
+
+    def forget_below(self, queue_offset: int) -> None:
+        """Drop what is known about messages below that have just been settled; none is in
+        flight.
+        """
+        for known in (self.released, self.progress.failures):
+            for offset in [offset for offset in known if offset < queue_offset]:
+                del known[offset]
+        if self.message_groups is not None:
+            self.message_groups.forget_below(queue_offset)
+        self.position = max(self.position, queue_offset)
+
+    def restart(self) -> None:
+        """Restart at the consumer offset after a reset: messages that were in flight, released or
+        moved count as never delivered. Without a lease nothing can be settled.
+        """
+        for lease in self.inflight.values():
+            lease.count -= 1
+        for known in (self.inflight, self.released, self._moved, self.progress.failures):
+            known.clear()
+        self.ready_heap.clear()
+        self.message_groups = None
+        self._seen_to = 0
+        self.position = max(self.progress.consumer_offset, self.queue.min_offset)
+
+    def moved(self, queue_offset: int, generation: int, retry_offset: int) -> None:
+        """Remember where a message was moved that had a lease of that generation; -1: it is not in
+        this queue any more.
+
+        For acks that come late; the oldest are forgotten.
+        """
+        places = self._moved
+        places[queue_offset] = generation, retry_offset
+        if len(places) > self._span_max:
+            del places[next(iter(places))]
+
+    def start_move(self, queue_offset: int) -> None:
+        """Remove a message from its lease: it is being moved, and cannot be settled.
+
+        ``forget`` follows when it is there.
+        """
+        self.inflight[queue_offset].count -= 1
+        self.inflight[queue_offset] = MOVING
+        MOVING.count += 1
+
+    def release(self, queue_offset: int, ready_ms: int, *, is_attempt: bool = True) -> None:
+        """Make a leased message available again from ``ready_ms`` (monotonic) on."""
+        lease = self.inflight.pop(queue_offset)
+        lease.count -= 1
+        if is_attempt:
+            failures = self.progress.failures
+            failures[queue_offset] = failures.get(queue_offset, 0) + 1
+        if self.message_groups is not None:
+            self.message_groups.released(queue_offset)
+        self.released[queue_offset] = ready_ms, lease.generation
+        heapq.heappush(self.ready_heap, (ready_ms, queue_offset))
+
+    def move(self, queue_offset: int, lease: Lease) -> None:
+        """Put a message that is in flight under another lease."""
+        self.inflight[queue_offset].count -= 1
+        self.inflight[queue_offset] = lease
+        lease.count += 1
+        lease.parts.append((self, [queue_offset]))
+
+
+def min_offset_of(queue: ConsumeQueue) -> int:
+    """All that can be read."""
+    return queue.min_offset
+
+
+def start_of(group: GroupConfig, offset_at_time: OffsetAtTime) -> StartOf:
+    """Where a group begins on queues that it has never read, by its settings."""
+    match group.start_from:
+        case StartFrom.EARLIEST:
+            return min_offset_of
+        case StartFrom.LATEST:
+            return lambda queue: queue.max_offset
+        case StartFrom.TIMESTAMP:
+            return lambda queue: offset_at_time(queue, group.start_ms)
+
+
+def start_at(positions: Mapping[int, int], otherwise: StartOf) -> StartOf:
+    """At these positions, by queue id; on other queues ``otherwise``."""
+    return partial(_position_or, positions, otherwise) if positions else otherwise
+
+
+def _position_or(positions: Mapping[int, int], otherwise: StartOf, queue: ConsumeQueue) -> int:
+    position = positions.get(queue.queue_id)
+    return otherwise(queue) if position is None else position
 
 
 class Delivered(NamedTuple):

@@ -1,7 +1,9 @@
 """Receives that wait for messages, in order of arrival.
 
-receive ── nothing ready ──▶ [WaitingReceives] ─ something is: serve ──▶ leasing ──▶ answer
-                                └── time over, cancelled, deleted ──▶ an empty answer, or none
+    receive ── nothing ready ──▶ [WaitingReceives] ─ something is: serve ──▶ leasing ──▶ answer
+                                    └── time over, cancelled, deleted ──▶ an empty answer, or none
+    filter not done ──▶ [FilterScans] ── next turn of the loop, in turn with others ──▶ serve
+    queues full ──▶ [DeliveryBlockers] ── every second ──▶ HELD_UP notices
 
 Loop thread only.
 """
@@ -9,17 +11,110 @@ Loop thread only.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from storage_engine.clock import Clock
-from storage_engine.config import StoreConfig
+from storage_engine.config import SECOND_MS, StoreConfig
 from storage_engine.delivery.due_heap import DueHeap
-from storage_engine.delivery.filter_scan import FilterScans, SettlingScan
+from storage_engine.delivery.filter_scan import FilterScan, ReadChecked, SettlingScan
 from storage_engine.delivery.lease_messages import MessageLeaser
-from storage_engine.delivery.subscription import Delivered, Subscription, WaitingReceive
+from storage_engine.delivery.progress import Progress
+from storage_engine.delivery.subscription import (
+    Delivered,
+    ProcessQueue,
+    Subscription,
+    WaitingReceive,
+)
 from storage_engine.errors import StoreBusy, StoreError
 from storage_engine.wire.deliveries import ReceiveRequest
+from storage_engine.wire.notices import Notice, NoticeKind
+
+# Of the 100 ms between two ticks: a hostile filter leaves two thirds of the loop to everybody else.
+_TICK_SHARE_MS: Final = 30
+# What a message costs that is delivered without a filter; finding one is no waste of time.
+_FOUND_MS: Final = 0.02
+
+
+class FilterScans:
+    """Searches queues through filters in small steps, for those that wait in turn.
+
+    All looks between two ticks together take a part of the time, whatever the filters are.
+    ``SettlingScan`` says what the first functions are.
+
+    ``later`` has something done in the next turn of the loop; ``serve`` gives what is ready to
+    those who wait.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        properties: Callable[[int, int], bytes | None],
+        read_checked: ReadChecked,
+        skip: Callable[[Progress, int, int], None],
+        later: Callable[[Callable[[], None]], object],
+        serve: Callable[[Subscription], None],
+    ) -> None:
+        self._clock = clock
+        self._settle = skip
+        self._reading = properties, read_checked, self._skip
+        self._call_soon = later
+        self._serve = serve
+        self._ms_left: float = _TICK_SHARE_MS
+        self._waiting: dict[Subscription, None] = {}  # those that were not looked through, in turn
+        self._is_turn_scheduled = False
+        self._is_stopped = False
+        self.skipped_count = 0
+
+    def start_scan(self, subscription: Subscription) -> SettlingScan:
+        """A look for one take, or for some that follow each other."""
+        return SettlingScan(subscription.filter, self._clock, self._ms_left, *self._reading)
+
+    def finish_scan(self, subscription: Subscription, look: FilterScan) -> None:
+        """Record the time spent, and continue later if a receive still waits for messages after the
+        skipped ones.
+        """
+        spent_ms = self._clock.monotonic_ms() - look.started_ms - look.found_count * _FOUND_MS
+        if subscription.filter.is_all:
+            # It looks for no message, but whether each may come yet: what may is no cost of that.
+            seen_count = look.found_count + look.discarded_count
+            spent_ms *= look.discarded_count / max(seen_count, 1)
+        self._ms_left = min(self._ms_left - spent_ms, _TICK_SHARE_MS)
+        if look.is_spent and subscription.waiting_receives and not self._is_stopped:
+            self._waiting[subscription] = None
+            self._schedule_turn()
+
+    def tick(self) -> None:
+        """A new share of time; every tick."""
+        self._ms_left = _TICK_SHARE_MS
+        if self._waiting and not self._is_turn_scheduled:
+            # At once: those who have waited come before the receives of this tick.
+            self._turn()
+
+    def stop(self) -> None:
+        """Look no more: the files are about to be closed."""
+        self._is_stopped = True
+        self._waiting.clear()
+
+    def _skip(self, progress: Progress, first: int, count: int) -> None:
+        self._settle(progress, first, count)
+        self.skipped_count += count
+
+    def _schedule_turn(self) -> None:
+        if not self._is_turn_scheduled and self._ms_left > 0:
+            self._is_turn_scheduled = True
+            self._call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._is_turn_scheduled = False
+        if self._waiting:
+            subscription = next(iter(self._waiting))
+            del self._waiting[subscription]
+            try:
+                self._serve(subscription)
+            finally:
+                if self._waiting:
+                    self._schedule_turn()
 
 
 class WaitingReceives:
@@ -124,3 +219,55 @@ class WaitingReceives:
 
 
 _NOTHING: Final = Delivered(0, 0, [], [])
+
+
+class DeliveryBlockers:
+    """Reports consumers that wait although there are messages, because too many are in flight.
+
+    It says so again each second while it lasts, so that those who come later hear it too; that it
+    is over shows by messages that come, or by silence.
+    """
+
+    def __init__(self, config: StoreConfig, clock: Clock, tell: Callable[[Notice], None]) -> None:
+        self._inflight_count_max = config.inflight_count_max
+        self._notify_client = tell
+        self._next_ms = clock.monotonic_ms() + SECOND_MS
+
+    def tick(self, now_ms: int, subscriptions: Iterable[Subscription]) -> None:
+        """Called every tick; checks once a second, and only subscriptions with waiting receives."""
+        if now_ms < self._next_ms:
+            return
+        self._next_ms = now_ms + SECOND_MS
+        for subscription in subscriptions:
+            if subscription.waiting_receives and self.is_inflight_full(subscription.sources):
+                self._notify(subscription)
+
+    def is_inflight_full(self, queues: Iterable[ProcessQueue]) -> bool:
+        """Whether one has new messages that must wait until some in flight are settled."""
+        return any(
+            each.position < each.queue.max_offset
+            and (len(each.inflight) >= self._inflight_count_max or each.position >= each.span_end)
+            for each in queues
+        )
+
+    def _notify(self, subscription: Subscription) -> None:
+        """To all, or in an exclusive group to those whose own queues are full."""
+        members = [""]
+        if subscription.is_exclusive:
+            waiting = dict.fromkeys(
+                each.request.member_id for each in subscription.waiting_receives
+            )
+            members = [
+                member_id
+                for member_id in waiting
+                if self.is_inflight_full(subscription.sources_of(member_id))
+            ]
+        for member_id in members:
+            self._notify_client(
+                Notice(
+                    kind=NoticeKind.HELD_UP,
+                    group=subscription.group,
+                    topic=subscription.topic,
+                    member_id=member_id,
+                )
+            )

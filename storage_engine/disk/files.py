@@ -177,6 +177,13 @@ class Files:
         start = offset - offset % PAGE_BYTES
         _libc.madvise(mapping.address + start, offset + length_bytes - start, _MADV_POPULATE_WRITE)
 
+    def release_memory(self, mapping: Mapping, length_bytes: int) -> None:
+        """Take the first pages of a map out of this process, only whole ones. The page cache keeps
+        them, also what is not written yet, and a later touch maps them again. ``mapping`` must stay
+        open meanwhile.
+        """
+        _libc.madvise(mapping.address, length_bytes & -PAGE_BYTES, mmap.MADV_DONTNEED)
+
     def disable_read_ahead(self, mapping: Mapping) -> None:
         """Let a page that is touched come alone, without those around it.
 

@@ -6,12 +6,12 @@ error of ``allocate_to`` and never a signal. Writer: the engine's loop thread.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from storage_engine.disk.files import PAGE_BYTES, Files, Mapping
-from storage_engine.disk.map_pool import MapPool
 
 _STEP_BYTES: Final = 256 * PAGE_BYTES
 _ZEROS: Final = bytes(_STEP_BYTES + PAGE_BYTES)
@@ -137,6 +137,21 @@ class MappedFile:
         if length_bytes > 0:
             self._files.prefault(self.mapping, start, length_bytes)
 
+    def memory_release(self, end: int) -> Callable[[], None] | None:
+        """What takes the pages below position ``end`` out of memory, on any thread; None where the
+        file is not mapped. Until it has run the address range is kept, even after ``close``.
+        """
+        mapping = self._mapping
+        if mapping is None:
+            return None
+        held = mapping.view[:0]
+
+        def release() -> None:
+            with held:
+                self._files.release_memory(mapping, min(end, self.present_bytes))
+
+        return release
+
     def data_ranges(self, start: int) -> Iterator[tuple[int, int]]:
         """Parts from position ``start`` on that may hold something else than zeros, in order."""
         return self._files.data_ranges(self.path, start, self.present_bytes)
@@ -185,3 +200,36 @@ def are_zeros(content: bytes) -> bool:
     """
     assert len(content) <= len(_ZEROS)
     return _ZEROS.startswith(content)
+
+
+class MapPool:
+    """Keeps the number of mapped consume queue files within a limit.
+
+        MappedFile ── opened(file) ──▶ [MapPool] ── close ──▶ the file that was not used for longest
+
+    A store may have 10,000 queues and more; a map costs the kernel memory, and a process may only
+    have 65,530 of them. Second chance: a file that was used since it was last looked at stays.
+    """
+
+    def __init__(self, count_max: int) -> None:
+        assert count_max > 0
+        self._count_max = count_max
+        # Ordered by when each was opened, or last found in use. Some may be closed by now.
+        self._open: OrderedDict[MappedFile, None] = OrderedDict()
+
+    @property
+    def open_count(self) -> int:
+        return sum([file.is_open for file in self._open])
+
+    def opened(self, file: MappedFile) -> None:
+        """``file`` has just been mapped; another one may be closed for it."""
+        opened = self._open
+        opened.pop(file, None)  # from when it was open before; not the pool closed it
+        while len(opened) >= self._count_max:
+            candidate, _ = opened.popitem(last=False)
+            if candidate.is_open and candidate.was_used:
+                candidate.was_used = False
+                opened[candidate] = None
+            else:
+                candidate.close()
+        opened[file] = None

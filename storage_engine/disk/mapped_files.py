@@ -22,8 +22,7 @@ from storage_engine.disk.layout import (
     base_offset_of,
     segment_name,
 )
-from storage_engine.disk.map_pool import MapPool
-from storage_engine.disk.mapped_file import MappedFile
+from storage_engine.disk.mapped_file import MappedFile, MapPool
 from storage_engine.errors import StoreCorrupt
 
 

@@ -24,9 +24,7 @@ from storage_engine.delivery.broadcast_clients import BroadcastClients, Client
 from storage_engine.delivery.clients import check_client_id, reader_name, split_reader
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
-from storage_engine.delivery.failure import Failure
-from storage_engine.delivery.process_queue import ProcessQueue
-from storage_engine.delivery.subscription import Subscription
+from storage_engine.delivery.subscription import Failure, ProcessQueue, Subscription
 from storage_engine.errors import BadRequest, GroupNotFound, StoreError
 from storage_engine.lag.group_progress import GroupProgress, topic_lag
 from storage_engine.schedule.scheduled_retries import Waiting

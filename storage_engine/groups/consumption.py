@@ -22,11 +22,10 @@ from storage_engine.delivery.broadcast_clients import BroadcastClients
 from storage_engine.delivery.clients import reader_name, split_reader
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
-from storage_engine.delivery.failure import Failure
 from storage_engine.delivery.filter_scan import ReadChecked
 from storage_engine.delivery.progress import Progress
 from storage_engine.delivery.receive import Receiver
-from storage_engine.delivery.subscription import Delivered, WaitingReceive
+from storage_engine.delivery.subscription import Delivered, Failure, WaitingReceive
 from storage_engine.errors import GroupNotFound
 from storage_engine.groups.broadcast_groups import BroadcastGroups
 from storage_engine.groups.notices import Notices

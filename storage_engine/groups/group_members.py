@@ -14,9 +14,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from storage_engine.delivery.clients import split_reader
-from storage_engine.delivery.delivery_blockers import DeliveryBlockers
-from storage_engine.delivery.lease import MOVING
-from storage_engine.delivery.subscription import Subscription
+from storage_engine.delivery.subscription import MOVING, Subscription
+from storage_engine.delivery.waiting_receives import DeliveryBlockers
 from storage_engine.groups.consumption import Consumption
 from storage_engine.wire.members import GroupMembers, Member, TopicMembers
 

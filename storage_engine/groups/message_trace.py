@@ -19,9 +19,7 @@ import msgspec
 
 from storage_engine.clock import Clock
 from storage_engine.delivery.clients import split_reader
-from storage_engine.delivery.lease import MOVING
-from storage_engine.delivery.process_queue import ProcessQueue
-from storage_engine.delivery.subscription import Subscription
+from storage_engine.delivery.subscription import MOVING, ProcessQueue, Subscription
 from storage_engine.errors import BadRequest, TopicNotFound
 from storage_engine.groups.consumption import Consumption
 from storage_engine.reads.queries import Queries

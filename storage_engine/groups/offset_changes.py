@@ -18,9 +18,7 @@ from msgspec.structs import replace
 from storage_engine.delivery.clients import split_reader
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
-from storage_engine.delivery.process_queue import ProcessQueue
-from storage_engine.delivery.subscription import Subscription
-from storage_engine.delivery.unsettled import unsettled_count
+from storage_engine.delivery.subscription import ProcessQueue, Subscription
 from storage_engine.errors import BadRequest, CommitRefused, OffsetOutOfRange, QueueNotFound
 from storage_engine.moves.retries import Retries
 from storage_engine.queues.consume_queue import ConsumeQueue
@@ -294,4 +292,4 @@ def _sum_known(counts: Iterable[int | None]) -> int | None:
 def _retry_count(subscription: Subscription | None) -> int:
     if subscription is None or subscription.retry is None:
         return 0
-    return unsettled_count(subscription.retry)
+    return subscription.retry.unsettled_count()

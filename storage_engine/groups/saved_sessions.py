@@ -21,7 +21,7 @@ from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.delivery.clients import reader_name
 from storage_engine.delivery.due_heap import DueHeap
-from storage_engine.delivery.process_queue import ProcessQueue
+from storage_engine.delivery.subscription import ProcessQueue
 from storage_engine.errors import BadRequest, StoreBusy, StoreError
 from storage_engine.groups.notices import Listener, Notices
 from storage_engine.wire.deliveries import LeaseRef, Nack, SettleReply, SettleRequest

@@ -22,9 +22,7 @@ from typing import Final, TypeVar
 
 from storage_engine.clock import Clock
 from storage_engine.delivery.delivery import Delivery
-from storage_engine.delivery.process_queue import ProcessQueue
-from storage_engine.delivery.subscription import Subscription
-from storage_engine.delivery.unsettled import first_readable, first_unsettled, unsettled_count
+from storage_engine.delivery.subscription import ProcessQueue, Subscription
 from storage_engine.errors import StoreCorrupt
 from storage_engine.lag.retry_ages import RetryAges
 from storage_engine.lag.unread import EXACT_UNITS_MAX, SAMPLE_RECORDS_MAX, UnreadCounter
@@ -117,9 +115,9 @@ class GroupProgress:
 
     def _whole_lag(self, process_queue: ProcessQueue) -> QueueLag:
         end = process_queue.queue.max_offset
-        first = first_unsettled(process_queue, first_readable(process_queue), end)
+        first = process_queue.progress.first_unsettled(process_queue.first_readable, end)
         return QueueLag(
-            unsettled_count(process_queue), first if first < end else None, is_exact=True
+            process_queue.unsettled_count(), first if first < end else None, is_exact=True
         )
 
     def row(self, process_queue: ProcessQueue, lag: QueueLag) -> GroupQueueStats:
@@ -134,7 +132,7 @@ class GroupProgress:
             reset_count=process_queue.progress.reset_count,
             inflight_count=inflight_count,
             ready_count=max(lag.count - inflight_count, 0),
-            undelivered_count=max(unsettled_count(process_queue) - inflight_count, 0),
+            undelivered_count=max(process_queue.unsettled_count() - inflight_count, 0),
             lag_is=LagIs.EXACT if lag.is_exact else LagIs.ESTIMATED,
             oldest_stored_ms=None if lag.first is None else self._stored_ms(queue, lag.first),
         )
@@ -222,10 +220,10 @@ def _oldest(rows: list[GroupQueueStats], scheduled: Waiting) -> int | None:
 
 def _matched_unsettled(process_queue: ProcessQueue) -> tuple[int, int | None]:
     """How many messages a filter has wanted already that are not settled, and the first of them."""
-    first = first_readable(process_queue)
+    first = process_queue.first_readable
     position = max(process_queue.position, first)
-    count = unsettled_count(process_queue, position)
-    lowest = first_unsettled(process_queue, first, position) if count else None
+    count = process_queue.unsettled_count(position)
+    lowest = process_queue.progress.first_unsettled(first, position) if count else None
     if process_queue.has_gone_back:
         beyond = [at for at in (*process_queue.inflight, *process_queue.released) if at >= position]
         count += len(beyond)

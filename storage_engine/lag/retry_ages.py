@@ -16,8 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from storage_engine.delivery.process_queue import ProcessQueue
-from storage_engine.delivery.unsettled import first_readable, first_unsettled
+from storage_engine.delivery.subscription import ProcessQueue
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.reader.property_values import property_value, property_values
 from storage_engine.records.record_parts import store_timestamp_of
@@ -101,7 +100,7 @@ class RetryAges:
             self._later(self._turn)
 
     def _span(self) -> tuple[int, int]:
-        return first_readable(self._process_queue), self._process_queue.queue.max_offset
+        return self._process_queue.first_readable, self._process_queue.queue.max_offset
 
     def _read_on(self) -> bool:
         """Read a slice of what is not known; whether all is known then."""
@@ -162,7 +161,7 @@ class RetryAges:
         start, oldest_ms = max(block.first, low), None
         end = min(block.end, high)
         times = np.frombuffer(block.stored, np.int64)
-        while (start := first_unsettled(process_queue, start, end)) < end:
+        while (start := process_queue.progress.first_unsettled(start, end)) < end:
             stop = process_queue.progress.settled.first_from(start, end)
             least_ms = int(times[start - block.first : stop - block.first].min())
             oldest_ms = least_ms if oldest_ms is None else min(oldest_ms, least_ms)

@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage_engine.clock import Clock
-from storage_engine.delivery.process_queue import ProcessQueue
-from storage_engine.delivery.unsettled import first_unsettled, settled_count
+from storage_engine.delivery.subscription import ProcessQueue
 from storage_engine.filters.message_filter import Filter
 
 EXACT_UNITS_MAX: Final = 100_000  # of a group on a topic; some 0.5 ms the first time
@@ -177,7 +176,7 @@ class UnreadCounter:
         if not count:
             return MatchCount(0, None, is_exact=False)
         if known_count:
-            first = first_unsettled(self._process_queue, low, high)
+            first = self._process_queue.progress.first_unsettled(low, high)
         else:
             found_at = self._first_match(low, high, np.zeros(0, np.int64))
             first = self._searched if found_at is None else found_at
@@ -236,7 +235,7 @@ class UnreadCounter:
             found, count = self._matching(wanted, spread)
             sample = self._sample = _Sample(low, high, len(found) / max(count, 1))
         count = round(sample.share * (high - low - known_count))
-        first = first_unsettled(self._process_queue, low, high) if count else None
+        first = self._process_queue.progress.first_unsettled(low, high) if count else None
         return MatchCount(count, first, is_exact=False)
 
     def _matching(self, wanted: Filter, offsets: Iterable[int]) -> tuple[list[int], int]:
@@ -273,7 +272,7 @@ def _known(process_queue: ProcessQueue, low: int, high: int) -> Ints:
 
 def _known_count(process_queue: ProcessQueue, low: int, high: int) -> int:
     held = _matched_unsettled(process_queue, low, high) if process_queue.has_gone_back else []
-    return settled_count(process_queue.progress, low, high) + len(held)
+    return process_queue.progress.settled_count(low, high) + len(held)
 
 
 def _matched_unsettled(process_queue: ProcessQueue, low: int, high: int) -> list[int]:

@@ -22,9 +22,7 @@ from typing import Final, NamedTuple
 from storage_engine.catalog.catalog import Catalog
 from storage_engine.clock import Clock
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
-from storage_engine.delivery.failure import Failure
-from storage_engine.delivery.process_queue import ProcessQueue
-from storage_engine.delivery.subscription import Subscription
+from storage_engine.delivery.subscription import Failure, ProcessQueue, Subscription
 from storage_engine.errors import BadRequest, RecordRefused, StoreError
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves.moves import Move, Mover, settles_for

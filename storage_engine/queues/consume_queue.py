@@ -28,8 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage_engine.disk.files import Files
-from storage_engine.disk.map_pool import MapPool
-from storage_engine.disk.mapped_file import MappedFile
+from storage_engine.disk.mapped_file import MappedFile, MapPool
 from storage_engine.disk.mapped_files import MappedFiles
 from storage_engine.errors import StoreCorrupt
 

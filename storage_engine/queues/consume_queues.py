@@ -16,8 +16,7 @@ from typing import Final
 from storage_engine.config import StoreConfig
 from storage_engine.disk.files import Files
 from storage_engine.disk.layout import CONSUME_QUEUE_DIR, consume_queue_dir
-from storage_engine.disk.map_pool import MapPool
-from storage_engine.disk.mapped_file import MappedFile
+from storage_engine.disk.mapped_file import MappedFile, MapPool
 from storage_engine.queues.consume_queue import ConsumeQueue, Unit
 
 # A sync of each takes a millisecond or so; of more than these, one for the whole disk is quicker.

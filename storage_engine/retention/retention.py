@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol
 
 from storage_engine.catalog.catalog import Catalog
@@ -28,7 +28,9 @@ from storage_engine.clock import Clock
 from storage_engine.config import SECOND_MS, StoreConfig
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
-from storage_engine.delivery.expired_progress import lowest_leased, settle_expired
+from storage_engine.delivery.offset_runs import Run
+from storage_engine.delivery.progress import Progress
+from storage_engine.delivery.subscription import ProcessQueue, Subscription
 from storage_engine.disk.disk_space import DiskSpace, DiskState
 from storage_engine.disk.mapped_file import MappedFile
 from storage_engine.errors import DiskFull
@@ -180,8 +182,25 @@ class Retention:
             )
 
     def settle_expired(self) -> int:
-        """Let the groups pass over what cannot be read; how many messages they had not settled."""
-        lost_count = settle_expired(self._delivery.subscriptions, self._consumer_offsets)
+        """Let the groups pass over what cannot be read; how many messages they had not settled.
+
+        One journal write. Raises ``DiskFull``, with nothing settled.
+        """
+        settled: list[tuple[Progress, list[Run]]] = []
+        behind: list[ProcessQueue] = []
+        for subscription in self._delivery.subscriptions:
+            for process_queue in subscription.sources:
+                first = process_queue.progress.consumer_offset
+                count = process_queue.queue.min_offset - first
+                if count > 0:
+                    settled.append((process_queue.progress, [(first, count)]))
+                    behind.append(process_queue)
+        if not settled:
+            return 0
+        lost_count = sum([each.progress.unsettled_below(each.queue.min_offset) for each in behind])
+        self._consumer_offsets.settle(settled)
+        for process_queue in behind:
+            process_queue.forget_below_min()
         self.lost_message_count += lost_count
         return lost_count
 
@@ -288,3 +307,14 @@ class Retention:
             self._age_interval_from_ms = now_ms
             self._aged_count = 0
         return max(0, max(1, segment_count // _AGE_PART) - self._aged_count)
+
+
+def lowest_leased(subscriptions: Iterable[Subscription]) -> dict[ConsumeQueue, int]:
+    """The lowest queue offset under a lease, of every queue that has leases."""
+    lowest: dict[ConsumeQueue, int] = {}
+    for subscription in subscriptions:
+        for process_queue in subscription.sources:
+            if process_queue.inflight:
+                queue, offset = process_queue.queue, min(process_queue.inflight)
+                lowest[queue] = min(offset, lowest.get(queue, offset))
+    return lowest

@@ -21,8 +21,7 @@ from collections.abc import Callable
 
 from storage_engine.catalog.catalog import Catalog
 from storage_engine.delivery.delivery import Delivery
-from storage_engine.delivery.process_queue import ProcessQueue
-from storage_engine.delivery.unsettled import unsettled_count
+from storage_engine.delivery.subscription import ProcessQueue
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
@@ -115,6 +114,6 @@ def _reply(queues: list[ConsumeQueue], sources: list[ProcessQueue]) -> TopicPurg
         ],
         inflight_count=sum(len(source.inflight) for source in sources),
         retry_count=sum(
-            unsettled_count(source) for source in sources if source.queue not in topic_queues
+            source.unsettled_count() for source in sources if source.queue not in topic_queues
         ),
     )

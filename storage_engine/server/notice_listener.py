@@ -12,20 +12,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import cast
 
 from storage_engine.server.put_replies import Reply
 from storage_engine.store import Store
 from storage_engine.wire.frames import encode_struct
 from storage_engine.wire.notices import Notice
-from storage_engine.wire.protocol import Empty, Op
+from storage_engine.wire.operations import Op
 from storage_engine.wire.sessions import (
     SessionAbsentRequest,
     SessionSaveRequest,
     SessionTakeReply,
     SessionTakeRequest,
 )
-from storage_engine.wire.struct import Wire
 
 log = logging.getLogger(__name__)
 
@@ -67,14 +65,11 @@ class NoticeListener:
             return
         self._reply(Op.NOTICE, 0, encode_struct(notice), 0)
 
-    def save_session(self, request: Wire) -> Wire:
-        self._store.consumption.saved_sessions.save(cast("SessionSaveRequest", request), self)
-        return Empty()
+    def save_session(self, request: SessionSaveRequest) -> None:
+        self._store.consumption.saved_sessions.save(request, self)
 
-    def session_absent(self, request: Wire) -> Wire:
-        session_id = cast("SessionAbsentRequest", request).session_id
-        self._store.consumption.saved_sessions.absent(session_id, self)
-        return Empty()
+    def session_absent(self, request: SessionAbsentRequest) -> None:
+        self._store.consumption.saved_sessions.absent(request.session_id, self)
 
     def take_session(self, request_id: int, request: SessionTakeRequest) -> None:
         answer = partial(self._session_taken, request_id)

@@ -15,7 +15,7 @@ from storage_engine.errors import StoreError
 from storage_engine.puts.put_path import Appended
 from storage_engine.store import Store
 from storage_engine.wire.frames import Frame, encode_error, encode_put_reply
-from storage_engine.wire.protocol import Op
+from storage_engine.wire.operations import Op
 
 Reply = Callable[[int, int, bytes, int], None]  # op, request id, payload, status
 

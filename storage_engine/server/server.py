@@ -14,9 +14,10 @@ import logging
 import os
 import socket
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from storage_engine.delivery.subscription import Delivered, WaitingReceive
 from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
@@ -24,7 +25,6 @@ from storage_engine.groups.consumption import Membership, membership_of
 from storage_engine.puts.put_path import holds_one_record
 from storage_engine.server.notice_listener import NoticeListener
 from storage_engine.server.put_replies import PutReplies
-from storage_engine.server.status_calls import status_calls
 from storage_engine.server.store_calls import store_calls
 from storage_engine.store import Store
 from storage_engine.wire.dead_letters import RedriveRequest
@@ -38,26 +38,32 @@ from storage_engine.wire.frames import (
     Frame,
     FrameDecoder,
     RecordsHead,
-    decode_request,
     encode_error,
     encode_frame,
     encode_records_frame,
     encode_struct,
 )
 from storage_engine.wire.groups import GroupConfig
-from storage_engine.wire.protocol import CancelRequest, Empty, HelloRequest, Op
-from storage_engine.wire.put_once import PutOnceReply, PutOnceRequest
+from storage_engine.wire.operations import OPERATIONS, AnyOperation, Op, Operation
+from storage_engine.wire.protocol import CancelRequest, Empty, HelloRequest
+from storage_engine.wire.put_once import PutOnceRequest
 from storage_engine.wire.reads import LookUpRequest, PullRequest
 from storage_engine.wire.scheduled import (
     ScheduledListRequest,
     ScheduledMoveRequest,
     ScheduledSendRequest,
 )
-from storage_engine.wire.sessions import SessionTakeRequest
-from storage_engine.wire.struct import Wire
+from storage_engine.wire.sessions import (
+    SessionAbsentRequest,
+    SessionSaveRequest,
+    SessionTakeRequest,
+)
 from storage_engine.wire.topics import TopicConfig
 
 log = logging.getLogger(__name__)
+
+RequestT = TypeVar("RequestT")
+ReplyT = TypeVar("ReplyT")
 
 _BACKLOG_COUNT: Final = 1_024  # clients that come back all at once after a restart
 _JOINED_BYTES_MAX: Final = 16 * 1024  # of replies: copying them costs less than a list of them
@@ -76,7 +82,8 @@ class Server:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.connections: set[_Connection] = set()
-        self.observers = status_calls(store)
+        self.calls = store_calls(store)
+        self.handlers = _handlers_of(self)
         self._listener: asyncio.Server | None = None
         self._ticks_behind = 0  # since the disk could last keep up
 
@@ -130,16 +137,6 @@ class _Connection(asyncio.BufferedProtocol):
         self._memberships: dict[Membership, None] = {}  # the latest last
         self._is_waiting_for_disk = False
         self._is_waiting_for_client = False
-        self._calls = store_calls(self._store) | {
-            Op.SUBSCRIBE: self._subscribe,
-            Op.LEAVE: self._leave,
-            Op.SESSION_KEEP: self._listening.save_session,
-            Op.SESSION_ABSENT: self._listening.session_absent,
-            **self._server.observers,
-            Op.STATS: lambda request: self._store.stats(len(self._server.connections)),
-        }
-        self._hello = self._calls[Op.HELLO]
-        self._calls[Op.HELLO] = self._greet
 
     # Transport ------------------------------------------------------------------------------
 
@@ -268,51 +265,21 @@ class _Connection(asyncio.BufferedProtocol):
         if op == Op.PUT:
             self._puts.put(frame)
             return
-        try:
-            known = Op(op)
-        except ValueError:
-            raise BadRequest(f"opcode {op} is unknown") from None
-        if known is Op.NOTICE:
-            raise BadRequest("only the engine may send notices")
-        request = decode_request(known, payload)
-        call = self._calls.get(op)
-        if call is not None:
-            self._reply(op, request_id, encode_struct(call(request)))
-        elif isinstance(request, ReceiveRequest):
-            self._receive(request_id, request)
-        elif isinstance(request, PullRequest):
-            head, records = self._store.pull(request)
-            self._reply_records(op, request_id, head, self._store.read_records(records))
-        elif isinstance(request, LookUpRequest):
-            self._reply_records(op, request_id, *self._store.queries.look_up(request))
-        elif isinstance(request, RedriveRequest):
-            answer = partial(self._answered, op, request_id)
-            self._store.consumption.dead_letters.redrive(request, answer)
-        elif isinstance(request, SessionTakeRequest):
-            self._listening.take_session(request_id, request)
-        elif isinstance(request, ScheduledListRequest):
-            self._reply_records(op, request_id, *self._store.scheduled.page(request))
-        elif isinstance(request, ScheduledSendRequest):
-            self._store.scheduled.send(request, partial(self._answered, op, request_id))
-        elif isinstance(request, ScheduledMoveRequest):
-            self._store.scheduled.move(request, partial(self._answered, op, request_id))
-        elif isinstance(request, PutOnceRequest):
-            self._store.once_puts.put(request, partial(self._put_once, request_id))
-        elif isinstance(request, TopicConfig):
-            self._store.catalog.topic_writes.put(request, partial(self._done, op, request_id))
-        elif isinstance(request, GroupConfig):
-            self._store.catalog.group_writes.put(request, partial(self._done, op, request_id))
-        elif isinstance(request, CancelRequest):
-            parked = self._parked.pop(request.request_id, None)
-            if parked is not None:
-                self._store.consumption.cancel(parked, answer=True)
-            self._reply(op, request_id, encode_struct(Empty()))
-        else:
-            assert known is Op.CHECKPOINT
-            task = asyncio.ensure_future(self._checkpoint(request_id))
-            task.add_done_callback(_log_failure)
+        found = self._server.handlers.get(op)
+        if found is None:
+            if op in OPERATIONS:
+                raise BadRequest(f"only the engine may send {OPERATIONS[op].name.lower()}s")
+            raise BadRequest(f"opcode {op} is unknown")
+        operation, handler = found
+        handler(self, request_id, operation.decode_request(payload))
 
-    def _receive(self, request_id: int, request: ReceiveRequest) -> None:
+    def greet(self, request_id: int, request: HelloRequest) -> None:
+        """From then on a client that listens gets notices."""
+        if request.is_listening:
+            self._listening.start()
+        self.reply(Op.HELLO, request_id, self._server.calls[Op.HELLO](request))
+
+    def receive(self, request_id: int, request: ReceiveRequest) -> None:
         if request_id in self._parked:
             raise BadRequest(f"request id {request_id} is already in use")
         if self._store.consumption.is_exclusive(request.group):
@@ -336,11 +303,10 @@ class _Connection(asyncio.BufferedProtocol):
         records = delivered.read(self._store.read_records)
         self._reply_records(Op.RECEIVE, request_id, head, records)
 
-    def _subscribe(self, request: Wire) -> Wire:
-        assert isinstance(request, SubscribeRequest)
+    def subscribe(self, request_id: int, request: SubscribeRequest) -> None:
         reply = self._store.consumption.subscribe(request)
         self._remember(membership_of(request))
-        return reply
+        self.reply(Op.SUBSCRIBE, request_id, reply)
 
     def _remember(self, membership: Membership) -> None:
         """Remember which members leave when the connection closes; forgotten ones expire when they
@@ -352,33 +318,78 @@ class _Connection(asyncio.BufferedProtocol):
         if len(memberships) > _MEMBERSHIPS_MAX:
             del memberships[next(iter(memberships))]
 
-    def _greet(self, request: Wire) -> Wire:
-        if cast("HelloRequest", request).is_listening:
-            self._listening.start()
-        return self._hello(request)
-
-    def _leave(self, request: Wire) -> Wire:
-        assert isinstance(request, LeaveRequest)
+    def leave(self, request_id: int, request: LeaveRequest) -> None:
         self._memberships.pop(self._store.consumption.leave(request), None)
-        return Empty()
+        self.reply(Op.LEAVE, request_id, Empty())
 
-    def _answered(self, op: int, request_id: int, reply: Wire) -> None:
-        self._reply(op, request_id, encode_struct(reply))
+    def cancel(self, request_id: int, request: CancelRequest) -> None:
+        parked = self._parked.pop(request.request_id, None)
+        if parked is not None:
+            self._store.consumption.cancel(parked, answer=True)
+        self.reply(Op.CANCEL, request_id, Empty())
 
-    def _done(self, op: int, request_id: int, error: StoreError | None) -> None:
-        if error is not None:
-            self._reply(op, request_id, encode_error(error), error.code)
-        else:
-            self._reply(op, request_id, encode_struct(Empty()))
+    def save_session(self, request_id: int, request: SessionSaveRequest) -> None:
+        self._listening.save_session(request)
+        self.reply(Op.SESSION_KEEP, request_id, Empty())
 
-    def _put_once(
-        self, request_id: int, reply: PutOnceReply | None, error: StoreError | None
+    def session_absent(self, request_id: int, request: SessionAbsentRequest) -> None:
+        self._listening.session_absent(request)
+        self.reply(Op.SESSION_ABSENT, request_id, Empty())
+
+    def take_session(self, request_id: int, request: SessionTakeRequest) -> None:
+        self._listening.take_session(request_id, request)
+
+    def redrive(self, request_id: int, request: RedriveRequest) -> None:
+        answer = partial(self.reply, Op.REDRIVE, request_id)
+        self._store.consumption.dead_letters.redrive(request, answer)
+
+    def send_scheduled(self, request_id: int, request: ScheduledSendRequest) -> None:
+        self._store.scheduled.send(request, partial(self.reply, Op.SCHEDULED_SEND_NOW, request_id))
+
+    def move_scheduled(self, request_id: int, request: ScheduledMoveRequest) -> None:
+        self._store.scheduled.move(request, partial(self.reply, Op.SCHEDULED_MOVE, request_id))
+
+    def pull(self, request_id: int, request: PullRequest) -> None:
+        head, records = self._store.pull(request)
+        self._reply_records(Op.PULL, request_id, head, self._store.read_records(records))
+
+    def look_up(self, request_id: int, request: LookUpRequest) -> None:
+        self._reply_records(Op.LOOK_UP, request_id, *self._store.queries.look_up(request))
+
+    def list_scheduled(self, request_id: int, request: ScheduledListRequest) -> None:
+        self._reply_records(Op.SCHEDULED_LIST, request_id, *self._store.scheduled.page(request))
+
+    def put_once(self, request_id: int, request: PutOnceRequest) -> None:
+        self._store.once_puts.put(request, partial(self._ended, Op.PUT_ONCE, request_id))
+
+    def put_topic(self, request_id: int, request: TopicConfig) -> None:
+        answer = partial(self._ended, Op.TOPIC_PUT, request_id, Empty())
+        self._store.catalog.topic_writes.put(request, answer)
+
+    def put_group(self, request_id: int, request: GroupConfig) -> None:
+        answer = partial(self._ended, Op.GROUP_PUT, request_id, Empty())
+        self._store.catalog.group_writes.put(request, answer)
+
+    def checkpoint(self, request_id: int, _: Empty) -> None:
+        task = asyncio.ensure_future(self._checkpoint(request_id))
+        task.add_done_callback(_log_failure)
+
+    def reply(self, operation: Operation[Any, ReplyT], request_id: int, reply: ReplyT) -> None:
+        """Any: whatever was asked."""
+        self._reply(operation, request_id, encode_struct(reply))
+
+    def _ended(
+        self,
+        operation: Operation[Any, ReplyT],  # Any: as above
+        request_id: int,
+        reply: ReplyT | None,
+        error: StoreError | None,
     ) -> None:
         if error is not None:
-            self._reply(Op.PUT_ONCE, request_id, encode_error(error), error.code)
+            self._reply(operation, request_id, encode_error(error), error.code)
         else:
             assert reply is not None, "an answer without error has a reply"
-            self._reply(Op.PUT_ONCE, request_id, encode_struct(reply))
+            self.reply(operation, request_id, reply)
 
     async def _checkpoint(self, request_id: int) -> None:
         try:
@@ -386,6 +397,59 @@ class _Connection(asyncio.BufferedProtocol):
         except StoreError as exc:
             payload, status = encode_error(exc), exc.code
         self._reply(Op.CHECKPOINT, request_id, payload, status)
+
+
+class _Handlers(dict[int, tuple[AnyOperation, Callable[[_Connection, int, Any], None]]]):
+    """How each operation is served: by connection, request id and request. Any: the request of
+    that operation, which ``add`` checks.
+    """
+
+    def add(
+        self,
+        operation: Operation[RequestT, Any],
+        handler: Callable[[_Connection, int, RequestT], None],
+    ) -> None:
+        self[operation] = operation, handler
+
+    def add_call(
+        self, operation: Operation[RequestT, ReplyT], call: Callable[[RequestT], ReplyT]
+    ) -> None:
+        """``call`` answers at once."""
+
+        def handler(connection: _Connection, request_id: int, request: RequestT) -> None:
+            connection.reply(operation, request_id, call(request))
+
+        self.add(operation, handler)
+
+
+def _handlers_of(server: Server) -> _Handlers:
+    handlers = _Handlers()
+    for operation in server.calls:
+        handlers.add_call(operation, server.calls[operation])
+    handlers.add_call(Op.STATS, lambda _: server.store.stats(len(server.connections)))
+    handlers.add(Op.HELLO, _Connection.greet)
+    handlers.add(Op.CANCEL, _Connection.cancel)
+    handlers.add(Op.PULL, _Connection.pull)
+    handlers.add(Op.RECEIVE, _Connection.receive)
+    handlers.add(Op.LOOK_UP, _Connection.look_up)
+    handlers.add(Op.LEAVE, _Connection.leave)
+    handlers.add(Op.SUBSCRIBE, _Connection.subscribe)
+    handlers.add(Op.SESSION_KEEP, _Connection.save_session)
+    handlers.add(Op.SESSION_TAKE, _Connection.take_session)
+    handlers.add(Op.SESSION_ABSENT, _Connection.session_absent)
+    handlers.add(Op.TOPIC_PUT, _Connection.put_topic)
+    handlers.add(Op.GROUP_PUT, _Connection.put_group)
+    handlers.add(Op.CHECKPOINT, _Connection.checkpoint)
+    handlers.add(Op.PUT_ONCE, _Connection.put_once)
+    handlers.add(Op.REDRIVE, _Connection.redrive)
+    handlers.add(Op.SCHEDULED_LIST, _Connection.list_scheduled)
+    handlers.add(Op.SCHEDULED_SEND_NOW, _Connection.send_scheduled)
+    handlers.add(Op.SCHEDULED_MOVE, _Connection.move_scheduled)
+    # Puts have the road of their own in ``_serve_frames`` and ``_serve``.
+    asked = {each for each in OPERATIONS.values() if not each.is_from_engine} - {Op.PUT}
+    unmatched = sorted(OPERATIONS[each].name for each in set(handlers) ^ asked)
+    assert not unmatched, f"operations without a handler, or handlers without one: {unmatched}"
+    return handlers
 
 
 def _remove_stale_socket(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The requests that one call of the store completes immediately, for any caller.
+"""What the store answers at once, for any caller: one call of it for each operation.
 
     server ── request ──▶ [store_calls] ─ call ──▶ Store ── reply ──▶ server
 
@@ -7,33 +7,75 @@ What concerns a connection, or is answered later, is the server's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, cast
 
-from storage_engine.server.inspection_calls import inspection_calls
+from storage_engine.clock import measured_ns
+from storage_engine.groups.group_members import members_of
+from storage_engine.groups.message_trace import MessageTracer
+from storage_engine.groups.offset_feed import OffsetFeed
+from storage_engine.schedule.pending_bytes import PendingBytes
+from storage_engine.server.engine_status import observe
+from storage_engine.server.namespace_usage import NamespaceUsageCounter, namespace_of
 from storage_engine.store import STORE_HOST, Store
-from storage_engine.wire.dead_letters import DeadLettersRequest, PurgeRequest
-from storage_engine.wire.deliveries import SettleRequest
-from storage_engine.wire.groups import (
-    GroupClientsRequest,
-    GroupList,
-    GroupRef,
-    GroupStatsRequest,
-)
-from storage_engine.wire.offsets import OffsetCommitRequest, OffsetResetRequest
-from storage_engine.wire.protocol import Empty, HelloReply, Op
-from storage_engine.wire.reads import OffsetAtTimeRequest
-from storage_engine.wire.scheduled import DeliverDueRequest, ScheduledCancelRequest
-from storage_engine.wire.snapshots import SnapshotRelease, SnapshotReleaseReply, SnapshotRequest
-from storage_engine.wire.struct import Wire
-from storage_engine.wire.topics import TopicList, TopicPurgeRequest, TopicRef
+from storage_engine.wire.groups import GroupList, GroupRef, GroupStats, GroupStatsRequest
+from storage_engine.wire.operations import AnyOperation, Op, Operation
+from storage_engine.wire.protocol import Empty, HelloReply, HelloRequest
+from storage_engine.wire.snapshots import SnapshotRelease, SnapshotReleaseReply
+from storage_engine.wire.topics import TopicList
+from storage_engine.wire.traces import TraceReply, TraceRequest
+
+RequestT = TypeVar("RequestT")
+ReplyT = TypeVar("ReplyT")
 
 
-def store_calls(store: Store) -> dict[int, Callable[[Wire], Wire]]:
-    """By opcode; each raises what the store does. The store must be open."""
-    consumption, catalog = store.consumption, store.catalog
+class StoreCalls:
+    """Calls by operation; each takes the operation's request and gives its reply."""
 
-    def hello(_: Wire) -> Wire:
+    def __init__(self) -> None:
+        # Any: each call fits its own operation, which ``add`` checks.
+        self._calls: dict[AnyOperation, Callable[[Any], Any]] = {}
+
+    def __getitem__(self, operation: Operation[RequestT, ReplyT]) -> Callable[[RequestT], ReplyT]:
+        return self._calls[operation]
+
+    def __iter__(self) -> Iterator[AnyOperation]:
+        return iter(self._calls)
+
+    def add(
+        self, operation: Operation[RequestT, ReplyT], call: Callable[[RequestT], ReplyT]
+    ) -> None:
+        """``call`` answers ``operation``."""
+        self._calls[operation] = call
+
+    def add_done(
+        self, operation: Operation[RequestT, Empty], call: Callable[[RequestT], object]
+    ) -> None:
+        """``call`` does what ``operation`` asks; there is nothing to say of it."""
+
+        def answer(request: RequestT) -> Empty:
+            call(request)
+            return Empty()
+
+        self.add(operation, answer)
+
+
+def store_calls(store: Store) -> StoreCalls:
+    """Those of one store, for all its connections; each raises what the store does.
+
+    The store must be open. Loop thread only.
+    """
+    calls = StoreCalls()
+    _add_connecting(calls, store)
+    _add_consumption(calls, store)
+    _add_catalog(calls, store)
+    _add_inspection(calls, store)
+    _add_status(calls, store)
+    return calls
+
+
+def _add_connecting(calls: StoreCalls, store: Store) -> None:
+    def hello(_: HelloRequest) -> HelloReply:
         return HelloReply(
             broker=store.config.broker,
             epoch=store.epoch,
@@ -42,63 +84,72 @@ def store_calls(store: Store) -> dict[int, Callable[[Wire], Wire]]:
             store_host=STORE_HOST,
         )
 
-    def group_stats(request: Wire) -> Wire:
-        asked = cast("GroupStatsRequest", request)
+    calls.add(Op.HELLO, hello)
+    calls.add(Op.PING, lambda _: Empty())
+
+
+def _add_consumption(calls: StoreCalls, store: Store) -> None:
+    consumption = store.consumption
+    calls.add(Op.SETTLE, consumption.settle)
+    calls.add(Op.OFFSET_COMMIT, consumption.offset_commit)
+    calls.add(Op.OFFSET_RESET, consumption.offset_reset)
+    calls.add(Op.PURGE, consumption.dead_letters.purge)
+    calls.add(Op.DEAD_LETTERS, consumption.dead_letters.counts)
+    calls.add_done(
+        Op.DELIVER_DUE, lambda request: consumption.schedule.deliver_due(request.ahead_ms)
+    )
+    calls.add(Op.SCHEDULED_CANCEL, store.scheduled.cancel)
+
+
+def _add_catalog(calls: StoreCalls, store: Store) -> None:
+    catalog, consumption = store.catalog, store.consumption
+    calls.add(Op.TOPIC_LIST, lambda _: TopicList(topics=catalog.topic_list()))
+    calls.add(Op.TOPIC_STATS, lambda request: store.topic_stats(request.topic))
+    calls.add_done(
+        Op.TOPIC_DELETE, lambda request: consumption.deletions.topic_delete(request.topic)
+    )
+    calls.add(Op.TOPIC_PURGE, consumption.topic_purge.run)
+    calls.add(Op.GROUP_LIST, lambda _: GroupList(groups=catalog.group_list()))
+    calls.add_done(Op.GROUP_DELETE, lambda request: consumption.group_delete(request.group))
+
+
+def _add_inspection(calls: StoreCalls, store: Store) -> None:
+    """Those that show details to people; they change nothing."""
+    consumption = store.consumption
+
+    def group_stats(request: GroupRef) -> GroupStats:
+        asked = cast("GroupStatsRequest", request)  # as which it was decoded
         return consumption.group_stats(asked.group, asked.client_id)
 
-    def done(call: Callable[[Wire], None]) -> Callable[[Wire], Wire]:
-        def answer(request: Wire) -> Wire:
-            call(request)
-            return Empty()
+    def trace(request: TraceRequest) -> TraceReply:
+        return MessageTracer(consumption.clock, store.queries, consumption).trace(request)
 
-        return answer
+    calls.add(Op.OFFSET_AT_TIME, store.queries.offset_at_time)
+    calls.add(Op.GROUP_STATS, group_stats)
+    calls.add(Op.GROUP_CLIENTS, consumption.group_clients)
+    calls.add(Op.GROUP_MEMBERS, lambda request: members_of(consumption, request.group))
+    calls.add(Op.TRACE, trace)
 
-    return {
-        Op.HELLO: hello,
-        Op.PING: lambda _: Empty(),
-        Op.SETTLE: lambda request: consumption.settle(cast("SettleRequest", request)),
-        Op.OFFSET_AT_TIME: lambda request: store.queries.offset_at_time(
-            cast("OffsetAtTimeRequest", request)
-        ),
-        Op.OFFSET_COMMIT: lambda request: consumption.offset_commit(
-            cast("OffsetCommitRequest", request)
-        ),
-        Op.OFFSET_RESET: lambda request: consumption.offset_reset(
-            cast("OffsetResetRequest", request)
-        ),
-        Op.TOPIC_LIST: lambda _: TopicList(topics=catalog.topic_list()),
-        Op.TOPIC_STATS: lambda request: store.topic_stats(cast("TopicRef", request).topic),
-        Op.TOPIC_DELETE: done(
-            lambda request: consumption.deletions.topic_delete(cast("TopicRef", request).topic)
-        ),
-        Op.TOPIC_PURGE: lambda request: consumption.topic_purge.run(
-            cast("TopicPurgeRequest", request)
-        ),
-        Op.GROUP_LIST: lambda _: GroupList(groups=catalog.group_list()),
-        Op.GROUP_STATS: group_stats,
-        Op.GROUP_CLIENTS: lambda request: consumption.group_clients(
-            cast("GroupClientsRequest", request)
-        ),
-        Op.GROUP_DELETE: done(
-            lambda request: consumption.group_delete(cast("GroupRef", request).group)
-        ),
-        Op.PURGE: lambda request: consumption.dead_letters.purge(cast("PurgeRequest", request)),
-        Op.DEAD_LETTERS: lambda request: consumption.dead_letters.counts(
-            cast("DeadLettersRequest", request)
-        ),
-        Op.SNAPSHOT: lambda request: store.retention.snapshots.take(
-            cast("SnapshotRequest", request)
-        ),
-        Op.SNAPSHOT_RELEASE: lambda request: SnapshotReleaseReply(
-            was_held=store.retention.snapshots.release(cast("SnapshotRelease", request).snapshot_id)
-        ),
-        Op.DELIVER_DUE: done(
-            lambda request: consumption.schedule.deliver_due(
-                cast("DeliverDueRequest", request).ahead_ms
-            )
-        ),
-        Op.SCHEDULED_CANCEL: lambda request: store.scheduled.cancel(
-            cast("ScheduledCancelRequest", request)
-        ),
-        **inspection_calls(store),
-    }
+
+def _add_status(calls: StoreCalls, store: Store) -> None:
+    """Those of observers, which come again and again; each handler states what it costs the
+    loop.
+    """
+    feed = OffsetFeed(store.consumption.delivery, store.epoch)
+    watched = store.watched()
+    pending = PendingBytes(
+        watched.commit_log,
+        watched.schedule.sources,
+        lambda topic: namespace_of(topic.decode(errors="replace")),
+    )
+    uses = NamespaceUsageCounter(watched.queues, watched.delivery, measured_ns, pending=pending)
+    snapshots = store.retention.snapshots
+
+    def release(request: SnapshotRelease) -> SnapshotReleaseReply:
+        return SnapshotReleaseReply(was_held=snapshots.release(request.snapshot_id))
+
+    calls.add(Op.OFFSETS_CHANGED, feed.changed)
+    calls.add(Op.OBSERVE, lambda _: observe(store.config, store.disk, store.watched(), store.epoch))
+    calls.add(Op.USE, uses.usage)
+    calls.add(Op.SNAPSHOT, snapshots.take)
+    calls.add(Op.SNAPSHOT_RELEASE, release)

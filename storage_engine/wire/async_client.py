@@ -30,41 +30,45 @@ from storage_engine.errors import (
     StoreError,
     StoreUnavailable,
 )
-from storage_engine.wire.async_calls import AsyncCalls
+from storage_engine.wire.client_calls import AsyncCaller, ClientCalls
 from storage_engine.wire.client_connection import ClientConnection
 from storage_engine.wire.client_types import (
     ClientConfig,
     PutResult,
+    Received,
     put_bytes_max,
 )
 from storage_engine.wire.deliveries import ReceiveRequest, SettleRequest
 from storage_engine.wire.frames import (
     decode_error,
-    decode_reply,
     encode_frame,
     encode_frame_head,
     encode_struct,
 )
 from storage_engine.wire.inflight import Call, InFlight, fail_entry, no_reply
 from storage_engine.wire.notices import Notice
-from storage_engine.wire.protocol import CancelRequest, Empty, HelloReply, HelloRequest, Op
+from storage_engine.wire.operations import AnyOperation, Op, Operation
+from storage_engine.wire.protocol import CancelRequest, Empty, HelloReply, HelloRequest
 from storage_engine.wire.put_coalescer import PutCall, PutCoalescer, complete_puts, fail_puts
+from storage_engine.wire.put_once import PutOncePlace, PutOnceRequest
 from storage_engine.wire.reply_handlers import (
     ReceiveCall,
     ReceiveReplyHandler,
     SettleCall,
     SettleReplyHandler,
+    decode_received,
     release_of,
 )
+from storage_engine.wire.scheduled import DeliverDueRequest
 from storage_engine.wire.silence import SilenceWatch
-from storage_engine.wire.struct import Wire
 
 log = logging.getLogger(__name__)
 
-ReplyT = TypeVar("ReplyT", bound=Wire)
+RequestT = TypeVar("RequestT")
+ReplyT = TypeVar("ReplyT")
 
 
-class AsyncStoreClient(AsyncCalls):
+class AsyncStoreClient(ClientCalls, AsyncCaller):
     """See the module's docstring."""
 
     def __init__(
@@ -208,7 +212,30 @@ class AsyncStoreClient(AsyncCalls):
         """``settle`` for one who needs no task; as ``receive_for``."""
         self._start_request(Op.SETTLE, request, SettleCall(told))
 
-    async def _request(self, op: Op, request: Wire, extra_wait_ms: int = 0) -> bytes:
+    async def call(self, operation: Operation[RequestT, ReplyT], request: RequestT) -> ReplyT:
+        """One request and its reply. Raises ``StoreError``."""
+        payload = await self._request(operation, request, operation.wait_ms(request))
+        return operation.decode_reply(payload)
+
+    async def receive(self, request: ReceiveRequest) -> Received:
+        """Lease messages, parked up to ``request.wait_ms``. Cancelling gives the place and leases
+        back.
+        """
+        return decode_received(await self._request(Op.RECEIVE, request, request.wait_ms))
+
+    async def put_once(self, records: list[bytes]) -> list[PutOncePlace]:
+        """Append records of ``encode_record``; those with a mark whose key is known are not stored
+        again, and get the place of the first. Done when all of it is as durable as after a put.
+
+        Raises as a put does; ``StoreBusy`` also when no more keys can be remembered.
+        """
+        return (await self.call(Op.PUT_ONCE, PutOnceRequest(records=b"".join(records)))).places
+
+    async def deliver_due(self, ahead_ms: int = 0) -> None:
+        """Have the scheduled messages delivered that are due by now, or soon, at their time."""
+        await self.call(Op.DELIVER_DUE, DeliverDueRequest(ahead_ms=ahead_ms))
+
+    async def _request(self, op: AnyOperation, request: object, extra_wait_ms: int = 0) -> bytes:
         loop = asyncio.get_running_loop() if self._transport is None else self._loop
         future: asyncio.Future[bytes] = loop.create_future()
         request_id, entry = self._start_request(op, request, future, extra_wait_ms)
@@ -224,7 +251,7 @@ class AsyncStoreClient(AsyncCalls):
             raise
 
     def _start_request(
-        self, op: Op, request: Wire, call: Call, extra_wait_ms: int = 0
+        self, op: AnyOperation, request: object, call: Call, extra_wait_ms: int = 0
     ) -> tuple[int, InFlight]:
         if self._answering is None or self._answering.is_closing():
             raise self._unavailable()
@@ -239,7 +266,9 @@ class AsyncStoreClient(AsyncCalls):
         self._send(op, encode_frame(op, request_id, encode_struct(request)))
         return request_id, entry
 
-    def _register(self, op: Op, call: Call | None, extra_wait_ms: int = 0) -> tuple[int, InFlight]:
+    def _register(
+        self, op: AnyOperation, call: Call | None, extra_wait_ms: int = 0
+    ) -> tuple[int, InFlight]:
         request_id = self._next_request_id
         self._next_request_id = request_id % 0xFFFF_FFFF + 1
         deadline_ms = self._clock.monotonic_ms() + self._config.request_timeout_ms + extra_wait_ms
@@ -257,13 +286,13 @@ class AsyncStoreClient(AsyncCalls):
         if request is not None:
             self._send_without_reply(Op.SETTLE, request)
 
-    def _send_without_reply(self, op: Op, request: Wire) -> None:
+    def _send_without_reply(self, op: AnyOperation, request: object) -> None:
         """Send what nobody waits for, if there is a connection."""
         if self._transport is not None and not self._transport.is_closing():
             request_id, _ = self._register(op, None)
             self._send(op, encode_frame(op, request_id, encode_struct(request)))
 
-    def _send(self, op: Op, frame: bytes) -> None:
+    def _send(self, op: AnyOperation, frame: bytes) -> None:
         """Write with all frames of this turn of the loop: each write is a system call. Settles go
         first: many of a kind cost the engine less, and no other frame must come before them.
         """
@@ -321,9 +350,7 @@ class AsyncStoreClient(AsyncCalls):
         entry = self._inflight.pop(request_id, None)
         if entry is None:
             if op == Op.NOTICE and self._on_notice is not None:
-                notice = decode_reply(Op.NOTICE, payload)
-                assert isinstance(notice, Notice)
-                self._on_notice(notice)
+                self._on_notice(Op.NOTICE.decode_reply(payload))
             return  # otherwise it had timed out
         if entry.op is Op.PUT:
             self._put_inflight_bytes -= entry.put_bytes
@@ -372,11 +399,10 @@ class AsyncStoreClient(AsyncCalls):
         self._send(Op.HELLO, encode_frame(Op.HELLO, request_id, encode_struct(request)))
         try:
             async with asyncio.timeout(self._config.request_timeout_ms / 1_000):
-                reply = decode_reply(Op.HELLO, await greeted)
+                reply = Op.HELLO.decode_reply(await greeted)
         except (StoreError, TimeoutError) as exc:
             self._last_failure = str(exc) or "the storage engine does not respond to the greeting"
             return False
-        assert isinstance(reply, HelloReply)
         self.hello = reply
         self._put_bytes_max = put_bytes_max(reply)
         self._silence.begin()

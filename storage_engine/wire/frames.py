@@ -16,22 +16,17 @@ from typing import Final, NamedTuple
 import msgspec
 from isal.isal_zlib import crc32
 
-from storage_engine.errors import BadFrame, BadRequest, StoreError, error_from_code
-from storage_engine.records.record import LENGTH_4
+from storage_engine.errors import BadFrame, StoreError, error_from_code
 from storage_engine.wire.deliveries import ReceiveHead
 from storage_engine.wire.protocol import (
     FRAME_HEAD,
     FRAME_HEAD_BYTES,
     LENGTH_BYTES,
     PROTOCOL_VERSION,
-    REPLY_TYPES,
-    REQUEST_TYPES,
     ErrorReply,
-    Op,
 )
 from storage_engine.wire.reads import LookUpHead, PullHead
 from storage_engine.wire.scheduled import ScheduledListHead
-from storage_engine.wire.struct import Wire
 
 # A connection that sends little needs little; one that fills its buffer gets a larger one. The
 # largest takes a batch of 1 KiB messages to be pushed: else it would grow and shrink with each.
@@ -146,39 +141,8 @@ def encode_frame_head(op: int, request_id: int, payload: bytes, status: int = 0)
 
 
 _encoder = msgspec.msgpack.Encoder()
-_request_decoders = {op: msgspec.msgpack.Decoder(kind) for op, kind in REQUEST_TYPES.items()}
-_reply_decoders = {op: msgspec.msgpack.Decoder(kind) for op, kind in REPLY_TYPES.items()}
 _error_decoder = msgspec.msgpack.Decoder(ErrorReply)
-_receive_head_decoder = msgspec.msgpack.Decoder(ReceiveHead)
-_pull_head_decoder = msgspec.msgpack.Decoder(PullHead)
-_look_up_head_decoder = msgspec.msgpack.Decoder(LookUpHead)
-_scheduled_head_decoder = msgspec.msgpack.Decoder(ScheduledListHead)
-
 encode_struct = _encoder.encode
-
-
-def decode_request(op: Op, payload: bytes) -> Wire:
-    """The request struct of a frame.
-
-    Raises:
-        BadRequest: it is not one; the message names the field.
-    """
-    try:
-        return _request_decoders[op].decode(payload)
-    except (msgspec.DecodeError, msgspec.ValidationError) as exc:
-        raise BadRequest(f"{op.name}: {exc}") from exc
-
-
-def decode_reply(op: Op, payload: bytes) -> Wire:
-    """The reply struct of a frame.
-
-    Raises:
-        BadFrame: it is not one.
-    """
-    try:
-        return _reply_decoders[op].decode(payload)
-    except (msgspec.DecodeError, msgspec.ValidationError) as exc:
-        raise BadFrame(f"{op.name} reply: {exc}") from exc
 
 
 def encode_error(error: StoreError) -> bytes:
@@ -236,27 +200,3 @@ def encode_records_frame(
         crc32(records, crc32(start)),
     )
     return frame_head + start, records
-
-
-def decode_receive_reply(payload: bytes) -> tuple[ReceiveHead, int]:
-    """(head, position of the first record in ``payload``)."""
-    at = 4 + LENGTH_4.unpack_from(payload)[0]
-    return _receive_head_decoder.decode(memoryview(payload)[4:at]), at
-
-
-def decode_pull_reply(payload: bytes) -> tuple[PullHead, int]:
-    """(head, position of the first record in ``payload``)."""
-    at = 4 + LENGTH_4.unpack_from(payload)[0]
-    return _pull_head_decoder.decode(memoryview(payload)[4:at]), at
-
-
-def decode_scheduled_reply(payload: bytes) -> tuple[ScheduledListHead, int]:
-    """(head, position of the first record in ``payload``)."""
-    at = 4 + LENGTH_4.unpack_from(payload)[0]
-    return _scheduled_head_decoder.decode(memoryview(payload)[4:at]), at
-
-
-def decode_look_up_reply(payload: bytes) -> tuple[LookUpHead, int]:
-    """(head, position of the first record in ``payload``)."""
-    at = 4 + LENGTH_4.unpack_from(payload)[0]
-    return _look_up_head_decoder.decode(memoryview(payload)[4:at]), at

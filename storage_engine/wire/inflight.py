@@ -6,7 +6,7 @@ from typing import Protocol
 
 from storage_engine.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from storage_engine.wire.deliveries import ReceiveRequest
-from storage_engine.wire.protocol import HARMLESS_OPS, Op
+from storage_engine.wire.operations import AnyOperation
 from storage_engine.wire.put_coalescer import PutWaiter, fail_puts
 
 
@@ -25,7 +25,7 @@ class InFlight:
 
     __slots__ = ("call", "deadline_ms", "op", "origin", "put_bytes", "puts")
 
-    def __init__(self, op: Op, call: Call | None, deadline_ms: int) -> None:
+    def __init__(self, op: AnyOperation, call: Call | None, deadline_ms: int) -> None:
         self.op = op
         self.call = call
         self.deadline_ms = deadline_ms
@@ -39,9 +39,9 @@ class InFlight:
         return self.call is not None or bool(self.puts)
 
 
-def no_reply(op: Op, reason: str) -> StoreError:
+def no_reply(op: AnyOperation, reason: str) -> StoreError:
     """What a request that was sent ends with when no reply has come."""
-    if op in HARMLESS_OPS:
+    if op.is_harmless:
         return StoreUnavailable(reason)
     return OutcomeUnknown(reason)
 

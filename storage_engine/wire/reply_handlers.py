@@ -15,8 +15,7 @@ from typing import Protocol
 from storage_engine.errors import BadFrame, StoreError
 from storage_engine.wire.client_types import Received
 from storage_engine.wire.deliveries import Nack, ReceiveRequest, SettleReply, SettleRequest
-from storage_engine.wire.frames import decode_receive_reply, decode_reply
-from storage_engine.wire.protocol import Op
+from storage_engine.wire.operations import Op
 
 log = logging.getLogger(__name__)
 
@@ -67,11 +66,10 @@ class SettleCall:
 
     def set_result(self, payload: bytes) -> None:
         try:
-            reply = decode_reply(Op.SETTLE, payload)
+            reply = Op.SETTLE.decode_reply(payload)
         except BadFrame as error:
             self._handler.settle_failed(error)
             return
-        assert isinstance(reply, SettleReply)
         self._handler.settled(reply)
 
     def set_exception(self, error: StoreError) -> None:
@@ -129,7 +127,7 @@ class ReceiveCall:
 
 def decode_received(payload: bytes) -> Received:
     """What a RECEIVE reply says."""
-    head, at = decode_receive_reply(payload)
+    head, at = Op.RECEIVE.decode_head(payload)
     return Received(head, content=payload, at=at)
 
 

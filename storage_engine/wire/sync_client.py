@@ -16,7 +16,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from storage_engine.clock import Clock, SystemClock
 from storage_engine.errors import (
@@ -25,12 +25,20 @@ from storage_engine.errors import (
     StoreError,
     StoreUnavailable,
 )
-from storage_engine.wire.client_types import ClientConfig, put_bytes_max
+from storage_engine.wire.client_calls import BlockingCaller, ClientCalls
+from storage_engine.wire.client_types import (
+    ClientConfig,
+    PutResult,
+    Received,
+    put_bytes_max,
+    put_results,
+)
+from storage_engine.wire.deliveries import ReceiveRequest
 from storage_engine.wire.frames import (
     Frame,
     FrameDecoder,
     decode_error,
-    decode_reply,
+    decode_put_reply,
     encode_frame,
     encode_struct,
 )
@@ -38,24 +46,27 @@ from storage_engine.wire.groups import (
     GroupConfig,
 )
 from storage_engine.wire.inflight import no_reply
+from storage_engine.wire.operations import AnyOperation, Op, Operation
 from storage_engine.wire.protocol import (
-    HARMLESS_OPS,
     Empty,
     HelloReply,
     HelloRequest,
-    Op,
 )
-from storage_engine.wire.sync_calls import SyncCalls
+from storage_engine.wire.put_once import PutOncePlace, PutOnceRequest
+from storage_engine.wire.reply_handlers import decode_received
+from storage_engine.wire.scheduled import DeliverDueRequest
 from storage_engine.wire.topics import (
     TopicConfig,
 )
 
+RequestT = TypeVar("RequestT")
+ReplyT = TypeVar("ReplyT")
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 _READ_BYTES: Final = 256 * 1024
 _PUTS_AT_ONCE: Final = 256  # of topics and groups: their replies fit any socket's buffer
 
 
-class StoreClient(SyncCalls):
+class StoreClient(ClientCalls, BlockingCaller):
     """See the module's docstring. ``timeout_ms`` bounds each step of a request to an engine that is
     alive.
 
@@ -125,7 +136,32 @@ class StoreClient(SyncCalls):
             decode_error(reply.status, reply.payload) if reply.status else None for reply in replies
         ]
 
-    def _request(self, op: Op, payload: bytes, extra_wait_ms: int = 0) -> bytes:
+    def call(self, operation: Operation[RequestT, ReplyT], request: RequestT) -> ReplyT:
+        """One request and its reply. Raises ``StoreError``."""
+        payload = self._request(operation, encode_struct(request), operation.wait_ms(request))
+        return operation.decode_reply(payload)
+
+    def put(self, records: list[bytes]) -> list[PutResult]:
+        """Append records of ``encode_record``; one result per record, in order."""
+        payload = b"".join(records)
+        store_timestamp_ms, offsets = decode_put_reply(self._request(Op.PUT, payload))
+        return put_results(store_timestamp_ms, offsets, len(records))
+
+    def put_once(self, records: list[bytes]) -> list[PutOncePlace]:
+        """As a put, but records with a mark whose key is known are not stored again, and get the
+        place of the first.
+        """
+        return self.call(Op.PUT_ONCE, PutOnceRequest(records=b"".join(records))).places
+
+    def receive(self, request: ReceiveRequest) -> Received:
+        """Lease messages, waiting up to ``request.wait_ms`` for the first."""
+        return decode_received(self._request(Op.RECEIVE, encode_struct(request), request.wait_ms))
+
+    def deliver_due(self, ahead_ms: int = 0) -> None:
+        """Have the scheduled messages delivered that are due by now, or soon, at their time."""
+        self.call(Op.DELIVER_DUE, DeliverDueRequest(ahead_ms=ahead_ms))
+
+    def _request(self, op: AnyOperation, payload: bytes, extra_wait_ms: int = 0) -> bytes:
         with self._lock:
             self._ensure_connected()
             assert self.hello is not None
@@ -173,25 +209,23 @@ class StoreClient(SyncCalls):
         self._decoder = FrameDecoder(FRAME_BYTES_MAX)
         hello = encode_struct(HelloRequest(client=self._client_name))
         try:
-            reply = decode_reply(Op.HELLO, self._exchange(Op.HELLO, hello, 0))
+            self.hello = Op.HELLO.decode_reply(self._exchange(Op.HELLO, hello, 0))
         except StoreUnavailable as exc:
             raise StoreUnavailable(f"no greeting from {self._socket_path}: {exc}") from exc
-        assert isinstance(reply, HelloReply)
-        self.hello = reply
 
     def _disconnect(self) -> None:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
-    def _exchange(self, op: Op, payload: bytes, extra_wait_ms: int) -> bytes:
+    def _exchange(self, op: AnyOperation, payload: bytes, extra_wait_ms: int) -> bytes:
         frame = self._exchange_all([(op, payload)], extra_wait_ms)[0]
         if frame.status:
             raise decode_error(frame.status, frame.payload)
         return frame.payload
 
     def _exchange_all(
-        self, requests: Sequence[tuple[Op, bytes]], extra_wait_ms: int = 0
+        self, requests: Sequence[tuple[AnyOperation, bytes]], extra_wait_ms: int = 0
     ) -> list[Frame]:
         """The replies in the order of the requests, which are sent together."""
         assert self._socket is not None
@@ -218,7 +252,7 @@ class StoreClient(SyncCalls):
         self._request_id = self._request_id % 0xFFFF_FFFF + 1
         return self._request_id
 
-    def _read_replies(self, ids: list[int], op: Op, wait_ms: int) -> dict[int, Frame]:
+    def _read_replies(self, ids: list[int], op: AnyOperation, wait_ms: int) -> dict[int, Frame]:
         """Those to ``ids``, by id. Raises OSError when none has come for ``wait_ms``, or the engine
         has been silent for too long.
         """
@@ -242,7 +276,7 @@ class StoreClient(SyncCalls):
                 if silent_ms == 0:
                     self._ping()
                 silent_ms += step_ms
-                is_hopeless = op in HARMLESS_OPS and self._is_known_silent()
+                is_hopeless = op.is_harmless and self._is_known_silent()
                 if silent_ms >= silent_ms_max or is_hopeless:
                     raise TimeoutError(
                         f"the storage engine has not answered for {silent_ms} ms"

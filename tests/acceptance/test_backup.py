@@ -21,7 +21,7 @@ from tests.acceptance.history.clients import Client, Producer, RestConsumer
 from tests.acceptance.history.events import Accepted, Acked, Delivered, History
 from tests.services import Service, run_up, running_service, wait_until
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.torture, pytest.mark.acceptance, pytest.mark.timeout(600)]
 SEED = 20_266
 NAME = "kept"  # of topic and group
 WAIT_S = 120

@@ -17,7 +17,7 @@ import pytest
 
 from tests.services import Service, wait_until
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.torture, pytest.mark.acceptance, pytest.mark.timeout(600)]
 TOPIC = "delayed"
 PACE_TOPIC = "delayed-pace"
 PACE_BATCHES = 2

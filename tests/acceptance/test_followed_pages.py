@@ -83,7 +83,12 @@ def followed(service: Service, folder: Path, name: str) -> list[tuple[Fence, str
 
 @pytest.mark.parametrize(
     ("name", "count_min"),
-    [("rest.md", 16), ("websocket.md", 1), ("access.md", 1), ("coming-from.md", 4)],
+    [
+        ("rest.md", 16),
+        ("websocket.md", 1),
+        ("access.md", 1),
+        pytest.param("coming-from.md", 4, marks=pytest.mark.torture),
+    ],
 )
 def test_every_command_of_the_page_is_taken(
     service: Service, folder: Path, name: str, count_min: int

@@ -13,7 +13,7 @@ from mqservice.supervisor.quickstart import Quickstart
 from tests.services import Service, running_service, wait_until
 from tests.storage_engine.faults import machine
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.torture, pytest.mark.acceptance]
 BODY = "x" * 100_000
 HEAL_WAIT_S = 60
 

@@ -187,6 +187,7 @@ def test_every_rule_is_checked_without_a_fault(prometheus: Prometheus) -> None:
     assert states() == {rule["alert"]: "ok" for rule in rules()}
 
 
+@pytest.mark.torture
 def test_an_alert_fires_while_no_beat_leads_and_then_no_more(
     service: Service, prometheus: Prometheus
 ) -> None:

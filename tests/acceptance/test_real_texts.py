@@ -30,7 +30,7 @@ from mqservice.cli import screen
 from tests.acceptance.history.asking import is_drained
 from tests.services import Service, running_service, wait_until
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.torture, pytest.mark.acceptance]
 
 TEXT_COUNT_MAX = 4_000
 TEXT_BYTES_MAX = 256 * 1024

@@ -22,7 +22,7 @@ from tests.acceptance.history.watching import (
 )
 from tests.services import Service, running_service, wait_until
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.torture, pytest.mark.acceptance, pytest.mark.timeout(600)]
 SEED = 20_267
 NAME = "rolling"
 DRAIN_WAIT_S = 120

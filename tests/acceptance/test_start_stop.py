@@ -65,6 +65,7 @@ def test_taken_port_is_named_and_nothing_is_left_running(tmp_path: Path) -> None
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.torture
 def test_one_data_directory_lives_on_through_kills_and_stops(tmp_path: Path) -> None:
     """One life, since each first start makes a database: engine killed, supervisor killed, stopped
     in order, database killed.
@@ -113,6 +114,7 @@ def test_one_data_directory_lives_on_through_kills_and_stops(tmp_path: Path) -> 
     wait_until(lambda: pids_using(tmp_path) == set(), 60, "no process is left")
 
 
+@pytest.mark.torture
 def test_named_servers_are_used_and_none_of_our_own_is_started(
     tmp_path: Path, postgres_server: str, valkey_server: str
 ) -> None:

@@ -77,6 +77,7 @@ def drained(facts: Quickstart, wanted_count: int) -> list[str]:
     return bodies
 
 
+@pytest.mark.torture
 def test_an_imported_namespace_continues_where_the_broker_stopped(tmp_path: Path) -> None:
     source, data_dir = source_of(tmp_path / "source"), tmp_path / "data"
     before = hashes(source)

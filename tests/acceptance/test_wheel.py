@@ -30,15 +30,19 @@ def built_wheel(folder: Path) -> Path:
     return wheel
 
 
-def test_two_builds_of_one_tree_are_the_same_bytes(tmp_path: Path) -> None:
-    first = built_wheel(tmp_path / "first")
-    second = built_wheel(tmp_path / "second")
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+def test_two_builds_of_one_tree_are_the_same_bytes(first: Path, tmp_path: Path) -> None:
+    second = built_wheel(tmp_path)
 
     assert first.name == f"mqservice-{__version__}-py3-none-any.whl"
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_the_wheel_holds_every_tracked_file_that_runs(tmp_path: Path) -> None:
+def test_the_wheel_holds_every_tracked_file_that_runs(first: Path) -> None:
     listed = _run("git", "ls-files", "mqservice", "storage_engine", "analytics", "frontend").split()
     wanted = {
         name.replace("frontend/", "mqservice/frontend/", 1)
@@ -46,7 +50,7 @@ def test_the_wheel_holds_every_tracked_file_that_runs(tmp_path: Path) -> None:
         if not name.startswith("frontend/") or name.split("/")[1] in FRONTEND
     }
 
-    with zipfile.ZipFile(built_wheel(tmp_path)) as wheel:
+    with zipfile.ZipFile(first) as wheel:
         names = set(wheel.namelist())
 
     assert wanted <= names
@@ -56,15 +60,21 @@ def test_the_wheel_holds_every_tracked_file_that_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("python", installed_pythons(), ids=lambda python: python.version)
+@pytest.mark.parametrize(
+    "python",
+    [
+        pytest.param(python, id=python.version, marks=[pytest.mark.torture] if index else [])
+        for index, python in enumerate(installed_pythons())
+    ],
+)
 def test_an_empty_environment_gets_the_whole_service(
-    tmp_path: Path, python: InstalledPython
+    first: Path, tmp_path: Path, python: InstalledPython
 ) -> None:
     environment = tmp_path / "environment"
     _run(str(python.path), "-m", "venv", "--without-pip", str(environment))
     install = (str(UV), "pip", "install", "--quiet", "--python", str(environment / "bin/python"))
     _run(*install, "--require-hashes", "-r", str(ROOT / "requirements.lock"))
-    _run(*install, "--no-deps", str(built_wheel(tmp_path / "wheel")))
+    _run(*install, "--no-deps", str(first))
     program = str(environment / "bin/mqservice")
     assert _run(program, "--version").strip() == f"mqservice {__version__}"
 

@@ -28,6 +28,7 @@ CONF = (
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.torture
 async def test_a_run_on_two_workers_counts_what_the_engine_counted(tmp_path: Path) -> None:
     need_java()
     async with open_store(tmp_path / "s", START_MS) as store:

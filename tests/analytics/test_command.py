@@ -178,6 +178,7 @@ async def make_store(store_dir: Path) -> None:
         await store.close()
 
 
+@pytest.mark.torture
 def test_a_jvm_that_dies_is_reported_with_what_helps(tmp_path: Path) -> None:
     asyncio.run(make_store(tmp_path / "s"))
     places = ["--store", tmp_path / "s", "--lake", tmp_path / "lake", "--out", tmp_path / "out"]

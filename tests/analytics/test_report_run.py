@@ -47,6 +47,7 @@ def offsets(spark: SparkSession, lake: Path, *dates: dt.date) -> list[int]:
     return sorted(row[0] for row in rows)
 
 
+@pytest.mark.torture
 async def test_a_chaotic_store_is_counted_exactly_and_a_second_run_changes_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _D: Final = "mqservice.delivery.limits:"
+_F: Final = "mqservice.protocol.limits:"
 _E: Final = "storage_engine.config:StoreConfig."
 _Q: Final = "mqservice.quotas.limits:QuotaLimits."
 _T: Final = "mqservice.topics.models:"
@@ -144,11 +145,11 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
     ),
     "WebSocket": (
         _row("Subscriptions per connection", "{}", _D + "SUBSCRIPTION_COUNT_MAX"),
-        _row("Frame to the service", "{}", _D + "FRAME_BYTES_MAX"),
+        _row("Frame to the service", "{}", _F + "FRAME_BYTES_MAX"),
         _row("Frame to the client", "{}, or the `max_frame` of the client (at least {})",
              _D + "FRAME_BYTES_DEFAULT", _D + "FRAME_BYTES_MIN"),
         _row("Messages per frame", "{}", _D + "FRAME_MESSAGES_MAX"),
-        _row("Commands per frame", "{}", _D + "FRAME_COMMANDS_MAX"),
+        _row("Commands per frame", "{}", _F + "FRAME_COMMANDS_MAX"),
         _row("Fragments per message", "{}", "mqservice.web.web_sockets:FRAGMENTS_MAX"),
         _row("Commands of a connection per second", "{}, then it is read more slowly",
              _B + "commands_per_second_max"),
@@ -156,10 +157,10 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
              "{} per second, then it is read more slowly; after {} s in a row it is closed",
              _B + "no_ops_per_second_max", _B + "excess_s_max"),
         _row("Credit", "{} messages and {} by default; {} and {} at most",
-             _D + "CREDIT_MSGS_DEFAULT", _D + "CREDIT_BYTES_DEFAULT", _D + "CREDIT_MSGS_MAX",
-             _D + "CREDIT_BYTES_MAX"),
+             _F + "CREDIT_MSGS_DEFAULT", _F + "CREDIT_BYTES_DEFAULT", _F + "CREDIT_MSGS_MAX",
+             _F + "CREDIT_BYTES_MAX"),
         _row("`hello` must arrive within", "{}", _D + "HELLO_MS"),
-        _row("Ping after silence; pong within", "{}, {}", _D + "PING_MS", _D + "PONG_MS"),
+        _row("Ping after silence; pong within", "{}, {}", _F + "PING_MS", _F + "PONG_MS"),
         _row("A client that reads nothing is dropped after", "{}", _D + "STALL_MS"),
         _row("A session waits for its client", "{} by default, {} at most",
              _D + "RESUME_TTL_MS_DEFAULT", _D + "RESUME_TTL_MS_MAX"),

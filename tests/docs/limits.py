@@ -74,9 +74,7 @@ def limits_page() -> str:
 
 def value_of(place: str) -> Any:  # Any: a number or a timedelta
     """What the code has at a place, see ``limit_rows``."""
-    module, _, name = place.partition(":")
-    owner, _, field = name.partition(".")
-    found = getattr(importlib.import_module(module), owner)
+    found, field = _owner_of(place)
     if not field:
         return found
     if isinstance(found, Setting):
@@ -84,9 +82,19 @@ def value_of(place: str) -> Any:  # Any: a number or a timedelta
     return {each.name: each.default for each in msgspec.structs.fields(found)}[field]
 
 
+def _owner_of(place: str) -> tuple[Any, str]:
+    """What stands there in the module, and which attribute of it is meant."""
+    module, _, name = place.partition(":")
+    owner, _, field = name.partition(".")
+    return getattr(importlib.import_module(module), owner), field
+
+
 def shown(place: str, value: Any) -> str:  # Any: as above
-    """A number with its unit, which the last words of its name say."""
+    """A number with its unit, which the last words of its name say, or those of its column."""
+    owner, _field = _owner_of(place)
     name = place.rpartition(":")[2].rpartition(".")[2].lower()
+    if isinstance(owner, Setting):
+        name = owner.column
     if isinstance(value, timedelta):
         value, name = int(value.total_seconds() * 1_000), "life_ms"
     assert isinstance(value, int), place

@@ -10,6 +10,7 @@ import pytest
 
 from mqservice.delivery import limits
 from mqservice.lib.middleware import CONTENT_SECURITY_POLICY
+from mqservice.protocol import limits as protocol_limits
 from mqservice.quotas.limits import LIMIT_NAMES
 from mqservice.reference.openapi import openapi_document
 from storage_engine.config import StoreConfig
@@ -42,10 +43,10 @@ def test_every_limit_of_the_data_plane_is_told_or_known_to_be_inside() -> None:
         for rows in SECTIONS.values()
         for row in rows
         for place in row.places
-        if place.startswith("mqservice.delivery.limits:")
+        if place.startswith(("mqservice.delivery.limits:", "mqservice.protocol.limits:"))
     }
 
-    there = {name for name in vars(limits) if name.isupper()} - UNITS
+    there = {name for name in {**vars(limits), **vars(protocol_limits)} if name.isupper()} - UNITS
 
     assert there - told - INSIDE == set()
     assert told <= there

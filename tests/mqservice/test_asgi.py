@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from mqservice.delivery.http import Match
+from mqservice.delivery.operation import GROUP, TOPIC
 from mqservice.delivery.plane import find_match
 from mqservice.quotas.rejection_pacing import (
     CONNECTION_BYTES,
@@ -38,14 +39,29 @@ def server() -> Iterator[Server]:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("/v1/ns/acme/topics/orders/messages", Match("messages", "acme", "orders", "")),
-        ("/v1/-/topics/orders/messages", Match("messages", "-", "orders", "")),
-        ("/v1/ns/-/topics/orders/messages:batch", Match("messages_batch", "-", "orders", "")),
-        ("/v1/-/topics/o/messages/01AC", Match("message", "-", "o", "", message_id="01AC")),
-        ("/v1/-/topics/o/queues/3/messages", Match("queue_messages", "-", "o", "", queue="3")),
-        ("/v1/-/topics/o/queues/x/offset", Match("queue_offset", "-", "o", "", queue="x")),
-        ("/v1/ns/a/topics/o/groups/b:receive", Match("receive", "a", "o", "b")),
-        ("/v1/ns/a/groups/b:settle", Match("settle", "a", "", "b")),
+        ("/v1/ns/acme/topics/orders/messages", Match(TOPIC + "/messages", "acme", "orders", "")),
+        ("/v1/-/topics/orders/messages", Match(TOPIC + "/messages", "-", "orders", "")),
+        (
+            "/v1/ns/-/topics/orders/messages:batch",
+            Match(TOPIC + "/messages:batch", "-", "orders", ""),
+        ),
+        (
+            "/v1/-/topics/o/messages/01AC",
+            Match(TOPIC + "/messages/{message_id}", "-", "o", "", message_id="01AC"),
+        ),
+        (
+            "/v1/-/topics/o/queues/3/messages",
+            Match(TOPIC + "/queues/{queue}/messages", "-", "o", "", queue="3"),
+        ),
+        (
+            "/v1/-/topics/o/queues/x/offset",
+            Match(TOPIC + "/queues/{queue}/offset", "-", "o", "", queue="x"),
+        ),
+        (
+            "/v1/ns/a/topics/o/groups/b:receive",
+            Match(TOPIC + "/groups/{group}:receive", "a", "o", "b"),
+        ),
+        ("/v1/ns/a/groups/b:settle", Match(GROUP + ":settle", "a", "", "b")),
         ("/v1/-/topics/o/messages/01AC:resend", None),
         ("/v1/-/topics/o/queues/3", None),
         ("/v1/ns/acme/topics/orders", None),

@@ -28,7 +28,7 @@ TICK_MS = 100
 ROOT = Path(__file__).resolve().parents[2]
 BEATEN_AT = "SELECT beaten_at FROM monitoring_heartbeat WHERE process = %s"
 
-pytestmark = pytest.mark.timeout(600)  # half a minute on a core of its own
+pytestmark = [pytest.mark.torture, pytest.mark.timeout(600)]  # half a minute on a core of its own
 
 
 class Background:

@@ -57,9 +57,9 @@ def test_every_answer_of_every_route_has_the_headers(people: People) -> None:
     signed_in = Client()
     signed_in.force_login(people.alice)
     wrong = []
-    for client in (Client(), signed_in):
+    for client, methods in ((Client(), ("GET", "POST")), (signed_in, METHODS)):
         for path in django_routes():
-            for method in METHODS:
+            for method in methods:
                 answer = client.generic(method, path)
                 lacks = {name for name, value in SAFE.items() if answer.get(name) != value}
                 if lacks or "Permissions-Policy" not in answer or "Cache-Control" not in answer:
@@ -145,10 +145,11 @@ def test_every_form_of_the_console_needs_its_token(people: People) -> None:
     assert "/console/login" in paths
     for path in paths:
         for method in ("POST", "PUT", "PATCH", "DELETE"):
-            for kind in ("application/x-www-form-urlencoded", "text/plain", "application/json"):
-                answer = client.generic(method, path, b"{}", content_type=kind)
-                # Before anything is looked up: 404 would only say that this topic is not there.
-                assert answer.status_code == 403, (method, path)
+            answer = client.generic(method, path, b"{}", content_type="application/json")
+            # Before anything is looked up: 404 would only say that this topic is not there.
+            assert answer.status_code == 403, (method, path)
+    for kind in ("application/x-www-form-urlencoded", "text/plain"):
+        assert client.post("/console/login", b"{}", content_type=kind).status_code == 403
 
 
 def test_another_sessions_token_is_no_token(people: People) -> None:

@@ -257,7 +257,7 @@ def sweeping(beats: tuple[Beat, Beat]) -> Beat:
     """A leader whose schedule has the three sweeps besides."""
     leader, _ = beats
     leader.app.conf.beat_schedule = {
-        name: {"task": name, "schedule": 1.0} for name in ("tick", *ASKED_BEFORE)
+        name: {"task": name, "schedule": 60.0} for name in ("tick", *ASKED_BEFORE)
     }
     leader.setup_schedule()
     leader.tick()

@@ -124,6 +124,7 @@ def test_a_killed_leader_is_followed_within_two_seconds_time_and_again(
     assert len(set(terms)) == 5
 
 
+@pytest.mark.torture
 def test_a_leader_that_stood_still_sends_nothing_new_when_it_wakes_up(
     dsn: str, tmp_path: Path
 ) -> None:

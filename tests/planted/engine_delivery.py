@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from storage_engine.delivery.lease import Verdict
+from storage_engine.delivery.subscription import Verdict
 from storage_engine.errors import StoreError
 from storage_engine.records.topic_names import DLQ_PREFIX
 from tests.planted.plant import Plant, Real, Thing, planting
@@ -15,7 +15,7 @@ PLANTS: Final[list[Plant]] = []
 planted: Final = planting("Delivery", PLANTS)
 
 _TESTS: Final = "tests/storage_engine"
-_QUEUE: Final = "storage_engine.delivery.process_queue:ProcessQueue"
+_QUEUE: Final = "storage_engine.delivery.subscription:ProcessQueue"
 
 
 @planted(
@@ -53,7 +53,7 @@ def leased_message_given_to_a_second_member(
 
 
 @planted(
-    "storage_engine.delivery.lease:Lease.extended_to",
+    "storage_engine.delivery.subscription:Lease.extended_to",
     f"{_TESTS}/test_delivery.py::test_a_leased_message_is_given_to_nobody_else_until_its_lease_ends",
 )
 def lease_that_never_ends(real: Real, lease: Thing, now_ms: Thing) -> Thing:
@@ -61,7 +61,7 @@ def lease_that_never_ends(real: Real, lease: Thing, now_ms: Thing) -> Thing:
 
 
 @planted(
-    "storage_engine.delivery.lease_messages:take_in_order",
+    "storage_engine.delivery.subscription:ProcessQueue.take_in_order",
     f"{_TESTS}/test_ordered.py::test_a_later_message_never_overtakes_one_that_was_released",
 )
 def redelivery_overtaken_in_an_ordered_queue(
@@ -73,7 +73,7 @@ def redelivery_overtaken_in_an_ordered_queue(
 
 
 @planted(
-    "storage_engine.delivery.ordered_take:ByMessageGroup.skips",
+    "storage_engine.delivery.subscription:_ByMessageGroup.skips",
     f"{_TESTS}/test_message_groups.py::test_a_message_group_waits_for_the_one_in_flight_and_others_continue",
 )
 def message_group_does_not_wait(
@@ -83,7 +83,7 @@ def message_group_does_not_wait(
 
 
 @planted(
-    "storage_engine.delivery.message_groups:MessageGroups.released",
+    "storage_engine.delivery.subscription:MessageGroups.released",
     f"{_TESTS}/test_message_groups.py::test_what_fails_is_tried_again_in_its_place_before_anything_behind_it",
 )
 def failed_message_loses_its_place_in_its_group(

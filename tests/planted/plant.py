@@ -13,9 +13,11 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import pytest
@@ -27,6 +29,7 @@ Real: TypeAlias = Callable[..., Any]
 MISTAKES: Final = (TypeError, AttributeError, NameError, ImportError)
 _HERE: Final = str(Path(__file__).parent)
 _WRAPPERS: Final = (staticmethod, classmethod)
+_PACKAGES: Final = {"mqservice", "storage_engine", "analytics"}
 
 
 class DoesNotFit(Exception):
@@ -83,6 +86,9 @@ class Plant(NamedTuple):
         firing = Firing()
         own = _counted(self.replacement, real, firing)
         patch.setattr(owner, name, type(found)(own) if isinstance(found, _WRAPPERS) else own)
+        if inspect.ismodule(owner):
+            for module in _importers(name, found):
+                patch.setattr(module, name, own)
         return firing
 
     def check(self) -> None:
@@ -113,6 +119,15 @@ class Plant(NamedTuple):
             expected, own = expected[1:], own[1:]
         if own != expected:
             raise DoesNotFit(f"{self.name}: {self.target} takes {expected}, not {own}")
+
+
+def _importers(name: str, found: object) -> list[ModuleType]:
+    """Modules of ours that have imported a function by its name already."""
+    return [
+        module
+        for full_name, module in list(sys.modules.items())
+        if full_name.partition(".")[0] in _PACKAGES and module.__dict__.get(name) is found
+    ]
 
 
 Planted: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]  # Any: see Thing

@@ -179,7 +179,7 @@ def batches_all_to_one_queue(real: Real, chooser: Thing, route: Thing, wishes: T
 
 
 @planted(
-    "mqservice.delivery.socket.publish_confirms:PublishConfirms._drop",
+    "mqservice.delivery.socket.session:PublishConfirms._drop",
     f"{_TESTS}/delivery/test_publish_confirms.py::test_an_end_leaves_nobody_waiting_and_counts_what_was_stored",
 )
 def stored_messages_of_a_lost_client_not_counted(

@@ -60,7 +60,7 @@ def expiry_of_a_key_ignored(real: Real, row: Thing, is_present: Thing) -> None:
 
 
 @planted(
-    "mqservice.accounts.key_watch:KeyWatch.changed",
+    "mqservice.accounts.access:KeyWatch.changed",
     f"{_TESTS}/delivery/test_key_changes.py::test_a_revoked_key_ends_its_long_polls_with_401",
 )
 def revocation_not_notified_to_those_who_wait(real: Real, watch: Thing, key_id: Thing) -> None:

@@ -98,6 +98,7 @@ async def fill(path: Path) -> bytes:
     return (path / "commitlog" / f"{0:020d}").read_bytes()[:end]
 
 
+@pytest.mark.torture
 async def test_our_store_goes_to_a_broker_and_back_twice(tmp_path: Path) -> None:
     need_broker()
     path = tmp_path / "store"
@@ -172,7 +173,13 @@ async def test_our_store_goes_to_a_broker_and_back_twice(tmp_path: Path) -> None
     verified(path)
 
 
-@pytest.mark.parametrize("is_killed", [False, True], ids=["stopped in order", "killed"])
+@pytest.mark.parametrize(
+    "is_killed",
+    [
+        pytest.param(False, marks=pytest.mark.torture, id="stopped in order"),
+        pytest.param(True, id="killed"),
+    ],
+)
 async def test_what_a_broker_wrote_is_read_whole_and_stays(tmp_path: Path, is_killed: bool) -> None:
     """Several segments, with RocketMQ's defaults: records without ``__CRC32#``."""
     need_broker()

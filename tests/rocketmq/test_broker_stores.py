@@ -19,7 +19,12 @@ from tests.storage_engine.faults.machine import need_broker
 from tests.storage_engine.test_store_export import filled
 from tests.storage_engine.test_store_import import LIMITS, hashes, ignored, messages_of
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600), pytest.mark.xdist_group("rocketmq")]
+pytestmark = [
+    pytest.mark.torture,
+    pytest.mark.acceptance,
+    pytest.mark.timeout(600),
+    pytest.mark.xdist_group("rocketmq"),
+]
 SEGMENT_BYTES = 1 << 20  # as Broker.java has it
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from storage_engine.delivery.process_queue import ProcessQueue
-from storage_engine.delivery.subscription import Subscription
+from storage_engine.delivery.subscription import ProcessQueue, Subscription
 from storage_engine.filters.message_filter import FilterKind
 from storage_engine.records.record import Record
 from storage_engine.records.record_run import decode_records

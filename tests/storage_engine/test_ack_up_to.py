@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.delivery import batches
+from storage_engine.delivery import settle
 from storage_engine.errors import BatchUnknown, LeaseExpired, QueueNotFound
 from storage_engine.wire.deliveries import AckUpTo, Extend, SettleRequest
 from storage_engine.wire.offsets import OffsetResetRequest, ResetTo
@@ -67,7 +67,7 @@ async def test_the_batch_is_known_by_any_message_that_is_still_leased(tmp_path: 
 async def test_a_look_for_the_batch_has_an_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "_LOOK_MAX", 2)
+    monkeypatch.setattr(settle, "_LOOK_MAX", 2)
     async with filled(OpenStore(tmp_path), 6) as store:
         others = Asked(store, 2, member_id="other")
         asked = Asked(store, 2)

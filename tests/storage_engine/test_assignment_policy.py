@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_engine.errors import BadRequest
-from storage_engine.server.inspection_calls import inspection_calls
+from storage_engine.server.store_calls import store_calls
 from storage_engine.settings.assignment import Strategy
 from storage_engine.settings.assignment_policy import AssignmentPolicy, queue_ids_of
 from storage_engine.wire.deliveries import ReceiveRequest
 from storage_engine.wire.groups import Dispatch, GroupConfig, GroupRef
 from storage_engine.wire.members import GroupMembers, TopicMembers
-from storage_engine.wire.protocol import Op
+from storage_engine.wire.operations import Op
 from tests.storage_engine.doubles import OpenStore
 
 TWO_ROOMS = {"east": (0, 1, 2), "west": (3, 4)}
@@ -123,7 +123,7 @@ class Zoned:
         self.store.consumption.receive(request, lambda delivered: None)
 
     def members(self) -> TopicMembers:
-        reply = inspection_calls(self.store)[Op.GROUP_MEMBERS](GroupRef(group="g"))
+        reply = store_calls(self.store)[Op.GROUP_MEMBERS](GroupRef(group="g"))
         assert isinstance(reply, GroupMembers)
         [topic] = reply.topics
         return topic

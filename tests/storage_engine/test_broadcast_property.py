@@ -10,10 +10,12 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.wire.groups import ClientStats
+from tests.sizes import sized
 from tests.storage_engine.doubles import Leased, OpenStore
 from tests.storage_engine.listeners import Listener, broadcast, clients
 from tests.storage_engine.stopping import kill
@@ -55,7 +57,8 @@ class Watcher:
             self.acked[body] += 1
 
 
-@settings(max_examples=120, deadline=None)
+@pytest.mark.sized
+@settings(max_examples=sized(40, torture=500), deadline=None)
 @given(steps=STEPS)
 def test_each_client_sees_each_message_once(steps: list[tuple[object, ...]]) -> None:
     with tempfile.TemporaryDirectory(prefix="bcast") as directory:

@@ -9,13 +9,13 @@ from storage_engine.groups.group_members import members_of
 from storage_engine.groups.offset_feed import OffsetFeed
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.retry_record import find_dead_letter
-from storage_engine.server.inspection_calls import inspection_calls
+from storage_engine.server.store_calls import store_calls
 from storage_engine.wire.deliveries import LeaseRef, SettleRequest
 from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.notices import Notice, NoticeKind
 from storage_engine.wire.observers import OffsetsChangedRequest
 from storage_engine.wire.offsets import OffsetResetRequest, ResetTo
-from storage_engine.wire.protocol import Op
+from storage_engine.wire.operations import Op
 from storage_engine.wire.reads import PullRequest
 from storage_engine.wire.sessions import (
     LostLease,
@@ -217,7 +217,7 @@ async def test_a_trace_says_what_a_message_is_to_each_client(tmp_path: Path) -> 
         Listener(store, "b", group="acme%g", topic="acme%t").ack(leased)
         for group in ("", "acme%g"):
             request = TraceRequest(namespace="acme", message_id=given.message_id, group=group)
-            reply = inspection_calls(store.store)[Op.TRACE](request)
+            reply = store_calls(store.store)[Op.TRACE](request)
             assert isinstance(reply, TraceReply)
             assert [(each.group, each.client_id, each.state) for each in reply.groups] == [
                 ("acme%g", "a", TraceState.IN_FLIGHT),

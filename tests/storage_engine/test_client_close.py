@@ -11,7 +11,7 @@ import pytest
 
 from storage_engine.errors import StoreUnavailable
 from storage_engine.wire.frames import FrameDecoder, encode_frame, encode_struct
-from storage_engine.wire.protocol import Op
+from storage_engine.wire.operations import Op
 from storage_engine.wire.sync_client import StoreClient
 from tests.storage_engine.test_client_puts import HELLO
 

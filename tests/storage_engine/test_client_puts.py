@@ -20,7 +20,8 @@ from storage_engine.wire.frames import (
     encode_put_reply,
     encode_struct,
 )
-from storage_engine.wire.protocol import HelloReply, Op
+from storage_engine.wire.operations import Op
+from storage_engine.wire.protocol import HelloReply
 from tests.storage_engine.doubles import WAIT_S, ManualClock
 
 HELLO = HelloReply(

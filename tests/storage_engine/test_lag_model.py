@@ -24,6 +24,7 @@ from storage_engine.wire.groups import LagIs, TopicLag
 from storage_engine.wire.offsets import ResetTo
 from storage_engine.wire.scheduled import ScheduledRef
 from storage_engine.wire.topics import Durability, TopicPurgeRequest
+from tests.sizes import sized
 from tests.storage_engine.delaying import delayed, numbered
 from tests.storage_engine.doubles import Leased, ManualClock, OpenStore, message
 from tests.storage_engine.lag_counting import counted, told
@@ -236,6 +237,8 @@ class LagMachine(RuleBasedStateMachine):
             assert lag.lag_is is LagIs.EXACT
 
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.sized, pytest.mark.timeout(600)]
 TestLag = LagMachine.TestCase
-TestLag.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLag.settings = settings(
+    max_examples=sized(20, torture=300), stateful_step_count=40, deadline=None
+)

@@ -14,11 +14,11 @@ from storage_engine.groups import message_trace
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from storage_engine.server.inspection_calls import inspection_calls
+from storage_engine.server.store_calls import store_calls
 from storage_engine.wire.dead_letters import PurgeRequest, RedriveRequest
 from storage_engine.wire.deliveries import Nack, ReceiveRequest, SettleRequest
 from storage_engine.wire.groups import Dispatch, GroupConfig
-from storage_engine.wire.protocol import Op
+from storage_engine.wire.operations import Op
 from storage_engine.wire.topics import TopicConfig
 from storage_engine.wire.traces import TracedGroup, TraceReply, TraceRequest, TraceState
 from tests.storage_engine.doubles import Leased, ManualClock, OpenStore, message
@@ -59,7 +59,7 @@ class Traced:
 
     def trace(self, namespace: str = "acme", **fields: str) -> TraceReply:
         request = TraceRequest(namespace=namespace, message_id=self.id, **fields)
-        reply = inspection_calls(self.store)[Op.TRACE](request)
+        reply = store_calls(self.store)[Op.TRACE](request)
         assert isinstance(reply, TraceReply)
         return reply
 

@@ -13,7 +13,8 @@ from storage_engine.wire.frames import FrameDecoder, encode_frame, encode_struct
 from storage_engine.wire.groups import Dispatch, GroupConfig
 from storage_engine.wire.notices import Notice, NoticeKind
 from storage_engine.wire.offsets import ResetTo
-from storage_engine.wire.protocol import HelloRequest, Op
+from storage_engine.wire.operations import Op
+from storage_engine.wire.protocol import HelloRequest
 from tests.storage_engine.doubles import WAIT_S, OpenStore
 from tests.storage_engine.engines import engine_with_topic
 from tests.storage_engine.exclusive_member import Member

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from storage_engine.delivery.process_queue import ProcessQueue
+from storage_engine.delivery.subscription import ProcessQueue
 from storage_engine.errors import LeaseExpired
 from storage_engine.moves.retries import SUSPEND_MS, SUSPEND_MS_MIN
 from storage_engine.records.record import Record
@@ -29,6 +29,7 @@ from storage_engine.wire.groups import Dispatch, GroupConfig
 from storage_engine.wire.offsets import ResetTo
 from storage_engine.wire.reads import PullRequest
 from storage_engine.wire.topics import Durability
+from tests.sizes import sized
 from tests.storage_engine.doubles import ManualClock, OpenStore
 from tests.storage_engine.grouped import DLQ, grouped
 from tests.storage_engine.model.ordered_model import (
@@ -380,10 +381,12 @@ class ChangedMachine(OrderedMachine):
     changes = "settings"
 
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.sized, pytest.mark.timeout(600)]
 TestOrdered = OrderedMachine.TestCase
 TestFiltered = FilteredMachine.TestCase
 TestChanged = ChangedMachine.TestCase
 for _case in (TestOrdered, TestFiltered, TestChanged):
-    _case.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+    _case.settings = settings(
+        max_examples=sized(25, torture=300), stateful_step_count=40, deadline=None
+    )
 del _case

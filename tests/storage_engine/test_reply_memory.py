@@ -11,9 +11,9 @@ from storage_engine.server import server as server_module
 from storage_engine.server.server import Server
 from storage_engine.wire.async_client import AsyncStoreClient
 from storage_engine.wire.deliveries import ReceiveRequest
-from storage_engine.wire.frames import FrameDecoder, decode_pull_reply, encode_frame, encode_struct
+from storage_engine.wire.frames import FrameDecoder, encode_frame, encode_struct
 from storage_engine.wire.groups import Dispatch, GroupConfig
-from storage_engine.wire.protocol import Op
+from storage_engine.wire.operations import Op
 from storage_engine.wire.reads import PullRequest
 from tests.storage_engine.doubles import WAIT_S, OpenStore
 
@@ -57,7 +57,7 @@ async def test_pulls_that_come_together_are_answered_as_the_client_reads(tmp_pat
             content = await asyncio.wait_for(reader.read(65_536), WAIT_S)
             for frame in decoder.feed(content):
                 assert frame.status == 0
-                assert decode_pull_reply(frame.payload)[0].next_offset == 16
+                assert Op.PULL.decode_head(frame.payload)[0].next_offset == 16
                 ids.append(frame.request_id)
         assert ids == list(range(REQUESTS))
         writer.close()

@@ -12,6 +12,7 @@ from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import BatchUnknown, LeaseExpired
 from storage_engine.records.record_run import decode_records
 from storage_engine.wire.deliveries import AckUpTo, ReceiveRequest, SettleRequest
+from tests.sizes import sized
 from tests.storage_engine.model.message_model import Answer, Place, Receipt
 from tests.storage_engine.test_delivery_model import INFLIGHT_MAX, LEASE_MS, QUEUES, DeliveryMachine
 
@@ -89,6 +90,8 @@ class AnswerMachine(DeliveryMachine):
         )
 
 
-pytestmark = pytest.mark.timeout(600)  # seconds on a core of its own
+pytestmark = [pytest.mark.sized, pytest.mark.timeout(600)]
 TestAnswers = AnswerMachine.TestCase
-TestAnswers.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestAnswers.settings = settings(
+    max_examples=sized(25, torture=300), stateful_step_count=50, deadline=None
+)

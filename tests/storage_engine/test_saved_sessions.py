@@ -13,6 +13,7 @@ from storage_engine.groups.notices import Listener
 from storage_engine.wire.deliveries import LeaseRef
 from storage_engine.wire.notices import Notice, NoticeKind
 from storage_engine.wire.offsets import ResetTo
+from storage_engine.wire.protocol import Empty
 from storage_engine.wire.sessions import (
     SessionAbsentRequest,
     SessionLeases,
@@ -269,7 +270,7 @@ async def test_a_session_goes_from_one_client_to_another() -> None:
         def hear_b(notice: Notice) -> None:
             b_says_no.append(asyncio.ensure_future(b.session_absent(absent)))
 
-        b_says_no: list[asyncio.Future[None]] = []
+        b_says_no: list[asyncio.Future[Empty]] = []
         absent = SessionAbsentRequest(session_id="s")
         await a.wait_connected(10_000)
         a.listen(heard.put_nowait)

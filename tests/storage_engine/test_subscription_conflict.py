@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.delivery.members import SILENCE_MS_MAX
-from storage_engine.delivery.readers import Readers
+from storage_engine.delivery.members import SILENCE_MS_MAX, Readers
 from storage_engine.errors import SubscriptionConflict
 from storage_engine.wire.deliveries import Extend, SettleRequest, SubscribeRequest
 from storage_engine.wire.frames import decode_error, encode_error

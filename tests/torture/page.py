@@ -114,7 +114,8 @@ _REPEAT: Final = """
 ## Run it yourself
 
 ```sh
-make torture                                      # a release run: 75 minutes on two cores
+make torture                                      # the long tests, then a release run
+make torture QUICK=1                              # the same, small; keeps no evidence
 .venv/bin/python -m tests.torture run --quick     # two minutes, keeps no evidence
 .venv/bin/python -m tests.torture run --only kills --scale 4 --seed 1000
 .venv/bin/python -m tests.torture run --only planted_bugs --keep   # again, into the evidence
@@ -122,7 +123,8 @@ make torture                                      # a release run: 75 minutes on
 
 A run ends with exit code 1 when it finds an anomaly. Steps that a machine does not allow (tracing,
 mounting, network namespaces: they need Linux, and mostly root) are named in the evidence and
-skipped. `make test` runs all the tests above at smaller sizes.
+skipped. `make test` runs one test of each kind at a smaller size; longer tests have the mark
+`torture`, and `make torture` runs them.
 """
 
 

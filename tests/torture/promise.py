@@ -22,5 +22,7 @@ def engine_tests(file: str, *names: str) -> tuple[str, ...]:
 
 
 CRASH: Final = engine_tests("crash_states", "a_power_cut_at_any_moment_keeps_every_promise")
-KILLS: Final = engine_tests("kill_loop", "nothing_acknowledged_is_lost_in_sixty_kills")
+KILLS: Final = engine_tests(
+    "kill_loop", "nothing_acknowledged_is_lost_however_often_the_engine_is_killed"
+)
 MODEL: Final = ("tests/storage_engine/test_delivery_model.py::TestDelivery",)

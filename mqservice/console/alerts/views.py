@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
@@ -23,8 +23,15 @@ from mqservice.alerts.queries import events_of, get_rule, rules_of
 from mqservice.alerts.services import RuleChange, delete_rule, put_rule
 from mqservice.console.alerts.forms import KIND_TEXTS, AlertForm, MuteForm
 from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.form_views import FORM_METHODS, delete_by_name, form_status, number_of
-from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.shared.form_views import (
+    FORM_METHODS,
+    act,
+    delete_by_name,
+    form_status,
+    number_of,
+    save,
+)
+from mqservice.console.shared.frame import Frame, find_or_404, page
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
@@ -42,8 +49,7 @@ def alerts(frame: Frame) -> HttpResponse:
         "console/alerts.html",
         rules=[(rule, KIND_TEXTS[AlertKind(rule.kind)]) for rule in rules],
         firing_count=sum(rule.state == "firing" for rule in rules),
-        crumbs=[Crumb(title=_("Alerts"))],
-        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/alerts.yaml"),
+        curl=curl_of("GET", f"{frame.api_root}/alerts.yaml"),
     )
 
 
@@ -125,10 +131,8 @@ def mute(frame: Frame, alert: str) -> HttpResponse:
         status=form_status(form),
         rule=rule,
         form=form,
-        crumbs=_crumbs(frame, rule, _("Mute")),
-        curl=curl_of(
-            "POST", f"/v1/ns/{frame.namespace.name}/alerts/{rule.name}:mute", {"for": "1h"}
-        ),
+        crumbs=frame.crumbs_of("alert", rule.name, _("Mute")),
+        curl=curl_of("POST", f"{frame.api_root}/alerts/{rule.name}:mute", {"for": "1h"}),
     )
 
 
@@ -137,20 +141,14 @@ def switch(frame: Frame, alert: str) -> HttpResponse:
     """``is_enabled=1`` or ``0``: a rule that is off is not looked at, and tells nobody."""
     rule = _found(frame, alert)
     is_enabled = frame.request.POST.get("is_enabled") == "1"
-    try:
-        put_rule(
-            frame.principal,
-            frame.namespace,
-            rule.name,
-            RuleChange(is_enabled=is_enabled),
-            SystemClock(),
-        )
-    except Problem as problem:
-        messages.error(frame.request, problem.detail or problem.title)
-    else:
-        said = _("%(name)s was turned on.") if is_enabled else _("%(name)s was turned off.")
-        messages.success(frame.request, said % {"name": rule.name})
-    return redirect("console:alert", frame.namespace.name, rule.name)
+    change = RuleChange(is_enabled=is_enabled)
+    said = _("%(name)s was turned on.") if is_enabled else _("%(name)s was turned off.")
+    return act(
+        frame,
+        lambda: put_rule(frame.principal, frame.namespace, rule.name, change, SystemClock()),
+        told=said % {"name": rule.name},
+        back=frame.url("alert", rule.name),
+    )
 
 
 @page("alerts", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
@@ -166,34 +164,33 @@ def remove_alert(frame: Frame, alert: str) -> HttpResponse:
         told=_("The alert %(name)s was deleted.") % {"name": rule.name},
         back=frame.url("alerts"),
         rule=rule,
-        crumbs=_crumbs(frame, rule, _("Delete")),
-        curl=curl_of("DELETE", f"/v1/ns/{frame.namespace.name}/alerts/{rule.name}"),
+        crumbs=frame.crumbs_of("alert", rule.name, _("Delete")),
+        curl=curl_of("DELETE", f"{frame.api_root}/alerts/{rule.name}"),
     )
 
 
 def _put(frame: Frame, name: str, form: AlertForm, revision: int | None) -> HttpResponse | None:
     """The answer, or None with the refusal in the form."""
-    try:
-        change = form.change()
+
+    def write() -> HttpResponse | None:
         put = put_rule(
-            frame.principal, frame.namespace, name, change, SystemClock(), revision=revision
+            frame.principal, frame.namespace, name, form.change(), SystemClock(), revision=revision
         )
-    except Problem as problem:
-        if problem.code == "PRECONDITION_FAILED":
-            form.add_error(
-                None,
-                _(
-                    "Someone else has changed this alert in the meantime. Check its current "
-                    "settings, then try again."
-                ),
-            )
-        else:
-            form.add_problem(problem)
-        return None
-    if put.secret is not None:
+        if put.secret is None:
+            return None
         return _rule_page(frame, put.rule, secret=put.secret, status=201)
-    messages.success(frame.request, _("The alert %(name)s was saved.") % {"name": name})
-    return redirect("console:alert", frame.namespace.name, name)
+
+    return save(
+        frame,
+        form,
+        write,
+        told=_("The alert %(name)s was saved.") % {"name": name},
+        back=frame.url("alert", name),
+        stale=_(
+            "Someone else has changed this alert in the meantime. Check its current "
+            "settings, then try again."
+        ),
+    )
 
 
 def _rule_page(
@@ -202,7 +199,7 @@ def _rule_page(
     text = frame.request.GET.get("before", "")
     before = number_of(text)
     events = events_of(rule, before=before, limit=EVENT_ROWS + 1)
-    path = f"/v1/ns/{frame.namespace.name}/alerts/{rule.name}"
+    path = f"{frame.api_root}/alerts/{rule.name}"
     return frame.render(
         "console/alert.html",
         status=status,
@@ -211,14 +208,14 @@ def _rule_page(
         secret=secret,
         events=events[:EVENT_ROWS],
         next_before=events[EVENT_ROWS - 1].number if len(events) > EVENT_ROWS else None,
-        crumbs=_crumbs(frame, rule),
+        crumbs=frame.crumbs_of("alert", rule.name),
         curl=curl_of("GET", f"{path}/history"),
     )
 
 
 def _form_page(frame: Frame, form: AlertForm, rule: AlertRule | None) -> HttpResponse:
     groups = frame.namespace.groups.order_by("name").values_list("name", flat=True)
-    path = f"/v1/ns/{frame.namespace.name}/alerts/{rule.name if rule else 'billing-behind'}"
+    path = f"{frame.api_root}/alerts/{rule.name if rule else 'billing-behind'}"
     return frame.render(
         "console/alert_form.html",
         status=form_status(form),
@@ -227,26 +224,12 @@ def _form_page(frame: Frame, form: AlertForm, rule: AlertRule | None) -> HttpRes
         revision=None if rule is None else frame.request.POST.get("revision", rule.revision),
         groups=list(groups[:GROUPS_OFFERED_MAX]),
         curl=curl_of("PUT", path, {"kind": "lag", "group": "billing", "threshold": 1_000}),
-        crumbs=[Crumb(title=_("Alerts"), url=frame.url("alerts")), Crumb(title=_("New alert"))]
+        crumbs=frame.crumbs(_("New alert"))
         if rule is None
-        else _crumbs(frame, rule, _("Edit")),
+        else frame.crumbs_of("alert", rule.name, _("Edit")),
     )
 
 
 def _found(frame: Frame, name: str) -> AlertRule:
     """Raises Http404. One query."""
-    try:
-        return get_rule(frame.namespace, name)
-    except Problem:
-        raise Http404 from None
-
-
-def _crumbs(frame: Frame, rule: AlertRule, title: str = "") -> list[Crumb]:
-    crumbs = [Crumb(title=_("Alerts"), url=frame.url("alerts"))]
-    if not title:
-        return [*crumbs, Crumb(title=rule.name)]
-    return [
-        *crumbs,
-        Crumb(title=rule.name, url=frame.url("alert", rule.name)),
-        Crumb(title=title),
-    ]
+    return find_or_404(get_rule, frame.namespace, name)

@@ -14,7 +14,6 @@ from urllib.parse import urlencode
 
 import msgspec
 from django.http import HttpResponse
-from django.utils.translation import gettext as _
 
 from mqservice.accounts.audit_search import (
     EXPORT_ROWS_MAX,
@@ -26,7 +25,7 @@ from mqservice.accounts.models import AuditEntry
 from mqservice.accounts.roles import Permission
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_times import utc_of
-from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.shared.frame import Frame, page
 from mqservice.console.shared.time_zones import zone_given
 from mqservice.lib.csv_cells import csv_cell
 from mqservice.lib.problem import Problem
@@ -80,7 +79,6 @@ def audit(frame: Frame) -> HttpResponse:
         ],
         csv_query=f"?{asked}" if asked else "",
         export_rows_max=EXPORT_ROWS_MAX,
-        crumbs=[Crumb(title=_("Audit log"))],
         curl=curl_of("GET", f"/v1/audit?{asked}"),
     )
 

@@ -13,7 +13,7 @@ from msgspec import structs
 from mqservice.accounts.roles import Permission
 from mqservice.console.clients.queries import clients_page
 from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.shared.frame import Frame, page
 from mqservice.console.shared.masking import masks_for, shown_filter
 from mqservice.delivery.connections.api import end
 from mqservice.delivery.connections.connections import Connection
@@ -40,8 +40,7 @@ def clients(frame: Frame) -> HttpResponse:
         previous_number=shown.number - 1,
         next_number=shown.number + 1,
         can_disconnect=frame.principal.permits(Permission.CONNECTIONS_MANAGE),
-        crumbs=[Crumb(title=_("Clients"))],
-        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/connections"),
+        curl=curl_of("GET", f"{frame.api_root}/connections"),
     )
 
 

@@ -43,7 +43,7 @@ def export_response(
     frame: Frame, group: ConsumerGroup, query: dict[str, str], kind: Export
 ) -> HttpResponseBase:
     """The file; a page that says why where the first page is refused."""
-    path = f"/v1/ns/{frame.namespace.name}/groups/{group.name}/dlq"
+    path = f"{frame.api_root}/groups/{group.name}/dlq"
     asked = {**query, "limit": str(PAGE_MESSAGES)}
     first = call_data_plane(frame.request, frame.principal, "GET", path, query=asked)
     if first.problem is not None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
@@ -26,10 +26,11 @@ from mqservice.console.dead_letters.forms import (
     problem_message,
     purge_order,
 )
-from mqservice.console.dead_letters.views import found_group, letters_crumbs
+from mqservice.console.dead_letters.views import letters_crumbs
+from mqservice.console.groups.views import found_group
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm
-from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.shared.frame import Frame, find_or_404, page
 from mqservice.console.shared.masking import masks_for
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.problem import Problem
@@ -110,19 +111,13 @@ def purge(frame: Frame, group: str) -> HttpResponse:
 def tasks(frame: Frame) -> HttpResponse:
     """``?before=``: redrives and purges of all groups, the newest first."""
     before = frame.request.GET.get("before", "")
-    try:
-        rows = tasks_of(frame.namespace, before=before, limit=TASKS_ROWS)
-    except Problem:
-        raise Http404 from None
+    rows = find_or_404(tasks_of, frame.namespace, before=before, limit=TASKS_ROWS)
     return frame.render(
         "console/tasks.html",
         tasks=rows,
         next_before=rows[-1].public_id if len(rows) == TASKS_ROWS else "",
-        crumbs=[
-            Crumb(title=_("Dead letters"), url=frame.url("dead-letters")),
-            Crumb(title=_("Redrives and deletions")),
-        ],
-        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/tasks"),
+        crumbs=frame.crumbs(_("Redrives and deletions")),
+        curl=curl_of("GET", f"{frame.api_root}/tasks"),
     )
 
 
@@ -151,12 +146,12 @@ def task(frame: Frame, task_id: str) -> HttpResponse:
         next_after=failures[-1].pk if len(failures) == FAILURES_ROWS else None,
         unlisted_count=row.failed_count + row.skipped_count - row.listed_count,
         outcomes=outcomes_of(row),
-        crumbs=[
-            Crumb(title=_("Dead letters"), url=frame.url("dead-letters")),
-            Crumb(title=row.group_name, url=frame.url("group-dead-letters", row.group_name)),
-            Crumb(title=_("Redrive") if row.kind == TaskKind.REDRIVE else _("Deletion")),
-        ],
-        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/tasks/{row.public_id}"),
+        crumbs=frame.crumbs_of(
+            "group-dead-letters",
+            row.group_name,
+            _("Redrive") if row.kind == TaskKind.REDRIVE else _("Deletion"),
+        ),
+        curl=curl_of("GET", f"{frame.api_root}/tasks/{row.public_id}"),
     )
 
 
@@ -205,7 +200,7 @@ def _count_ahead(frame: Frame, order: TaskRequest) -> Count:
 
 def _order_curl(frame: Frame, group: ConsumerGroup, verb: str, chosen: SelectedLetters) -> str:
     """Looks ahead only, as the page does before somebody begins."""
-    path = f"/v1/ns/{frame.namespace.name}/groups/{group.name}/dlq:{verb}"
+    path = f"{frame.api_root}/groups/{group.name}/dlq:{verb}"
     return curl_of("POST", path, {**(chosen.wanted or {"all": True}), "dry_run": True})
 
 
@@ -231,7 +226,4 @@ def _percent(task: Task) -> float:
 
 def _found_task(frame: Frame, task_id: str) -> Task:
     """Raises Http404."""
-    try:
-        return get_task(frame.namespace, task_id)
-    except Problem:
-        raise Http404 from None
+    return find_or_404(get_task, frame.namespace, task_id)

@@ -16,21 +16,20 @@ from django.utils.translation import gettext as _
 from mqservice.accounts.roles import Permission
 from mqservice.console.dead_letters.exports import EXPORTED_MAX, Export, export_response
 from mqservice.console.dead_letters.queries import DeadLettersPage, dead_letters_page, letters_of
+from mqservice.console.groups.views import found_group
 from mqservice.console.messages.views import body_response
 from mqservice.console.shared.bodies import Stored, preview, shown_body
 from mqservice.console.shared.columns import columns_of
 from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.data_plane import call_data_plane
+from mqservice.console.shared.data_plane import call_data_plane, read_stored
 from mqservice.console.shared.form_times import ago, utc_of
 from mqservice.console.shared.frame import Crumb, Frame, page
 from mqservice.console.shared.listing import PAGE_ROWS
 from mqservice.console.shared.time_zones import zone_given
 from mqservice.delivery.reading.same_cause import NO_REASON
 from mqservice.groups.models import ConsumerGroup
-from mqservice.groups.queries import get_group
 from mqservice.lib.durations import DAY_MS, HOUR_MS
 from mqservice.lib.names import NAME_CHARS_MAX
-from mqservice.lib.problem import Problem
 from mqservice.tasks.models import Task
 
 LETTERS_SHOWN: Final = 50
@@ -51,7 +50,6 @@ def dead_letters(frame: Frame) -> HttpResponse:
         text=text,
         previous_skip=max(0, skip - PAGE_ROWS),
         next_skip=skip + PAGE_ROWS,
-        crumbs=[Crumb(title=_("Dead letters"))],
         curl=_list_curl(frame, found),
     )
 
@@ -61,7 +59,7 @@ def letters(frame: Frame, group: str) -> HttpResponse:
     """One page of a group's letters, the oldest first, or by key the newest."""
     row = found_group(frame, group)
     given = given_fields(frame.request)
-    path = f"/v1/ns/{frame.namespace.name}/groups/{row.name}/dlq"
+    path = f"{frame.api_root}/groups/{row.name}/dlq"
     query = {
         **given,
         "limit": str(LETTERS_SHOWN),
@@ -129,20 +127,8 @@ def export(frame: Frame, group: str) -> HttpResponse:
     return cast("HttpResponse", response)  # a stream of it, which ``page`` passes on as well
 
 
-def found_group(frame: Frame, name: str) -> ConsumerGroup:
-    """Raises Http404. One query."""
-    try:
-        return get_group(frame.namespace, name)
-    except Problem:
-        raise Http404 from None
-
-
 def letters_crumbs(frame: Frame, group: ConsumerGroup, title: str = "") -> list[Crumb]:
-    crumbs = [Crumb(title=_("Dead letters"), url=frame.url("dead-letters"))]
-    if not title:
-        return [*crumbs, Crumb(title=group.name)]
-    own = frame.url("group-dead-letters", group.name)
-    return [*crumbs, Crumb(title=group.name, url=own), Crumb(title=title)]
+    return frame.crumbs_of("group-dead-letters", group.name, title)
 
 
 def given_fields(request: HttpRequest) -> dict[str, str]:
@@ -154,18 +140,12 @@ def given_fields(request: HttpRequest) -> dict[str, str]:
 
 def stored_letter(frame: Frame, group: str, message_id: str) -> tuple[Stored, str]:
     """The letter and its path in the API. Raises Http404."""
-    if not message_id.isalnum() or not message_id.isascii():
-        raise Http404
-    path = f"/v1/ns/{frame.namespace.name}/groups/{group}/dlq/{message_id}"
-    answer = call_data_plane(frame.request, frame.principal, "GET", path)
-    if answer.problem is not None:
-        raise Http404(answer.problem.detail)
-    return answer.data, path
+    return read_stored(frame, f"groups/{group}/dlq", message_id)
 
 
 def _list_curl(frame: Frame, found: DeadLettersPage) -> str:
     """The groups, and the letters of the one that has the most; no call counts those of all."""
-    root = f"/v1/ns/{frame.namespace.name}/groups"
+    root = f"{frame.api_root}/groups"
     command = curl_of("GET", root)
     if frame.can_consume and found.rows:
         command += "\n\n" + curl_of(

@@ -17,24 +17,23 @@ from typing import Final
 
 import msgspec
 from django import forms
-from django.core import signing
 from django.core.files.uploadedfile import UploadedFile
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from mqservice.accounts.models import Namespace, User
 from mqservice.console.shared.forms import RefusableForm
+from mqservice.console.shared.signed_previews import find_signed, signed
 from mqservice.definitions.document_format import Form, form_of_file, json_of
 from mqservice.definitions.documents import reject_duplicates
 from mqservice.definitions.importing import Plan
 from mqservice.definitions.schemas import Action, ImportedOut
 from mqservice.lib.problem import Problem, ProblemItem
 
-PREVIEW_SECONDS_MAX: Final = 600
 # With its escapes and the fields beside it a document has to fit a request twice: out and back.
 DOCUMENT_BYTES_MAX: Final = 900 * 1024
 SHOWN_MAX: Final = 200
-_SALT: Final = "console.definitions"
+_PAGE: Final = "definitions"
 
 
 class ImportForm(RefusableForm):
@@ -139,7 +138,7 @@ class Preview:
 
 
 def preview_of(plan: Plan, body: bytes, user: User, namespace: Namespace) -> Preview:
-    token = signing.dumps([user.pk, namespace.pk, _digest(body), plan.digest], salt=_SALT)
+    token = signed(_PAGE, (user.pk, namespace.pk, _digest(body), plan.digest))
     return Preview(plan=plan, document=body.decode(), token=token)
 
 
@@ -147,11 +146,10 @@ def find_digest(token: str, body: bytes, user: User, namespace: Namespace) -> st
     """That of the plan that was shown. None for what was not signed here, for this person,
     namespace and document, in the last ten minutes.
     """
-    try:
-        content = signing.loads(token, salt=_SALT, max_age=PREVIEW_SECONDS_MAX)
-        user_id, namespace_id, document, plan = msgspec.convert(content, tuple[int, int, str, str])
-    except (signing.BadSignature, msgspec.ValidationError):
+    found = find_signed(_PAGE, token, tuple[int, int, str, str])
+    if found is None:
         return None
+    user_id, namespace_id, document, plan = found
     if (user_id, namespace_id, document) != (user.pk, namespace.pk, _digest(body)):
         return None
     return plan

@@ -21,7 +21,8 @@ from mqservice.console.definitions.preview import (
 )
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS
-from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.shared.frame import Frame, page
+from mqservice.console.shared.signed_previews import EXPIRED
 from mqservice.definitions.document_format import Form, serialize, with_line_numbers
 from mqservice.definitions.documents import export, read_document
 from mqservice.definitions.importing import Plan, import_definitions, preview_import
@@ -74,8 +75,7 @@ def _apply(frame: Frame) -> HttpResponse:
     token = frame.request.POST["token"]
     digest = find_digest(token, body, frame.user, frame.namespace)
     if digest is None:
-        text = _("This preview has expired or belongs to someone else. Create a new one.")
-        return _page(frame, form=ImportForm(), fault=text, status=422)
+        return _page(frame, form=ImportForm(), fault=str(EXPIRED), status=422)
     try:
         plan = import_definitions(
             frame.namespace, read_document(body), by=frame.principal, digest=digest
@@ -121,7 +121,7 @@ def _page(
     has_moved: bool = False,
     status: int = 200,
 ) -> HttpResponse:
-    root = f"/v1/ns/{frame.namespace.name}/definitions"
+    root = f"{frame.api_root}/definitions"
     command = curl_of("GET", root)
     if frame.can_manage:
         example: dict[str, object] = {
@@ -141,6 +141,5 @@ def _page(
         faults=[] if problem is None else shown_faults(problem.errors, body),
         fault=fault,
         has_moved=has_moved,
-        crumbs=[Crumb(title=_("Definitions"))],
         curl=command,
     )

@@ -21,9 +21,10 @@ from mqservice.console.shared.setting_fields import (
 )
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.schemas import shown_settings
-from mqservice.groups.settings import SETTINGS, Dispatch
+from mqservice.groups.settings import SETTINGS
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
+from mqservice.protocol.choices import Dispatch
 
 _POINTERS = pointers_of(SETTINGS)
 

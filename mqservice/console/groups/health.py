@@ -15,10 +15,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mqservice.console.groups.group import GroupPage, MemberRow, TopicPart
-from mqservice.console.templatetags.units import age, count
 from mqservice.groups.models import ConsumerGroup
-from mqservice.groups.settings import Dispatch
 from mqservice.lib.durations import MINUTE_MS
+from mqservice.lib.units import age, count
+from mqservice.protocol.choices import Dispatch
 
 SKEW_TIMES: Final = 4  # as far behind as its share would be
 SKEW_LAG_MIN: Final = 100

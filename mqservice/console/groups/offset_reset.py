@@ -16,22 +16,21 @@ from typing import ClassVar, Final, cast
 
 import msgspec
 from django import forms
-from django.core import signing
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from mqservice.console.shared.forms import MomentField, RefusableForm, in_zone
+from mqservice.console.shared.signed_previews import find_signed, signed
 from mqservice.groups.broadcast_clients import client_id_of
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.offset_schemas import OFFSET_MAX, SeekIn
 from mqservice.groups.offsets import SeekTarget, preview_seek
-from mqservice.groups.settings import Dispatch
 from mqservice.lib.problem import Problem
+from mqservice.protocol.choices import Dispatch
 from mqservice.store import OffsetResetReply, QueueReset, ResetTo
 from mqservice.topics.models import Topic
 
-PREVIEW_SECONDS_MAX: Final = 600
-_SALT: Final = "console.offset-reset"
+_PAGE: Final = "offset-reset"
 _PLACES: Final = (
     ("earliest", gettext_lazy("the earliest message")),
     ("latest", gettext_lazy("the end: skip all messages")),
@@ -185,7 +184,7 @@ def project(
     """A dry run, and what has to come back to apply it. Raises Problem."""
     reply = preview_seek(group, topic, target_of(group, topic, body))
     preview = Preview(user_id=user_id, group_id=group.pk, body=body, rows=rows_of(reply))
-    return Projection(reply=reply, body=body, token=signed(preview))
+    return Projection(reply=reply, body=body, token=signed(_PAGE, preview))
 
 
 def rows_of(reply: OffsetResetReply) -> list[Row]:
@@ -201,18 +200,10 @@ def rows_of(reply: OffsetResetReply) -> list[Row]:
     ]
 
 
-def signed(preview: Preview) -> str:
-    return signing.dumps(msgspec.to_builtins(preview), salt=_SALT, compress=True)
-
-
 def find_preview(token: str, user_id: int, group: ConsumerGroup) -> Preview | None:
     """None for what was not signed here, for this person and group, in the last ten minutes."""
-    try:
-        content = signing.loads(token, salt=_SALT, max_age=PREVIEW_SECONDS_MAX)
-        preview = msgspec.convert(content, Preview)
-    except (signing.BadSignature, msgspec.ValidationError):
-        return None
-    if preview.user_id != user_id or preview.group_id != group.pk:
+    preview = find_signed(_PAGE, token, Preview)
+    if preview is None or preview.user_id != user_id or preview.group_id != group.pk:
         return None
     return preview
 

@@ -10,21 +10,21 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from mqservice.accounts.models import Namespace
 from mqservice.console.shared.figures import (
     DIRECT_ROWS_MAX,
-    Figures,
     GroupFigures,
     figures_of,
     measure_group,
     sampled,
 )
-from mqservice.console.shared.listing import NAMES_MAX, NamedListing, by_number, page_of
+from mqservice.console.shared.listing import NAMES_MAX, ListQuery, NamedListing, in_order, page_of
 from mqservice.groups.models import ConsumerGroup
-from mqservice.groups.settings import Dispatch
 from mqservice.lib.clock import SystemClock
 from mqservice.monitoring.sampling import engine_stats
+from mqservice.protocol.choices import Dispatch
 from mqservice.store import blocking_client
 from mqservice.topics.models import Topic
 
@@ -36,6 +36,13 @@ class Order(enum.StrEnum):
     RATE = "rate"
 
 
+_NUMBERS: Final[dict[Order, Callable[[GroupFigures], float | None]]] = {
+    Order.LAG: lambda group: group.lag,
+    Order.AGE: lambda group: group.lag_ms,
+    Order.RATE: lambda group: group.out_per_s,
+}
+
+
 class State(enum.StrEnum):
     """What a group is about, in one word. The first that fits counts."""
 
@@ -45,19 +52,6 @@ class State(enum.StrEnum):
     NO_MEMBERS = "no_members"  # and there is something to read
     BEHIND = "behind"
     CAUGHT_UP = "caught_up"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupListQuery:
-    """What to list. ``after`` and ``before`` are names of groups: the page begins behind the one,
-    or ends before the other.
-    """
-
-    text: str = ""
-    dispatch: str = ""
-    order: Order = Order.NAME
-    after: str = ""
-    before: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +72,7 @@ class GroupRow:
 class GroupsPage(NamedListing):
     """``question``: which found these rows."""
 
-    question: GroupListQuery
+    question: ListQuery[Order]
     rows: list[GroupRow]
     group_count: int
     is_engine_up: bool
@@ -99,7 +93,7 @@ def state_of(group: ConsumerGroup, figures: GroupFigures) -> State:
     return State.NO_MEMBERS if figures.member_count == 0 else State.BEHIND
 
 
-def groups_page(namespace: Namespace, question: GroupListQuery) -> GroupsPage:
+def groups_page(namespace: Namespace, question: ListQuery[Order]) -> GroupsPage:
     """Five or six queries, and a call to the engine for each row."""
     now_ms = SystemClock().now_ms()
     rows = ConsumerGroup.objects.filter(namespace=namespace)
@@ -107,8 +101,8 @@ def groups_page(namespace: Namespace, question: GroupListQuery) -> GroupsPage:
     topic_count = Topic.objects.filter(namespace=namespace).count()
     if question.text:
         rows = rows.filter(name__icontains=question.text)
-    if question.dispatch in set(Dispatch):
-        rows = rows.filter(dispatch=question.dispatch)
+    if question.kind in set(Dispatch):
+        rows = rows.filter(dispatch=question.kind)
     names = list(rows.order_by("name").values_list("name", flat=True)[:NAMES_MAX])
     is_up = engine_stats() is not None
     with blocking_client() as client:
@@ -117,7 +111,7 @@ def groups_page(namespace: Namespace, question: GroupListQuery) -> GroupsPage:
             figures = figures_of(namespace, client_or_none, now_ms)
         else:
             figures = sampled(namespace, (), names, now_ms)
-        names = _sorted(names, figures, question.order)
+        names = in_order(names, figures.groups, _NUMBERS.get(question.order))
         first, shown = page_of(names, after=question.after, before=question.before)
         by_name = {group.name: group for group in _groups(namespace, shown)}
         if not figures.is_direct:
@@ -140,16 +134,3 @@ def groups_page(namespace: Namespace, question: GroupListQuery) -> GroupsPage:
 def _groups(namespace: Namespace, names: list[str]) -> list[ConsumerGroup]:
     rows = ConsumerGroup.objects.filter(namespace=namespace, name__in=names)
     return list(rows.select_related("namespace"))
-
-
-def _sorted(names: list[str], figures: Figures, order: Order) -> list[str]:
-    """Numbers from high to low, what is unknown last; else as it was, by name."""
-    if order is Order.NAME:
-        return names
-    values: dict[Order, Callable[[GroupFigures], float | None]] = {
-        Order.LAG: lambda group: group.lag,
-        Order.AGE: lambda group: group.lag_ms,
-        Order.RATE: lambda group: group.out_per_s,
-    }
-    value_of, known = values[order], figures.groups
-    return by_number([name for name in names if name in known], lambda name: value_of(known[name]))

@@ -25,10 +25,11 @@ from mqservice.console.groups.offset_reset import (
 from mqservice.console.groups.views import found_group, group_crumbs
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.frame import Frame, page
-from mqservice.console.templatetags.units import count
+from mqservice.console.shared.signed_previews import EXPIRED
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.offsets import preview_seek, progress_of, seek
 from mqservice.lib.problem import Problem
+from mqservice.lib.units import count
 from mqservice.store import GroupQueueStats
 from mqservice.topics.models import Topic
 
@@ -75,8 +76,7 @@ def _apply(
     preview = find_preview(frame.request.POST["token"], frame.user.pk, row)
     form = ResetForm(group=row, topic=topic, initial=_initial(frame, topic, rows))
     if preview is None or preview.body.get("topic") != topic.name:
-        text = _("This preview has expired or belongs to someone else. Create a new one.")
-        return _page(frame, row, topic, names, rows, form=form, fault=text, status=422)
+        return _page(frame, row, topic, names, rows, form=form, fault=str(EXPIRED), status=422)
     try:
         target = applied_target(row, topic, preview)
         is_sure = "anyway" in frame.request.POST
@@ -129,7 +129,7 @@ def _page(
         has_moved=has_moved,
         curl=curl_of(
             "POST",
-            f"/v1/ns/{frame.namespace.name}/groups/{row.name}:seek",
+            f"{frame.api_root}/groups/{row.name}:seek",
             {**body, "dry_run": True},
         ),
         crumbs=group_crumbs(frame, row, _("Reset offsets")),

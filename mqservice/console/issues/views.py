@@ -18,7 +18,8 @@ from django.utils.translation import gettext_lazy
 from mqservice.accounts.roles import Permission
 from mqservice.console.issues.queries import ACTIVE, bars_of, issues_page
 from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.shared.form_views import act
+from mqservice.console.shared.frame import Frame, find_or_404, page
 from mqservice.console.shared.navigation import Text
 from mqservice.console.templatetags.words import WORDS
 from mqservice.delivery.reading.same_cause import NO_REASON
@@ -70,8 +71,7 @@ def issues(frame: Frame) -> HttpResponse:
         is_filtered=any((given["group"], given["topic"])),
         groups=list(groups[:GROUPS_OFFERED_MAX]),
         quiet=quiet_text(found.book),
-        crumbs=[Crumb(title=_("Issues"))],
-        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/issues" + (asked and f"?{asked}")),
+        curl=curl_of("GET", f"{frame.api_root}/issues" + (asked and f"?{asked}")),
     )
 
 
@@ -92,11 +92,8 @@ def issue(frame: Frame, issue: str) -> HttpResponse:
         bars=bars_of(row, SystemClock().now_ms(), HOURS_RETAINED),
         hours_shown=HOURS_RETAINED,
         events=events_of(row),
-        crumbs=[
-            Crumb(title=_("Issues"), url=frame.url("issues")),
-            Crumb(title=row.group_name),
-        ],
-        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/issues/{row.public_id}"),
+        crumbs=frame.crumbs(row.group_name),
+        curl=curl_of("GET", f"{frame.api_root}/issues/{row.public_id}"),
     )
 
 
@@ -120,14 +117,13 @@ def change(frame: Frame, issue: str) -> HttpResponse:
 def settings(frame: Frame) -> HttpResponse:
     """``resolve_after=7d``, empty for never."""
     text = frame.request.POST.get("resolve_after", "").strip()[:QUIET_CHARS_MAX]
-    try:
-        quiet_ms = IssueSettingsIn(resolve_after=text or None).quiet_ms()
-        set_quiet(frame.principal, frame.namespace, quiet_ms)
-    except Problem as problem:
-        messages.error(frame.request, problem.detail or problem.title)
-    else:
-        messages.success(frame.request, _("Saved. The change applies immediately."))
-    return redirect(frame.url("issues"))
+    asked = IssueSettingsIn(resolve_after=text or None)
+    return act(
+        frame,
+        lambda: set_quiet(frame.principal, frame.namespace, asked.quiet_ms()),
+        told=_("Saved. The change applies immediately."),
+        back=frame.url("issues"),
+    )
 
 
 def _tabs(
@@ -154,7 +150,4 @@ def _states(text: str) -> tuple[IssueState, ...]:
 
 def _found(frame: Frame, public_id: str) -> Issue:
     """Raises Http404. One query."""
-    try:
-        return get_issue(frame.namespace, public_id)
-    except Problem:
-        raise Http404 from None
+    return find_or_404(get_issue, frame.namespace, public_id)

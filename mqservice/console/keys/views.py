@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse, QueryDict
+from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
@@ -24,7 +24,7 @@ from mqservice.console.keys.forms import KeyForm, RotateForm
 from mqservice.console.keys.queries import commands_of, key_row, keys_page
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm, form_status
-from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.shared.frame import Frame, find_or_404, page
 from mqservice.lib.problem import Problem
 
 _TEXT_CHARS_MAX: Final = 80
@@ -43,7 +43,6 @@ def keys(frame: Frame) -> HttpResponse:
         may_manage=frame.principal.permits(Permission.KEYS_MANAGE),
         text=text,
         state=state,
-        crumbs=[Crumb(title=_("API keys"))],
     )
 
 
@@ -68,7 +67,7 @@ def new_key(frame: Frame) -> HttpResponse:
         "console/key_form.html",
         status=form_status(form),
         form=form,
-        crumbs=_crumbs(frame, _("New key")),
+        crumbs=frame.crumbs(_("New key")),
         curl=curl_of("POST", "/v1/keys", {"name": "billing", "scopes": ["consume"]}),
     )
 
@@ -129,7 +128,7 @@ def _key_page(
         may_manage=frame.principal.permits(Permission.KEYS_MANAGE),
         rotate_form=rotate_form or RotateForm(),
         revoke_form=revoke_form or _revoke_form(row),
-        crumbs=_crumbs(frame, row.name),
+        crumbs=frame.crumbs(row.name),
         curl=curl_of("GET", f"/v1/keys/{row.public_id}"),
     )
 
@@ -141,20 +140,13 @@ def _shown_once(frame: Frame, row: ApiKey, text: str, *, status: int) -> HttpRes
         row=key_row(row),
         text=text,
         curl=commands_of(row, text, frame.namespace),
-        crumbs=_crumbs(frame, row.name),
+        crumbs=frame.crumbs(row.name),
     )
 
 
 def _found(frame: Frame, key_id: str) -> ApiKey:
     """Raises Http404. One query."""
-    try:
-        return get_key(frame.principal, key_id)
-    except Problem:
-        raise Http404 from None
-
-
-def _crumbs(frame: Frame, title: str) -> list[Crumb]:
-    return [Crumb(title=_("API keys"), url=frame.url("keys")), Crumb(title=title)]
+    return find_or_404(get_key, frame.principal, key_id)
 
 
 def _revoke_form(row: ApiKey, data: QueryDict | None = None) -> ConfirmForm:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from mqservice.console.shared.figures import Figures, GroupFigures, TopicFigures
-from mqservice.console.templatetags.units import about, age, count, rate
+from mqservice.lib.units import about, age, count, rate
 
 _WHOLE: Final[dict[str, Callable[[Figures], str]]] = {
     "in": lambda figures: rate(figures.in_per_s),

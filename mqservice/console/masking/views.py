@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from django.contrib import messages
 from django.http import Http404, HttpResponse
-from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
 from mqservice.console.masking.forms import CLEAR_TEXTS, PART_TEXTS, BodiesForm, MaskForm
 from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.form_views import FORM_METHODS, delete_by_name, form_status, number_of
-from mqservice.console.shared.frame import Crumb, Frame, page
-from mqservice.lib.problem import Problem
+from mqservice.console.shared.form_views import (
+    FORM_METHODS,
+    act,
+    delete_by_name,
+    form_status,
+    number_of,
+    save,
+)
+from mqservice.console.shared.frame import Frame, find_or_404, page
 from mqservice.masking.masks import can_see
 from mqservice.masking.models import BodiesFor, ClearFor, MaskRule, Part
 from mqservice.masking.queries import bodies_for, get_rule, rules_of
@@ -46,8 +50,7 @@ def masking(frame: Frame) -> HttpResponse:
         form=BodiesForm(initial={"bodies_for": now.value}),
         may_manage=may_manage,
         may_switch=may_manage and can_see(role, now),
-        crumbs=[Crumb(title=_("Masking"))],
-        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/masking"),
+        curl=curl_of("GET", f"{frame.api_root}/masking"),
     )
 
 
@@ -57,14 +60,13 @@ def mask_bodies(frame: Frame) -> HttpResponse:
     form = BodiesForm(frame.request.POST)
     if not form.is_valid():
         raise Http404  # no form of ours
-    try:
-        wanted = BodiesFor(form.cleaned_data["bodies_for"])
-        set_bodies_for(frame.principal, frame.namespace, wanted)
-    except Problem as problem:
-        messages.error(frame.request, problem.detail or problem.title)
-    else:
-        messages.success(frame.request, _("Saved. The change applies immediately."))
-    return redirect("console:masking", frame.namespace.name)
+    wanted = BodiesFor(form.cleaned_data["bodies_for"])
+    return act(
+        frame,
+        lambda: set_bodies_for(frame.principal, frame.namespace, wanted),
+        told=_("Saved. The change applies immediately."),
+        back=frame.url("masking"),
+    )
 
 
 @page("masking", needs=Permission.MASKING_MANAGE, methods=FORM_METHODS)
@@ -107,26 +109,26 @@ def remove_mask(frame: Frame, mask: str) -> HttpResponse:
         told=_("The rule %(name)s was deleted.") % {"name": rule.name},
         back=frame.url("masking"),
         rule=rule,
-        crumbs=_crumbs(frame, _("Delete")),
-        curl=curl_of("DELETE", f"/v1/ns/{frame.namespace.name}/masking/{rule.name}"),
+        crumbs=frame.crumbs(_("Delete")),
+        curl=curl_of("DELETE", f"{frame.api_root}/masking/{rule.name}"),
     )
 
 
 def _put(frame: Frame, name: str, form: MaskForm, revision: int | None) -> HttpResponse | None:
     """The answer, or None with the refusal in the form."""
-    try:
-        put_rule(frame.principal, frame.namespace, name, form.order(), revision=revision)
-    except Problem as problem:
-        form.add_problem(problem)
-        return None
-    messages.success(frame.request, _("Saved. The change applies immediately."))
-    return redirect("console:masking", frame.namespace.name)
+    return save(
+        frame,
+        form,
+        lambda: put_rule(frame.principal, frame.namespace, name, form.order(), revision=revision),
+        told=_("Saved. The change applies immediately."),
+        back=frame.url("masking"),
+    )
 
 
 def _form_page(frame: Frame, form: MaskForm, rule: MaskRule | None) -> HttpResponse:
     topics = Topic.objects.filter(namespace=frame.namespace).order_by("name")
     revision = frame.request.POST.get("revision", "") or (rule.revision if rule else "")
-    path = f"/v1/ns/{frame.namespace.name}/masking/{rule.name if rule else 'cards'}"
+    path = f"{frame.api_root}/masking/{rule.name if rule else 'cards'}"
     example: dict[str, object] = {"topics": "payments-*", "part": "field", "path": "/card/number"}
     return frame.render(
         "console/mask_form.html",
@@ -135,7 +137,7 @@ def _form_page(frame: Frame, form: MaskForm, rule: MaskRule | None) -> HttpRespo
         rule=rule,
         revision=revision,
         topics=list(topics.values_list("name", flat=True)[:TOPICS_OFFERED_MAX]),
-        crumbs=_crumbs(frame, rule.name if rule else _("New rule")),
+        crumbs=frame.crumbs(rule.name if rule else _("New rule")),
         curl=curl_of("PUT", path, example),
     )
 
@@ -144,13 +146,6 @@ def _may_manage(frame: Frame) -> bool:
     return frame.principal.permits(Permission.MASKING_MANAGE)
 
 
-def _crumbs(frame: Frame, title: str) -> list[Crumb]:
-    return [Crumb(title=_("Masking"), url=frame.url("masking")), Crumb(title=title)]
-
-
 def _found(frame: Frame, name: str) -> MaskRule:
     """Raises Http404."""
-    try:
-        return get_rule(frame.namespace, name)
-    except Problem:
-        raise Http404 from None
+    return find_or_404(get_rule, frame.namespace, name)

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.invitation_services import invite, revoke_invitation
@@ -23,8 +24,8 @@ from mqservice.accounts.queries import get_member, members_after, pending_invita
 from mqservice.accounts.roles import Permission, is_at_most
 from mqservice.console.keys.forms import InvitationForm
 from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
-from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.shared.form_views import FORM_METHODS, delete_by_name, form_status, number_of
+from mqservice.console.shared.frame import Frame, find_or_404, page
 from mqservice.lib.problem import Problem
 
 _USERNAME_CHARS_MAX: Final = 150
@@ -44,7 +45,6 @@ def members(frame: Frame) -> HttpResponse:
         roles=[role.value for role in Role if is_at_most(role, frame.principal.role)],
         invitations=pending_invitations(frame.principal) if may_manage else [],
         may_manage=may_manage,
-        crumbs=[Crumb(title=_("Members"))],
         curl=curl_of("GET", "/v1/members"),
     )
 
@@ -74,29 +74,18 @@ def role(frame: Frame, username: str) -> HttpResponse:
 def remove(frame: Frame, username: str) -> HttpResponse:
     """A question; POST with the user name takes the place away."""
     member = _found(frame, username)
-    form = ConfirmForm(
-        frame.request.POST or None,
-        name=member.user.username,
-        fault=_("This does not match the name of the member."),
-        chars_max=_USERNAME_CHARS_MAX,
-    )
-    if frame.request.method == "POST" and form.is_valid():
-        try:
-            remove_member(frame.principal, member.user.username)
-        except Problem as problem:
-            form.add_error(None, problem.detail or problem.title)
-        else:
-            told = {"name": member.user.username}
-            messages.success(frame.request, _("%(name)s is no longer a member.") % told)
-            if member.user == frame.user:
-                return redirect("console:overview")
-            return redirect("console:members", frame.namespace.name)
-    return frame.render(
+    name = member.user.username
+    return delete_by_name(
+        frame,
         "console/member_remove.html",
-        status=form_status(form),
+        lambda: remove_member(frame.principal, name),
+        name=name,
+        chars_max=_USERNAME_CHARS_MAX,
+        fault=_("This does not match the name of the member."),
+        told=_("%(name)s is no longer a member.") % {"name": name},
+        back=reverse("console:overview") if member.user == frame.user else frame.url("members"),
         member=member,
-        form=form,
-        crumbs=_crumbs(frame, member.user.username),
+        crumbs=frame.crumbs(name),
     )
 
 
@@ -116,13 +105,13 @@ def new_invitation(frame: Frame) -> HttpResponse:
                 status=201,
                 invitation=row,
                 link=f"{settings.MQ_BASE_URL}/account/join/{token.text}/",
-                crumbs=_crumbs(frame, _("Invitation")),
+                crumbs=frame.crumbs(_("Invitation")),
             )
     return frame.render(
         "console/invite.html",
         status=form_status(form),
         form=form,
-        crumbs=_crumbs(frame, _("Invite")),
+        crumbs=frame.crumbs(_("Invite")),
     )
 
 
@@ -154,11 +143,4 @@ def _show_problem(frame: Frame, problem: Problem) -> None:
 
 def _found(frame: Frame, username: str) -> Member:
     """Raises Http404. One query."""
-    try:
-        return get_member(frame.principal, username)
-    except Problem:
-        raise Http404 from None
-
-
-def _crumbs(frame: Frame, title: str) -> list[Crumb]:
-    return [Crumb(title=_("Members"), url=frame.url("members")), Crumb(title=title)]
+    return find_or_404(get_member, frame.principal, username)

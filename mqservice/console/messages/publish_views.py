@@ -18,7 +18,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.dead_letters.views import found_group, stored_letter
+from mqservice.console.dead_letters.views import stored_letter
+from mqservice.console.groups.views import found_group
 from mqservice.console.messages.views import stored_message
 from mqservice.console.shared.bodies import body_of, text_of
 from mqservice.console.shared.curl_commands import curl_of
@@ -45,7 +46,7 @@ def publish(frame: Frame, topic: str) -> HttpResponse:
     """POST stores the message as ``POST /v1/ns/{ns}/topics/{topic}/messages`` does."""
     row = found_topic(frame, topic)
     form = PublishForm(frame.request.POST or None, initial=_filled(frame, row.name))
-    path = f"/v1/ns/{frame.namespace.name}/topics/{row.name}/messages"
+    path = f"{frame.api_root}/topics/{row.name}/messages"
     body: dict[str, object] = {"body_json": {"order": 42}}
     status = 200
     if frame.request.method == "POST" and form.is_valid():

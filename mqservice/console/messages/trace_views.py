@@ -19,7 +19,7 @@ from mqservice.accounts.scopes import Kind, Scope
 from mqservice.console.shared.bodies import Stored, preview
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.data_plane import call_data_plane
-from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.shared.frame import Frame, page
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
@@ -83,7 +83,7 @@ def traces(frame: Frame) -> HttpResponse:
     problem: Problem | None = None
     found: list[Stored] = []
     if given["key"] and _is_name(given["topic"]):
-        path = f"/v1/ns/{frame.namespace.name}/topics/{given['topic']}/messages"
+        path = f"{frame.api_root}/topics/{given['topic']}/messages"
         query = {"key": given["key"], "limit": str(FOUND_ROWS)}
         answer = call_data_plane(frame.request, frame.principal, "GET", path, query=query)
         problem = answer.problem
@@ -100,10 +100,9 @@ def traces(frame: Frame) -> HttpResponse:
         topics=list(topics.values_list("name", flat=True)[:TOPICS_OFFERED]),
         curl=curl_of(
             "GET",
-            f"/v1/ns/{frame.namespace.name}/topics/{given['topic'] or 'orders'}/messages?"
+            f"{frame.api_root}/topics/{given['topic'] or 'orders'}/messages?"
             + urlencode({"key": given["key"] or "order-1", "limit": FOUND_ROWS}),
         ),
-        crumbs=[Crumb(title=_("Traces"))],
     )
 
 
@@ -128,7 +127,7 @@ def trace(frame: Frame, message_id: str) -> HttpResponse:
         out = TraceOut.of(message_id, road)
     except Problem as refused:
         problem = refused
-    path = f"/v1/ns/{frame.namespace.name}/messages/{message_id}/trace"
+    path = f"{frame.api_root}/messages/{message_id}/trace"
     return frame.render(
         "console/trace.html",
         status=200 if problem is None else problem.status,
@@ -139,7 +138,7 @@ def trace(frame: Frame, message_id: str) -> HttpResponse:
         more_count=max(0, len(out.events) - STEPS_MAX) if out else 0,
         states=[_state(each) for each in out.groups] if out else [],
         is_complete=out is None or out.is_complete,
-        crumbs=[Crumb(title=_("Traces"), url=frame.url("traces")), Crumb(title=message_id[:40])],
+        crumbs=frame.crumbs(message_id[:40]),
         curl=curl_of("GET", path),
     )
 

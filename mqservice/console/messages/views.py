@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from django.contrib import messages as notes
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpResponse, QueryDict
+from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -27,7 +27,7 @@ from mqservice.console.messages.saved_filters import (
 from mqservice.console.shared.bodies import Stored, body_of, is_hidden, preview, shown_body
 from mqservice.console.shared.columns import columns_of
 from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.data_plane import call_data_plane
+from mqservice.console.shared.data_plane import call_data_plane, read_stored
 from mqservice.console.shared.form_times import ago, utc_of
 from mqservice.console.shared.form_views import number_of
 from mqservice.console.shared.frame import Frame, page
@@ -53,7 +53,7 @@ def messages(frame: Frame, topic: str) -> HttpResponse:
     message_id = frame.request.GET.get("id", "").strip()
     if message_id:
         return redirect("console:message", frame.namespace.name, row.name, message_id)
-    path = f"/v1/ns/{frame.namespace.name}/topics/{row.name}/messages"
+    path = f"{frame.api_root}/topics/{row.name}/messages"
     query = {
         **question_of(given),
         "limit": str(PAGE_ROWS),
@@ -147,10 +147,4 @@ def _given(fields: QueryDict) -> dict[str, str]:
 
 def stored_message(frame: Frame, topic: str, message_id: str) -> tuple[Stored, str]:
     """The message and its path in the API. Raises Http404."""
-    if not message_id.isalnum() or not message_id.isascii():
-        raise Http404
-    path = f"/v1/ns/{frame.namespace.name}/topics/{topic}/messages/{message_id}"
-    answer = call_data_plane(frame.request, frame.principal, "GET", path)
-    if answer.problem is not None:
-        raise Http404(answer.problem.detail)
-    return answer.data, path
+    return read_stored(frame, f"topics/{topic}/messages", message_id)

@@ -17,7 +17,7 @@ from mqservice.accounts.models import REASON_CHARS_MAX
 from mqservice.accounts.read_only import set_read_only
 from mqservice.accounts.roles import Permission
 from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.shared.frame import Frame, page
 from mqservice.lib.problem import Problem
 
 
@@ -41,7 +41,6 @@ def read_only(frame: Frame) -> HttpResponse:
         "console/read_only.html",
         form=ReadOnlyForm(),
         may_switch=may_switch,
-        crumbs=[Crumb(title=_("Read-only mode"))],
         curl=curl_of("PATCH", path, change) if may_switch else curl_of("GET", path),
     )
 

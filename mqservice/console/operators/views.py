@@ -32,7 +32,7 @@ from mqservice.monitoring.background import (
 from mqservice.monitoring.engine_metrics import EngineMetrics, find_engine_metrics
 from mqservice.monitoring.health import Health, PartState, check_health
 from mqservice.monitoring.sampling import engine_stats
-from mqservice.quotas.process import process_meters
+from mqservice.quotas.meters import process_meters
 from mqservice.store import ObserveReply, StatsReply, StoreError, blocking_client
 
 _STATS: Final = (

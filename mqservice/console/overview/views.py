@@ -45,10 +45,9 @@ def namespace_overview(frame: Frame) -> HttpResponse:
     return frame.render(
         "console/overview.html",
         page=overview_page(frame.namespace),
-        crumbs=[Crumb(title=_("Overview"))],
         spans=list(Span),
         span=span_of(frame.request.GET.get("span", "")),
-        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/metrics"),
+        curl=curl_of("GET", f"{frame.api_root}/metrics"),
     )
 
 
@@ -67,7 +66,7 @@ def search(frame: Frame) -> HttpResponse:
     is_part = frame.request.headers.get("HX-Request") == "true"
     found = _found(frame.namespace, text, FOUND_MAX if is_part else FOUND_PAGE_MAX)
     template = "console/_found.html" if is_part else "console/search.html"
-    root, asked = f"/v1/ns/{frame.namespace.name}", urlencode({"contains": text})
+    root, asked = f"{frame.api_root}", urlencode({"contains": text})
     return frame.render(
         template,
         found=found,

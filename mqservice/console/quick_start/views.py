@@ -15,7 +15,6 @@ from django.conf import settings
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from mqservice.accounts.key_services import NewKey, issue_key
 from mqservice.accounts.models import Role
@@ -24,7 +23,7 @@ from mqservice.accounts.scopes import Grant, Scope
 from mqservice.console.shared.bodies import preview
 from mqservice.console.shared.data_plane import call_data_plane
 from mqservice.console.shared.form_views import FORM_METHODS
-from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.shared.frame import Frame, page
 from mqservice.groups.services import GroupChange, put_group
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import MINUTE_MS
@@ -79,7 +78,7 @@ def arrived(frame: Frame) -> HttpResponse:
     if not frame.namespace.topics.filter(name=topic).exists():
         raise Http404
     since_ms = int(since)
-    path = f"/v1/ns/{frame.namespace.name}/topics/{topic}/messages"
+    path = f"{frame.api_root}/topics/{topic}/messages"
     query = {"from": rfc3339(since_ms), "limit": "1"}
     answer = call_data_plane(frame.request, frame.principal, "GET", path, query=query)
     found = [] if answer.problem is not None else answer.data["messages"]
@@ -102,7 +101,6 @@ def _render(
     return frame.render(
         "console/quick_start.html",
         status=status,
-        crumbs=[Crumb(title=_("Quick start"))],
         base_url=settings.MQ_BASE_URL,
         ws_url=settings.MQ_BASE_URL.replace("http", "ws", 1) + "/v1/ws",
         topic=topic or TOPIC,

@@ -12,18 +12,17 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
-from django.utils import translation
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.reports.day import day_view
 from mqservice.console.reports.forms import RangeForm
 from mqservice.console.reports.queries import report_days_page
 from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.shared.frame import Frame, find_or_404, page
 from mqservice.lib.problem import Problem
 from mqservice.reports.catalogue import REPORTS
-from mqservice.reports.day import Day, read_day
+from mqservice.reports.day import read_day
+from mqservice.reports.day_view import day_view
 from mqservice.reports.limits import DATE_MAX, DATE_MIN, REQUESTED_DAYS_MAX
 from mqservice.reports.page import page_of
 from mqservice.reports.queries import csv_lines, get_report, parts_of
@@ -61,7 +60,7 @@ def report(frame: Frame, date: str) -> HttpResponse:
     found = read_day(frame.namespace, day)
     return frame.render(
         "console/report.html",
-        crumbs=[Crumb(title=_("Reports"), url=frame.url("reports")), Crumb(title=day.isoformat())],
+        crumbs=frame.crumbs(day.isoformat()),
         day=found,
         view=day_view(found) if found.is_there else None,
         files=list(REPORTS.values()),
@@ -70,18 +69,18 @@ def report(frame: Frame, date: str) -> HttpResponse:
         week_before=day - _WEEK,
         curl=curl_of(
             "GET",
-            f"/v1/ns/{frame.namespace.name}/reports/usage_daily?from={day}&to={day + _DAY}",
+            f"{frame.api_root}/reports/usage_daily?from={day}&to={day + _DAY}",
         ),
     )
 
 
 @page("reports")
 def report_page(frame: Frame, date: str) -> HttpResponse:
-    """The day as one HTML file that needs nothing else, in English as over REST."""
-    day = _found_date(frame, date)
-    with translation.override("en"):
-        content = page_of(day)
-    response = HttpResponse(content, content_type="text/html; charset=utf-8")
+    """The day as one HTML file that needs nothing else, as over REST. Three queries."""
+    day = read_day(frame.namespace, _date(date))
+    if not day.is_there:
+        raise Http404
+    response = HttpResponse(page_of(day), content_type="text/html; charset=utf-8")
     return _as_file(response, f"{frame.namespace.name}-{day.date}.html")
 
 
@@ -89,10 +88,7 @@ def report_page(frame: Frame, date: str) -> HttpResponse:
 def report_rows(frame: Frame, date: str, name: str) -> HttpResponse:
     """One report's rows of the day as CSV. One query."""
     day = _date(date)
-    try:
-        kind = get_report(name)
-    except Problem:
-        raise Http404 from None
+    kind = find_or_404(get_report, name)
     parts = parts_of(frame.namespace, [kind.name], day, day + _DAY)
     response = HttpResponse("".join(csv_lines(kind, parts)), content_type="text/csv; charset=utf-8")
     return _as_file(response, f"{frame.namespace.name}-{kind.name}-{day}.csv")
@@ -103,12 +99,11 @@ def _list(frame: Frame, form: RangeForm | None, status: int = 200) -> HttpRespon
     return frame.render(
         "console/reports.html",
         status=status,
-        crumbs=[Crumb(title=_("Reports"))],
         page=report_days_page(frame.namespace, _date(before) if before else None),
         form=form,
         days_max=REQUESTED_DAYS_MAX,
         orders_max=settings.MQ_REPORTS_BY_HAND_MAX,
-        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/reports"),
+        curl=curl_of("GET", f"{frame.api_root}/reports"),
     )
 
 
@@ -121,14 +116,6 @@ def _date(text: str) -> dt.date:
     if len(text) != len("2026-01-31") or not DATE_MIN + _WEEK < date < DATE_MAX - _WEEK:
         raise Http404
     return date
-
-
-def _found_date(frame: Frame, date: str) -> Day:
-    """The report of a day. Raises Http404 without one. Three queries."""
-    found = read_day(frame.namespace, _date(date))
-    if not found.is_there:
-        raise Http404
-    return found
 
 
 def _as_file(response: HttpResponse, name: str) -> HttpResponse:

@@ -30,7 +30,7 @@ from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.data_plane import call_data_plane
 from mqservice.console.shared.form_times import utc_of
 from mqservice.console.shared.form_views import FORM_METHODS
-from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.shared.frame import Frame, page
 from mqservice.console.shared.time_zones import zone_given
 from mqservice.console.topics.views import found_topic
 from mqservice.delivery.delivery_time import CODE as TIME_CODE
@@ -88,8 +88,7 @@ def scheduled(frame: Frame) -> HttpResponse:
         text=text,
         has_topics=bool(topics) or bool(topics_of(frame.namespace, limit=1)),
         next_after=shown[-1].name if len(topics) > TOPIC_ROWS else "",
-        crumbs=[Crumb(title=_("Scheduled"))],
-        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/scheduled"),
+        curl=curl_of("GET", f"{frame.api_root}/scheduled"),
     )
 
 
@@ -111,7 +110,7 @@ def _list_page(frame: Frame, topic: str) -> HttpResponse:
             raise PermissionDenied(f"this needs the permission {Permission.PRODUCE.value}")
         _settle(frame, frame.request.POST)
         return redirect(frame.request.get_full_path())
-    path = f"/v1/ns/{frame.namespace.name}" + (f"/topics/{topic}" if topic else "") + "/scheduled"
+    path = f"{frame.api_root}" + (f"/topics/{topic}" if topic else "") + "/scheduled"
     zone = zone_given(frame.request.GET)
     texts = {name: frame.request.GET.get(name, "").strip() for name in ("from", "to")}
     given = {name: utc_of(text, zone) for name, text in texts.items()}
@@ -148,7 +147,7 @@ def _list_page(frame: Frame, topic: str) -> HttpResponse:
         previous_page=number - 1 if is_by_time and number > 1 else None,
         next_page=number + 1 if is_by_time and first + ROWS < len(found) else None,
         next_cursor=next_cursor,
-        crumbs=[Crumb(title=_("Scheduled"), url=frame.url("scheduled")), Crumb(title=title)],
+        crumbs=frame.crumbs(title),
         curl=curl_of("GET", path),
     )
 
@@ -223,7 +222,7 @@ def _settle(frame: Frame, given: QueryDict) -> None:
     for handle in handles:
         if _HANDLE.fullmatch(handle) is None:
             continue  # nobody was given such a one
-        path = f"/v1/ns/{frame.namespace.name}/scheduled/{handle}{verb}"
+        path = f"{frame.api_root}/scheduled/{handle}{verb}"
         problem = call_data_plane(frame.request, frame.principal, method, path, body=body).problem
         if problem is None:
             done += 1

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
@@ -25,8 +25,14 @@ from mqservice.console.schedules.cron_words import describe_cron
 from mqservice.console.schedules.forms import ScheduleForm
 from mqservice.console.shared.bodies import Stored, shown_body
 from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.form_views import FORM_METHODS, delete_by_name, form_status, number_of
-from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.shared.form_views import (
+    FORM_METHODS,
+    delete_by_name,
+    form_status,
+    number_of,
+    save,
+)
+from mqservice.console.shared.frame import Frame, find_or_404, page
 from mqservice.console.shared.masking import audit_unmasked, mask_response, masks_for
 from mqservice.console.shared.time_zones import zone_name, zone_names, zone_of
 from mqservice.lib.clock import SystemClock
@@ -81,8 +87,7 @@ def schedules(frame: Frame) -> HttpResponse:
         "console/schedules.html",
         rows=rows,
         failing_count=sum(row.state is ScheduleState.FAILING for row in rows),
-        crumbs=[Crumb(title=_("Cron schedules"))],
-        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/schedules"),
+        curl=curl_of("GET", f"{frame.api_root}/schedules"),
     )
 
 
@@ -98,7 +103,7 @@ def schedule(frame: Frame, schedule: str) -> HttpResponse:
         runs=_runs(found.cron, found.time_zone, found.next_ms),
         message=message,
         body=None if message is None else shown_body(message),
-        crumbs=_crumbs(frame, found),
+        crumbs=frame.crumbs_of("schedule", found.name),
         curl=curl_of("GET", _path(frame, found)),
     )
 
@@ -188,7 +193,7 @@ def remove_schedule(frame: Frame, schedule: str) -> HttpResponse:
         told=_("The schedule %(name)s was deleted.") % {"name": found.name},
         back=frame.url("schedules"),
         schedule=found,
-        crumbs=_crumbs(frame, found, _("Delete")),
+        crumbs=frame.crumbs_of("schedule", found.name, _("Delete")),
         curl=curl_of("DELETE", _path(frame, found)),
     )
 
@@ -222,28 +227,31 @@ def _message(frame: Frame, found: Schedule) -> Stored:
 def _put(frame: Frame, name: str, form: ScheduleForm, revision: int | None) -> HttpResponse | None:
     """The answer, or None with the refusal in the form."""
     try:
-        put_schedule(
-            frame.principal, frame.namespace, name, form.change(), SystemClock(), revision=revision
+        return save(
+            frame,
+            form,
+            lambda: put_schedule(
+                frame.principal,
+                frame.namespace,
+                name,
+                form.change(),
+                SystemClock(),
+                revision=revision,
+            ),
+            told=_("The schedule %(name)s was saved.") % {"name": name},
+            back=frame.url("schedule", name),
+            stale=_(
+                "Someone else has changed this schedule in the meantime. Check its current "
+                "settings, then try again."
+            ),
         )
     except BadForm as bad:
         form.add_error(bad.field, bad.text)
         return None
-    except Problem as problem:
-        if problem.code == "PRECONDITION_FAILED":
-            told = _(
-                "Someone else has changed this schedule in the meantime. Check its current "
-                "settings, then try again."
-            )
-            form.add_error(None, told)
-        else:
-            form.add_problem(problem)
-        return None
-    messages.success(frame.request, _("The schedule %(name)s was saved.") % {"name": name})
-    return redirect("console:schedule", frame.namespace.name, name)
 
 
 def _form_page(frame: Frame, form: ScheduleForm, found: Schedule | None) -> HttpResponse:
-    path = _path(frame, found) if found else f"/v1/ns/{frame.namespace.name}/schedules/nightly"
+    path = _path(frame, found) if found else f"{frame.api_root}/schedules/nightly"
     cron, time_zone = (str(form[name].value() or "") for name in ("cron", "time_zone"))
     return frame.render(
         "console/schedule_form.html",
@@ -254,12 +262,9 @@ def _form_page(frame: Frame, form: ScheduleForm, found: Schedule | None) -> Http
         topics=topic_names_of(frame.namespace, limit=TOPICS_OFFERED_MAX),
         zones=zone_names(),
         curl=curl_of("PUT", path, _EXAMPLE),
-        crumbs=[
-            Crumb(title=_("Cron schedules"), url=frame.url("schedules")),
-            Crumb(title=_("New schedule")),
-        ]
+        crumbs=frame.crumbs(_("New schedule"))
         if found is None
-        else _crumbs(frame, found, _("Edit")),
+        else frame.crumbs_of("schedule", found.name, _("Edit")),
         **_tried(cron, time_zone),
     )
 
@@ -313,10 +318,7 @@ def _refuse_non_producer(frame: Frame) -> None:
 
 def _found(frame: Frame, name: str) -> Schedule:
     """Raises Http404. One query."""
-    try:
-        return get_schedule(frame.namespace, name)
-    except Problem:
-        raise Http404 from None
+    return find_or_404(get_schedule, frame.namespace, name)
 
 
 def _back(frame: Frame, found: Schedule) -> HttpResponse:
@@ -324,15 +326,4 @@ def _back(frame: Frame, found: Schedule) -> HttpResponse:
 
 
 def _path(frame: Frame, found: Schedule) -> str:
-    return f"/v1/ns/{frame.namespace.name}/schedules/{found.name}"
-
-
-def _crumbs(frame: Frame, found: Schedule, title: str = "") -> list[Crumb]:
-    crumbs = [Crumb(title=_("Cron schedules"), url=frame.url("schedules"))]
-    if not title:
-        return [*crumbs, Crumb(title=found.name)]
-    return [
-        *crumbs,
-        Crumb(title=found.name, url=frame.url("schedule", found.name)),
-        Crumb(title=title),
-    ]
+    return f"{frame.api_root}/schedules/{found.name}"

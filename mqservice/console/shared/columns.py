@@ -38,6 +38,13 @@ class Column:
     is_usual: bool = True
 
 
+_OF_STORED: Final = (
+    Column("group", _("Message group"), is_usual=False),
+    Column("properties", _("Properties"), is_usual=False),
+    Column("born", _("Produced"), is_usual=False),
+    Column("id", _("Message ID"), is_usual=False),
+    Column("body", _("Body")),
+)
 TABLES: Final[dict[str, tuple[Column, ...]]] = {
     "topics": (
         Column("messages", _("Messages")),
@@ -65,11 +72,7 @@ TABLES: Final[dict[str, tuple[Column, ...]]] = {
         Column("place", _("Queue/offset")),
         Column("tag", _("Tag")),
         Column("keys", _("Keys")),
-        Column("group", _("Message group"), is_usual=False),
-        Column("properties", _("Properties"), is_usual=False),
-        Column("born", _("Produced"), is_usual=False),
-        Column("id", _("Message ID"), is_usual=False),
-        Column("body", _("Body")),
+        *_OF_STORED,
     ),
     "group_dead_letters": (
         Column("reason", _("Reason")),
@@ -77,11 +80,7 @@ TABLES: Final[dict[str, tuple[Column, ...]]] = {
         Column("topic", _("Topic")),
         Column("tag", _("Tag")),
         Column("keys", _("Keys"), is_usual=False),
-        Column("group", _("Message group"), is_usual=False),
-        Column("properties", _("Properties"), is_usual=False),
-        Column("born", _("Produced"), is_usual=False),
-        Column("id", _("Message ID"), is_usual=False),
-        Column("body", _("Body")),
+        *_OF_STORED,
     ),
     # Whose topic is always there where it is not that of the page.
     "topic_scheduled": (

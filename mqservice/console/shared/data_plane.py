@@ -17,9 +17,11 @@ from urllib.parse import urlencode
 
 import msgspec
 from asgiref.sync import async_to_sync, sync_to_async
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest
 
 from mqservice.accounts.access import Principal
+from mqservice.console.shared.bodies import Stored
+from mqservice.console.shared.frame import Frame
 from mqservice.console.shared.masking import audit_unmasked, known_masks, mask_response, masks_for
 from mqservice.delivery.http import Message
 from mqservice.delivery.plane import DataPlane, find_match
@@ -164,3 +166,18 @@ def _message(fields: dict[str, msgspec.Raw]) -> dict[str, Any]:  # Any: see Answ
     if "body_json" in fields:
         found["body_text"] = bytes(fields["body_json"]).decode()
     return found
+
+
+def read_stored(frame: Frame, things: str, message_id: str) -> tuple[Stored, str]:
+    """A stored message and its path in the API. Raises Http404.
+
+    Args:
+        things: its path up to the id, such as ``topics/orders/messages``.
+    """
+    if not message_id.isalnum() or not message_id.isascii():
+        raise Http404
+    path = f"{frame.api_root}/{things}/{message_id}"
+    answer = call_data_plane(frame.request, frame.principal, "GET", path)
+    if answer.problem is not None:
+        raise Http404(answer.problem.detail)
+    return answer.data, path

@@ -54,6 +54,49 @@ def number_of(text: str) -> int | None:
     return int(text) if is_number else None
 
 
+def save(
+    frame: Frame,
+    form: RefusableForm,
+    write: Callable[[], object],
+    *,
+    told: str,
+    back: str,
+    stale: str = "",
+) -> HttpResponse | None:
+    """The answer to a form that was written, or None with the refusal in it.
+
+    Args:
+        write: may raise Problem. A page that it returns is the answer.
+        told: what is said once it is done, at the address ``back``.
+        stale: what is said to somebody whose form shows an older revision.
+    """
+    try:
+        page = write()
+    except Problem as problem:
+        if stale and problem.code == "PRECONDITION_FAILED":
+            form.add_error(None, stale)
+        else:
+            form.add_problem(problem)
+        return None
+    if isinstance(page, HttpResponse):
+        return page
+    messages.success(frame.request, told)
+    return redirect(back)
+
+
+def act(frame: Frame, change: Callable[[], object], *, told: str, back: str) -> HttpResponse:
+    """The answer to a button: ``told`` or why not, at the address ``back``. ``change`` may raise
+    Problem.
+    """
+    try:
+        change()
+    except Problem as problem:
+        messages.error(frame.request, problem.detail or problem.title)
+    else:
+        messages.success(frame.request, told)
+    return redirect(back)
+
+
 def delete_by_name(
     frame: Frame,
     template: str,
@@ -63,6 +106,8 @@ def delete_by_name(
     fault: str,
     told: str,
     back: str,
+    form_name: str = "form",
+    chars_max: int = NAME_CHARS_MAX,
     **context: object,
 ) -> HttpResponse:
     """A page that asks for the name of what is to go; POST with it deletes.
@@ -71,9 +116,9 @@ def delete_by_name(
         delete: may raise Problem, which the form says then.
         fault: what is said of another name.
         told: what is said once it is gone, at the address ``back``.
-        context: of the template, beside ``form``.
+        form_name, context: of the template.
     """
-    form = ConfirmForm(frame.request.POST or None, name=name, fault=fault)
+    form = ConfirmForm(frame.request.POST or None, name=name, fault=fault, chars_max=chars_max)
     if frame.request.method == "POST" and form.is_valid():
         try:
             delete()
@@ -82,4 +127,5 @@ def delete_by_name(
         else:
             messages.success(frame.request, told)
             return redirect(back)
-    return frame.render(template, status=422 if form.is_bound else 200, form=form, **context)
+    status = 422 if form.is_bound else 200
+    return frame.render(template, status=status, **{form_name: form}, **context)

@@ -18,6 +18,7 @@ from mqservice.console.shared.time_zones import lazy_zone_name, zone_given
 from mqservice.lib.durations import format_duration_ms, parse_duration_ms
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
+from mqservice.protocol.choices import Durability
 from mqservice.topics.models import (
     BODY_BYTES_MAX_DEFAULT,
     BODY_BYTES_MAX_MAX,
@@ -25,7 +26,6 @@ from mqservice.topics.models import (
     QUEUE_COUNT_DEFAULT,
     QUEUE_COUNT_MAX,
     RETENTION_AGE_MS_DEFAULT,
-    Durability,
     MessageType,
     Topic,
 )

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Concatenate, ParamSpec
+from typing import Concatenate, ParamSpec, TypeVar
 
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
@@ -27,9 +27,11 @@ from mqservice.accounts.models import Namespace, User
 from mqservice.accounts.queries import namespaces_of
 from mqservice.accounts.roles import CHANGING, Permission
 from mqservice.accounts.session_access import find_session_principal
-from mqservice.console.shared.navigation import Section, Text, sections_for
+from mqservice.console.shared.navigation import Section, Text, find_item, sections_for
+from mqservice.lib.problem import Problem
 
 P = ParamSpec("P")
+T = TypeVar("T")
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 _SAFE_METHODS = ("GET", "HEAD")
 
@@ -70,6 +72,26 @@ class Frame:
     def can_consume(self) -> bool:
         return self.principal.permits(Permission.CONSUME)
 
+    @property
+    def api_root(self) -> str:
+        """What the API's paths of this namespace begin with."""
+        return f"/v1/ns/{self.namespace.name}"
+
+    def crumbs(self, *steps: Text | Crumb, here: str = "") -> list[Crumb]:
+        """The way to a page below an item of the navigation, by default the marked one."""
+        item = find_item(here or self.here)
+        if item is None:
+            return []
+        url = reverse(item.url, args=[self.namespace.name]) if steps else ""
+        below = [step if isinstance(step, Crumb) else Crumb(title=step) for step in steps]
+        return [Crumb(title=item.title, url=url), *below]
+
+    def crumbs_of(self, view: str, name: str, title: Text = "", *, here: str = "") -> list[Crumb]:
+        """The way to the page ``view`` of what is called ``name``, or to its page ``title``."""
+        if not title:
+            return self.crumbs(name, here=here)
+        return self.crumbs(Crumb(title=name, url=self.url(view, name)), title, here=here)
+
     def url(self, name: str, *args: object) -> str:
         """Of a page of this namespace."""
         return reverse(f"console:{name}", args=[self.namespace.name, *args])
@@ -80,6 +102,7 @@ class Frame:
             "frame": self,
             "namespace": self.namespace,
             "namespaces": self.namespaces,
+            "crumbs": self.crumbs(),
             **context,
         }
         return render(self.request, template, shown, status=status)
@@ -109,7 +132,7 @@ def page(
                 raise Http404
             frame = _frame(request, ns, here)
             if frame.namespace.is_read_only and needs in CHANGING:
-                return frame.render("console/held.html", status=HTTPStatus.CONFLICT)
+                return frame.render("console/held.html", HTTPStatus.CONFLICT, crumbs=[])
             if not frame.principal.permits(needs):
                 raise PermissionDenied(f"this needs the permission {needs.value}")
             return function(frame, *args, **kwargs)
@@ -161,6 +184,14 @@ def _frame_in(
         namespaces=namespaces,
         here=here,
     )
+
+
+def find_or_404(find: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What ``find`` returns; Http404 where it raises Problem."""
+    try:
+        return find(*args, **kwargs)
+    except Problem:
+        raise Http404 from None
 
 
 def signed_in(request: HttpRequest) -> User:

@@ -7,12 +7,19 @@ A page is named by its neighbours, so that what comes and goes meanwhile shifts 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import enum
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
+
+from mqservice.lib.names import NAME_CHARS_MAX
 
 PAGE_ROWS: Final = 50
 NAMES_MAX: Final = 10_000  # that are looked through
+
+
+F = TypeVar("F")
+OrderT = TypeVar("OrderT", bound=enum.StrEnum)
 
 
 class Named(Protocol):
@@ -60,6 +67,41 @@ class NamedListing(Listing):
     @property
     def previous_before(self) -> str:
         return self.rows[0].name if self.has_previous and self.rows else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListQuery(Generic[OrderT]):
+    """What to list. ``after`` and ``before`` are names: the page begins behind the one, or ends
+    before the other.
+    """
+
+    text: str
+    kind: str
+    order: OrderT
+    after: str
+    before: str
+
+
+def list_query(given: Mapping[str, str], kind: str, orders: type[OrderT]) -> ListQuery[OrderT]:
+    """``?q=&sort=&after=&before=`` and the parameter ``kind``; the first order is the usual one."""
+    order = given.get("sort", "")
+    return ListQuery(
+        text=given.get("q", "").strip()[:NAME_CHARS_MAX],
+        kind=given.get(kind, ""),
+        order=orders(order) if order in set(orders) else next(iter(orders)),
+        after=given.get("after", ""),
+        before=given.get("before", ""),
+    )
+
+
+def in_order(
+    names: list[str], figures: Mapping[str, F], number_of: Callable[[F], float | None] | None
+) -> list[str]:
+    """``by_number`` of what has figures; as they are, by name, without a number."""
+    if number_of is None:
+        return names
+    known = [name for name in names if name in figures]
+    return by_number(known, lambda name: number_of(figures[name]))
 
 
 def by_number(names: list[str], number_of: Callable[[str], float | None]) -> list[str]:

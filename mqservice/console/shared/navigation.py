@@ -14,17 +14,25 @@ from mqservice.accounts.roles import Permission
 Text = str | Promise  # a Promise is translated when it is shown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Item:
-    """``url``: name of a path with the argument ``ns``; ``here``: what its views call themselves;
-    ``icon``: a file of ``templates/icons``. Who lacks ``needs`` does not see it.
+    """``here``: what its views call themselves, and the name of its icon and, unless ``path`` is
+    another, of its path. Who lacks ``needs`` does not see it.
     """
 
     here: str
-    url: str
     title: Text
-    icon: str
     needs: Permission = Permission.SETTINGS_READ
+    path: str = ""
+
+    @property
+    def url(self) -> str:
+        """Name of a path with the argument ``ns``."""
+        return f"console:{self.path or self.here}"
+
+    @property
+    def icon(self) -> str:
+        return self.here.replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,106 +44,47 @@ class Section:
 SECTIONS: Final = (
     Section(
         title="",
-        items=(
-            Item(here="overview", url="console:namespace", title=_("Overview"), icon="overview"),
-        ),
+        items=(Item("overview", _("Overview"), path="namespace"),),
     ),
     Section(
         title=_("Messaging"),
         items=(
-            Item(here="topics", url="console:topics", title=_("Topics"), icon="topics"),
-            Item(here="groups", url="console:groups", title=_("Groups"), icon="groups"),
-            Item(
-                here="dead-letters",
-                url="console:dead-letters",
-                title=_("Dead letters"),
-                icon="dead_letters",
-            ),
-            Item(here="issues", url="console:issues", title=_("Issues"), icon="issues"),
-            Item(
-                here="scheduled",
-                url="console:scheduled",
-                title=_("Scheduled"),
-                icon="scheduled",
-                needs=Permission.CONSUME,
-            ),
-            Item(
-                here="schedules",
-                url="console:schedules",
-                title=_("Cron schedules"),
-                icon="schedules",
-            ),
-            Item(
-                here="traces",
-                url="console:traces",
-                title=_("Traces"),
-                icon="traces",
-                needs=Permission.CONSUME,
-            ),
-            Item(
-                here="tail",
-                url="console:tail",
-                title=_("Live tail"),
-                icon="tail",
-                needs=Permission.CONSUME,
-            ),
-            Item(here="clients", url="console:clients", title=_("Clients"), icon="clients"),
-            Item(here="reports", url="console:reports", title=_("Reports"), icon="reports"),
+            Item("topics", _("Topics")),
+            Item("groups", _("Groups")),
+            Item("dead-letters", _("Dead letters")),
+            Item("issues", _("Issues")),
+            Item("scheduled", _("Scheduled"), needs=Permission.CONSUME),
+            Item("schedules", _("Cron schedules")),
+            Item("traces", _("Traces"), needs=Permission.CONSUME),
+            Item("tail", _("Live tail"), needs=Permission.CONSUME),
+            Item("clients", _("Clients")),
+            Item("reports", _("Reports")),
         ),
     ),
     Section(
         title=_("Tenant"),
         items=(
-            Item(
-                here="keys",
-                url="console:keys",
-                title=_("API keys"),
-                icon="keys",
-                needs=Permission.KEYS_READ,
-            ),
-            Item(
-                here="members",
-                url="console:members",
-                title=_("Members"),
-                icon="members",
-                needs=Permission.MEMBERS_READ,
-            ),
-            Item(
-                here="audit",
-                url="console:audit",
-                title=_("Audit log"),
-                icon="audit",
-                needs=Permission.AUDIT_READ,
-            ),
-            Item(here="masking", url="console:masking", title=_("Masking"), icon="masking"),
-            Item(here="alerts", url="console:alerts", title=_("Alerts"), icon="alerts"),
-            Item(
-                here="definitions",
-                url="console:definitions",
-                title=_("Definitions"),
-                icon="definitions",
-            ),
-            Item(here="usage", url="console:usage", title=_("Usage"), icon="usage"),
-            Item(
-                here="read-only",
-                url="console:read-only",
-                title=_("Read-only mode"),
-                icon="read_only",
-            ),
+            Item("keys", _("API keys"), needs=Permission.KEYS_READ),
+            Item("members", _("Members"), needs=Permission.MEMBERS_READ),
+            Item("audit", _("Audit log"), needs=Permission.AUDIT_READ),
+            Item("masking", _("Masking")),
+            Item("alerts", _("Alerts")),
+            Item("definitions", _("Definitions")),
+            Item("usage", _("Usage")),
+            Item("read-only", _("Read-only mode")),
         ),
     ),
     Section(
         title=_("Help"),
-        items=(
-            Item(
-                here="quick-start",
-                url="console:quick-start",
-                title=_("Quick start"),
-                icon="quick_start",
-            ),
-        ),
+        items=(Item("quick-start", _("Quick start")),),
     ),
 )
+
+
+def find_item(here: str) -> Item | None:
+    """The item whose views call themselves ``here``."""
+    items = (item for section in SECTIONS for item in section.items)
+    return next((item for item in items if item.here == here), None)
 
 
 def sections_for(principal: Principal) -> list[Section]:

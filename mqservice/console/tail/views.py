@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
 from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.shared.frame import Frame, page
 from mqservice.console.tail.reading import SHOWN_PER_S_MAX
 from mqservice.console.topics.views import found_topic, topic_crumbs
 from mqservice.lib.clock import SystemClock
@@ -29,9 +29,8 @@ def tail(frame: Frame) -> HttpResponse:
         names = list(rows.values_list("name", flat=True)[:NAMES_MAX])
         return frame.render(
             "console/tail_topic.html",
-            crumbs=[Crumb(title=_("Live tail"))],
             names=names,
-            curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/topics"),
+            curl=curl_of("GET", f"{frame.api_root}/topics"),
         )
     row = found_topic(frame, name)
     return frame.render(
@@ -42,8 +41,7 @@ def tail(frame: Frame) -> HttpResponse:
         rows_max=ROWS_MAX,
         curl=curl_of(
             "GET",
-            f"/v1/ns/{frame.namespace.name}/topics/{row.name}/messages"
-            f"?from={rfc3339(SystemClock().now_ms())}",
+            f"{frame.api_root}/topics/{row.name}/messages?from={rfc3339(SystemClock().now_ms())}",
         ),
         per_s_max=SHOWN_PER_S_MAX,
     )

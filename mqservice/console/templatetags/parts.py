@@ -20,7 +20,7 @@ from django.utils.translation import gettext as _
 from mqservice.console.assets import version
 from mqservice.console.shared.form_times import field_time
 from mqservice.console.shared.time_zones import UTC_NAME, ZONE_FIELD, zone_name
-from mqservice.console.templatetags.units import count
+from mqservice.lib.units import count
 
 register = template.Library()
 

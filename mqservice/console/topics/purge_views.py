@@ -17,9 +17,9 @@ from mqservice.accounts.roles import Permission
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm, form_status
 from mqservice.console.shared.frame import Frame, page
-from mqservice.console.templatetags.units import count
 from mqservice.console.topics.views import found_topic, topic_crumbs
 from mqservice.lib.problem import Problem
+from mqservice.lib.units import count
 from mqservice.topics.purging import message_count, preview_purge, purge_topic
 
 
@@ -59,5 +59,5 @@ def purge_topic_page(frame: Frame, topic: str) -> HttpResponse:
         messages_found=None if found is None else message_count(found),
         problem_text=problem_text,
         crumbs=topic_crumbs(frame, row, _("Purge")),
-        curl=curl_of("POST", f"/v1/ns/{frame.namespace.name}/topics/{row.name}:purge"),
+        curl=curl_of("POST", f"{frame.api_root}/topics/{row.name}:purge"),
     )

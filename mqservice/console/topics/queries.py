@@ -15,13 +15,12 @@ from typing import Final
 from mqservice.accounts.models import Namespace
 from mqservice.console.shared.figures import (
     DIRECT_ROWS_MAX,
-    Figures,
     TopicFigures,
     figures_of,
     measure_topic,
     sampled,
 )
-from mqservice.console.shared.listing import NAMES_MAX, NamedListing, by_number, page_of
+from mqservice.console.shared.listing import NAMES_MAX, ListQuery, NamedListing, in_order, page_of
 from mqservice.console.topics.sizes import stored_bytes
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.clock import SystemClock
@@ -39,17 +38,11 @@ class Order(enum.StrEnum):
     LAG = "lag"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicListQuery:
-    """What to list. ``after`` and ``before`` are names of topics: the page begins behind the one,
-    or ends before the other.
-    """
-
-    text: str = ""
-    kind: str = ""
-    order: Order = Order.NAME
-    after: str = ""
-    before: str = ""
+_NUMBERS: Final[dict[Order, Callable[[TopicFigures], float | None]]] = {
+    Order.MESSAGES: lambda topic: topic.readable,
+    Order.RATE: lambda topic: topic.in_per_s,
+    Order.LAG: lambda topic: topic.lag,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +77,13 @@ class TopicRow:
 class TopicsPage(NamedListing):
     """``question``: which found these rows."""
 
-    question: TopicListQuery
+    question: ListQuery[Order]
     rows: list[TopicRow]
     topic_count: int
     is_engine_up: bool
 
 
-def topics_page(namespace: Namespace, question: TopicListQuery) -> TopicsPage:
+def topics_page(namespace: Namespace, question: ListQuery[Order]) -> TopicsPage:
     """Five or six queries, a call to the engine for each row, and one for the sizes of all."""
     now_ms = SystemClock().now_ms()
     rows = Topic.objects.filter(namespace=namespace)
@@ -110,7 +103,7 @@ def topics_page(namespace: Namespace, question: TopicListQuery) -> TopicsPage:
             figures = figures_of(namespace, client_or_none, now_ms)
         else:
             figures = sampled(namespace, names, group_names, now_ms)
-        names = _sorted(names, figures, question.order)
+        names = in_order(names, figures.topics, _NUMBERS.get(question.order))
         first, shown = page_of(names, after=question.after, before=question.before)
         by_name = {topic.name: topic for topic in _topics(namespace, shown)}
         if not figures.is_direct:
@@ -136,16 +129,3 @@ def topics_page(namespace: Namespace, question: TopicListQuery) -> TopicsPage:
 def _topics(namespace: Namespace, names: list[str]) -> list[Topic]:
     rows = Topic.objects.filter(namespace=namespace, name__in=names)
     return list(rows.select_related("namespace"))
-
-
-def _sorted(names: list[str], figures: Figures, order: Order) -> list[str]:
-    """Numbers from high to low, what is unknown last; else as it was, by name."""
-    if order is Order.NAME:
-        return names
-    values: dict[Order, Callable[[TopicFigures], float | None]] = {
-        Order.MESSAGES: lambda topic: topic.readable,
-        Order.RATE: lambda topic: topic.in_per_s,
-        Order.LAG: lambda topic: topic.lag,
-    }
-    value_of, known = values[order], figures.topics
-    return by_number([name for name in names if name in known], lambda name: value_of(known[name]))

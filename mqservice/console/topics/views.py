@@ -8,9 +8,7 @@ A form works without scripts. Deleting asks for the topic's name, on its page or
 
 from __future__ import annotations
 
-from django.contrib import messages
-from django.http import Http404, HttpResponse, QueryDict
-from django.shortcuts import redirect
+from django.http import HttpResponse
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
@@ -18,14 +16,20 @@ from mqservice.console.charts.series import Span
 from mqservice.console.charts.views import span_of
 from mqservice.console.shared.columns import columns_of
 from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
+from mqservice.console.shared.form_views import (
+    FORM_METHODS,
+    ConfirmForm,
+    delete_by_name,
+    form_status,
+    number_of,
+    save,
+)
 from mqservice.console.shared.forms import TopicForm
-from mqservice.console.shared.frame import Crumb, Frame, page
-from mqservice.console.topics.queries import Order, TopicListQuery, topics_page
+from mqservice.console.shared.frame import Crumb, Frame, find_or_404, page
+from mqservice.console.shared.listing import list_query
+from mqservice.console.topics.queries import Order, topics_page
 from mqservice.console.topics.topic import topic_page
 from mqservice.definitions.schemas import TopicDefinition
-from mqservice.lib.names import NAME_CHARS_MAX
-from mqservice.lib.problem import Problem
 from mqservice.topics.models import MessageType, Topic
 from mqservice.topics.queries import get_topic
 from mqservice.topics.services import delete_topic, put_topic
@@ -33,41 +37,22 @@ from mqservice.topics.services import delete_topic, put_topic
 
 def found_topic(frame: Frame, name: str) -> Topic:
     """Raises Http404. One query."""
-    try:
-        return get_topic(frame.namespace, name)
-    except Problem:
-        raise Http404 from None
+    return find_or_404(get_topic, frame.namespace, name)
 
 
 def topic_crumbs(frame: Frame, topic: Topic, title: str = "") -> list[Crumb]:
-    crumbs = [Crumb(title=_("Topics"), url=frame.url("topics"))]
-    if not title:
-        return [*crumbs, Crumb(title=topic.name)]
-    return [
-        *crumbs,
-        Crumb(title=topic.name, url=frame.url("topic", topic.name)),
-        Crumb(title=title),
-    ]
+    return frame.crumbs_of("topic", topic.name, title, here="topics")
 
 
 @page("topics")
 def topics(frame: Frame) -> HttpResponse:
     """``?q=&type=&sort=name|messages|rate|lag&after=&before=``"""
-    given = frame.request.GET
-    order = given.get("sort", "")
-    question = TopicListQuery(
-        text=given.get("q", "").strip()[:NAME_CHARS_MAX],
-        kind=given.get("type", ""),
-        order=Order(order) if order in set(Order) else Order.NAME,
-        after=given.get("after", ""),
-        before=given.get("before", ""),
-    )
+    question = list_query(frame.request.GET, "type", Order)
     return frame.render(
         "console/topics.html",
         page=topics_page(frame.namespace, question),
         columns=columns_of(frame.user, "topics"),
-        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/topics"),
-        crumbs=[Crumb(title=_("Topics"))],
+        curl=curl_of("GET", f"{frame.api_root}/topics"),
         kinds=[kind.value for kind in MessageType],
     )
 
@@ -85,7 +70,7 @@ def topic(frame: Frame, topic: str) -> HttpResponse:
         crumbs=topic_crumbs(frame, row),
         spans=list(Span),
         span=span_of(frame.request.GET.get("span", "")),
-        delete_form=_delete_form(row),
+        delete_form=ConfirmForm(name=row.name, fault=_fault()),
     )
 
 
@@ -97,22 +82,19 @@ def new_topic(frame: Frame) -> HttpResponse:
         name = form.cleaned_data["name"]
         if Topic.objects.filter(namespace=frame.namespace, name=name).exists():
             form.add_error("name", _("A topic with this name already exists."))
-        else:
-            try:
-                put_topic(frame.namespace, name, form.change(), by=frame.principal)
-            except Problem as problem:
-                form.add_problem(problem)
-            else:
-                messages.success(
-                    frame.request, _("The topic %(name)s was created.") % {"name": name}
-                )
-                return redirect("console:topic", frame.namespace.name, name)
-    crumbs = [Crumb(title=_("Topics"), url=frame.url("topics")), Crumb(title=_("New topic"))]
+        elif answer := save(
+            frame,
+            form,
+            lambda: put_topic(frame.namespace, name, form.change(), by=frame.principal),
+            told=_("The topic %(name)s was created.") % {"name": name},
+            back=frame.url("topic", name),
+        ):
+            return answer
     return frame.render(
         "console/topic_form.html",
         status=form_status(form),
         form=form,
-        crumbs=crumbs,
+        crumbs=frame.crumbs(_("New topic")),
         topic=None,
         curl=curl_of("PUT", _path(frame, "orders"), {"queues": 8, "retention": "3d"}),
     )
@@ -124,31 +106,21 @@ def edit_topic(frame: Frame, topic: str) -> HttpResponse:
     row = found_topic(frame, topic)
     form = TopicForm(frame.request.POST or None, topic=row)
     if frame.request.method == "POST" and form.is_valid():
-        revision = frame.request.POST.get("revision", "")
-        try:
-            put_topic(
-                frame.namespace,
-                row.name,
-                form.change(),
-                revision=number_of(revision),
-                by=frame.principal,
-            )
-        except Problem as problem:
-            if problem.code == "PRECONDITION_FAILED":
-                form.add_error(
-                    None,
-                    _(
-                        "Someone else has changed this topic in the meantime. Check its current "
-                        "settings, then try again."
-                    ),
-                )
-            else:
-                form.add_problem(problem)
-        else:
-            messages.success(
-                frame.request, _("The settings of %(name)s were saved.") % {"name": topic}
-            )
-            return redirect("console:topic", frame.namespace.name, topic)
+        revision = number_of(frame.request.POST.get("revision", ""))
+        if answer := save(
+            frame,
+            form,
+            lambda: put_topic(
+                frame.namespace, row.name, form.change(), revision=revision, by=frame.principal
+            ),
+            told=_("The settings of %(name)s were saved.") % {"name": topic},
+            back=frame.url("topic", topic),
+            stale=_(
+                "Someone else has changed this topic in the meantime. Check its current "
+                "settings, then try again."
+            ),
+        ):
+            return answer
     settings = TopicDefinition.of(row).model_dump(mode="json", exclude={"name"})
     return frame.render(
         "console/topic_form.html",
@@ -165,28 +137,24 @@ def edit_topic(frame: Frame, topic: str) -> HttpResponse:
 def remove_topic(frame: Frame, topic: str) -> HttpResponse:
     """A question; POST with the topic's name deletes it with its messages."""
     row = found_topic(frame, topic)
-    form = _delete_form(row, frame.request.POST or None)
-    if frame.request.method == "POST" and form.is_valid():
-        try:
-            delete_topic(frame.namespace, row.name, by=frame.principal)
-        except Problem as problem:
-            form.add_error(None, problem.detail or problem.title)
-        else:
-            messages.success(frame.request, _("The topic %(name)s was deleted.") % {"name": topic})
-            return redirect("console:topics", frame.namespace.name)
-    return frame.render(
+    return delete_by_name(
+        frame,
         "console/topic_delete.html",
-        status=form_status(form),
+        lambda: delete_topic(frame.namespace, row.name, by=frame.principal),
+        name=row.name,
+        fault=_fault(),
+        told=_("The topic %(name)s was deleted.") % {"name": topic},
+        back=frame.url("topics"),
+        form_name="delete_form",
         topic=row,
-        delete_form=form,
         crumbs=topic_crumbs(frame, row, _("Delete")),
         curl=curl_of("DELETE", _path(frame, row.name)),
     )
 
 
 def _path(frame: Frame, topic: str) -> str:
-    return f"/v1/ns/{frame.namespace.name}/topics/{topic}"
+    return f"{frame.api_root}/topics/{topic}"
 
 
-def _delete_form(row: Topic, data: QueryDict | None = None) -> ConfirmForm:
-    return ConfirmForm(data, name=row.name, fault=_("This does not match the name of the topic."))
+def _fault() -> str:
+    return _("This does not match the name of the topic.")

@@ -16,8 +16,8 @@ from django.utils.translation import gettext_lazy as _
 
 from mqservice.accounts.access import Principal
 from mqservice.console.charts.series import Point
-from mqservice.console.templatetags.units import count, rate, size
 from mqservice.lib.durations import DAY_MS, HOUR_MS
+from mqservice.lib.units import count, rate, size
 from mqservice.quotas.limits import QuotaLimits
 from mqservice.quotas.queries import limits_of
 from mqservice.quotas.schemas import UsageOut

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from django.http import Http404, HttpResponse, JsonResponse
-from django.utils.translation import gettext as _
 
 from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.shared.frame import Frame, page
 from mqservice.console.usage.queries import CHARTS, HistorySpan, history, limits_page
 from mqservice.lib.clock import SystemClock
 
@@ -27,7 +26,6 @@ def usage(frame: Frame) -> HttpResponse:
         page=limits_page(frame.namespace.tenant_id),
         spans=list(HistorySpan),
         span=_back(frame),
-        crumbs=[Crumb(title=_("Usage"))],
         curl=curl_of("GET", "/v1/quotas") + "\n" + curl_of("GET", "/v1/usage?per=day&by=topic"),
     )
 

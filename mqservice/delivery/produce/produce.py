@@ -30,9 +30,8 @@ from mqservice.delivery.limits import (
 )
 from mqservice.delivery.messages import (
     Offer,
-    PackedMessage,
-    ProduceMessage,
     check_offer,
+    to_offer,
 )
 from mqservice.delivery.path_routes import known_topic
 from mqservice.delivery.produce.idempotency import request_key
@@ -40,6 +39,7 @@ from mqservice.delivery.produce.produce_responses import BatchResponse
 from mqservice.delivery.produce.put import Put
 from mqservice.lib.problem import Problem
 from mqservice.lib.trace_context import TRACEPARENT_HEADER, carry, context_of
+from mqservice.protocol.messages import PackedMessage, ProduceMessage
 from mqservice.topics.routes import TopicRoute
 
 T = TypeVar("T")
@@ -157,7 +157,7 @@ def body_bytes_max(request: Request, route: TopicRoute) -> int:
 def offer_of(request: Request, body: bytes) -> Offer:
     """The one message of a request. Raises Fault."""
     if request.media_type == JSON_TYPE:
-        return _decoded(_decode_message, body).offer()
+        return to_offer(_decoded(_decode_message, body))
     return raw_offer(request, body)
 
 
@@ -277,7 +277,7 @@ class BatchCheck:
         route, offers = self._route, self._offers
         for index in range(start, end):
             try:
-                offer = self._messages[index].offer()
+                offer = to_offer(self._messages[index])
                 check_offer(offer, route)
             except Fault as fault:
                 self._faults.append(fault.under(f"/{index}"))

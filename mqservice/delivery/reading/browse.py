@@ -16,34 +16,71 @@ from typing import Final
 
 import msgspec
 
-from mqservice.accounts.scopes import Kind, Scope
+from mqservice.accounts.scopes import Scope
 from mqservice.delivery.context import DeliveryContext
-from mqservice.delivery.decoding import Fault
 from mqservice.delivery.filters import filter_of_query, tags_in
 from mqservice.delivery.http import Request
-from mqservice.delivery.limits import (
-    BROWSE_COUNT_DEFAULT,
-    BROWSE_COUNT_MAX,
-    CONTAINS_BYTES_MAX,
-)
-from mqservice.delivery.messages import key_fault
-from mqservice.delivery.path_routes import topic_route
+from mqservice.delivery.limits import CONTAINS_BYTES_MAX
+from mqservice.delivery.operation import TOPIC, Operation, Reply, page_reply
 from mqservice.delivery.reading.key_search import find_by_id, key_page
-from mqservice.delivery.reading.query import OFFSET_MAX, Query
+from mqservice.delivery.reading.query import (
+    CURSOR,
+    FROM,
+    KEY,
+    LIMIT,
+    OFFSET_MAX,
+    QUEUE,
+    TAG,
+    TO,
+    Number,
+    Query,
+    Text,
+)
 from mqservice.delivery.reading.queue_walk import queue_page
 from mqservice.delivery.reading.stored_messages import (
+    EXAMPLE,
     StoredMessage,
     stored_message,
     stored_messages,
 )
 from mqservice.delivery.reading.walk import BrowsePage, BrowseQuery
 from mqservice.delivery.response_format import accepts_msgpack, reply_struct
+from mqservice.lib.queue_numbers import queue_fault
 from mqservice.store import FilterKind, Store
 from mqservice.topics.routes import TopicRoute
 
-_NAMES: Final = (
-    "key", "tag", "from", "to", "queue", "offset", "filter", "sql", "contains", "limit", "cursor",
-)  # fmt: skip
+_OFFSET: Final = Number(
+    name="offset", text="Start at this offset of the queue.", low=0, high=OFFSET_MAX
+)
+_FILTER: Final = Text(
+    name="filter",
+    text='Like `filter` of a receive: tags, `created || paid`, or `{"sql": "amount > 100"}`.',
+    code="ILLEGAL_FILTER",
+    chars_min=1,
+)
+_SQL: Final = Text(
+    name="sql",
+    text="Only messages whose properties match this SQL92 condition: `amount > 100`. "
+    "Not with `key`.",
+    code="ILLEGAL_FILTER",
+    chars_min=1,
+)
+
+
+def _reject_contains(text: str) -> str | None:
+    size_bytes = len(text.encode())
+    if 1 <= size_bytes <= CONTAINS_BYTES_MAX:
+        return None
+    return f"contains must be 1 to {CONTAINS_BYTES_MAX} bytes of UTF-8, found {size_bytes}"
+
+
+_CONTAINS: Final = Text(
+    name="contains",
+    text="Only messages whose body contains this string; exact match.",
+    chars_min=1,
+    chars_max=CONTAINS_BYTES_MAX,
+    reject=_reject_contains,
+)
 
 
 class BrowseResponse(msgspec.Struct, frozen=True):
@@ -62,11 +99,9 @@ encode_query = msgspec.msgpack.Encoder().encode
 
 async def browse_messages(context: DeliveryContext, request: Request) -> None:
     """``GET .../topics/{topic}/messages``"""
-    request.principal.require(Scope.CONSUME, Kind.TOPIC, request.match.topic)
-    topic = await topic_route(context, request)
-    query = Query(request.scope["query_string"], _NAMES)
+    topic, query = await BROWSE.read_topic(context, request)
     question = _read_query(query, topic)
-    limit = query.number("limit", low=1, high=BROWSE_COUNT_MAX) or BROWSE_COUNT_DEFAULT
+    limit = query.require(LIMIT)
     bound_to = encode_query(question)
     place = read_place(context, query, topic, bound_to)
     page = await page_reader(question)(context.store, topic, question, place, limit)
@@ -83,84 +118,84 @@ def page_reader(question: BrowseQuery) -> FindPage:
     return queue_page if question.key is None else key_page
 
 
-def key_of(query: Query) -> str | None:
-    """The parameter ``key``. Raises Fault: no message can have it."""
-    key = query.text("key")
-    if key is not None and (fault := key_fault(key)):
-        raise Fault("?key", "ILLEGAL_KEY", f"a key {fault}")
-    return key
-
-
-def span_of(query: Query) -> tuple[int | None, int | None]:
-    """The parameters ``from`` and ``to``. Raises Fault: the one is after the other."""
-    from_ms, to_ms = query.moment_ms("from"), query.moment_ms("to")
-    if from_ms is not None and to_ms is not None and from_ms > to_ms:
-        raise Fault("?to", "BAD_REQUEST", f"to is {from_ms - to_ms} ms before from")
-    return from_ms, to_ms
-
-
 def read_place(
     context: DeliveryContext, query: Query, topic: TopicRoute, question: bytes
 ) -> bytes | None:
     """Where the ``cursor`` of a query goes on; None without one. Raises Fault."""
-    cursor = query.text("cursor")
+    cursor = query.get(CURSOR)
     if cursor is None:
         return None
     place = context.cursors.read(cursor, topic=topic.engine_name, question=question)
     if place is None:
-        raise Fault(
-            "?cursor",
-            "CURSOR_INVALID",
+        raise CURSOR.fault(
             "the cursor does not belong to this topic and query; give next_cursor of "
             "the previous page, and the same parameters except limit",
+            code=CURSOR.code,
         )
     return place
 
 
 async def read_message(context: DeliveryContext, request: Request) -> None:
     """``GET .../topics/{topic}/messages/{id}``"""
-    request.principal.require(Scope.CONSUME, Kind.TOPIC, request.match.topic)
-    topic = await topic_route(context, request)
-    Query(request.scope["query_string"], ())
+    topic, _ = await READ_MESSAGE.read_topic(context, request)
     record = await find_by_id(context.store, topic, request.match.message_id)
     reply_struct(request, stored_message(record, as_bytes=accepts_msgpack(request)))
 
 
 def _read_query(query: Query, topic: TopicRoute) -> BrowseQuery:
-    queue_id = query.queue(topic.queue_count)
-    offset = query.number("offset", low=0, high=OFFSET_MAX)
-    from_ms, to_ms = span_of(query)
-    key = key_of(query)
+    queue_id = query.get(QUEUE)
+    if queue_id is not None and (fault := queue_fault(queue_id, topic.queue_count)):
+        raise QUEUE.fault(fault, code=QUEUE.code)
+    offset = query.get(_OFFSET)
+    from_ms, to_ms = query.span()
+    key = query.get(KEY)
     if offset is not None:
         if key is not None:
-            raise Fault("?offset", "BAD_REQUEST", "a search by key takes no offset")
+            raise _OFFSET.fault("a search by key takes no offset")
         if queue_id is None:
-            raise Fault(
-                "?offset", "BAD_REQUEST", "an offset belongs to one queue: give queue as well"
-            )
+            raise _OFFSET.fault("an offset belongs to one queue: give queue as well")
         if from_ms is not None:
-            raise Fault(
-                "?offset",
-                "BAD_REQUEST",
-                "browsing starts at offset or at from: give only one of them",
-            )
-    wanted = filter_of_query(query.text("tag"), query.text("filter"), query.text("sql"))
+            raise _OFFSET.fault("browsing starts at offset or at from: give only one of them")
+    sql = query.get(_SQL)
+    wanted = filter_of_query(query.get(TAG), query.get(_FILTER), sql)
     is_sql = wanted.kind is FilterKind.SQL92
     if is_sql and key is not None:
-        name = "filter" if query.text("sql") is None else "sql"
-        raise Fault(f"?{name}", "BAD_REQUEST", "a search by key takes tags, but no condition")
+        given = _FILTER if sql is None else _SQL
+        raise given.fault("a search by key takes tags, but no condition")
     tags = [] if is_sql else tags_in(wanted)
     condition = wanted.text if is_sql else ""
-    return BrowseQuery(key, tags, from_ms, to_ms, queue_id, offset, condition, _contains(query))
+    contains = query.get(_CONTAINS) or ""
+    return BrowseQuery(key, tags, from_ms, to_ms, queue_id, offset, condition, contains)
 
 
-def _contains(query: Query) -> str:
-    """The parameter ``contains``; empty without one. Raises Fault."""
-    text = query.text("contains")
-    if text is None:
-        return ""
-    size_bytes = len(text.encode())
-    if not 1 <= size_bytes <= CONTAINS_BYTES_MAX:
-        detail = f"contains must be 1 to {CONTAINS_BYTES_MAX} bytes of UTF-8, found {size_bytes}"
-        raise Fault("?contains", "BAD_REQUEST", detail)
-    return text
+BROWSE: Final = Operation(
+    method="GET",
+    path=TOPIC + "/messages",
+    operation_id="browseMessages",
+    tag="read",
+    summary="Browse or search a topic",
+    description=(
+        "Returns messages in pages, in the order they were stored, or with `key` the newest "
+        "first. Delivery is not affected. Only `next_cursor` says whether there is more: any "
+        "page may be short. `offset` requires `queue`, and cannot be combined with `key` or "
+        "`from`. With `sql` or `contains` a page checks a bounded number of messages and "
+        "returns that number in `scanned`. Unknown parameters are rejected."
+    ),
+    scope=Scope.CONSUME,
+    handler=browse_messages,
+    parameters=(
+        KEY, TAG, FROM, TO, QUEUE, _OFFSET, _FILTER, _SQL, _CONTAINS, LIMIT, CURSOR,
+    ),
+    replies=page_reply(BrowseResponse, EXAMPLE),
+)  # fmt: skip
+READ_MESSAGE: Final = Operation(
+    method="GET",
+    path=TOPIC + "/messages/{message_id}",
+    operation_id="readMessage",
+    tag="read",
+    summary="Read one message",
+    description="Returns a message by its id.",
+    scope=Scope.CONSUME,
+    handler=read_message,
+    replies=(Reply("The message.", StoredMessage, EXAMPLE),),
+)

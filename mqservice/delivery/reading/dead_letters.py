@@ -14,25 +14,18 @@ from typing import Final
 
 import msgspec
 
-from mqservice.accounts.scopes import Kind, Scope
+from mqservice.accounts.scopes import Scope
 from mqservice.delivery.context import DeliveryContext
-from mqservice.delivery.decoding import Fault
 from mqservice.delivery.filters import filter_of_query, tags_in
 from mqservice.delivery.http import Request
-from mqservice.delivery.limits import BROWSE_COUNT_DEFAULT, BROWSE_COUNT_MAX
-from mqservice.delivery.path_routes import group_route
-from mqservice.delivery.reading.browse import (
-    encode_query,
-    key_of,
-    page_reader,
-    read_place,
-    span_of,
-)
+from mqservice.delivery.limits import REASON_QUERY_CHARS_MAX
+from mqservice.delivery.operation import GROUP, STORED_AT, Operation, Reply, page_reply
+from mqservice.delivery.reading.browse import encode_query, page_reader, read_place
 from mqservice.delivery.reading.cause_walk import CauseQuery, cause_page
 from mqservice.delivery.reading.key_search import find_by_id
-from mqservice.delivery.reading.query import Query
-from mqservice.delivery.reading.same_cause import reason_fault, requested_cause
-from mqservice.delivery.reading.stored_messages import StoredMessage, stored_message
+from mqservice.delivery.reading.query import CURSOR, FROM, KEY, LIMIT, TAG, TO, Text
+from mqservice.delivery.reading.same_cause import NO_REASON, reason_fault, requested_cause
+from mqservice.delivery.reading.stored_messages import EXAMPLE, StoredMessage, stored_message
 from mqservice.delivery.reading.walk import BrowsePage, BrowseQuery
 from mqservice.delivery.response_format import accepts_msgpack, reply_struct
 from mqservice.groups.routes import GroupRoute
@@ -42,7 +35,20 @@ from mqservice.lib.timestamps import rfc3339
 from mqservice.store import Record, TopicNotFound, dlq_topic_of, find_dead_letter
 from mqservice.topics.routes import TopicRoute
 
-_NAMES: Final = ("key", "tag", "from", "to", "reason", "limit", "cursor")
+
+def _reject_reason(text: str) -> str | None:
+    fault = reason_fault(text)
+    return f"a reason {fault}" if fault else None
+
+
+_REASON: Final = Text(
+    name="reason",
+    text="Only dead letters with the cause of this reason, or with this cause of an issue: "
+    f"numbers, ids and quoted values may differ. `{NO_REASON}`: those without a reason.",
+    chars_min=1,
+    chars_max=REASON_QUERY_CHARS_MAX,
+    reject=_reject_reason,
+)
 _encode_cause_question: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -68,18 +74,18 @@ class DeadLettersResponse(msgspec.Struct, frozen=True):
 
 async def browse_dead_letters(context: DeliveryContext, request: Request) -> None:
     """``GET .../groups/{group}/dlq``"""
-    request.principal.require(Scope.CONSUME, Kind.GROUP, request.match.group)
-    topic = _dlq_of(await group_route(context, request))
-    query = Query(request.scope["query_string"], _NAMES)
+    group, query = await BROWSE_DEAD_LETTERS.read_group(context, request)
+    topic = _dlq_of(group)
     question = BrowseQuery(
-        key_of(query),
-        tags_in(filter_of_query(query.text("tag"), None, None)),
-        *span_of(query),
+        query.get(KEY),
+        tags_in(filter_of_query(query.get(TAG), None, None)),
+        *query.span(),
         None,
         None,
     )
-    cause = _cause_of(query)
-    limit = query.number("limit", low=1, high=BROWSE_COUNT_MAX) or BROWSE_COUNT_DEFAULT
+    reason = query.get(_REASON)
+    cause = None if reason is None else requested_cause(reason)
+    limit = query.require(LIMIT)
     asked = None if cause is None else CauseQuery(question, cause)
     bound_to = encode_query(question) if asked is None else _encode_cause_question(asked)
     place = read_place(context, query, topic, bound_to)
@@ -102,24 +108,13 @@ async def browse_dead_letters(context: DeliveryContext, request: Request) -> Non
 
 async def read_dead_letter(context: DeliveryContext, request: Request) -> None:
     """``GET .../groups/{group}/dlq/{id}``"""
-    request.principal.require(Scope.CONSUME, Kind.GROUP, request.match.group)
-    topic = _dlq_of(await group_route(context, request))
-    Query(request.scope["query_string"], ())
+    group, _ = await READ_DEAD_LETTER.read_group(context, request)
+    topic = _dlq_of(group)
     try:
         record = await find_by_id(context.store, topic, request.match.message_id)
     except TopicNotFound as exc:
         raise Problem.of("MESSAGE_NOT_FOUND", "the group has no dead letters yet") from exc
     reply_struct(request, _dead_letter(record, as_bytes=accepts_msgpack(request)))
-
-
-def _cause_of(query: Query) -> str | None:
-    """The cause that the parameter ``reason`` means; None without it. Raises Fault."""
-    text = query.text("reason")
-    if text is None:
-        return None
-    if fault := reason_fault(text):
-        raise Fault("?reason", "BAD_REQUEST", f"a reason {fault}")
-    return requested_cause(text)
 
 
 def _dlq_of(group: GroupRoute) -> TopicRoute:
@@ -149,3 +144,36 @@ def _dead_letter(record: Record, *, as_bytes: bool) -> DeadLetterMessage:
 
 def _moment(ms: int) -> str | None:
     return rfc3339(ms) if ms else None
+
+
+_EXAMPLE: Final = {
+    **EXAMPLE, "topic": "orders", "reason": "db down", "attempts": 17,
+    "first_delivered_at": STORED_AT, "last_delivered_at": STORED_AT,
+}  # fmt: skip
+BROWSE_DEAD_LETTERS: Final = Operation(
+    method="GET",
+    path=GROUP + "/dlq",
+    operation_id="browseDeadLetters",
+    tag="dead letters",
+    summary="Browse dead letters",
+    description=(
+        "Returns a group's dead letters in pages, with reason and number of deliveries. "
+        "Reading changes nothing. With `reason` a page checks a bounded number of dead letters "
+        "and returns that number in `scanned`; only `next_cursor` says whether there is more."
+    ),
+    scope=Scope.CONSUME,
+    handler=browse_dead_letters,
+    parameters=(KEY, TAG, _REASON, FROM, TO, LIMIT, CURSOR),
+    replies=page_reply(DeadLettersResponse, _EXAMPLE),
+)
+READ_DEAD_LETTER: Final = Operation(
+    method="GET",
+    path=GROUP + "/dlq/{message_id}",
+    operation_id="readDeadLetter",
+    tag="dead letters",
+    summary="Read one dead letter",
+    description="Returns a dead letter of the group by its id.",
+    scope=Scope.CONSUME,
+    handler=read_dead_letter,
+    replies=(Reply("The message.", DeadLetterMessage, _EXAMPLE),),
+)

@@ -19,14 +19,14 @@ from typing import Final
 
 import msgspec
 
-from mqservice.accounts.scopes import Kind, Scope
+from mqservice.accounts.scopes import Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.filters import filter_of_query, tags_in
 from mqservice.delivery.http import Request
 from mqservice.delivery.limits import BROWSE_BYTES_MAX, BROWSE_COUNT_DEFAULT, BROWSE_COUNT_MAX
-from mqservice.delivery.path_routes import topic_route
-from mqservice.delivery.reading.query import OFFSET_MAX, Query, missing
-from mqservice.delivery.reading.stored_messages import StoredMessage, stored_messages
+from mqservice.delivery.operation import TOPIC, Operation, Reply
+from mqservice.delivery.reading.query import OFFSET_MAX, TAG, Number, Time
+from mqservice.delivery.reading.stored_messages import EXAMPLE, StoredMessage, stored_messages
 from mqservice.delivery.response_format import accepts_msgpack, reply_struct
 from mqservice.lib.problem import Problem
 from mqservice.lib.queue_numbers import QUEUE_NOT_FOUND
@@ -34,6 +34,25 @@ from mqservice.store import OffsetAtTimeRequest, PullRequest
 from mqservice.topics.routes import TopicRoute
 
 _QUEUE_DIGITS_MAX: Final = 9
+_OFFSET: Final = Number(
+    name="offset",
+    text="Where to read.",
+    hint="the queue offset to read at",
+    low=0,
+    high=OFFSET_MAX,
+)
+_MAX: Final = Number(
+    name="max",
+    text="Maximum number of messages.",
+    low=1,
+    high=BROWSE_COUNT_MAX,
+    default=BROWSE_COUNT_DEFAULT,
+)
+_TIME: Final = Time(
+    name="time",
+    text="The time, RFC 3339.",
+    hint="an RFC 3339 time such as 2026-12-01T08:00:00.000Z",
+)
 
 
 class PullResponse(msgspec.Struct, frozen=True):
@@ -56,22 +75,16 @@ class OffsetResponse(msgspec.Struct, frozen=True):
 
 async def pull_messages(context: DeliveryContext, request: Request) -> None:
     """``GET .../topics/{topic}/queues/{queue}/messages``"""
-    request.principal.require(Scope.CONSUME, Kind.TOPIC, request.match.topic)
-    topic = await topic_route(context, request)
+    topic, query = await PULL.read_topic(context, request)
     queue_id = _queue_of(request, topic)
-    query = Query(request.scope["query_string"], ("offset", "max", "tag"))
-    offset = query.number("offset", low=0, high=OFFSET_MAX)
-    if offset is None:
-        raise missing("offset", "the queue offset to read at")
-    count = query.number("max", low=1, high=BROWSE_COUNT_MAX)
     head, records = await context.store.pull(
         PullRequest(
             topic=topic.engine_name,
             queue_id=queue_id,
-            queue_offset=offset,
-            messages_max=count or BROWSE_COUNT_DEFAULT,
+            queue_offset=query.require(_OFFSET),
+            messages_max=query.require(_MAX),
             bytes_max=BROWSE_BYTES_MAX,
-            tags=tags_in(filter_of_query(query.text("tag"), None, None)),
+            tags=tags_in(filter_of_query(query.get(TAG), None, None)),
         )
     )
     messages = stored_messages(records, as_bytes=accepts_msgpack(request))
@@ -85,12 +98,9 @@ async def pull_messages(context: DeliveryContext, request: Request) -> None:
 
 async def read_offset_at_time(context: DeliveryContext, request: Request) -> None:
     """``GET .../topics/{topic}/queues/{queue}/offset``"""
-    request.principal.require(Scope.CONSUME, Kind.TOPIC, request.match.topic)
-    topic = await topic_route(context, request)
+    topic, query = await OFFSET_AT_TIME.read_topic(context, request)
     queue_id = _queue_of(request, topic)
-    moment_ms = Query(request.scope["query_string"], ("time",)).moment_ms("time")
-    if moment_ms is None:
-        raise missing("time", "an RFC 3339 time such as 2026-12-01T08:00:00.000Z")
+    moment_ms = query.require(_TIME)
     reply = await context.store.offset_at_time(
         OffsetAtTimeRequest(topic=topic.engine_name, queue_id=queue_id, timestamp_ms=moment_ms)
     )
@@ -105,3 +115,50 @@ def _queue_of(request: Request, topic: TopicRoute) -> int:
         if queue_id < topic.queue_count:
             return queue_id
     raise Problem.of(QUEUE_NOT_FOUND, f"{topic.name} has queues 0 to {topic.queue_count - 1}")
+
+
+PULL: Final = Operation(
+    method="GET",
+    path=TOPIC + "/queues/{queue}/messages",
+    operation_id="pullMessages",
+    tag="read",
+    summary="Pull from a queue at an offset",
+    description=(
+        "For readers that store their own offset. `status` is RocketMQ's: `FOUND`, "
+        "`NO_MATCHED_MSG`, `NO_NEW_MSG` or `OFFSET_ILLEGAL`; continue at `next_offset`."
+    ),
+    scope=Scope.CONSUME,
+    handler=pull_messages,
+    parameters=(_OFFSET, _MAX, TAG),
+    replies=(
+        Reply(
+            "The messages.",
+            PullResponse,
+            {
+                "status": "FOUND",
+                "min_offset": 0,
+                "max_offset": 26147,
+                "next_offset": 26147,
+                "messages": [EXAMPLE],
+            },
+        ),
+    ),
+)
+OFFSET_AT_TIME: Final = Operation(
+    method="GET",
+    path=TOPIC + "/queues/{queue}/offset",
+    operation_id="readOffsetAtTime",
+    tag="read",
+    summary="Find the offset of a time",
+    description="Returns the offset of the first message stored at or after a time.",
+    scope=Scope.CONSUME,
+    handler=read_offset_at_time,
+    parameters=(_TIME,),
+    replies=(
+        Reply(
+            "The offset, and the range that can be read.",
+            OffsetResponse,
+            {"offset": 26100, "min_offset": 0, "max_offset": 26147},
+        ),
+    ),
+)

@@ -28,14 +28,18 @@ from mqservice.delivery.delivery_time import (
     read_wait,
 )
 from mqservice.delivery.http import Request, read_body
-from mqservice.delivery.limits import (
-    BROWSE_BYTES_MAX,
-    BROWSE_COUNT_DEFAULT,
-    BROWSE_COUNT_MAX,
+from mqservice.delivery.limits import BROWSE_BYTES_MAX
+from mqservice.delivery.operation import (
+    MESSAGE_ID,
+    NAMESPACE,
+    TOPIC,
+    Body,
+    Operation,
+    Reply,
+    page_reply,
 )
-from mqservice.delivery.path_routes import topic_route
-from mqservice.delivery.reading.query import Query
-from mqservice.delivery.reading.stored_messages import StoredMessage, stored_message
+from mqservice.delivery.reading.query import CURSOR, LIMIT, Query
+from mqservice.delivery.reading.stored_messages import EXAMPLE, StoredMessage, stored_message
 from mqservice.delivery.response_format import accepts_msgpack, reply_struct
 from mqservice.delivery.tokens.recall_handles import RecallHandle
 from mqservice.lib.names import ENGINE_SEPARATOR
@@ -112,9 +116,8 @@ _decode_time = msgspec.json.Decoder(RescheduleRequest).decode
 
 async def list_scheduled(context: DeliveryContext, request: Request) -> None:
     """``GET .../topics/{topic}/scheduled``"""
-    request.principal.require(Scope.CONSUME, Kind.TOPIC, request.match.topic)
-    route = await topic_route(context, request)
-    found, next_cursor = await _page(context, request, route.engine_name)
+    route, query = await LIST_SCHEDULED.read_topic(context, request)
+    found, next_cursor = await _page(context, query, route.engine_name)
     as_bytes = accepts_msgpack(request)
     messages = [
         ScheduledMessage(**_shown(context, route.engine_name, *each, as_bytes=as_bytes))
@@ -129,7 +132,8 @@ async def list_all_scheduled(context: DeliveryContext, request: Request) -> None
     principal.require(Scope.CONSUME)
     routes = context.caches.routes
     namespace = await routes.load_namespace(principal, request.match.ns)
-    found, next_cursor = await _page(context, request, namespace, is_namespace=True)
+    query = LIST_ALL_SCHEDULED.query(request)
+    found, next_cursor = await _page(context, query, namespace, is_namespace=True)
     as_bytes = accepts_msgpack(request)
     messages: list[NamespaceScheduled] = []
     known: dict[str, bool] = {}
@@ -157,15 +161,14 @@ async def _topic_exists(context: DeliveryContext, request: Request, topic: str) 
 
 
 async def _page(
-    context: DeliveryContext, request: Request, name: str, *, is_namespace: bool = False
+    context: DeliveryContext, query: Query, name: str, *, is_namespace: bool = False
 ) -> tuple[list[tuple[Record, int]], str | None]:
-    """Records with their due times, and the cursor of what follows; for the path's query.
+    """Records with their due times, and the cursor of what follows.
 
     Args:
         name: the engine's, of a topic or of a namespace; no name is one of both.
     """
-    query = Query(request.scope["query_string"], ("limit", "cursor"))
-    limit = query.number("limit", low=1, high=BROWSE_COUNT_MAX) or BROWSE_COUNT_DEFAULT
+    limit = query.require(LIMIT)
     queue_id, queue_offset = _place_of(context, query, name)
     for _ in range(_ASKED_MAX):
         head, records = await context.store.scheduled_list(
@@ -227,12 +230,12 @@ async def reschedule(context: DeliveryContext, request: Request) -> None:
 
 
 def _place_of(context: DeliveryContext, query: Query, name: str) -> tuple[int, int]:
-    text = query.text("cursor")
+    text = query.get(CURSOR)
     if text is None:
         return 0, 0
     place = context.cursors.read(text, topic=name, question=_QUESTION)
     if place is None:
-        raise Fault("?cursor", "CURSOR_INVALID", "the cursor does not belong to this list")
+        raise CURSOR.fault("the cursor does not belong to this list", code=CURSOR.code)
     queue_id, queue_offset = _PLACE.unpack(place)
     return queue_id, queue_offset
 
@@ -295,3 +298,91 @@ def _reject_too_late(handle: RecallHandle, outcome: ScheduledOutcome) -> None:
 
 def _unknown() -> Problem:
     return Problem.of("MESSAGE_NOT_FOUND", "the recall handle does not belong to this namespace")
+
+
+_EXAMPLE: Final = {
+    **EXAMPLE,
+    "deliver_at": "2026-12-01T08:00:00.000Z",
+    "recall_handle": "rc_ARIAAAAAAAAAAESIwMUFDNkUz",
+}
+_DONE: Final = {"id": MESSAGE_ID, "topic": "orders", "state": "cancelled"}
+_ONE: Final = NAMESPACE + "/scheduled/{recall_handle}"
+LIST_SCHEDULED: Final = Operation(
+    method="GET",
+    path=TOPIC + "/scheduled",
+    operation_id="listScheduled",
+    tag="schedule",
+    summary="List scheduled messages of a topic",
+    description="Pending messages of a topic, by kind of delay, then by arrival.",
+    scope=Scope.CONSUME,
+    handler=list_scheduled,
+    parameters=(LIMIT, CURSOR),
+    replies=page_reply(ScheduledResponse, _EXAMPLE, has_completeness=False),
+)
+CANCEL_SCHEDULED: Final = Operation(
+    method="DELETE",
+    path=_ONE,
+    operation_id="cancelScheduled",
+    tag="schedule",
+    summary="Cancel a scheduled message",
+    description="After a 200 the message is never delivered.",
+    scope=Scope.PRODUCE,
+    handler=cancel_scheduled,
+    replies=(Reply("The message is cancelled.", ScheduledDone, _DONE),),
+)
+SEND_SCHEDULED: Final = Operation(
+    method="POST",
+    path=_ONE + ":send",
+    operation_id="sendScheduled",
+    tag="schedule",
+    summary="Send a scheduled message now",
+    description="Delivers it immediately instead of at its time.",
+    scope=Scope.PRODUCE,
+    handler=send_scheduled,
+    replies=(Reply("The message is on its way.", ScheduledDone, {**_DONE, "state": "sent"}),),
+)
+RESCHEDULE: Final = Operation(
+    method="POST",
+    path=_ONE + ":reschedule",
+    operation_id="reschedule",
+    tag="schedule",
+    summary="Reschedule a message",
+    description=(
+        "Changes its time, earlier or later, by `delay`, `delay_ms` or `deliver_at`; a time "
+        "that has passed means immediately. With the response the old time no longer applies; "
+        "a crash leaves one of the two."
+    ),
+    scope=Scope.PRODUCE,
+    handler=reschedule,
+    body=Body(RescheduleRequest, {"delay": "2h"}),
+    replies=(
+        Reply(
+            "The message is rescheduled.",
+            Rescheduled,
+            {
+                **_DONE,
+                "state": "rescheduled",
+                "deliver_at": _EXAMPLE["deliver_at"],
+                "recall_handle": _EXAMPLE["recall_handle"],
+            },
+        ),
+    ),
+    codes=("ILLEGAL_DELIVERY_TIME",),
+)
+LIST_ALL_SCHEDULED: Final = Operation(
+    method="GET",
+    path=NAMESPACE + "/scheduled",
+    operation_id="listAllScheduled",
+    tag="schedule",
+    summary="List scheduled messages of all topics",
+    description=(
+        "Pending messages of a namespace, by kind of delay, then by arrival. A key that may "
+        "consume only some of the topics is rejected."
+    ),
+    scope=Scope.CONSUME,
+    handler=list_all_scheduled,
+    parameters=(LIMIT, CURSOR),
+    replies=page_reply(
+        NamespaceScheduledResponse, {**_EXAMPLE, "topic": "orders"}, has_completeness=False
+    ),
+)

@@ -6,10 +6,12 @@ The fields are those of a received message without what a lease adds to it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from mqservice.delivery.bodies import Base64Form, BodyForm, JsonForm, forms_of, split_json_mark
+from mqservice.delivery.operation import MESSAGE_ID, STORED_AT
 from mqservice.lib.timestamps import rfc3339
 from mqservice.store import Record, shown_record
 
@@ -29,6 +31,13 @@ class StoredMessage(msgspec.Struct, frozen=True, gc=False):
     body: BodyForm = msgspec.UNSET
     body_json: JsonForm = msgspec.UNSET
     body_b64: Base64Form = msgspec.UNSET
+
+
+EXAMPLE: Final = {
+    "id": MESSAGE_ID, "tag": "created", "keys": ["order-42"], "message_group": None,
+    "properties": {"source": "web"}, "queue": 0, "offset": 26146, "born_at": STORED_AT,
+    "stored_at": STORED_AT, "body_json": {"order": 42},
+}  # fmt: skip
 
 
 def stored_messages(records: Iterable[Record], *, as_bytes: bool) -> list[StoredMessage]:

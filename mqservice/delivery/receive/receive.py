@@ -23,11 +23,10 @@ from typing import Final
 import msgspec
 
 from mqservice.accounts.access import Principal
-from mqservice.delivery.clients import client_id_of
-from mqservice.delivery.consumers import consumer_member, zone_of
+from mqservice.delivery.consumers import client_id_of, consumer_member, zone_of
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode
-from mqservice.delivery.filters import FilterForm, filter_of
+from mqservice.delivery.filters import filter_of
 from mqservice.delivery.http import Request
 from mqservice.delivery.leases import lease_ms_of
 from mqservice.delivery.limits import (
@@ -52,6 +51,7 @@ from mqservice.delivery.settle.settle_plan import (
 )
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.durations import pick_duration_ms
+from mqservice.protocol.messages import FilterForm
 from mqservice.quotas.meter import TenantMeter
 from mqservice.store import Received, ReceiveRequest, StoreError
 from mqservice.topics.routes import TopicRoute

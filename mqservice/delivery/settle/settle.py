@@ -9,8 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from mqservice.accounts.scopes import Kind, Scope
-from mqservice.delivery.clients import client_id_of
-from mqservice.delivery.consumers import consumer_member
+from mqservice.delivery.consumers import client_id_of, consumer_member
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import decode
 from mqservice.delivery.http import Request

@@ -21,34 +21,24 @@ from mqservice.delivery.decoding import Fault, fault_of
 from mqservice.delivery.limits import (
     COUNTED_JSON_BYTES,
     COUNTED_JSON_COMMAS,
-    FRAME_COMMANDS_MAX,
-    LIST_COUNT_HARD_MAX,
 )
-from mqservice.delivery.socket import frames, pushes
 from mqservice.lib.problem import Problem
+from mqservice.protocol import frames
+from mqservice.protocol.frames import (
+    FrameBroken,
+    Subprotocol,
+    array_length,
+    is_array_of_arrays,
+    json_form,
+    pack_form,
+    union_of,
+)
+from mqservice.protocol.limits import FRAME_COMMANDS_MAX, LIST_COUNT_HARD_MAX
 from mqservice.store import Record, RecordColumns
 
-JSON_NAME: Final = "mq.v1.json"
-MSGPACK_NAME: Final = "mq.v1.msgpack"
-_OPS: Final = {
-    "hello": 1,
-    "pub": 3,
-    "sub": 4,
-    "credit": 5,
-    "ack": 7,
-    "nack": 8,
-    "extend": 9,
-    "dlq": 10,
-    "unsub": 15,
-    "ping": 16,
-    "pong": 17,
-}
+_OPS: Final = {frame.op: frame.number for frame in frames.COMMANDS}
 _OP_NUMBERS: Final = frozenset(_OPS.values())
 _SHOWN_CHARS_MAX: Final = 40
-
-
-class FrameBroken(Exception):
-    """Bytes that are no frame of this subprotocol."""
 
 
 class TooManyCommands(Exception):
@@ -72,12 +62,12 @@ class Codec(Protocol):
     """What a session needs of its subprotocol. Stateless."""
 
     name: ClassVar[str]
-    Welcome: ClassVar[type[pushes.Welcome]]
-    Lost: ClassVar[type[pushes.Lost]]
-    Flow: ClassVar[type[pushes.Flow]]
-    Ok: ClassVar[type[pushes.Ok]]
-    Err: ClassVar[type[pushes.Err]]
-    Goaway: ClassVar[type[pushes.Goaway]]
+    Welcome: ClassVar[type[frames.Welcome]]
+    Lost: ClassVar[type[frames.Lost]]
+    Flow: ClassVar[type[frames.Flow]]
+    Ok: ClassVar[type[frames.Ok]]
+    Err: ClassVar[type[frames.Err]]
+    Goaway: ClassVar[type[frames.Goaway]]
     ping: ClassVar[bytes]
     pong: ClassVar[bytes]
 
@@ -121,22 +111,22 @@ class _JsonEnvelope(msgspec.Struct):
 
 
 class JsonCodec:
-    name: ClassVar[str] = JSON_NAME
-    Welcome: ClassVar[type[pushes.Welcome]] = pushes.JsonWelcome
-    Lost: ClassVar[type[pushes.Lost]] = pushes.JsonLost
-    Flow: ClassVar[type[pushes.Flow]] = pushes.JsonFlow
-    Ok: ClassVar[type[pushes.Ok]] = pushes.JsonOk
-    Err: ClassVar[type[pushes.Err]] = pushes.JsonErr
-    Goaway: ClassVar[type[pushes.Goaway]] = pushes.JsonGoaway
+    name: ClassVar[str] = Subprotocol.JSON
+    Welcome: ClassVar[type[frames.Welcome]] = json_form(frames.Welcome)
+    Lost: ClassVar[type[frames.Lost]] = json_form(frames.Lost)
+    Flow: ClassVar[type[frames.Flow]] = json_form(frames.Flow)
+    Ok: ClassVar[type[frames.Ok]] = json_form(frames.Ok)
+    Err: ClassVar[type[frames.Err]] = json_form(frames.Err)
+    Goaway: ClassVar[type[frames.Goaway]] = json_form(frames.Goaway)
     ping: ClassVar[bytes] = b"{}"
     pong: ClassVar[bytes] = b'{"op":"pong"}'
 
-    _decode = msgspec.json.Decoder(frames.JsonCommand).decode
+    _decode = msgspec.json.Decoder(union_of(frame.json for frame in frames.COMMANDS)).decode
     _decode_lists = msgspec.json.Decoder(_JsonLists).decode
     _decode_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
     _decode_envelope = msgspec.json.Decoder(_JsonEnvelope).decode
     _encode = msgspec.json.Encoder().encode
-    _pong: ClassVar[frames.JsonPong] = frames.JsonPong()
+    _pong: ClassVar[frames.Pong] = json_form(frames.Pong)()
 
     def split(self, content: bytes) -> Sequence[bytes | msgspec.Raw]:
         if b"\n" not in content:
@@ -207,7 +197,7 @@ class JsonCodec:
         self, sid: int, tags: Sequence[int], records: Sequence[Record], attempts: Sequence[int]
     ) -> bytes:
         return self._encode(
-            pushes.JsonMessages(
+            frames.JsonMessages(
                 sid,
                 [
                     _json_delivered(tag, record, attempt)
@@ -227,11 +217,11 @@ class JsonCodec:
         else:
             bodies, forms = zip(*map(_text_or_bytes, columns.bodies), strict=True)
         heads = _heads(tags, columns, attempts, properties)
-        delivered = list(map(pushes.JsonDelivered, *heads, bodies, forms))
-        return self._encode(pushes.JsonMessages(sid, delivered))
+        delivered = list(map(frames.JsonDelivered, *heads, bodies, forms))
+        return self._encode(frames.JsonMessages(sid, delivered))
 
 
-def _json_delivered(tag: int, record: Record, attempt: int) -> pushes.JsonDelivered:
+def _json_delivered(tag: int, record: Record, attempt: int) -> frames.JsonDelivered:
     body: str | bytes | msgspec.Raw
     properties = record.properties
     if JSON_PROPERTY in properties:
@@ -239,7 +229,7 @@ def _json_delivered(tag: int, record: Record, attempt: int) -> pushes.JsonDelive
         body, form = _raw_json(record.body), "json"
     else:
         body, form = _text_or_bytes(record.body)
-    return pushes.JsonDelivered(
+    return frames.JsonDelivered(
         tag,
         record.message_id,
         record.queue_id,
@@ -273,7 +263,7 @@ def _heads(
     columns: RecordColumns,
     attempts: Sequence[int],
     properties: dict[str, str],
-) -> tuple[Iterable[Any], ...]:  # Any: a column for each field of ``pushes.Delivered``
+) -> tuple[Iterable[Any], ...]:  # Any: a column for each field of ``frames.Delivered``
     return (
         tags,
         columns.message_ids,
@@ -289,27 +279,27 @@ def _heads(
 
 
 class PackCodec:
-    name: ClassVar[str] = MSGPACK_NAME
-    Welcome: ClassVar[type[pushes.Welcome]] = pushes.PackWelcome
-    Lost: ClassVar[type[pushes.Lost]] = pushes.PackLost
-    Flow: ClassVar[type[pushes.Flow]] = pushes.PackFlow
-    Ok: ClassVar[type[pushes.Ok]] = pushes.PackOk
-    Err: ClassVar[type[pushes.Err]] = pushes.PackErr
-    Goaway: ClassVar[type[pushes.Goaway]] = pushes.PackGoaway
+    name: ClassVar[str] = Subprotocol.MSGPACK
+    Welcome: ClassVar[type[frames.Welcome]] = pack_form(frames.Welcome)
+    Lost: ClassVar[type[frames.Lost]] = pack_form(frames.Lost)
+    Flow: ClassVar[type[frames.Flow]] = pack_form(frames.Flow)
+    Ok: ClassVar[type[frames.Ok]] = pack_form(frames.Ok)
+    Err: ClassVar[type[frames.Err]] = pack_form(frames.Err)
+    Goaway: ClassVar[type[frames.Goaway]] = pack_form(frames.Goaway)
     ping: ClassVar[bytes] = b"\x91\x10"
     pong: ClassVar[bytes] = b"\x91\x11"
 
-    _decode = msgspec.msgpack.Decoder(frames.PackCommand).decode
+    _decode = msgspec.msgpack.Decoder(union_of(frame.pack for frame in frames.COMMANDS)).decode
     _decode_parts = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
     _decode_int = msgspec.msgpack.Decoder(int).decode
     _decode_array = msgspec.msgpack.Decoder(list[Any]).decode
     _encode = msgspec.msgpack.Encoder().encode
-    _pong: ClassVar[frames.PackPong] = frames.PackPong()
+    _pong: ClassVar[frames.Pong] = pack_form(frames.Pong)()
 
     def split(self, content: bytes) -> Sequence[bytes | msgspec.Raw]:
-        if not _is_array_of_arrays(content):
+        if not is_array_of_arrays(content):
             return (content,)
-        if _array_length(content) > FRAME_COMMANDS_MAX:
+        if array_length(content) > FRAME_COMMANDS_MAX:
             raise TooManyCommands
         try:
             return self._decode_parts(content)
@@ -352,9 +342,9 @@ class PackCodec:
     def encode_messages(
         self, sid: int, tags: Sequence[int], records: Sequence[Record], attempts: Sequence[int]
     ) -> bytes:
-        delivered = pushes.PackDelivered
+        delivered = frames.PackDelivered
         return self._encode(
-            pushes.PackMessages(
+            frames.PackMessages(
                 sid,
                 [
                     delivered(
@@ -380,8 +370,8 @@ class PackCodec:
     ) -> bytes:
         _, properties = split_json_mark(columns.properties)
         heads = _heads(tags, columns, attempts, properties)
-        delivered = list(map(pushes.PackDelivered, *heads, columns.bodies))
-        return self._encode(pushes.PackMessages(sid, delivered))
+        delivered = list(map(frames.PackDelivered, *heads, columns.bodies))
+        return self._encode(frames.PackMessages(sid, delivered))
 
 
 def _unknown_op(command_id: int | None, shown: str) -> CommandRefused:
@@ -396,23 +386,4 @@ def _bad_field(command_id: int | None, fault: Fault) -> CommandRefused:
     return CommandRefused(command_id, "BAD_REQUEST", fault.detail + where)
 
 
-def _array_length(content: bytes) -> int:
-    """What the head of a MessagePack array says, before any of it is decoded."""
-    if content[0] == 0xDC:
-        return int.from_bytes(content[1:3])
-    if content[0] == 0xDD:
-        return int.from_bytes(content[1:5])
-    return content[0] & 0x0F
-
-
-def _is_array_of_arrays(content: bytes) -> bool:
-    """Whether this is a MessagePack array whose first element is an array as well."""
-    # The head of an array is one byte, with a 16-bit length three and with a 32-bit length five.
-    head_bytes = {0xDC: 3, 0xDD: 5}.get(content[0], 1) if content else 0
-    if not head_bytes or (head_bytes == 1 and not 0x90 <= content[0] <= 0x9F):
-        return False
-    first = content[head_bytes : head_bytes + 1]
-    return bool(first) and (0x90 <= first[0] <= 0x9F or first[0] in (0xDC, 0xDD))
-
-
-CODECS: Final[dict[str, Codec]] = {JSON_NAME: JsonCodec(), MSGPACK_NAME: PackCodec()}
+CODECS: Final[dict[str, Codec]] = {codec.name: codec for codec in (JsonCodec(), PackCodec())}

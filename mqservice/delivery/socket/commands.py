@@ -9,23 +9,17 @@ Everything but hello is refused before hello.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from mqservice.accounts.access import Principal
 from mqservice.accounts.scopes import Kind, Scope
-from mqservice.delivery.clients import client_id_of
 from mqservice.delivery.connections.connections import AGENT_CHARS_MAX
-from mqservice.delivery.consumers import Consumer, consumer_member, zone_of
+from mqservice.delivery.consumers import Consumer, client_id_of, consumer_member, zone_of
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.filters import filter_of
+from mqservice.delivery.leases import check_lease
 from mqservice.delivery.limits import (
     AUTO_EXTEND_MS_MAX,
-    CREDIT_BYTES_MAX,
-    CREDIT_MSGS_MAX,
-    FRAME_BYTES_MAX,
     FRAME_BYTES_MIN,
-    LEASE_MS_MAX,
-    LEASE_MS_MIN,
     NACK_DELAY_MS_MAX,
     NACK_REASON_CHARS_MAX,
     RESUME_TTL_MS_DEFAULT,
@@ -36,19 +30,15 @@ from mqservice.delivery.limits import (
 from mqservice.delivery.produce.produce import BatchCheck
 from mqservice.delivery.produce.put import Put
 from mqservice.delivery.request_keys import check_key
-from mqservice.delivery.socket import frames, pushes
-from mqservice.delivery.socket.publish_confirms import PublishConfirms
 from mqservice.delivery.socket.resumption import Resumption
+from mqservice.delivery.socket.session import Session
 from mqservice.delivery.socket.subscription import Subscription
 from mqservice.delivery.spans import OperationSpan
 from mqservice.groups.routes import GroupRoute
-from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
+from mqservice.protocol import frames
+from mqservice.protocol.limits import CREDIT_BYTES_MAX, CREDIT_MSGS_MAX, FRAME_BYTES_MAX
 from mqservice.store import StoreError
-from mqservice.topics.routes import TopicRoute
-
-if TYPE_CHECKING:
-    from mqservice.delivery.socket.session import Session
 
 _STEP_COUNT: Final = 32  # messages of a batch between two looks at the budget
 _SUBSCRIBE_WEIGHT: Final = 500  # in commands: it makes tasks, and asks the engine several times
@@ -57,16 +47,8 @@ _SUBSCRIBE_WEIGHT: Final = 500  # in commands: it makes tasks, and asks the engi
 class Commands:
     """The commands of one session."""
 
-    def __init__(
-        self, session: Session, principal: Principal, namespace: str, client: tuple[str, int]
-    ) -> None:
-        self.principal = principal
-        self.confirming = PublishConfirms(session)
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self.namespace = namespace
-        self.client = client
-        self.client_name = ""
-        self.published_count = 0
 
     async def run(self, command: frames.AnyCommand) -> None:
         """Raises Fault, Problem or StoreError for a command that cannot be done."""
@@ -89,8 +71,8 @@ class Commands:
             raise Fault("/resume_ttl_ms", "BAD_REQUEST", detail)
         resumption = None
         if command.resume is not None:
-            resumption = Resumption(self._session, self, command.resume)
-        self.client_name = (command.client or "")[:AGENT_CHARS_MAX]
+            resumption = Resumption(self._session, command.resume)
+        self._session.client_name = (command.client or "")[:AGENT_CHARS_MAX]
         self._session.is_open = True
         self._session.resume_ttl_ms = ttl_ms
         async with self._session.sender.only_sender() as send:
@@ -104,7 +86,9 @@ class Commands:
         token = None
         if session.resume_ttl_ms:
             tokens = session.context.resume_tokens
-            token = tokens.token(session.session_id, self.principal, self.namespace)
+            token = tokens.token(
+                session.session_id, self._session.principal, self._session.namespace
+            )
         return session.codec.encode(
             session.codec.Welcome(
                 id=command_id,
@@ -121,7 +105,7 @@ class Commands:
         if spans is None:
             await self._offer(command, None)
             return
-        span = spans.of_publish(self.namespace, command.topic)
+        span = spans.of_publish(self._session.namespace, command.topic)
         try:
             await self._offer(command, span)
         except (Fault, Problem, StoreError) as error:
@@ -131,11 +115,11 @@ class Commands:
     async def _offer(
         self, command: frames.JsonPublish | frames.PackPublish, span: OperationSpan | None
     ) -> None:
-        self.principal.require(Scope.PRODUCE, Kind.TOPIC, command.topic)
+        self._session.principal.require(Scope.PRODUCE, Kind.TOPIC, command.topic)
         if command.key is not None:
             check_key("/key", command.key, "key")
         self._session.meter.check_in(self._session.context.clock.monotonic_ms())
-        route = await self.topic_route(command.topic)
+        route = await self._session.topic_route(command.topic)
         # In steps, so that a large batch does not keep others waiting.
         budget = self._session.budget
         try:
@@ -147,26 +131,26 @@ class Commands:
             raise fault.under("/m") from None
         if span is not None:
             span.carry(offers)
-        await self.confirming.wait_for_room(len(offers))
+        await self._session.confirms.wait_for_room(len(offers))
         put = Put(
             self._session.context,
             self._session.meter,
             route,
             offers,
-            self.client,
+            self._session.client,
             key=command.key,
             span=span,
         )
         while not put.encode(_STEP_COUNT):
             await budget.give_way()
         # Handed to the store here, so that frames are stored in the order in which they came.
-        self.confirming.hand_over(command.id, put, len(offers))
-        self.published_count += len(offers)
+        self._session.confirms.hand_over(command.id, put, len(offers))
+        self._session.published_count += len(offers)
 
     async def _subscribe(self, command: frames.Subscribe) -> None:
         self._session.budget.spend_commands(_SUBSCRIBE_WEIGHT)
-        self.principal.require(Scope.CONSUME, Kind.TOPIC, command.topic)
-        self.principal.require(Scope.CONSUME, Kind.GROUP, command.group)
+        self._session.principal.require(Scope.CONSUME, Kind.TOPIC, command.topic)
+        self._session.principal.require(Scope.CONSUME, Kind.GROUP, command.group)
         if command.sid in self._session.subscriptions:
             raise Fault("/sid", "CONFLICT", f"sid {command.sid} is already in use")
         if len(self._session.subscriptions) >= SUBSCRIPTION_COUNT_MAX:
@@ -177,10 +161,10 @@ class Commands:
         wanted = filter_of("/filter", command.filter)
         if command.mode not in (None, "shared"):
             raise Fault("/mode", "BAD_REQUEST", "the only supported mode is shared")
-        topic = await self.topic_route(command.topic)
-        group = await self.group_route(command.group)
+        topic = await self._session.topic_route(command.topic)
+        group = await self._session.group_route(command.group)
         lease_ms = group.lease_ms if command.lease_ms is None else command.lease_ms
-        _check_lease("/lease_ms", lease_ms)
+        check_lease("/lease_ms", lease_ms)
         _check_auto_extend(command.auto_extend_ms)
         credit = command.credit or frames.Credit()
         _check_credit(credit.msgs, credit.bytes)
@@ -199,7 +183,7 @@ class Commands:
         )
         await subscription.announce()
         self._session.add(subscription)
-        await self._session.send_ok(command.id, pushes.Subscribed(subscription.credits.left))
+        await self._session.send_ok(command.id, frames.Subscribed(subscription.credits.left))
         if not self._session.context.drain.has_begun:
             subscription.pusher.start()
         subscription.notify_paused()
@@ -211,7 +195,7 @@ class Commands:
         subscription.add_credit(command.msgs, command.bytes)
         if subscription.credits.left == before:  # it has all that it may have
             self._session.budget.spend_no_op()
-        await self._session.send_ok(command.id, pushes.Subscribed(subscription.credits.left))
+        await self._session.send_ok(command.id, frames.Subscribed(subscription.credits.left))
 
     async def _ack(self, command: frames.Ack) -> None:
         subscription = self._subscription(command.sid)
@@ -248,7 +232,7 @@ class Commands:
 
     async def _extend(self, command: frames.Extend) -> None:
         subscription = self._subscription(command.sid)
-        _check_lease("/ms", command.ms)
+        check_lease("/ms", command.ms)
         if len(command.t) > SETTLE_COUNT_MAX:
             raise Fault("/t", "BAD_REQUEST", f"a command has at most {SETTLE_COUNT_MAX} tags")
         await subscription.wait_ready()
@@ -262,7 +246,7 @@ class Commands:
             await subscription.close("unsubscribed")
         if not subscription.outstanding_count:
             self._session.remove(subscription)
-        await self._session.send_ok(command.id, pushes.Unsubscribed(subscription.outstanding_count))
+        await self._session.send_ok(command.id, frames.Unsubscribed(subscription.outstanding_count))
 
     async def _ping(self, _: frames.Ping) -> None:
         self._session.budget.spend_no_op()
@@ -278,24 +262,6 @@ class Commands:
             raise Fault("/sid", "NOT_FOUND", f"there is no subscription {sid}")
         return subscription
 
-    async def topic_route(self, name: str) -> TopicRoute:
-        routes = self._session.context.caches.routes
-        route = routes.topic(self.principal, self.namespace, name)
-        if route is None:
-            if fault := name_fault(name):
-                raise Fault("/topic", "ILLEGAL_TOPIC", fault)
-            route = await routes.load_topic(self.principal, self.namespace, name)
-        return route
-
-    async def group_route(self, name: str) -> GroupRoute:
-        routes = self._session.context.caches.routes
-        route = routes.group(self.principal, self.namespace, name)
-        if route is None:
-            if fault := name_fault(name):
-                raise Fault("/group", "ILLEGAL_GROUP", fault)
-            route = await routes.load_group(self.principal, self.namespace, name)
-        return route
-
 
 def _consumer_of(command: frames.Subscribe, group: GroupRoute) -> Consumer:
     given = command.consumer_id
@@ -304,15 +270,6 @@ def _consumer_of(command: frames.Subscribe, group: GroupRoute) -> Consumer:
         member_id="" if given is None else consumer_member(given),
         zone=zone_of(command.consumer_zone),
     )
-
-
-def _check_lease(pointer: str, lease_ms: int) -> None:
-    if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
-        raise Fault(
-            pointer,
-            "ILLEGAL_LEASE",
-            f"a lease must be {LEASE_MS_MIN} to {LEASE_MS_MAX} ms long, found {lease_ms}",
-        )
 
 
 def _check_auto_extend(auto_extend_ms: int | None) -> None:
@@ -335,27 +292,21 @@ def _check_credit(msgs: int, bytes_count: int) -> None:
 
 
 # Any: each command goes to the one method that takes its type.
-_METHODS: Final[dict[type[Any], Callable[[Commands, Any], Coroutine[Any, Any, None]]]] = {
-    frames.JsonHello: Commands._hello,
-    frames.PackHello: Commands._hello,
-    frames.JsonPublish: Commands._publish,
-    frames.PackPublish: Commands._publish,
-    frames.JsonSubscribe: Commands._subscribe,
-    frames.PackSubscribe: Commands._subscribe,
-    frames.JsonAddCredit: Commands._add_credit,
-    frames.PackAddCredit: Commands._add_credit,
-    frames.JsonAck: Commands._ack,
-    frames.PackAck: Commands._ack,
-    frames.JsonNack: Commands._nack,
-    frames.PackNack: Commands._nack,
-    frames.JsonExtend: Commands._extend,
-    frames.PackExtend: Commands._extend,
-    frames.JsonDeadLetter: Commands._dead_letter,
-    frames.PackDeadLetter: Commands._dead_letter,
-    frames.JsonUnsubscribe: Commands._unsubscribe,
-    frames.PackUnsubscribe: Commands._unsubscribe,
-    frames.JsonPing: Commands._ping,
-    frames.PackPing: Commands._ping,
-    frames.JsonPong: Commands._pong,
-    frames.PackPong: Commands._pong,
+_METHODS_BY_FIELDS: Final[dict[type[Any], Callable[[Commands, Any], Coroutine[Any, Any, None]]]] = {
+    frames.Hello: Commands._hello,
+    frames.Publish: Commands._publish,
+    frames.Subscribe: Commands._subscribe,
+    frames.AddCredit: Commands._add_credit,
+    frames.Ack: Commands._ack,
+    frames.Nack: Commands._nack,
+    frames.Extend: Commands._extend,
+    frames.DeadLetter: Commands._dead_letter,
+    frames.Unsubscribe: Commands._unsubscribe,
+    frames.Ping: Commands._ping,
+    frames.Pong: Commands._pong,
+}
+_METHODS: Final = {
+    form: _METHODS_BY_FIELDS[frame.fields]
+    for frame in frames.COMMANDS
+    for form in (frame.json, frame.pack)
 }

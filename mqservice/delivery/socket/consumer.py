@@ -34,9 +34,11 @@ from mqservice.delivery.http import (
     request_id_of,
 )
 from mqservice.delivery.limits import RECONNECT_MS
-from mqservice.delivery.socket.codec import CODECS, JSON_NAME, Codec
+from mqservice.delivery.socket.codec import CODECS, Codec
+from mqservice.delivery.socket.commands import Commands
 from mqservice.delivery.socket.session import Session, SessionEnded
 from mqservice.lib.problem import Problem
+from mqservice.protocol.frames import Subprotocol
 from mqservice.quotas.meter import TenantMeter
 
 log = logging.getLogger(__name__)
@@ -72,6 +74,7 @@ class DeliveryConsumer(AsyncConsumer):
         self._receive: Receive
         self._send: Send
         self._session: Session | None = None
+        self._commands: Commands | None = None
         self._has_vanished = False
         self._tenant_id: int | None = None
         self._meter: TenantMeter | None = None
@@ -187,10 +190,14 @@ class DeliveryConsumer(AsyncConsumer):
             interrupt=self._interrupt,
             user_agent=headers.get(b"user-agent", b"").decode("latin-1")[:AGENT_CHARS_MAX],
         )
+        self._commands = Commands(self._session)
 
     async def websocket_receive(self, message: Message) -> None:
         assert self._session is not None, "a frame arrived before the handshake"
-        await self._session.take_frame(message.get("text"), message.get("bytes"))
+        assert self._commands is not None, "it comes with the session"
+        await self._session.take_frame(
+            message.get("text"), message.get("bytes"), self._commands.run
+        )
 
     def _interrupt(self) -> None:
         """Wake the reader, which may wait for a frame that never comes."""
@@ -222,7 +229,7 @@ class DeliveryConsumer(AsyncConsumer):
     def _codec(self) -> Codec:
         offered: list[str] = self._scope["subprotocols"]
         if not offered:
-            return CODECS[JSON_NAME]
+            return CODECS[Subprotocol.JSON]
         for name in offered:
             if name in CODECS:
                 return CODECS[name]

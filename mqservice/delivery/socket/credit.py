@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 
-from mqservice.delivery.limits import CREDIT_BYTES_MAX, CREDIT_MSGS_MAX
-from mqservice.delivery.socket.frames import Credit
+from mqservice.protocol.frames import Credit
+from mqservice.protocol.limits import CREDIT_BYTES_MAX, CREDIT_MSGS_MAX
 
 
 class Credits:

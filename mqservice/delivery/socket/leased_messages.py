@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from mqservice.delivery.limits import LATE_TAG_COUNT_MAX
-from mqservice.delivery.socket import pushes
 from mqservice.delivery.socket.leased_batch import Delivery, LeasedBatch
+from mqservice.protocol import frames
 from mqservice.store import Extend, Nack, Received
 
 
@@ -154,7 +154,7 @@ class LeasedMessages:
             return None
         return self._batches.pop(tags[0])
 
-    def pop(self, tags: Iterable[int], failures: list[pushes.TagFailure]) -> TakenMessages:
+    def pop(self, tags: Iterable[int], failures: list[frames.TagFailure]) -> TakenMessages:
         """Take ``tags`` out; one that was never given is a failure.
 
         A tag that was settled before is passed over, so that settling twice is harmless.
@@ -171,7 +171,7 @@ class LeasedMessages:
                 delivery = late.pop(tag, None)
                 if delivery is None:
                     if not 0 < tag < self._next_tag:
-                        failures.append(pushes.TagFailure(tag, "UNKNOWN_TAG"))
+                        failures.append(frames.TagFailure(tag, "UNKNOWN_TAG"))
                     continue
             taken.append((tag, delivery))
         return TakenMessages(taken, msgs, body_bytes)

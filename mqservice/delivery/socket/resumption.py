@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.decoding import Fault
@@ -21,9 +21,7 @@ from mqservice.delivery.limits import (
     HAVE_TAG_COUNT_MAX,
     SUBSCRIPTION_COUNT_MAX,
 )
-from mqservice.delivery.socket import frames
 from mqservice.delivery.socket.leased_batch import Delivery
-from mqservice.delivery.socket.pusher import send_messages
 from mqservice.delivery.socket.saved_session import (
     SavedSession,
     SavedSubscription,
@@ -32,9 +30,11 @@ from mqservice.delivery.socket.saved_session import (
     nacks_of,
     restore_leased,
 )
-from mqservice.delivery.socket.subscription import Subscription
+from mqservice.delivery.socket.session import Session
+from mqservice.delivery.socket.subscription import Subscription, send_messages
 from mqservice.lib.names import engine_name
 from mqservice.lib.problem import Problem
+from mqservice.protocol import frames
 from mqservice.store import (
     LostLease,
     PullRequest,
@@ -45,10 +45,6 @@ from mqservice.store import (
     shown_record,
 )
 
-if TYPE_CHECKING:
-    from mqservice.delivery.socket.commands import Commands
-    from mqservice.delivery.socket.session import Session
-
 log = logging.getLogger(__name__)
 
 _RELEASED: Final = "the subscription could not be resumed"
@@ -57,11 +53,10 @@ _RELEASED: Final = "the subscription could not be resumed"
 class Resumption:
     """One ``hello.resume``: ``take_over`` before the welcome, ``resume`` after it."""
 
-    def __init__(self, session: Session, commands: Commands, resume: frames.Resume) -> None:
+    def __init__(self, session: Session, resume: frames.Resume) -> None:
         """Raises Fault: ``have`` is out of its bounds."""
         _check_have(resume.have)
         self._session = session
-        self._commands = commands
         self._resume = resume
         self._saved: SavedSession | None = None
         self._lost: list[LostLease] = []
@@ -70,9 +65,9 @@ class Resumption:
     async def take_over(self) -> bool:
         """Whether the session is this one's now; it has its id and its subscriptions then."""
         session, resume = self._session, self._resume
-        context, principal = session.context, self._commands.principal
+        context, principal = session.context, self._session.principal
         is_theirs = context.resume_tokens.is_valid(
-            resume.token, resume.session, principal, self._commands.namespace
+            resume.token, resume.session, principal, self._session.namespace
         )
         if not is_theirs:
             return False
@@ -101,11 +96,11 @@ class Resumption:
     async def _restore(self, kept: SavedSubscription) -> None:
         """A topic or group that is gone takes its subscription with it."""
         try:
-            principal = self._commands.principal
+            principal = self._session.principal
             principal.require(Scope.CONSUME, Kind.TOPIC, kept.topic)
             principal.require(Scope.CONSUME, Kind.GROUP, kept.group)
-            topic = await self._commands.topic_route(kept.topic)
-            group = await self._commands.group_route(kept.group)
+            topic = await self._session.topic_route(kept.topic)
+            group = await self._session.group_route(kept.group)
         except Problem as problem:
             self._problems.append(problem)
             await self._release(kept)
@@ -128,7 +123,7 @@ class Resumption:
 
     async def _release(self, kept: SavedSubscription) -> None:
         """What it holds; of a deleted topic or group the engine knows nothing any more."""
-        group = engine_name(namespace=self._commands.namespace, name=kept.group)
+        group = engine_name(namespace=self._session.namespace, name=kept.group)
         try:
             for nacks in nacks_of(kept, _RELEASED):
                 await self._session.context.store.settle(

@@ -15,11 +15,11 @@ import msgspec
 
 from mqservice.delivery.consumers import Consumer
 from mqservice.delivery.filters import WantedFilter
-from mqservice.delivery.socket.frames import Credit
 from mqservice.delivery.socket.leased_batch import Delivery
 from mqservice.delivery.socket.leased_messages import LeasedMessages, nack_of
 from mqservice.delivery.socket.subscription import NACK_COUNT_MAX, Subscription
 from mqservice.lib.names import CONSUMER_PREFIX
+from mqservice.protocol.frames import Credit
 from mqservice.store import FilterKind, LeaseRef, LostLease, Nack, SessionLeases
 
 VERSION: Final = 1

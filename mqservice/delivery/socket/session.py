@@ -1,7 +1,7 @@
 """One client on a WebSocket: its commands, its subscriptions, and the limits it is held to.
 
-    frame ──▶ commands ──▶ [Session] ──▶ Subscription.ack, nack, extend, ...
-                              │ pub ──▶ store.put ──▶ ok
+    frame ──▶ [Session] ──▶ Commands.run ──▶ Subscription.ack, nack, extend, ...
+                                  └── pub ──▶ store.put ──▶ [PublishConfirms] ──▶ ok
     tick (1 s) ──▶ ping, stall, leases that ended, key still valid
     end ──▶ kept in the engine for its client, or all given back
 
@@ -11,44 +11,168 @@ States: connected ──hello──▶ open ──drain──▶ draining ──
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from mqservice.accounts.access import KeyCache, Principal
 from mqservice.accounts.scopes import Kind, Scope
-from mqservice.delivery.connections.connections import Connection
+from mqservice.delivery.connections.connections import ConnectedSubscription, Connection
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, problem_of
 from mqservice.delivery.http import Send
 from mqservice.delivery.limits import (
     FRAME_BYTES_DEFAULT,
-    FRAME_BYTES_MAX,
     RECONNECT_MS,
     SAVED_SESSION_BYTES_MAX,
 )
+from mqservice.delivery.produce.produce_responses import BatchResponse
+from mqservice.delivery.produce.put import Put
 from mqservice.delivery.socket.codec import (
     Codec,
     CommandRefused,
-    FrameBroken,
     TooManyCommands,
     encode_problem,
 )
-from mqservice.delivery.socket.commands import Commands
 from mqservice.delivery.socket.saved_session import saved_session, session_leases
 from mqservice.delivery.socket.sender import FrameSender
-from mqservice.delivery.socket.session_description import connection_of
 from mqservice.delivery.socket.subscription import Subscription, close_all
 from mqservice.errors import problem_from_store
+from mqservice.groups.routes import GroupRoute
+from mqservice.lib.names import CONSUMER_PREFIX, name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.request_ids import new_request_id
+from mqservice.protocol.frames import AnyCommand, FrameBroken
+from mqservice.protocol.limits import FRAME_BYTES_MAX
 from mqservice.quotas.meter import TenantMeter
 from mqservice.store import SessionSaveRequest, StoreError
+from mqservice.topics.routes import TopicRoute
 from mqservice.web.loop_turns import turns_of
 from mqservice.web.socket_budget import BudgetLimits, SocketBudget
 from mqservice.web.web_sockets import POLICY_CODE, socket_of
+
+_COUNT_MAX: Final = 64
+_MESSAGES_MAX: Final = 4_000  # of all of them, or one publish
+
+
+class PublishConfirms:
+    """Answers of a session's publishes, each once its put has an outcome.
+
+        commands ── Put ──▶ [PublishConfirms] ─ ok, or err ──▶ client
+                         store ── outcome ──▶ ↑
+
+    An answer is written at once. Where that cannot be, because the client reads slowly or somebody
+    else is sending, one task sends all that wait, in their order. So it is when the session's part
+    of the turn is used up: the engine answers many puts at once, and each answer is some work.
+    ``count`` are not answered yet, at most ``_COUNT_MAX``.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._ready: deque[tuple[int | None, Put, int]] = deque()
+        self._is_sending = False
+        self._freed = asyncio.Event()
+        self.count = 0
+        self._message_count = 0
+
+    async def wait_for_room(self, message_count: int = 1) -> None:
+        """Until one more publish, of so many messages, may be under way."""
+        while self.count >= _COUNT_MAX or (
+            self.count and self._message_count + message_count > _MESSAGES_MAX
+        ):
+            self._freed.clear()
+            await self._freed.wait()
+
+    def hand_over(self, command_id: int | None, put: Put, message_count: int = 1) -> None:
+        """Give the put to the store and answer the command once it has an outcome.
+
+        Raises Problem or StoreError, with nothing stored.
+        """
+        put.send_to_store(partial(self._decided, command_id, put, message_count))
+        self.count += 1
+        self._message_count += message_count
+
+    def _decided(self, command_id: int | None, put: Put, message_count: int) -> None:
+        session = self._session
+        if session.is_closed:
+            self._drop(put, message_count)
+            return
+        budget = session.budget
+        if not self._is_sending and session.sender.may_write() and not budget.is_turn_over:
+            began_ns = budget.now_ns()
+            self._write(command_id, put, message_count)
+            budget.charge_since(began_ns)
+            return
+        self._ready.append((command_id, put, message_count))
+        if not self._is_sending:
+            self._is_sending = True
+            self._session.spawn(self._send())
+
+    def _write(self, command_id: int | None, put: Put, message_count: int) -> None:
+        try:
+            frame = self._frame(command_id, put)
+            if frame is not None:
+                self._session.sender.write(frame)
+        except Exception as exc:
+            self._session.failed(exc)
+        finally:
+            self._free(message_count)
+
+    async def _send(self) -> None:
+        budget = self._session.budget
+        try:
+            while self._ready:
+                await budget.give_way()
+                async with self._session.sender.only_sender() as send:
+                    # Not for longer: others have frames to send, too.
+                    for _ in range(len(self._ready)):
+                        command_id, put, message_count = self._ready.popleft()
+                        began_ns = budget.now_ns()
+                        try:
+                            frame = self._frame(command_id, put)
+                            budget.charge_since(began_ns)
+                            if frame is not None:
+                                await send(frame)
+                        finally:
+                            self._free(message_count)
+                        if budget.is_turn_over:
+                            break
+        finally:
+            self._is_sending = False
+            while self._ready:  # its client is gone, or the session is over
+                _, put, message_count = self._ready.popleft()
+                self._drop(put, message_count)
+
+    def _drop(self, put: Put, message_count: int) -> None:
+        """Answer nobody; but count what was stored."""
+        self._free(message_count)
+        with contextlib.suppress(Exception):  # whatever went wrong, there is nobody to answer
+            put.results()
+
+    def _free(self, message_count: int) -> None:
+        self.count -= 1
+        self._message_count -= message_count
+        self._freed.set()
+
+    def _frame(self, command_id: int | None, put: Put) -> bytes | None:
+        codec = self._session.codec
+        try:
+            _, results = put.results()
+        except Problem as problem:
+            return encode_problem(codec, command_id, problem)
+        except StoreError as exc:
+            return encode_problem(codec, command_id, problem_from_store(exc))
+        return (
+            None
+            if command_id is None
+            else codec.encode(codec.Ok(command_id, BatchResponse(results)))
+        )
+
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +191,9 @@ _ORDERLY_CODES: Final = frozenset(
 )
 _REASON_BYTES_MAX: Final = 120  # a close frame has room for 123
 _RECHECK_TICKS: Final = 5  # a revoked key ends its sockets within five ticks
+
+
+Run = Callable[[AnyCommand], Awaitable[None]]  # ``Commands.run``
 
 
 class SessionEnded(Exception):
@@ -132,7 +259,12 @@ class Session:
         self._tick_count = 0
         self._on_drain = self._start_drain
         context.drain.join(self._on_drain)
-        self.commands = Commands(self, principal, namespace, client)
+        self.confirms = PublishConfirms(self)
+        self.principal = principal
+        self.namespace = namespace
+        self.client = client
+        self.client_name = ""  # as its hello says
+        self.published_count = 0
         self._key_id = principal.key_id
         keys.watch.join(authorization, self._key_id, self.key_rechecked)
         context.sessions.join(self)
@@ -143,11 +275,7 @@ class Session:
 
     @property
     def tenant_id(self) -> int:
-        return self.commands.principal.tenant_id
-
-    @property
-    def namespace(self) -> str:
-        return self.commands.namespace
+        return self.principal.tenant_id
 
     def connection(self) -> Connection:
         """What is known of it now."""
@@ -163,7 +291,7 @@ class Session:
 
     # Frames in ----------------------------------------------------------------------------------
 
-    async def take_frame(self, text: str | None, content: bytes | None) -> None:
+    async def take_frame(self, text: str | None, content: bytes | None, run: Run) -> None:
         """Do what the client asks for. Raises SessionEnded for a frame that ends the session."""
         self._received_ms = self.context.clock.monotonic_ms()
         if content is None:
@@ -181,7 +309,7 @@ class Session:
             for part in self.codec.split(content):
                 if budget.is_turn_over:
                     await budget.give_way()
-                await self._take_command(part)
+                await self._take_command(part, run)
                 if pause_s := budget.pause_s():
                     await self._pause(pause_s)
         except TooManyCommands as exc:
@@ -195,13 +323,13 @@ class Session:
             raise SessionEnded(POLICY_CODE, self.budget.excess)
         await asyncio.sleep(pause_s)
 
-    async def _take_command(self, part: bytes | msgspec.Raw) -> None:
+    async def _take_command(self, part: bytes | msgspec.Raw, run: Run) -> None:
         command_id: int | None = None
         self.budget.spend_command()
         try:
             command = self.codec.decode(part)
             command_id = getattr(command, "id", None)
-            await self.commands.run(command)
+            await run(command)
         except CommandRefused as exc:
             self.budget.spend_refusal()
             await self.send_frame(
@@ -225,6 +353,24 @@ class Session:
             await self.send_frame(
                 self.codec.encode(self.codec.Ok(command_id, {} if result is None else result))
             )
+
+    async def topic_route(self, name: str) -> TopicRoute:
+        routes = self.context.caches.routes
+        route = routes.topic(self.principal, self.namespace, name)
+        if route is None:
+            if fault := name_fault(name):
+                raise Fault("/topic", "ILLEGAL_TOPIC", fault)
+            route = await routes.load_topic(self.principal, self.namespace, name)
+        return route
+
+    async def group_route(self, name: str) -> GroupRoute:
+        routes = self.context.caches.routes
+        route = routes.group(self.principal, self.namespace, name)
+        if route is None:
+            if fault := name_fault(name):
+                raise Fault("/group", "ILLEGAL_GROUP", fault)
+            route = await routes.load_group(self.principal, self.namespace, name)
+        return route
 
     # Frames out ---------------------------------------------------------------------------------
 
@@ -302,7 +448,7 @@ class Session:
         if principal is None:
             self.end(AUTH_CODE, "the key is no longer valid", is_kept=False)
             return
-        self.commands.principal = principal
+        self.principal = principal
         for each in self.subscriptions.values():
             if not (
                 principal.allows(Scope.CONSUME, Kind.TOPIC, each.topic.name)
@@ -342,9 +488,7 @@ class Session:
             await subscription.leave()
         deadline_ms = self.context.clock.monotonic_ms() + times.grace_ms
         while self.context.clock.monotonic_ms() < deadline_ms:
-            if not self.commands.confirming.count and not any(
-                s.outstanding_count for s in subscriptions
-            ):
+            if not self.confirms.count and not any(s.outstanding_count for s in subscriptions):
                 break
             await asyncio.sleep(0.02)
         self.end(RESTART_CODE, "the server is restarting", is_kept=True)
@@ -416,3 +560,35 @@ def _budget_of(send: Send) -> SocketBudget:
     if socket is not None:
         return socket.budget
     return SocketBudget(turns_of(asyncio.get_running_loop()), BudgetLimits())
+
+
+def connection_of(session: Session) -> Connection:
+    """What lists of connections show of a session; what was pushed shows in the tags."""
+    return Connection(
+        id=session.session_id,
+        namespace=session.namespace,
+        actor=session.principal.actor,
+        address=session.client[0],
+        protocol=session.codec.name,
+        user_agent=session.user_agent,
+        client=session.client_name,
+        connected_ms=session.connected_ms,
+        published=session.published_count,
+        subscriptions=[_subscription(each) for each in session.subscriptions.values()],
+    )
+
+
+def _subscription(subscription: Subscription) -> ConnectedSubscription:
+    credits = subscription.credits
+    return ConnectedSubscription(
+        sid=subscription.sid,
+        topic=subscription.topic.name,
+        group=subscription.group.name,
+        consumer=subscription.membership.member_id.removeprefix(CONSUMER_PREFIX),
+        filter=subscription.wanted.text,
+        delivered=subscription.leased.next_tag - 1,
+        held=subscription.outstanding_count,
+        credit_messages=credits.msgs,
+        credit_bytes=credits.bytes,
+        flow=credits.state,
+    )

@@ -90,6 +90,7 @@ def test_live_tail_of_a_busy_topic_samples_pauses_and_keeps_its_rows(
     assert rows.count()
 
 
+@pytest.mark.torture
 def test_marked_dead_letters_are_redriven_while_one_looks_on_and_the_rest_deleted(
     page: Page, service: Service
 ) -> None:

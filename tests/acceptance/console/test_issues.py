@@ -65,6 +65,7 @@ def faults_of(page: Page) -> list[str]:
     return [*found, *([f"{beyond} px too wide"] if beyond > 0 else [])]
 
 
+@pytest.mark.torture
 def test_failures_of_one_cause_are_one_issue_that_comes_back(
     page: Page, failures: Failures
 ) -> None:

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.services import Service
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.torture, pytest.mark.acceptance, pytest.mark.timeout(600)]
 CARD: Final = "4111-1111"
 PASSWORD: Final = "a long and winding phrase"
 TOPIC: Final = "masked-cards"

@@ -17,6 +17,7 @@ from playwright.sync_api import Page, expect
 from tests.acceptance.console.accessibility import serious_faults
 from tests.acceptance.console.messages import give_up, produce, schedule
 from tests.services import Service
+from tests.sizes import sized
 
 # All of them take minutes, so they begin before the others of the service.
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(700)]
@@ -141,7 +142,8 @@ def test_page_falls_back_to_polling_when_no_socket_can_be_had(new_page: New) -> 
     expect(page.locator(".live-dot")).to_have_text("every 10 s")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.sized
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.torture)])
 def test_no_page_has_a_serious_fault_for_those_who_see_or_hear_it(
     new_page: New, service: Service, theme: str
 ) -> None:
@@ -157,7 +159,8 @@ def test_no_page_has_a_serious_fault_for_those_who_see_or_hear_it(
         "dead-letter": f"dead-letters/given-up/messages/{dead_id}",
         "trace": f"traces/{dead_id}",
     }
-    for name, path in {**PAGES, **more}.items():
+    # In `make test` every third page.
+    for name, path in list({**PAGES, **more}.items())[:: sized(3, torture=1)]:
         page.set_viewport_size({"width": WIDTHS[0], "height": 900})
         page.goto(f"/console/demo/{path}")
         found += [f"{name}: {fault}" for fault in serious_faults(page, theme)]

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 New = Callable[..., Page]
 
 
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("width", [1440, pytest.param(390, marks=pytest.mark.torture)])
 def test_next_runs_are_seen_as_they_are_typed_and_the_schedule_is_sent(
     new_page: New, width: int
 ) -> None:

@@ -51,6 +51,7 @@ for each in null zero full random urandom; do
     touch "$root/dev/$each"; mount --bind "/dev/$each" "$root/dev/$each"
 done
 ln -s /proc/self/fd "$root/dev/fd"
+echo 127.0.0.1 localhost > "$root/etc/hosts"  # as every container runtime writes it
 mount --bind "$data" "$root/data"
 mount -o remount,bind,ro "$root"
 exec chroot "$root" "$@"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import stat
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import yaml
 from deploy.image.__main__ import MB, SBOM, size_bytes
 from mqservice import __version__
 from mqservice.lib.api_keys import generate_api_key
+from mqservice.lib.clock import SystemClock
 from mqservice.supervisor.quickstart import Quickstart, find_quickstart
 from tests.acceptance.image.containers import ROOT, UID, Container, Image, built_image
 from tests.ports import find_steady_port
@@ -26,6 +28,8 @@ from tests.storage_engine.faults.machine import need_image
 # Building takes a minute or two, once; nothing else here takes longer than a start.
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(1_200), pytest.mark.xdist_group("image")]
 SIZE_MB_MAX = 350
+REPORT_WAIT_S = 300  # Spark starts, on two cores beside all the others
+DAY_MS = 86_400_000
 SECRET = "a-secret-of-tests-with-enough-characters"
 
 
@@ -33,6 +37,12 @@ SECRET = "a-secret-of-tests-with-enough-characters"
 def image() -> Iterator[Image]:
     need_image()
     with built_image("service") as built:
+        yield built
+
+
+@pytest.fixture(scope="module")
+def analytics_image(image: Image) -> Iterator[Image]:
+    with built_image("analytics") as built:
         yield built
 
 
@@ -199,6 +209,44 @@ def test_composes_processes_run_one_by_one(
     assert exit_codes == dict.fromkeys(("beat", "worker", "clock", "web", "engine"), 0), texts
 
 
+def test_the_analytics_image_makes_a_report(
+    image: Image, analytics_image: Image, servers: TestServers, tmp_path: Path
+) -> None:
+    compose = Compose(servers, tmp_path / "data")
+    today = SystemClock().now_ms() // DAY_MS
+    days = {"from": _date_of(today), "to": _date_of(today + 1)}
+    with ExitStack() as stack:
+        compose.migrate(image)
+        compose.start(stack, image, "engine", "web", "clock", "worker", "beat")
+        compose.start(stack, analytics_image, "analytics")
+        facts = _demo(compose)
+        _through(compose.url, facts)
+        client = stack.enter_context(_client(compose.url, facts))
+        ordered = client.post(f"/v1/ns/{facts.namespace}/reports:run", json=days)
+        assert ordered.status_code == 202, ordered.text
+        address = ordered.headers["Location"]
+
+        def has_ended() -> bool:
+            return client.get(address).json()["state"] in ("done", "failed")
+
+        try:
+            wait_until(has_ended, REPORT_WAIT_S, "the report has ended")
+        except AssertionError as exc:
+            logs = [f"{name}:\n{each.log_text[-4_000:]}" for name, each in compose.started.items()]
+            raise AssertionError("\n".join([str(exc), *logs])) from exc
+        run = client.get(address).json()
+        exit_codes = compose.stop()
+        text = compose.started["analytics"].log_text[-4_000:]
+
+    assert run["state"] == "done", (run, text)
+    assert run["done"] == run["total"] > 0
+    assert exit_codes["analytics"] == 0, text
+    lake = list((tmp_path / "data").rglob("*.parquet"))
+    assert lake, "Spark has written nothing"
+    assert analytics_image.config["User"] == "mqservice"
+    assert analytics_image.config["Healthcheck"]["Test"] == ["NONE"]
+
+
 def test_every_service_of_compose_says_how_its_health_is_checked() -> None:
     """The image's own check is that of `mqservice up`: a worker would never be healthy by it."""
     checks = {name: each.get("healthcheck") for name, each in _compose_services().items()}
@@ -249,3 +297,8 @@ def _through(url: str, facts: Quickstart) -> list[str]:
         assert sent.status_code == 201, sent.text
         received = client.post(f"{base}/groups/{facts.group}:receive", json={"wait": "20s"})
     return [str(message["body"]) for message in received.json()["messages"]]
+
+
+def _date_of(day: int) -> str:
+    """Of days since 1970."""
+    return (dt.date(1970, 1, 1) + dt.timedelta(days=day)).isoformat()

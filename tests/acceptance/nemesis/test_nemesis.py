@@ -30,19 +30,25 @@ def fire(service: Service, name: str, *faults: Fault, is_ordered: bool = True) -
     assert verdict.explained, "nothing was given back or forgotten: the load is not what it was"
 
 
-@pytest.mark.parametrize("is_ordered", [False, True], ids=["plain", "ordered"])
+@pytest.mark.parametrize(
+    "is_ordered",
+    [pytest.param(False, marks=pytest.mark.torture, id="plain"), pytest.param(True, id="ordered")],
+)
 def test_kills_on_the_way_of_messages_break_no_promise(service: Service, is_ordered: bool) -> None:
     name = "ordered" if is_ordered else "plain"
     fire(service, name, Kill("engine"), Kill("web-1"), Kill("engine"), is_ordered=is_ordered)
 
 
+@pytest.mark.torture
 def test_messages_flow_while_other_processes_are_killed(service: Service) -> None:
     fire(service, "others", *map(Kill, ("valkey", "worker")), KillBackend())
 
 
+@pytest.mark.torture
 def test_what_is_stalled_continues_afterwards(service: Service) -> None:
     fire(service, "pauses", *map(Pause, ("engine", "web-1", "postgres", "valkey")))
 
 
+@pytest.mark.torture
 def test_clients_that_misbehave_harm_nobody_else(service: Service) -> None:
     fire(service, "misbehaved", DeadReaders(), NoisyNeighbour(), Overload())

@@ -22,6 +22,7 @@ from tests.acceptance.partitions.run import Partition, run_partitions
 from tests.storage_engine.faults.machine import need_namespaces
 
 pytestmark = [
+    pytest.mark.torture,
     pytest.mark.acceptance,
     pytest.mark.timeout(600),
     pytest.mark.xdist_group("partitions"),

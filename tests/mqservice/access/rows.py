@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqservice.api import api
-from mqservice.delivery.plane import HANDLERS
+from mqservice.delivery.operations import OPERATIONS
 
 Body = dict[str, Any]  # Any: JSON as a client writes it; texts may name {topic} and the like
 
@@ -100,43 +100,35 @@ _DAYS = {"from": "2026-01-01", "to": "2026-01-02"}
 _REPORT = "usage_daily"  # of these each tenant has its own
 _SINCE = "from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z"
 
-# By the names of ``delivery.plane``.
-DATA_ROWS: dict[tuple[str, str], Row] = {
-    ("messages", "POST"): _data(
+# By operation id.
+DATA_ROWS: dict[str, Row] = {
+    "produceMessage": _data(
         "POST", f"{_TOPIC}/messages", Need.PRODUCE, done=(201,), body={"body": "x"}
     ),
-    ("messages", "GET"): _data("GET", f"{_TOPIC}/messages", Need.CONSUME),
-    ("messages_batch", "POST"): _data(
-        "POST", f"{_TOPIC}/messages:batch", Need.PRODUCE, done=(400,), body={}
-    ),
-    ("message", "GET"): _data("GET", f"{_TOPIC}/messages/{{message}}", Need.CONSUME),
-    ("queue_messages", "GET"): _data(
-        "GET", f"{_TOPIC}/queues/0/messages", Need.CONSUME, query="offset=0"
-    ),
-    ("queue_offset", "GET"): _data(
+    "browseMessages": _data("GET", f"{_TOPIC}/messages", Need.CONSUME),
+    "produceBatch": _data("POST", f"{_TOPIC}/messages:batch", Need.PRODUCE, done=(400,), body={}),
+    "readMessage": _data("GET", f"{_TOPIC}/messages/{{message}}", Need.CONSUME),
+    "pullMessages": _data("GET", f"{_TOPIC}/queues/0/messages", Need.CONSUME, query="offset=0"),
+    "readOffsetAtTime": _data(
         "GET", f"{_TOPIC}/queues/0/offset", Need.CONSUME, query="time=2026-01-01T00:00:00Z"
     ),
-    ("receive", "POST"): _data(
+    "receiveMessages": _data(
         "POST", f"{_TOPIC}{_GROUP}:receive", Need.CONSUME, body={"wait": "0s", "max": 1}
     ),
-    ("settle", "POST"): _data("POST", f"{_GROUP}:settle", Need.CONSUME, body={"ack": ["x"]}),
-    ("dead_letters", "GET"): _data("GET", f"{_GROUP}/dlq", Need.CONSUME),
-    ("dead_letter", "GET"): _data("GET", f"{_GROUP}/dlq/{{message}}", Need.CONSUME, done=(404,)),
-    ("scheduled", "GET"): _data("GET", f"{_TOPIC}/scheduled", Need.CONSUME),
-    ("scheduled_one", "DELETE"): _data(
-        "DELETE", "/scheduled/{handle}", Need.PRODUCE, fresh=("handle",)
-    ),
-    ("scheduled_all", "GET"): _data("GET", "/scheduled", Need.CONSUME),
-    ("scheduled_move", "POST"): _data(
+    "settleMessages": _data("POST", f"{_GROUP}:settle", Need.CONSUME, body={"ack": ["x"]}),
+    "browseDeadLetters": _data("GET", f"{_GROUP}/dlq", Need.CONSUME),
+    "readDeadLetter": _data("GET", f"{_GROUP}/dlq/{{message}}", Need.CONSUME, done=(404,)),
+    "listScheduled": _data("GET", f"{_TOPIC}/scheduled", Need.CONSUME),
+    "cancelScheduled": _data("DELETE", "/scheduled/{handle}", Need.PRODUCE, fresh=("handle",)),
+    "listAllScheduled": _data("GET", "/scheduled", Need.CONSUME),
+    "reschedule": _data(
         "POST",
         "/scheduled/{handle}:reschedule",
         Need.PRODUCE,
         body={"delay": "2h"},
         fresh=("handle",),
     ),
-    ("scheduled_send", "POST"): _data(
-        "POST", "/scheduled/{handle}:send", Need.PRODUCE, fresh=("handle",)
-    ),
+    "sendScheduled": _data("POST", "/scheduled/{handle}:send", Need.PRODUCE, fresh=("handle",)),
 }
 
 CONTROL_ROWS: list[Row] = [
@@ -276,5 +268,5 @@ def framework_path(row: Row) -> str:
     return path.replace(_REPORT, "{name}")
 
 
-def data_routes() -> set[tuple[str, str]]:
-    return {(name, method) for name, methods in HANDLERS.items() for method in methods}
+def data_routes() -> set[str]:
+    return {operation.operation_id for operation in OPERATIONS}

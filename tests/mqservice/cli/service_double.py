@@ -248,7 +248,8 @@ class _Socket:
                 form = {"b": m.body.decode(), "e": "text"}
             except UnicodeDecodeError:
                 form = {"b": msgspec.json.decode(msgspec.json.encode(m.body)), "e": "b64"}
-            objects.append({**fields, **form, "tag": m.tag, "keys": [], "p": m.properties})
+            shown: Json = {"tag": m.tag, "keys": [], "g": None, "p": m.properties}
+            objects.append({**fields, **form, **shown})
         return {"op": "msgs", "sid": 1, "m": objects}
 
     async def _acked(self, ack_id: int, tags: list[int]) -> bool:

@@ -11,9 +11,9 @@ import pytest
 from mqservice.cli.backoff import Backoff
 from mqservice.cli.consumer import ConsumeLimits, Consumer
 from mqservice.cli.errors import ConnectionLost, RequestRejected, Unreachable
-from mqservice.cli.frames import Subprotocol
 from mqservice.cli.messages import Delivered
 from mqservice.cli.target import Target
+from mqservice.protocol.frames import Subprotocol
 from tests.mqservice.cli.service_double import Pushed, ServiceDouble, service_double
 
 WAIT_S = 60

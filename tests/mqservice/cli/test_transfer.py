@@ -106,6 +106,7 @@ async def export(target: Path, *arguments: str) -> Ended:
     return await mqservice("export-store", str(target), *arguments)
 
 
+@pytest.mark.torture
 async def test_an_export_is_a_store_that_an_import_reads(ours: Path, tmp_path: Path) -> None:
     before = hashes(ours)
     target = tmp_path / "theirs"

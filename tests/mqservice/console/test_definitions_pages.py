@@ -15,6 +15,7 @@ from pytest_django import Settings
 
 from mqservice.accounts.models import AuditEntry
 from mqservice.console.definitions import preview as definitions
+from mqservice.console.shared import signed_previews
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.services import GroupChange, put_group
 from mqservice.lib.yaml_text import read_yaml
@@ -199,7 +200,7 @@ def test_what_was_not_previewed_is_not_done(alice: Client, people: People) -> No
 
 def test_a_preview_is_valid_for_ten_minutes(alice: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     good = hidden(alice.post(IMPORT, {"file": file_of(DOCUMENT)}).content.decode())
-    monkeypatch.setattr(definitions, "PREVIEW_SECONDS_MAX", -1)
+    monkeypatch.setattr(signed_previews, "PREVIEW_SECONDS_MAX", -1)
     assert alice.post(IMPORT, good).status_code == 422
     assert Topic.objects.count() == 1
 

@@ -11,9 +11,9 @@ from mqservice.accounts.models import AuditEntry, Role
 from mqservice.accounts.services import set_role
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.services import GroupChange, put_group
-from mqservice.groups.settings import AssignmentStrategy, Dispatch
 from mqservice.lib.clock import SystemClock
 from mqservice.masking.models import MaskRule
+from mqservice.protocol.choices import AssignmentStrategy, Dispatch
 from mqservice.sampling.limits import SAMPLE_MS
 from mqservice.sampling.models import GroupSample
 from mqservice.store import AssignmentPolicy, ReceiveRequest, StoreClient

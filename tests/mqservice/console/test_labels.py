@@ -10,8 +10,8 @@ from django.utils import translation
 from mqservice.accounts.models import Role
 from mqservice.alerts.models import Channel, Delivery
 from mqservice.console.templatetags.words import word
-from mqservice.groups.settings import Dispatch, StartFrom
-from mqservice.topics.models import Durability, MessageType
+from mqservice.protocol.choices import Dispatch, Durability, StartFrom
+from mqservice.topics.models import MessageType
 
 SAME_IN_CHINESE = {"webhook": "Webhook"}
 

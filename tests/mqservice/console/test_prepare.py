@@ -73,3 +73,23 @@ def test_a_missing_migration_is_run(db: None, migrations_run: list[str]) -> None
     last.delete()
     prepare.make_tables()
     assert migrations_run == ["migrate"]
+
+
+def test_tables_of_a_newer_version_are_refused_and_left_alone(
+    db: None, migrations_run: list[str]
+) -> None:
+    MigrationRecorder(connection).record_applied("topics", "9999_of_tomorrow")
+    with pytest.raises(
+        CommandError,
+        match=r"newer version .* 1 of its migrations, such as topics\.9999_of_tomorrow",
+    ):
+        prepare.make_tables()
+    assert migrations_run == []
+
+
+def test_migrations_that_a_library_has_given_up_do_not_matter(
+    db: None, migrations_run: list[str]
+) -> None:
+    MigrationRecorder(connection).record_applied("account", "0001_before_it_was_squashed")
+    prepare.make_tables()
+    assert migrations_run == []

@@ -11,7 +11,7 @@ from django.test import Client
 
 from mqservice.accounts.models import AuditEntry, Role
 from mqservice.accounts.services import set_role
-from mqservice.console.groups import offset_reset
+from mqservice.console.shared import signed_previews
 from mqservice.store import StoreClient
 from mqservice.topics.models import Topic
 from tests.mqservice.groups.reading import Reader
@@ -138,7 +138,7 @@ def test_nothing_is_applied_of_what_was_not_previewed_by_the_same_person_lately(
     other.force_login(people.bob)
     for client, given in ((alice, token[:-1]), (alice, "x"), (other, token)):
         assert send(client, reader, token=given, anyway="1").status_code == 422
-    monkeypatch.setattr(offset_reset, "PREVIEW_SECONDS_MAX", -1)
+    monkeypatch.setattr(signed_previews, "PREVIEW_SECONDS_MAX", -1)
     assert send(alice, reader, token=token).status_code == 422
     assert reader.consumer_offsets() == before
     assert seeks() == []

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from mqservice.delivery.context import SessionTimes
 from mqservice.delivery.plane import DataPlane
+from mqservice.delivery.sessions import SessionTimes
 from mqservice.lib.clock import Clock, SystemClock
 from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.serving import PATIENT, Server, serving

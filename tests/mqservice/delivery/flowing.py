@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from mqservice.delivery.context import SessionTimes
+from mqservice.delivery.sessions import SessionTimes
 from tests.clock import ManualClock
 from tests.mqservice.delivery.peers import Peer
 from tests.mqservice.delivery.serving import Json

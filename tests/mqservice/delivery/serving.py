@@ -16,11 +16,11 @@ from mqservice.accounts.access import KeyCache, Principal
 from mqservice.accounts.scopes import Grant, Scope
 from mqservice.asgi import Application
 from mqservice.caches import Caches, RouteCache, RouteKey
-from mqservice.delivery.context import DeliveryContext, SessionTimes
+from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.drain import Drain
 from mqservice.delivery.origins import Origins
 from mqservice.delivery.queues import QueueChooser
-from mqservice.delivery.sessions import Sessions, SocketLimits
+from mqservice.delivery.sessions import Sessions, SessionTimes, SocketLimits
 from mqservice.delivery.spans import DeliverySpans
 from mqservice.delivery.tokens.cursors import Cursors
 from mqservice.delivery.tokens.recall_handles import RecallHandles

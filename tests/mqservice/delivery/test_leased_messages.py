@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mqservice.delivery.socket.leased_batch import Delivery
 from mqservice.delivery.socket.leased_messages import LeasedMessages
-from mqservice.delivery.socket.pushes import TagFailure
+from mqservice.protocol.frames import TagFailure
 from mqservice.store import Received, ReceiveHead, Record
 
 Step = tuple[str, int]

@@ -12,10 +12,10 @@ import pytest
 
 from mqservice.delivery.produce.produce_responses import StoredResult
 from mqservice.delivery.produce.put import Put
-from mqservice.delivery.socket.codec import CODECS, JSON_NAME
-from mqservice.delivery.socket.publish_confirms import PublishConfirms
-from mqservice.delivery.socket.session import Session
+from mqservice.delivery.socket.codec import CODECS
+from mqservice.delivery.socket.session import PublishConfirms, Session
 from mqservice.lib.problem import Problem
+from mqservice.protocol.frames import Subprotocol
 from mqservice.store import OutcomeUnknown, StoreError
 from mqservice.web.loop_turns import turns_of
 from mqservice.web.socket_budget import BudgetLimits, SocketBudget
@@ -63,7 +63,7 @@ class Sessions:
     """A session that writes down what it sends, and is its own sender."""
 
     def __init__(self) -> None:
-        self.codec = CODECS[JSON_NAME]
+        self.codec = CODECS[Subprotocol.JSON]
         loop = asyncio.get_running_loop()
         self.budget = SocketBudget(turns_of(loop), BudgetLimits(turn_us_max=TURN_US), self.now_ns)
         self.passed_us_each = 0  # that an answer takes to make

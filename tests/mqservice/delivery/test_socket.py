@@ -9,7 +9,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from mqservice.delivery.context import SessionTimes
+from mqservice.delivery.sessions import SessionTimes
 from tests.mqservice.delivery.peers import JSON, Peer, subscribe
 from tests.mqservice.delivery.serving import PATIENT, Server
 from tests.mqservice.delivery.store_double import StoreDouble

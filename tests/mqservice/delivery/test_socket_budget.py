@@ -8,8 +8,8 @@ import httpx
 import msgspec
 import pytest
 
-from mqservice.delivery.limits import FRAME_COMMANDS_MAX, LIST_COUNT_HARD_MAX
 from mqservice.lib.clock import SystemClock
+from mqservice.protocol.limits import FRAME_COMMANDS_MAX, LIST_COUNT_HARD_MAX
 from mqservice.quotas.limits import DEFAULTS
 from mqservice.web.socket_budget import BudgetLimits
 from tests.mqservice.delivery.peers import BOTH, JSON, Peer, closed, subscribe

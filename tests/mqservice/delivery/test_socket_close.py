@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from mqservice.delivery.context import SessionTimes
+from mqservice.delivery.sessions import SessionTimes
 from mqservice.store import TopicNotFound
 from tests.clock import ManualClock
 from tests.mqservice.delivery.flowing import (

@@ -13,9 +13,9 @@ from mqservice.delivery.filters import filter_of
 from mqservice.delivery.limits import FRAME_BYTES_DEFAULT, FRAME_MESSAGES_MAX
 from mqservice.delivery.socket.credit import Credits
 from mqservice.delivery.socket.fetches import BATCH_MESSAGES_MIN, Fetches
-from mqservice.delivery.socket.frames import Credit
 from mqservice.delivery.socket.membership import Membership
 from mqservice.delivery.socket.owner import Session
+from mqservice.protocol.frames import Credit
 from mqservice.store import (
     Notice,
     NoticeKind,

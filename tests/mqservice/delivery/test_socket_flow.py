@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from mqservice.delivery.context import SessionTimes
+from mqservice.delivery.sessions import SessionTimes
 from mqservice.store import Received
 from tests.clock import ManualClock
 from tests.mqservice.delivery.flowing import (

@@ -23,9 +23,10 @@ from tests.mqservice.delivery.engine_serving import real_topic
 from tests.mqservice.delivery.peers import Peer
 from tests.mqservice.delivery.serving import PATIENT, Json, Server, serving
 from tests.mqservice.delivery.wait_until import wait_until
+from tests.sizes import sized
 
 TIMES = replace(PATIENT, stall_ms=600, tick_ms=50)
-SOCKETS = 500
+SOCKETS = sized(100, torture=500)
 HELD_EACH = 2
 KEY_CHARS = len("Bearer ")
 
@@ -82,6 +83,7 @@ async def holding(server: Server, key: str, topic: str, group: str, ttl_ms: int)
     return connected
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("ttl_ms", [0, 500])
 async def test_sockets_that_vanish_leave_their_messages_to_others_and_nothing_else(
     server: Server, api: httpx.Client, topic: str, group: str, ttl_ms: int

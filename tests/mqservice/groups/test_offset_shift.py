@@ -7,7 +7,7 @@ from django.test import Client
 
 from mqservice.accounts.models import AuditEntry
 from mqservice.groups.services import GroupChange, put_group
-from mqservice.groups.settings import Dispatch
+from mqservice.protocol.choices import Dispatch
 from mqservice.store import StoreClient
 from tests.mqservice.groups.reading import Json, Reader
 from tests.people import People

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mqservice.quotas.exchange import ExchangeUnavailable, Texts
+from mqservice.quotas.exchange import DEPARTED_MS, Demand, ExchangeUnavailable
 
 
 class ManualClock:
@@ -21,28 +21,35 @@ class ManualClock:
 class MemoryExchange:
     """What Valkey does, for meters of one test."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: ManualClock) -> None:
         self.is_away = False
         self.swap_count = 0
-        self.processes: Texts = {}
-        self.reports: dict[int, Texts] = {}
+        self.reports: dict[int, dict[str, tuple[int, Demand]]] = {}
+        self._clock = clock
+        self._seen: dict[str, int] = {}
 
     async def swap(
-        self, process: str, number: int, reports: Mapping[int, str]
-    ) -> tuple[Texts, dict[int, Texts]]:
+        self, process: str, demands: Mapping[int, Demand]
+    ) -> tuple[int, dict[int, list[Demand]]]:
         self.swap_count += 1
         if self.is_away:
             raise ExchangeUnavailable("nobody listens")
-        self.processes[process] = str(number)
-        for tenant_id, report in reports.items():
-            self.reports.setdefault(tenant_id, {})[process] = report
-        return dict(self.processes), {tenant: dict(self.reports[tenant]) for tenant in reports}
-
-    async def forget(self, processes: list[str], tenant_ids: list[int]) -> None:
-        for process in processes:
-            self.processes.pop(process, None)
-            for tenant_id in tenant_ids:
-                self.reports.get(tenant_id, {}).pop(process, None)
+        now_ms = self._clock.ms
+        self._seen[process] = now_ms
+        for tenant_id, demand in demands.items():
+            self.reports.setdefault(tenant_id, {})[process] = now_ms, demand
+        alive = {name for name, at_ms in self._seen.items() if now_ms - at_ms < DEPARTED_MS} - {
+            process
+        }
+        heard = {
+            tenant_id: [
+                demand
+                for name, (at_ms, demand) in self.reports[tenant_id].items()
+                if name != process and now_ms - at_ms < DEPARTED_MS
+            ]
+            for tenant_id in demands
+        }
+        return len(alive), heard
 
     async def aclose(self) -> None:
         """There is nothing to close."""

@@ -5,16 +5,21 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mqservice.lib.problem import Problem
 from mqservice.quotas.bucket import TokenBucket
-from mqservice.quotas.exchange import Exchange, ExchangeUnavailable, ValkeyExchange
+from mqservice.quotas.exchange import (
+    DEPARTED_MS,
+    Exchange,
+    ExchangeUnavailable,
+    ValkeyExchange,
+)
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits, effective
 from mqservice.quotas.meter import TenantMeter
 from mqservice.quotas.meters import TICK_MS, Meters
-from mqservice.quotas.peers import DEPARTED_MS
 from mqservice.quotas.shares import fair_share
 from tests.mqservice.quotas.doubles import ManualClock, MemoryExchange
 
@@ -74,13 +79,13 @@ class Cluster:
 
 
 @pytest.fixture
-def memory() -> MemoryExchange:
-    return MemoryExchange()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+def memory(clock: ManualClock) -> MemoryExchange:
+    return MemoryExchange(clock)
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=8), st.integers(0, 4))
@@ -180,7 +185,7 @@ async def test_the_part_of_a_process_that_died_goes_to_the_others(
     await cluster.begin()
     await cluster.run(2, [1_000, 1_000])
     cluster.all.pop()
-    for _ in range(DEPARTED_MS // 1_000 + 1):
+    for _ in range(DEPARTED_MS // 1_000):
         await cluster.pass_time(1_000)
     assert cluster.all[0].process_count == 1
     assert (await cluster.run(5, [1_000]))[0] == pytest.approx(5_500, rel=0.03)
@@ -246,10 +251,25 @@ async def test_the_real_exchange_splits_as_the_double_does(
         await exchange.aclose()
 
 
+async def test_a_process_that_is_silent_for_long_is_forgotten(valkey_server: str) -> None:
+    exchange = ValkeyExchange(valkey_server)
+    demand = (1.0, 2.5, 3.0, 4.0, 5, 6)
+    with redis.Redis.from_url(valkey_server) as valkey:
+        valkey.delete("mq:quota:processes", f"mq:quota:{TENANT}")
+        await exchange.swap("gone", {TENANT: demand})
+        assert await exchange.swap("here", {TENANT: demand}) == (1, {TENANT: [demand]})
+        for key in ("mq:quota:processes", f"mq:quota:{TENANT}"):
+            valkey.hset(key, "gone", "1000 [1,2,3,4,5,6]")  # of 1970
+        assert await exchange.swap("here", {TENANT: demand}) == (0, {TENANT: []})
+        assert valkey.hkeys("mq:quota:processes") == [b"here"]
+        for other, report in {"newer": "[1,2,3]", "odd": "7 8 9"}.items():
+            valkey.hset(f"mq:quota:{TENANT}", other, f"9000000000000 {report}")
+        assert await exchange.swap("here", {TENANT: demand}) == (0, {TENANT: []})
+    await exchange.aclose()
+
+
 async def test_an_exchange_that_nobody_answers_says_so() -> None:
     exchange = ValkeyExchange("redis://127.0.0.1:1/0")
     with pytest.raises(ExchangeUnavailable):
-        await exchange.swap("a", 1, {})
-    with pytest.raises(ExchangeUnavailable):
-        await exchange.forget(["a"], [1])
+        await exchange.swap("a", {})
     await exchange.aclose()

@@ -9,9 +9,10 @@ import pytest
 
 from tests.mqservice.reference.fuzzing import fuzz
 from tests.services import Service
+from tests.sizes import sized
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
-CASES = 100
+pytestmark = [pytest.mark.sized, pytest.mark.acceptance, pytest.mark.timeout(300)]
+CASES = sized(40, torture=500)
 
 
 def test_no_request_of_the_document_breaks_the_service_or_the_document(service: Service) -> None:

@@ -125,7 +125,7 @@ def test_the_page_needs_nothing_and_runs_nothing_of_what_tenants_wrote(
     assert "://" not in page
     assert "default-src 'none'" in answer["Content-Security-Policy"]
     assert "+50 % in a week" in page
-    assert '<rect x="80" width="18" height="20" class="l3"><title>04:00 lag 5,000</title>' in page
+    assert '<rect x="80" width="18" height="20" class="l3"><title>04:00 5,000</title>' in page
     assert '<rect x="100" width="18" height="20" class="unknown"><title>05:00 unknown' in page
     assert page.count('class="none"><title>') == 24 - 2 + 24 - 1
     assert "over 1,000 for 2.0 min" in page
@@ -138,7 +138,7 @@ def test_a_day_of_25_hours_has_as_many_cells(acme: Client, people: People) -> No
     part(people.acme, "consumer_lag_hourly", row, date=date)
     page = acme.get(f"{ROOT}/daily.html?date={date}").content.decode()
     assert page.count("<title>02:00") == 2
-    assert '<rect x="60" width="18" height="20" class="l1"><title>02:00 lag 1<' in page
+    assert '<rect x="60" width="18" height="20" class="l1"><title>02:00 1<' in page
     assert page.count('class="none"><title>') == 24
 
 

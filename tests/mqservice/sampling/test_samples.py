@@ -41,6 +41,7 @@ from mqservice.store import (
     encode_record,
     new_message_id,
 )
+from storage_engine.wire.operations import Op
 from tests.mqservice.tasks.desk import Desk, numbered, open_desk
 from tests.people import People
 
@@ -137,10 +138,9 @@ def test_history_and_metrics_say_whether_a_lag_is_estimated(
     desk_records(desk, 4)
     with blocking_client() as client:
         client.receive(desk._receive_request(desk.topic, wait_ms=0))
-        measure = type(client).group_stats
 
         def measured(client: StoreClient, group: GroupRef) -> GroupStats:
-            stats = measure(client, group)
+            stats = client.call(Op.GROUP_STATS, group)
             topics = [msgspec.structs.replace(each, lag_is=lag_is) for each in stats.topics]
             return msgspec.structs.replace(stats, topics=topics)
 

@@ -42,6 +42,14 @@ def test_directories_are_private(data_dir: DataDir) -> None:
     assert stat.S_IMODE(data_dir.run.stat().st_mode) == 0o700
 
 
+def test_a_file_in_the_place_of_the_directory_is_refused_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("somebody's")
+    with pytest.raises(ConfigInvalid, match=r"file is a file\. Set MQ_DATA_DIR to a directory"):
+        DataDir(path).create()
+    assert path.read_text() == "somebody's"
+
+
 def test_a_directory_of_before_is_closed_to_others(data_dir: DataDir) -> None:
     open_to_others = (data_dir.path, data_dir.logs, data_dir.store, data_dir.mail)
     data_dir.lock.touch()

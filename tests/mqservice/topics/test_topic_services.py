@@ -9,9 +9,10 @@ from django.db import OperationalError
 from pytest_django import Settings
 
 from mqservice.lib.problem import Problem
-from mqservice.store import StoreClient, TopicRef, blocking_client
+from mqservice.store import StoreClient, TopicConfig, TopicRef, blocking_client
 from mqservice.topics.models import Topic
 from mqservice.topics.services import TopicChange, put_topic
+from storage_engine.wire.operations import Op
 from tests.people import People
 
 
@@ -37,10 +38,8 @@ def test_same_call_finishes_what_a_crash_before_the_commit_left(
     people: People, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given an engine that got the topic and a database that failed right after
-    real = StoreClient.topic_put
-
-    def put_then_fail(self: StoreClient, request: object) -> NoReturn:
-        real(self, request)  # type: ignore[arg-type]  # passed on as it came
+    def put_then_fail(self: StoreClient, request: TopicConfig) -> NoReturn:
+        self.call(Op.TOPIC_PUT, request)
         raise OperationalError("the server closed the connection")
 
     with monkeypatch.context() as patch:

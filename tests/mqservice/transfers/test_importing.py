@@ -61,6 +61,7 @@ def test_rows_and_store_come_together(source: Path, tmp_path: Path, url: str) ->
     assert {path.name for path in place.path.iterdir()} == {"store", "lock", "secrets.toml"}
 
 
+@pytest.mark.torture
 def test_one_that_was_killed_behind_its_commit_is_done_again(
     source: Path, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,6 +75,7 @@ def test_one_that_was_killed_behind_its_commit_is_done_again(
     assert imported(source, tmp_path / "data", url).verified_messages == 5
 
 
+@pytest.mark.torture
 def test_a_database_of_another_store_is_refused_and_nothing_is_left(
     source: Path, tmp_path: Path, url: str
 ) -> None:
@@ -84,6 +86,7 @@ def test_a_database_of_another_store_is_refused_and_nothing_is_left(
     assert topics(url) == ["orders"]
 
 
+@pytest.mark.torture
 def test_a_source_that_is_another_one_by_now_is_refused(
     source: Path, tmp_path: Path, url: str
 ) -> None:

@@ -18,6 +18,7 @@ from mqservice.store import (
     SessionSaveRequest,
     StoreClient,
 )
+from storage_engine.wire.operations import Op
 from tests.mqservice.delivery.browsing import put
 from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
 from tests.mqservice.delivery.peers import JSON, Peer, closed
@@ -187,11 +188,10 @@ def test_a_restarting_server_leaves_its_sessions_to_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fill(api, topic, 3)
-    keep = AsyncStoreClient.session_keep
 
     async def keep_slowly(client: AsyncStoreClient, request: SessionSaveRequest) -> None:
         await asyncio.sleep(0.5)  # a server that does not wait closes the socket meanwhile
-        await keep(client, request)
+        await client.call(Op.SESSION_KEEP, request)
 
     monkeypatch.setattr(AsyncStoreClient, "session_keep", keep_slowly)
     with serving_engine(engine_socket) as leaving:
