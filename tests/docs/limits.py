@@ -63,7 +63,7 @@ def limits_page() -> str:
     for title, rows in SECTIONS.items():
         lines = [f"## {title}\n", "| what | limit | defined in |", "|---|---|---|"]
         for row in rows:
-            numbers = [shown(place, value_of(place)) for place in row.places]
+            numbers = [shown(_named(place), value_of(place)) for place in row.places]
             files = dict.fromkeys(_file_of(place) for place in row.places)
             named = ", ".join(f"`{name}`" for name in files if name)
             lines.append(f"| {row.what} | {row.text.format(*numbers)} | {named} |")
@@ -89,12 +89,15 @@ def _owner_of(place: str) -> tuple[Any, str]:
     return getattr(importlib.import_module(module), owner), field
 
 
-def shown(place: str, value: Any) -> str:  # Any: as above
-    """A number with its unit, which the last words of its name say, or those of its column."""
+def _named(place: str) -> str:
+    """The place, or of a setting its column: that has the unit in its name."""
     owner, _field = _owner_of(place)
+    return owner.column if isinstance(owner, Setting) else place
+
+
+def shown(place: str, value: Any) -> str:  # Any: as above
+    """A number with its unit, which the last words of its name say."""
     name = place.rpartition(":")[2].rpartition(".")[2].lower()
-    if isinstance(owner, Setting):
-        name = owner.column
     if isinstance(value, timedelta):
         value, name = int(value.total_seconds() * 1_000), "life_ms"
     assert isinstance(value, int), place
