@@ -139,6 +139,19 @@ def test_refusal_of_a_name_with_a_colon_is_documented(
             assert str(answer.status_code) in documented["responses"], path
 
 
+@pytest.mark.parametrize("name", ["issues", "tasks"])
+def test_a_page_after_something_unknown_is_documented(
+    name: str, people: People, api: Callable[[str], Client]
+) -> None:
+    answer = api(people.acme_key).get(f"/v1/ns/acme/{name}?before=nothing")
+    document = openapi_document()
+    documented = document["paths"][f"/v1/ns/{{ns}}/{name}"]["get"]["responses"]
+    reference = documented[str(answer.status_code)]["$ref"]
+    response = document["components"]["responses"][reference.rpartition("/")[2]]
+    rule = response["content"]["application/problem+json"]["schema"]["allOf"][1]["properties"]
+    assert answer.json()["code"] in rule["code"]["enum"]
+
+
 def test_what_asks_for_no_key_is_served_without_one(db: None, client: Client) -> None:
     open_paths = [path for _, path, each in operations() if each.get("security") == []]
     assert sorted(open_paths) == [
