@@ -95,7 +95,7 @@ bench-peers: $(VENV)/.test-ready
 	$(BIN)/python -m bench.peers $(PEERS)
 
 torture: $(VENV)/.test-ready
-	MQ_TORTURE=1 $(PYTEST) -m "torture or sized"
+	$(if $(QUICK),$(PYTEST) -m torture,MQ_TORTURE=1 $(PYTEST) -m "torture or sized")
 	$(BIN)/python -m tests.torture run $(if $(QUICK),--quick)
 
 FUZZ_CASES ?= 5000

@@ -42,7 +42,7 @@ def run(
         list[str] | None, typer.Option("--only", help="Name of a step (repeatable).")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Two minutes, to try it; keeps no evidence.")
+        bool, typer.Option("--quick", help="Eight minutes, to try it; keeps no evidence.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seeds count up from here.")] = 1,
     scale: Annotated[float, typer.Option(min=0.001, help="Times the size of a release run.")] = 1.0,

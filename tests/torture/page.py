@@ -116,7 +116,7 @@ _REPEAT: Final = """
 ```sh
 make torture                                      # the long tests, then a release run
 make torture QUICK=1                              # the same, small; keeps no evidence
-.venv/bin/python -m tests.torture run --quick     # two minutes, keeps no evidence
+.venv/bin/python -m tests.torture run --quick     # eight minutes, keeps no evidence
 .venv/bin/python -m tests.torture run --only kills --scale 4 --seed 1000
 .venv/bin/python -m tests.torture run --only planted_bugs --keep   # again, into the evidence
 ```

@@ -21,6 +21,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     kills: int = 500
     kills_a_loop: int = 50  # then everything is drained and judged
     planted_states: int = 400
+    planted_a_theme: int = 1_000  # all of them
     fault_numbers: int = 8  # each system call is injured at so many of its calls
     cuts: int = 40
     cuts_a_disk: int = 5
@@ -34,7 +35,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def scaled(self, scale: float) -> Self:
         """Every size times ``scale``, but at least one of each; what is not a size stays."""
-        fixed = {"seed", "kills_a_loop", "planted_states", "cuts_a_disk", "recovered_messages"}
+        fixed = {
+            "seed",
+            "kills_a_loop",
+            "planted_states",
+            "planted_a_theme",
+            "cuts_a_disk",
+            "recovered_messages",
+        }
         return msgspec.structs.replace(
             self,
             **{
@@ -52,6 +60,7 @@ QUICK: Final = Plan(
     kills=16,
     kills_a_loop=8,
     planted_states=150,
+    planted_a_theme=1,
     fault_numbers=1,
     cuts=2,
     cuts_a_disk=2,

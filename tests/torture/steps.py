@@ -94,9 +94,17 @@ def _seeded(plan: Plan, name: str, jobs: list[Job], impossible: str = "") -> Pla
 def _planted(plan: Plan) -> PlannedStep:
     jobs = [Job(work.planted_bug, (bug.name, plan.planted_states)) for bug in BUGS]
     jobs += [Job(work.unplanted, (scenario,)) for scenario in sorted(SCENARIOS)]
-    themes = dict.fromkeys(plant.theme for plant in all_plants())
-    jobs += [Job(named_bugs.unplanted_tests, (theme,)) for theme in themes]
-    jobs += [Job(named_bugs.named_bug, (plant.name,)) for plant in all_plants()]
+    themes: dict[str, list[str]] = {}
+    for plant in all_plants():
+        themes.setdefault(plant.theme, []).append(plant.name)
+    is_whole = plan.planted_a_theme >= max(map(len, themes.values()))
+    if is_whole:  # tests of a theme without a bug in them, which `make test` runs as well
+        jobs += [Job(named_bugs.unplanted_tests, (theme,)) for theme in themes]
+    jobs += [
+        Job(named_bugs.named_bug, (name,))
+        for names in themes.values()
+        for name in names[: plan.planted_a_theme]
+    ]
     return PlannedStep("planted_bugs", 0, 0, jobs)
 
 
