@@ -10,6 +10,7 @@ from pytest_django import Settings
 from mqservice.accounts.services import get_or_create_namespace, get_or_create_tenant
 from mqservice.lib.timestamps import rfc3339
 from mqservice.quotas.models import QuotaRow, Source
+from mqservice.quotas.usage import engine_usage
 from mqservice.schedules.limits import CHUNK_RUNS, MISSED_MS, PAUSE_MS_MIN, REMEMBERED_MS
 from mqservice.schedules.models import Schedule
 from mqservice.schedules.quota_charges import Charges
@@ -19,6 +20,7 @@ from mqservice.store import StoreMessage, TopicRef, blocking_client, encode_reco
 from mqservice.topics.models import Topic
 from mqservice.usage.models import UsageHour
 from tests.mqservice.asked import holds
+from tests.mqservice.delivery.wait_until import wait_until
 from tests.mqservice.schedules.conftest import HOUR_MS, MINUTE_MS, Desk, open_desk
 from tests.people import People
 
@@ -194,6 +196,9 @@ def test_storage_that_is_full_shows_and_is_tried_again_when_there_is_room(
     )
     desk.make("other", cron="30 8 * * *")
     desk.tick(HOUR_MS - 30 * MINUTE_MS)  # the first byte is in: now it is full
+    tenant_id = desk.namespace.tenant_id
+    with blocking_client() as client:  # which repeats its last count for a while
+        wait_until(lambda: engine_usage(client, tenant_id).stored_bytes > 0)
     desk.tick(HOUR_MS - 30 * MINUTE_MS)
     schedule.refresh_from_db()
     assert schedule.last_error.startswith("QUOTA_EXCEEDED: the tenant's messages have")
