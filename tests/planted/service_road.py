@@ -40,7 +40,7 @@ def key_of_a_request_overlooked(real: Real, plane: Thing, cycle: Thing, headers:
 
 @planted(
     "storage_engine.records.plain_record:host_bytes",
-    "tests/storage_engine/test_plain_record.py::test_it_is_the_record_of_the_same_message",
+    "tests/storage_engine/records/test_plain_record.py::test_it_is_the_record_of_the_same_message",
 )
 def plain_record_without_host(real: Real, host: Thing) -> bytes:
     return bytes(8)

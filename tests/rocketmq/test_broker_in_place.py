@@ -20,9 +20,9 @@ from tests.rocketmq.broker_program import (
     running_broker,
 )
 from tests.rocketmq.test_broker_stores import Opened
-from tests.storage_engine.delaying import delayed, put_delayed
 from tests.storage_engine.doubles import ManualClock, OpenStore, fingerprint, message
 from tests.storage_engine.faults.machine import need_broker
+from tests.storage_engine.schedule.delaying import delayed, put_delayed
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600), pytest.mark.xdist_group("rocketmq")]
 TOPIC = "acme%t"
