@@ -165,6 +165,17 @@ def test_a_user_without_a_name_is_told_so(
     assert not list(postgres.directory.parent.glob("pg*"))
 
 
+def test_nothing_is_made_for_a_user_without_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 54_321)
+    config = SupervisorConfig(data_dir=tmp_path / "data", port=find_free_port())
+
+    with pytest.raises(ConfigInvalid, match="User 54321 has no name in /etc/passwd"):
+        run_service(config, {}, is_quiet=True)
+    assert not list(tmp_path.iterdir())
+
+
 def test_cluster_of_another_user_is_refused(postgres: PostgresServer, tmp_path: Path) -> None:
     stranger = binaries.Account(name="stranger", uid=os.geteuid() + 12_345, gid=12_345)
     (tmp_path / "pg").mkdir()
