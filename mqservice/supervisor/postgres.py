@@ -142,7 +142,7 @@ class PostgresServer:
 
     def _create_cluster(self) -> None:
         if self.account is None:
-            _check_own_name()
+            check_own_name()
         fresh = self.directory.with_name(self.directory.name + ".new")
         if fresh.exists():
             shutil.rmtree(fresh)  # an initdb that was interrupted
@@ -215,7 +215,7 @@ class PostgresServer:
             return False
 
 
-def _check_own_name() -> None:
+def check_own_name() -> None:
     """Raises ConfigInvalid where our account is a mere number, as containers may have it."""
     try:
         pwd.getpwuid(os.geteuid())

@@ -17,11 +17,13 @@ import pytest
 
 from mqservice.supervisor import binaries
 from mqservice.supervisor.child import Child
+from mqservice.supervisor.config import SupervisorConfig
 from mqservice.supervisor.errors import BinaryMissing, ConfigInvalid, StartFailed
 from mqservice.supervisor.output import Output
 from mqservice.supervisor.ports import find_free_port
 from mqservice.supervisor.postgres import PostgresServer, wait_for_external
 from mqservice.supervisor.readiness import is_valkey_ready
+from mqservice.supervisor.supervisor import run_service
 from mqservice.supervisor.valkey import ValkeyServer
 from tests.servers import POSTGRES_SETTINGS
 
@@ -163,6 +165,17 @@ def test_a_user_without_a_name_is_told_so(
     with pytest.raises(ConfigInvalid, match="User 54321 has no name in /etc/passwd"):
         replace(postgres, account=None).prepare()
     assert not list(postgres.directory.parent.glob("pg*"))
+
+
+def test_nothing_is_made_for_a_user_without_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 54_321)
+    config = SupervisorConfig(data_dir=tmp_path / "data", port=find_free_port())
+
+    with pytest.raises(ConfigInvalid, match="User 54321 has no name in /etc/passwd"):
+        run_service(config, {}, is_quiet=True)
+    assert not list(tmp_path.iterdir())
 
 
 def test_cluster_of_another_user_is_refused(postgres: PostgresServer, tmp_path: Path) -> None:
