@@ -50,10 +50,10 @@ def make_tables() -> None:
 
     What ``migrate`` does besides is done either way: a restore's stamp is removed.
 
-    Raises CommandError, and changes nothing, when a newer version has changed the tables.
+    Raises CommandError, and changes nothing, when another version has made or changed the tables.
     """
     executor = MigrationExecutor(connection)
-    _refuse_newer(executor.loader)
+    _refuse_unknown(executor.loader)
     if missing := executor.migration_plan(executor.loader.graph.leaf_nodes()):
         log.info(
             "Bringing the tables to this version",
@@ -65,14 +65,15 @@ def make_tables() -> None:
         cursor.execute(FORGET)
 
 
-def _refuse_newer(loader: MigrationLoader) -> None:
+def _refuse_unknown(loader: MigrationLoader) -> None:
     """Only our own migrations count: a library may give up the names of its old ones."""
     ours = {app.label for app in apps.get_app_configs() if app.name.startswith("mqservice.")}
     applied = {key for key in loader.applied_migrations if key[0] in ours}
     unknown = sorted(applied - set(loader.disk_migrations))
     if unknown:
         raise CommandError(
-            f"A newer version of mqservice has changed the database: this version, {__version__}, "
-            f"does not know {len(unknown)} of its migrations, such as {'.'.join(unknown[0])}. "
-            "Start the newer version, or restore a backup made by this one."
+            "Another version of mqservice has made this database: this version, "
+            f"{__version__}, does not know {len(unknown)} of its migrations, such as "
+            f"{'.'.join(unknown[0])}. Start the version that made it, restore a backup made by "
+            "this one, or start with an empty database."
         )

@@ -1,5 +1,3 @@
-"""Searches of the message explorer that people keep under names."""
-
 from __future__ import annotations
 
 import django.db.models.deletion
@@ -12,10 +10,36 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ("accounts", "0001_initial"),
-        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
+        ("accounts", "__first__"),
     ]
 
     operations = [
+        migrations.CreateModel(
+            name="ColumnChoice",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("table", models.CharField(max_length=32)),
+                ("changed", models.JSONField(default=dict)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="column_choices",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("user", "table"), name="column_choice_unique")
+                ],
+            },
+        ),
         migrations.CreateModel(
             name="SavedFilter",
             fields=[

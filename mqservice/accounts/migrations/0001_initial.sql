@@ -1,15 +1,27 @@
-"""Web processes hear of sessions that end and of people who change; the audit knows one way out.
+-- Web processes hear what to forget: a key by its public id, a session that ended, and everything
+-- for tenants, namespaces and people. last_used_at is left out, or each busy key would be dropped
+-- once a minute.
+CREATE FUNCTION mq_notify_key() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('mq_invalidate', 'key ' || COALESCE(NEW.public_id, OLD.public_id));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER mq_notify_key
+    AFTER INSERT OR DELETE OR UPDATE OF
+        tenant_id, namespace_id, public_id, secret_mac, previous_mac, previous_until, role,
+        scopes, expires_at, revoked_at
+    ON accounts_apikey FOR EACH ROW EXECUTE FUNCTION mq_notify_key();
 
-``mq_drop_old_audit`` is the only thing that removes entries, and only those of a month at least.
-"""
+CREATE FUNCTION mq_notify_all() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('mq_invalidate', 'all');
+    RETURN NULL;
+END $$;
+CREATE TRIGGER mq_notify_all AFTER UPDATE OR DELETE ON accounts_namespace
+    FOR EACH STATEMENT EXECUTE FUNCTION mq_notify_all();
+CREATE TRIGGER mq_notify_all AFTER UPDATE OR DELETE ON accounts_tenant
+    FOR EACH STATEMENT EXECUTE FUNCTION mq_notify_all();
 
-from __future__ import annotations
-
-from typing import ClassVar
-
-from django.db import migrations
-
-FORWARD = """
 CREATE FUNCTION mq_notify_session() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_notify('mq_invalidate', 'session ' || md5(OLD.session_key));
@@ -28,7 +40,9 @@ CREATE TRIGGER mq_notify_people AFTER UPDATE OR DELETE ON accounts_member
 CREATE TRIGGER mq_notify_people AFTER UPDATE OF password, is_active OR DELETE ON accounts_user
     FOR EACH STATEMENT EXECUTE FUNCTION mq_notify_people();
 
-CREATE OR REPLACE FUNCTION mq_refuse_audit_change() RETURNS trigger LANGUAGE plpgsql AS $$
+-- Nobody changes or deletes entries of the audit, except that mq_drop_old_audit deletes those of
+-- at least a month ago.
+CREATE FUNCTION mq_refuse_audit_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'DELETE' AND current_setting('mq.audit_retention', true) = 'on'
         AND OLD.at < now() - interval '30 days' THEN
@@ -36,6 +50,8 @@ BEGIN
     END IF;
     RAISE EXCEPTION 'audit entries are only ever added';
 END $$;
+CREATE TRIGGER mq_refuse_audit_change BEFORE UPDATE OR DELETE ON accounts_auditentry
+    FOR EACH ROW EXECUTE FUNCTION mq_refuse_audit_change();
 CREATE TRIGGER mq_refuse_audit_truncate BEFORE TRUNCATE ON accounts_auditentry
     FOR EACH STATEMENT EXECUTE FUNCTION mq_refuse_audit_change();
 CREATE FUNCTION mq_drop_old_audit(kept interval, at_most integer) RETURNS bigint
@@ -53,26 +69,3 @@ BEGIN
     RETURN dropped;
 END $$;
 CREATE INDEX audit_at ON accounts_auditentry (at);
-"""
-BACKWARD = """
-DROP INDEX audit_at;
-DROP FUNCTION mq_drop_old_audit(interval, integer);
-DROP TRIGGER mq_refuse_audit_truncate ON accounts_auditentry;
-CREATE OR REPLACE FUNCTION mq_refuse_audit_change() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION 'audit entries are only ever added';
-END $$;
-DROP TRIGGER mq_notify_people ON accounts_user;
-DROP TRIGGER mq_notify_people ON accounts_member;
-DROP FUNCTION mq_notify_people();
-DROP TRIGGER mq_notify_session ON django_session;
-DROP FUNCTION mq_notify_session();
-"""
-
-
-class Migration(migrations.Migration):
-    dependencies: ClassVar = [
-        ("accounts", "0004_keys_roles_invitations"),
-        ("sessions", "0001_initial"),
-    ]
-    operations: ClassVar = [migrations.RunSQL(FORWARD, BACKWARD)]
