@@ -21,7 +21,7 @@ from typing import Final
 
 from storage_engine.clock import Clock
 from storage_engine.config import SECOND_MS
-from storage_engine.delivery.subscription import Delivered, Lease, WaitingReceive
+from storage_engine.delivery.subscription import Delivered, Subscriptions, WaitingReceive
 from storage_engine.wire.deliveries import ReceiveRequest
 
 RETAINED_MS: Final = 300 * SECOND_MS
@@ -44,11 +44,11 @@ class _Attempt:
 
 
 class ReceiveAttempts:
-    """See the module's docstring. ``lease_until`` ends a lease at a time (monotonic, ms)."""
+    """See the module's docstring."""
 
-    def __init__(self, clock: Clock, lease_until: Callable[[int, Lease], None]) -> None:
+    def __init__(self, clock: Clock, subscriptions: Subscriptions) -> None:
         self._clock = clock
-        self._lease_until = lease_until
+        self._lease_until = subscriptions.leases.push
         self._known: OrderedDict[_Key, _Attempt] = OrderedDict()
         self.message_count = 0
 

@@ -10,31 +10,21 @@ and an ordered queue waits for that. Loop thread only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from storage_engine.clock import Clock
 from storage_engine.config import SECOND_MS
-from storage_engine.delivery.subscription import ProcessQueue, Subscription
+from storage_engine.delivery.engine_parts import EngineParts
+from storage_engine.delivery.subscription import ProcessQueue, Subscription, Subscriptions
 from storage_engine.errors import StoreBusy
 from storage_engine.wire.notices import Notice, NoticeKind
 
 
 class Memberships:
-    """See the module's docstring. ``new_floor`` gives a generation above those of all leases."""
+    """See the module's docstring."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        serve: Callable[[Subscription], None],
-        tell: Callable[[Notice], None],
-        new_floor: Callable[[], int],
-        member_count_max: int,
-    ) -> None:
-        self._clock = clock
-        self._member_count_max = member_count_max
-        self._serve = serve
-        self._notify = tell
-        self._new_floor = new_floor
+    def __init__(self, parts: EngineParts, subscriptions: Subscriptions) -> None:
+        self._clock = parts.clock
+        self._member_count_max = parts.config.member_count_max
+        self._notify = parts.notices.notify
+        self._subscriptions = subscriptions
         self._exclusive: dict[Subscription, None] = {}  # with members
         self._next_ms = 0
 
@@ -48,7 +38,7 @@ class Memberships:
         self._exclusive[subscription] = None
         if members.member_seen(member_id, self._clock.monotonic_ms(), zone):
             self._notify_revoked(subscription)
-            self._serve(subscription)
+            subscription.serve()
 
     def refresh_member(self, subscription: Subscription, member_id: str) -> None:
         """Record that a member is alive although it cannot receive at the moment."""
@@ -65,7 +55,7 @@ class Memberships:
         subscription.readers.leave(member_id)
         if subscription.members.leave(member_id):
             self._notify_revoked(subscription)
-            self._serve(subscription)
+            subscription.serve()
 
     def _notify_revoked(self, subscription: Subscription) -> None:
         """Tell members which queues they have lost, if they hold messages of them."""
@@ -86,7 +76,7 @@ class Memberships:
                         topic=subscription.topic,
                         member_id=member_id,
                         queue_ids=tuple(held),
-                        lease_floor=self._new_floor(),
+                        lease_floor=self._subscriptions.next_generation(),
                         assignment=members.generation,
                     )
                 )
@@ -106,7 +96,7 @@ class Memberships:
             has_expired = bool(subscription.members.expire(now_ms))
             self._notify_revoked(subscription)  # of another number of queues or strategy too
             if has_expired:
-                self._serve(subscription)
+                subscription.serve()
             if not len(subscription.members):
                 del self._exclusive[subscription]
 

@@ -14,11 +14,10 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from storage_engine.clock import Clock
-from storage_engine.config import StoreConfig
 from storage_engine.delivery.attempts import ReceiveAttempts
 from storage_engine.delivery.auto_extend import AutoExtends
 from storage_engine.delivery.delivery import Delivery
+from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.delivery.receive_limits import check_limits
 from storage_engine.delivery.subscription import Delivered, WaitingReceive
 from storage_engine.queues.consume_queue import ConsumeQueue
@@ -29,11 +28,11 @@ from storage_engine.wire.groups import GroupConfig
 class Receiver:
     """See the module's docstring."""
 
-    def __init__(self, config: StoreConfig, clock: Clock, delivery: Delivery) -> None:
-        self._config = config
+    def __init__(self, parts: EngineParts, delivery: Delivery) -> None:
+        self._config = parts.config
         self._delivery = delivery
-        self._attempts = ReceiveAttempts(clock, delivery.lease_until)
-        self._auto_extends = AutoExtends(clock)
+        self._attempts = ReceiveAttempts(parts.clock, delivery.subscriptions)
+        self._auto_extends = AutoExtends(parts.clock)
 
     def member_seen(self, group: str, member_id: str) -> None:
         """See ``AutoExtends.hear``."""

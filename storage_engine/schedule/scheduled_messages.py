@@ -15,10 +15,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from storage_engine.config import MIB, StoreConfig
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.catalog.catalog import Catalog
+from storage_engine.config import MIB
+from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.errors import BadRequest, StoreBusy, TopicNotFound
-from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves.moves import Move, settles_for
 from storage_engine.reads.queries import Queries
 from storage_engine.records.delay_levels import DELAY_MS_MAX
@@ -112,17 +112,13 @@ class ScheduledMessages:
     """See the module's docstring."""
 
     def __init__(
-        self,
-        config: StoreConfig,
-        schedule: Schedule,
-        commit_log: CommitLog,
-        consumer_offsets: ConsumerOffsets,
-        queries: Queries,
+        self, parts: EngineParts, catalog: Catalog, schedule: Schedule, queries: Queries
     ) -> None:
-        self._config = config
+        self._config = parts.config
+        self._commit_log = parts.commit_log
+        self._consumer_offsets = parts.consumer_offsets
+        self._catalog = catalog
         self._schedule = schedule
-        self._commit_log = commit_log
-        self._consumer_offsets = consumer_offsets
         self._queries = queries
         self.cancelled_count = 0
         self._blocks = TopicBlocks()
@@ -130,7 +126,7 @@ class ScheduledMessages:
     def page(self, request: ScheduledListRequest) -> tuple[ScheduledListHead, bytes]:
         """A page, and its records back to back. Raises ``TopicNotFound``, ``BadRequest``."""
         if not request.is_namespace:
-            self._queries.queues_of(request.topic)
+            self._catalog.get_queues(request.topic)
         if not 1 <= request.messages_max <= self._config.receive_messages_max:
             raise BadRequest(
                 f"messages_max is {request.messages_max}, it must be 1 to "

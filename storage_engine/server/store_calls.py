@@ -108,7 +108,7 @@ def _add_catalog(calls: StoreCalls, store: Store) -> None:
     calls.add_done(
         Op.TOPIC_DELETE, lambda request: consumption.deletions.topic_delete(request.topic)
     )
-    calls.add(Op.TOPIC_PURGE, consumption.topic_purge.run)
+    calls.add(Op.TOPIC_PURGE, consumption.deletions.topic_purge)
     calls.add(Op.GROUP_LIST, lambda _: GroupList(groups=catalog.group_list()))
     calls.add_done(Op.GROUP_DELETE, lambda request: consumption.group_delete(request.group))
 
@@ -135,21 +135,23 @@ def _add_status(calls: StoreCalls, store: Store) -> None:
     """Those of observers, which come again and again; each handler states what it costs the
     loop.
     """
-    feed = OffsetFeed(store.consumption.delivery, store.epoch)
-    watched = store.watched()
+    feed = OffsetFeed(store.consumption.delivery)
+    queues, consumption = store.parts.queues, store.consumption
     pending = PendingBytes(
-        watched.commit_log,
-        watched.schedule.sources,
+        store.parts.commit_log,
+        consumption.schedule.sources,
         lambda topic: namespace_of(topic.decode(errors="replace")),
     )
-    uses = NamespaceUsageCounter(watched.queues, watched.delivery, measured_ns, pending=pending)
+    uses = NamespaceUsageCounter(
+        queues, consumption.delivery.subscriptions, measured_ns, pending=pending
+    )
     snapshots = store.retention.snapshots
 
     def release(request: SnapshotRelease) -> SnapshotReleaseReply:
         return SnapshotReleaseReply(was_held=snapshots.release(request.snapshot_id))
 
     calls.add(Op.OFFSETS_CHANGED, feed.changed)
-    calls.add(Op.OBSERVE, lambda _: observe(store.config, store.disk, store.watched(), store.epoch))
+    calls.add(Op.OBSERVE, lambda _: observe(store))
     calls.add(Op.USE, uses.usage)
     calls.add(Op.SNAPSHOT, snapshots.take)
     calls.add(Op.SNAPSHOT_RELEASE, release)

@@ -152,7 +152,7 @@ class NewStore:
 def _digest_of(store: Store, topic: str, queue_id: int) -> QueueDigest:
     """Of one queue, read as a consumer reads it."""
     digest = QueueDigest()
-    queue = store.queries.queues_of(topic)[queue_id]
+    queue = store.catalog.get_queues(topic)[queue_id]
     for queue_offset in range(queue.min_offset, queue.max_offset):
         physical_offset, record_bytes, _ = queue.unit(queue_offset)
         if record_bytes >= FIXED_BYTES:  # else no record of the source had that offset
