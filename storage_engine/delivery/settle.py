@@ -16,7 +16,7 @@ from itertools import chain, islice
 from typing import Final
 
 from storage_engine.delivery.engine_parts import EngineParts
-from storage_engine.delivery.offset_runs import runs_of
+from storage_engine.delivery.offset_bits import runs_of
 from storage_engine.delivery.subscription import (
     Failure,
     Lease,

@@ -31,7 +31,7 @@ from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.due_heap import DueHeap
 from storage_engine.delivery.filter_scan import SettlingScan
 from storage_engine.delivery.members import SILENCE_MS_MAX, Members, Readers
-from storage_engine.delivery.offset_runs import OffsetRuns, runs_of
+from storage_engine.delivery.offset_bits import OffsetRuns, runs_of
 from storage_engine.delivery.progress import Progress
 from storage_engine.errors import StoreError, SubscriptionConflict
 from storage_engine.filters.message_filter import EVERYTHING, Filter

@@ -17,7 +17,7 @@ from typing import Final
 
 from storage_engine.catalog.catalog import Catalog
 from storage_engine.delivery.engine_parts import EngineParts
-from storage_engine.delivery.offset_runs import runs_of
+from storage_engine.delivery.offset_bits import runs_of
 from storage_engine.delivery.progress import Progress
 from storage_engine.errors import BadRequest, RecordRefused, TopicNotFound
 from storage_engine.log.offset_at_time import offset_at_time, store_timestamp

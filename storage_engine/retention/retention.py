@@ -27,7 +27,7 @@ from storage_engine.catalog.catalog import Catalog
 from storage_engine.config import SECOND_MS
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.engine_parts import EngineParts
-from storage_engine.delivery.offset_runs import Run
+from storage_engine.delivery.offset_bits import Run
 from storage_engine.delivery.progress import Progress
 from storage_engine.delivery.subscription import ProcessQueue, Subscription
 from storage_engine.disk.disk_space import DiskState

@@ -30,16 +30,15 @@ from numpy.typing import NDArray
 
 from storage_engine.config import SECOND_MS
 from storage_engine.delivery.engine_parts import EngineParts
-from storage_engine.delivery.offset_runs import Run
+from storage_engine.delivery.offset_bits import Run
 from storage_engine.reader.property_values import Values, property_values
 from storage_engine.records.record import split_properties
 from storage_engine.records.record_parts import store_timestamp_of
 from storage_engine.records.retry_record import FIRST_STORED_MS, RETRY_TOPIC, first_stored_ms
 from storage_engine.records.schedule_topic import REAL_QUEUE_ID, REAL_TOPIC
 from storage_engine.records.topic_names import RETRY_PREFIX
-from storage_engine.schedule.real_topics import TOPIC_BYTES_MAX, real_topics
 from storage_engine.schedule.schedule import Schedule
-from storage_engine.schedule.source import Source
+from storage_engine.schedule.source import TOPIC_BYTES_MAX, Source, real_topics
 
 _SLICE: Final = 4_096  # units read in a turn; 1 to 5 ms
 _ALONE_COST: Final = 32  # of reading a record by itself, in units

@@ -9,8 +9,7 @@ from storage_engine.groups.group_members import members_of
 from storage_engine.groups.offset_feed import OffsetFeed
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.retry_record import find_dead_letter
-from storage_engine.server.engine_status import observe
-from storage_engine.server.store_calls import store_calls
+from storage_engine.server.store_calls import observe, store_calls
 from storage_engine.wire.deliveries import LeaseRef, SettleRequest
 from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.notices import Notice, NoticeKind

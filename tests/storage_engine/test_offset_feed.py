@@ -9,7 +9,7 @@ import pytest
 
 from storage_engine.errors import BadRequest
 from storage_engine.groups.offset_feed import ROWS_MAX, OffsetFeed
-from storage_engine.server.engine_status import observe
+from storage_engine.server.store_calls import observe
 from storage_engine.wire.deliveries import LeaveRequest, SubscribeRequest
 from storage_engine.wire.observers import OffsetsChangedReply, OffsetsChangedRequest
 from storage_engine.wire.offsets import OffsetCommitRequest, OffsetResetRequest, ResetTo

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.delivery import attempts
-from storage_engine.delivery.attempts import RETAINED_MS
+from storage_engine.delivery import receive as attempts
+from storage_engine.delivery.receive import RETAINED_MS
 from storage_engine.errors import BadRequest
 from tests.storage_engine.doubles import OpenStore
 from tests.storage_engine.requests import Asked, filled

@@ -22,8 +22,8 @@ from storage_engine.records.record import encode_record
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.schedule import scheduled_messages
-from storage_engine.schedule.real_topics import real_topics
-from storage_engine.schedule.topic_blocks import TopicBlocks
+from storage_engine.schedule.scheduled_messages import TopicBlocks
+from storage_engine.schedule.source import real_topics
 from storage_engine.wire.scheduled import (
     ScheduledCancelRequest,
     ScheduledListRequest,
