@@ -103,7 +103,7 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
              _D + "ACK_UPTO_COUNT_MAX"),
         _row("A receipt is valid for", "{}", _D + "RECEIPT_LIFE_MS"),
         _row("Reason of a nack", "{} characters", _D + "NACK_REASON_CHARS_MAX"),
-        _row("A receive can be repeated for", "{}", "storage_engine.delivery.attempts:RETAINED_MS"),
+        _row("A receive can be repeated for", "{}", "storage_engine.delivery.receive:RETAINED_MS"),
         _row("A silent member is removed after", "{}",
              "storage_engine.delivery.members:SILENCE_MS_MAX"),
         _row("In flight, of one group on one queue", "{}, at most {} beyond the consumer offset",

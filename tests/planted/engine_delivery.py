@@ -119,7 +119,7 @@ def dead_letter_dropped_without_a_record(real: Real, retries: Thing, failure: Th
         return successor
     queue = failure.process_queue
     retries._consumer_offsets.settle_moved(queue.progress, [(failure.queue_offset, 1)])
-    retries._moved([failure])
+    retries._delivery.moved([failure])
     return None
 
 

@@ -35,7 +35,7 @@ class _Unsynced:
 
 
 @planted(
-    "storage_engine.dedup.dedup_files:DedupFiles.add",
+    "storage_engine.dedup.dedup:DedupFiles.add",
     f"{_TESTS}/dedup/test_idempotent_puts.py::test_a_key_is_known_after_a_stop_and_after_a_kill",
 )
 def request_keys_not_written_down(real: Real, files: Thing, key_hash: Thing, stored: Thing) -> None:
@@ -61,7 +61,7 @@ def request_key_without_its_topic(real: Real, topic: Thing, key: Thing) -> Thing
 
 
 @planted(
-    "storage_engine.dedup.dedup_index:DedupIndex.find",
+    "storage_engine.dedup.dedup:DedupIndex.find",
     f"{_TESTS}/dedup/test_idempotent_puts.py::test_two_that_come_together_are_one",
     f"{_TESTS}/dedup/test_idempotent_puts.py::test_the_same_request_gets_the_first_answer_and_stores_nothing",
 )
@@ -169,7 +169,7 @@ def deletion_answered_before_it_is_durable(
 
 
 @planted(
-    "storage_engine.dedup.dedup_files:DedupFiles._write",
+    "storage_engine.dedup.dedup:DedupFiles._write",
     f"{_TESTS}/crash/test_crash_states.py::test_a_power_cut_at_any_moment_keeps_every_promise[keyed_sends]",
 )
 def file_of_request_keys_not_synced(
@@ -250,7 +250,7 @@ def rebuilt_unit_off_by_a_byte(real: Real, fill: Thing, *unit: Thing) -> Thing:
 
 
 @planted(
-    "storage_engine.log.seals:Seals.hold",
+    "storage_engine.log.log_reader:Seals.hold",
     f"{_TESTS}/reads/test_damaged_reads.py::test_every_single_flipped_bit_of_a_record_is_noticed",
 )
 def seal_held_whatever_the_bytes(

@@ -128,7 +128,7 @@ def import_of_messages_of_a_deleted_topic(
 
 
 @planted(
-    "storage_engine.tools.transfer.own_store:OwnStore.is_scheduled",
+    "storage_engine.tools.transfer.exporting:OwnStore.is_scheduled",
     f"{_EXPORT}::test_what_was_delivered_or_settled_is_not_exported_again",
 )
 def export_of_delayed_messages_that_were_delivered(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.config import HOUR_MS
-from storage_engine.delivery import auto_extend
+from storage_engine.delivery import receive as auto_extend
 from storage_engine.errors import BadRequest
 from storage_engine.wire.deliveries import SettleRequest
 from tests.storage_engine.delivery.requests import Asked, filled

@@ -215,7 +215,7 @@ class DeliveryMachine(RuleBasedStateMachine):
     async def _ticked(self) -> None:
         while self._tick():
             await self.store.store.durability.durable_to(self._append_offset())
-            while not self.store.store._dispatcher.is_idle:  # the flusher has still to say so
+            while not self.store.store.dispatcher.is_idle:  # the flusher has still to say so
                 await asyncio.sleep(0)
             self._arrive()
 

@@ -214,7 +214,7 @@ async def test_a_look_that_finds_messages_takes_no_time_from_others(tmp_path: Pa
     store = await filled(tmp_path, 0)
     store.receive(tags="a")
     looking = store.store.consumption.delivery.filter_scans
-    subscription = store.store.consumption.delivery.find("g", "t")
+    subscription = store.store.consumption.delivery.subscriptions.find("g", "t")
     assert subscription is not None
     looking.tick()
     for found_count, left_ms in ((500, 30), (250, 25), (0, 15)):

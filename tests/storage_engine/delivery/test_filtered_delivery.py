@@ -284,7 +284,7 @@ async def test_damaged_messages_are_reported_and_not_judged_by_what_they_say(
 
     assert leased.bodies == [b"2"]
     assert store.store._quarantine.count == 1
-    assert store.store.consumption.delivery.damaged_count == 1
+    assert store.store.consumption.delivery.leaser.damaged_count == 1
     assert store.store.consumption.delivery.filter_scans.skipped_count == 1
     assert store.consumer_offset() == 2
     await store.close()
@@ -297,7 +297,7 @@ async def test_a_record_without_readable_lengths_is_for_the_quarantine(tmp_path:
     segment.view[places[0][1] : places[0][1] + 88] = bytes([0xFF]) * 88
 
     assert store.receive(sql="TAGS = 'b'").bodies == [b"1"]
-    assert store.store.consumption.delivery.damaged_count == 1
+    assert store.store.consumption.delivery.leaser.damaged_count == 1
     assert store.consumer_offset() == 1
     await store.close()
 

@@ -53,7 +53,7 @@ async def test_nobody_looks_for_ever_when_no_more_may_be_passed_over(tmp_path: P
         await asyncio.sleep(0)
     assert answers == []
     assert not looking._waiting
-    process_queue = store.store.consumption.delivery.find("g", "t").queues[0]  # type: ignore[union-attr]
+    process_queue = store.store.consumption.delivery.subscriptions.find("g", "t").queues[0]  # type: ignore[union-attr]
     assert process_queue.message_groups is not None
     assert process_queue.message_groups.waiting_count == 2_000
     assert process_queue.position == 2_001

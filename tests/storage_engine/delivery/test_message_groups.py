@@ -284,7 +284,7 @@ async def test_a_damaged_record_is_reported_in_its_turn_and_its_group_continues(
     assert texts_of(first) == ["a1", "b1"]
     ack(store, first, "a1")
     assert received(store) == ["a3"]
-    assert store.store.consumption.delivery.damaged_count == 1
+    assert store.store.consumption.delivery.leaser.damaged_count == 1
     await store.close()
 
 
@@ -297,7 +297,7 @@ async def test_a_record_that_cannot_be_read_holds_nobody_up(tmp_path: Path) -> N
     ack(store, (first := store.receive(lease_ms=60_000)))
     assert texts_of(first) == ["a1"]
     assert received(store) == ["a3"]
-    assert store.store.consumption.delivery.damaged_count == 1
+    assert store.store.consumption.delivery.leaser.damaged_count == 1
     await store.close()
 
 

@@ -7,8 +7,13 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.delivery.offset_bits import PAGE_OFFSETS, OffsetBits, run_count, runs_in
-from storage_engine.delivery.offset_runs import runs_of
+from storage_engine.delivery.offset_bits import (
+    PAGE_OFFSETS,
+    OffsetBits,
+    run_count,
+    runs_in,
+    runs_of,
+)
 
 # About the first offsets of pages and the last, where the arithmetic could be wrong.
 OFFSETS = st.one_of(

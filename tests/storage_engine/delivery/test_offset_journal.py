@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.offset_bits import runs_of
 from storage_engine.delivery.offset_journal import read_entries
-from storage_engine.delivery.offset_runs import runs_of
 from storage_engine.delivery.progress import Progress
 from storage_engine.disk.files import Files
 from storage_engine.errors import DiskFull, StoreCorrupt, SyncFailed

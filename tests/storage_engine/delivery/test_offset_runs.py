@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.delivery.offset_runs import OffsetRuns, runs_of
+from storage_engine.delivery.offset_bits import OffsetRuns, runs_of
 from storage_engine.delivery.progress import Progress
 
 SPANS = st.tuples(st.integers(0, 40), st.integers(1, 9)).map(lambda at: (at[0], at[0] + at[1]))

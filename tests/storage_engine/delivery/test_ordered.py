@@ -177,7 +177,7 @@ async def test_a_group_that_never_gives_up_retries_for_ever(tmp_path: Path) -> N
         assert (leased.bodies, leased.attempts) == ([b"0"], [attempt])
         nack(store, leased, 0, delay_ms=10)
         await store.pass_time(10)
-    subscription = store.store.consumption.delivery.find("g", "t")
+    subscription = store.store.consumption.delivery.subscriptions.find("g", "t")
     assert subscription is not None
     assert len(subscription.queues[0].ready_heap) <= 1  # nothing is left of those before
     await store.close()

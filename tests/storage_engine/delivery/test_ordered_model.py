@@ -234,7 +234,7 @@ class OrderedMachine(RuleBasedStateMachine):
         self.model.fail(one, ready_ms, keeps_place=keeps_place, is_dead=is_dead)
 
     def _process_queue(self, queue: Queue) -> ProcessQueue:
-        subscription = self.store.store.consumption.delivery.find("g", "t")
+        subscription = self.store.store.consumption.delivery.subscriptions.find("g", "t")
         assert subscription is not None
         retry = subscription.retry
         if queue[0] == RETRY:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.delivery import attempts
-from storage_engine.delivery.attempts import RETAINED_MS
+from storage_engine.delivery import receive as attempts
+from storage_engine.delivery.receive import RETAINED_MS
 from storage_engine.errors import BadRequest
 from tests.storage_engine.delivery.requests import Asked, filled
 from tests.storage_engine.doubles import OpenStore

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from storage_engine.delivery.attempts import RETAINED_MS
+from storage_engine.delivery.receive import RETAINED_MS
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import BatchUnknown, LeaseExpired
 from storage_engine.records.record_run import decode_records

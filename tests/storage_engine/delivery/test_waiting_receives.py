@@ -163,7 +163,7 @@ async def test_only_so_many_moved_messages_are_remembered_for_late_acks(tmp_path
         ]  # fmt: skip
         store.store.consumption.settle(SettleRequest(group="g", nacks=nacks))
         await store.settled()
-    subscription = store.store.consumption.delivery.find("g", "t")
+    subscription = store.store.consumption.delivery.subscriptions.find("g", "t")
     assert subscription is not None
     assert list(subscription.queues[0]._moved) == [2, 3]
     await store.close()

@@ -9,7 +9,7 @@ from storage_engine.groups.group_members import members_of
 from storage_engine.groups.offset_feed import OffsetFeed
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.retry_record import find_dead_letter
-from storage_engine.server.store_calls import store_calls
+from storage_engine.server.store_calls import observe, store_calls
 from storage_engine.wire.deliveries import LeaseRef, SettleRequest
 from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.notices import Notice, NoticeKind
@@ -96,7 +96,7 @@ async def test_leases_that_last_end_at_the_consume_timeout(tmp_path: Path) -> No
         for _ in range(11):
             await store.pass_time(900)
             asked.settle(member_id="m")
-        assert store.store.consumption.delivery.inflight_count == 1
+        assert store.store.consumption.delivery.subscriptions.inflight_count == 1
         await store.pass_time(100)
         await store.settled()
         request = PullRequest(
@@ -199,8 +199,8 @@ async def test_nobody_sees_a_client_as_a_group(tmp_path: Path) -> None:
         shown = [(each.client_id, each.member_id, each.inflight_count) for each in topic.members]
         assert sorted(shown) == [("a@1", "m", 1), ("b", "m", 1)]
         assert (topic.generation, topic.unassigned) == (0, ())
-        assert consumption.delivery.member_counts() == {"g": 2}
-        feed = OffsetFeed(consumption.delivery, store.store.epoch)
+        assert observe(store.store).member_counts == {"g": 2}
+        feed = OffsetFeed(consumption.delivery)
         page = feed.changed(OffsetsChangedRequest(epoch=0, since=0, rows_max=100))
         assert (page.rows, page.is_complete) == ([], True)
 

@@ -61,7 +61,7 @@ async def test_receipts_of_a_deleted_group_are_dead(tmp_path: Path) -> None:
     assert [failure.code for failure in reply.failures] == [LeaseExpired.code] * 2
     assert again.bodies == [b"a"]
     await store.pass_time(2_000)  # the leases that were dropped end without an effect
-    assert store.store.consumption.delivery.inflight_count == 0
+    assert store.store.consumption.delivery.subscriptions.inflight_count == 0
     await store.close()
 
 
@@ -149,7 +149,7 @@ async def test_retries_and_dead_letters_go_with_the_group(tmp_path: Path, again:
     store = again(store)
     for topic in ("%RETRY%g", "%DLQ%g"):
         with pytest.raises(TopicNotFound):
-            store.store.queries.queues_of(topic)
+            store.store.catalog.get_queues(topic)
     store.group()
     await nack(store, store.receive(1), 0)
     assert bodies_of(store, "%RETRY%g") == [b"retried"]

@@ -9,7 +9,7 @@ import pytest
 
 from storage_engine.errors import BadRequest
 from storage_engine.groups.offset_feed import ROWS_MAX, OffsetFeed
-from storage_engine.server.engine_status import observe
+from storage_engine.server.store_calls import observe
 from storage_engine.wire.deliveries import LeaveRequest, SubscribeRequest
 from storage_engine.wire.observers import OffsetsChangedReply, OffsetsChangedRequest
 from storage_engine.wire.offsets import OffsetCommitRequest, OffsetResetRequest, ResetTo
@@ -22,7 +22,7 @@ QUEUES = 6
 
 
 def feed_of(store: OpenStore) -> OffsetFeed:
-    return OffsetFeed(store.store.consumption.delivery, store.store.epoch)
+    return OffsetFeed(store.store.consumption.delivery)
 
 
 def commit(store: OpenStore, queue_id: int, offset: int) -> None:
@@ -207,7 +207,7 @@ async def test_members_are_counted_once_while_they_are_there(tmp_path: Path) -> 
 
     def seen() -> dict[str, int]:
         real = store.store
-        return observe(real.config, real.disk, real.watched(), real.epoch).member_counts
+        return observe(real).member_counts
 
     assert seen() == {}
     store.receive(member_id="a")

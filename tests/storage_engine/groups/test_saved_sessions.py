@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from storage_engine.client import AsyncStoreClient
+from storage_engine.delivery.notices import Listener
 from storage_engine.errors import BadRequest, StoreBusy
-from storage_engine.groups.notices import Listener
 from storage_engine.wire.deliveries import LeaseRef
 from storage_engine.wire.notices import Notice, NoticeKind
 from storage_engine.wire.offsets import ResetTo

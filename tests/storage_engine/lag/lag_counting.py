@@ -38,7 +38,7 @@ def told(lag: TopicLag) -> tuple[int | None, ...]:
 
 def counted(store: OpenStore, group: str, topic: str, born_ms: dict[bytes, int]) -> Counted:
     """``born_ms``: when each message, known by its body, was stored in its topic."""
-    subscription = store.store.consumption.delivery.find(group, topic)
+    subscription = store.store.consumption.delivery.subscriptions.find(group, topic)
     assert subscription is not None
     ready = inflight = waiting = 0
     left: list[bytes] = []
@@ -94,7 +94,7 @@ def _scheduled(store: OpenStore, subscription: Subscription) -> Iterator[Record]
             properties = record.properties
             place = properties.get("REAL_TOPIC"), properties.get("REAL_QID")
             if place == (target.topic, str(target.queue_id)) and not (
-                consumption.deletions.is_orphan(store.store._commit_log.read_many([unit]))
+                store.store.parts.min_offsets.is_orphan(store.store._commit_log.read_many([unit]))
             ):
                 yield record
 

@@ -193,7 +193,7 @@ class LagMachine(RuleBasedStateMachine):
 
     @rule()
     def purge(self) -> None:
-        self.store.store.consumption.topic_purge.run(TopicPurgeRequest(topic="t"))
+        self.store.store.consumption.deletions.topic_purge(TopicPurgeRequest(topic="t"))
         self._run(self.store.settled())
 
     @rule(is_killed=st.booleans())

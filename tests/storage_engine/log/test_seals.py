@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 
 from storage_engine.disk.files import Files
 from storage_engine.disk.mapped_files import MappedFiles
-from storage_engine.log import seals as seals_module
-from storage_engine.log.seals import RECORDS_MIN, SEALED_BYTES_A_RECORD_MAX, STRETCH_BYTES, Seals
+from storage_engine.log import log_reader as seals_module
+from storage_engine.log.log_reader import (
+    RECORDS_MIN,
+    SEALED_BYTES_A_RECORD_MAX,
+    STRETCH_BYTES,
+    Seals,
+)
 
 SEGMENT_BYTES = 1 << 20
 

@@ -218,7 +218,7 @@ async def test_count_of_too_much_is_refused(tmp_path: Path) -> None:
 async def test_what_cannot_be_redriven_stays(tmp_path: Path) -> None:
     async with OpenStore(tmp_path / "s") as store:
         await with_dead_letters(store, 2)
-        at = store.store.queries.queues_of(DLQ)[0].unit(0)[0]
+        at = store.store.catalog.get_queues(DLQ)[0].unit(0)[0]
         poke(tmp_path / "s", at + 90, b"\xff\xff\xff")
         with pytest.raises(TopicNotFound, match="topic absent does not exist"):
             await redrive(store, 1, topic="absent")
@@ -250,7 +250,7 @@ async def test_dead_letters_that_expired_are_passed_over(tmp_path: Path) -> None
     async with OpenStore(tmp_path) as store:
         await with_dead_letters(store, 4)
         await redrive(store, 2)
-        store.store.queries.queues_of(DLQ)[0].raise_min(2)
+        store.store.catalog.get_queues(DLQ)[0].raise_min(2)
         assert await redrive(store, 3) == [MOVED]
         progress = store.store._consumer_offsets.find("CID_RMQ_SYS_REDRIVE", DLQ, 0)
         assert progress is not None

@@ -10,14 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_engine.catalog.catalog import Catalog
+from storage_engine.config import StoreConfig
 from storage_engine.delivery.progress import Progress
+from storage_engine.disk.files import Files
 from storage_engine.errors import StoreCorrupt, TopicNotFound
 from storage_engine.moves.due_moves import DueMoves
 from storage_engine.moves.moves import settles_for
 from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.message_keys import keys_of
-from storage_engine.records.record import StoreMessage, encode_record, parse_head
+from storage_engine.records.record import StoreMessage, encode_record
 from storage_engine.records.record_parts import parts_of
 from storage_engine.records.retry_record import due_record, forwarded_record
 from storage_engine.records.schedule_topic import unit_tag_of
@@ -50,12 +53,9 @@ class KnownTopics:
 def due_moves(deleted_at: int = 0) -> DueMoves:
     """``deleted_at``: where the log ended when there was another topic ``t``."""
 
-    def is_orphan(record: bytes) -> bool:
-        is_old = parse_head(record, 0).physical_offset < deleted_at
-        return is_old and b"REAL_TOPIC\x01t\x02" in record
-
-    catalog = cast(Catalog, KnownTopics())
-    return DueMoves(catalog, is_orphan, lambda topic: deleted_at if topic == "t" else 0)
+    min_offsets = MinOffsets(StoreConfig(store_dir="/nonexistent"), Files())
+    min_offsets.deleted["t"] = deleted_at
+    return DueMoves(cast(Catalog, KnownTopics()), min_offsets)
 
 
 def progress(queue_id: int) -> Progress:

@@ -117,7 +117,7 @@ async def test_a_damaged_message_that_retention_deletes_does_not_stop_the_schedu
         )
         for _ in range(3):
             await store.put(to_come)
-        (queue,) = store.store.queries.queues_of(SCHEDULE_TOPIC)
+        (queue,) = store.store.catalog.get_queues(SCHEDULE_TOPIC)
         (segment,) = store.store._commit_log.segments()
         segment.view[queue.unit(0)[0] + 90] ^= 0x10
         await store.put_bodies(*[bytes(1_000)] * 14)
@@ -166,7 +166,7 @@ async def test_a_message_that_retention_took_while_it_waited_to_be_moved_is_not_
     store.store.consumption.settle(nack(leased, delay_ms=0))
     store.store.tick()
     assert store.store.consumption.retries.waiting_count == 1
-    (queue,) = store.store.queries.queues_of("t")
+    (queue,) = store.store.catalog.get_queues("t")
     queue.raise_min(1)
     store.files.full.add("append")
     with pytest.raises(DiskFull):

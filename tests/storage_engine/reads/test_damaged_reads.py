@@ -22,7 +22,7 @@ async def test_every_single_flipped_bit_of_a_record_is_noticed(tmp_path: Path, o
         store.topic()
         await store.put_bodies(b"first", b"hurt", *[b"later"] * others)
         log = store.store._commit_log
-        queue = store.store.queries.queues_of("t")[0]
+        queue = store.store.catalog.get_queues("t")[0]
         places = [unit[:2] for unit in queue.units(0, others + 2)]
         start, size = places[1]
         view = log.segments()[0].view
@@ -45,7 +45,7 @@ async def test_places_without_a_record_are_damaged_and_cost_no_other(
         store.topic()
         await store.put_bodies(b"first", *[b"later"] * others)
         log = store.store._commit_log
-        queue = store.store.queries.queues_of("t")[0]
+        queue = store.store.catalog.get_queues("t")[0]
         first, *later = [unit[:2] for unit in queue.units(0, others + 1)]
         last = later[0]
         size_bytes = log.segments()[0].size_bytes
@@ -64,7 +64,7 @@ async def test_readers_pass_over_a_damaged_record_and_an_alarm_stays(
         store.topic()
         store.group()
         await store.put_bodies(b"first", b"hurt", b"last")
-        start, size, _ = store.store.queries.queues_of("t")[0].unit(1)
+        start, size, _ = store.store.catalog.get_queues("t")[0].unit(1)
         store.store._commit_log.segments()[0].view[start + at % size] ^= 0x10
         assert store.receive().bodies == [b"first", b"last"]
         assert pulled(store, 1, 1) == (PullStatus.NO_MATCHED_MSG, 2, [])
@@ -74,7 +74,7 @@ async def test_readers_pass_over_a_damaged_record_and_an_alarm_stays(
         alarm = json.loads((tmp_path / "s/config/quarantine.json").read_text())
         assert [entry["physicalOffset"] for entry in alarm["entries"]] == [start]
     async with OpenStore(tmp_path / "s") as store:
-        assert store.store.watched().quarantine.count == 1
+        assert store.store.parts.quarantine.count == 1
         assert store.store.stats(0).quarantined_count == 1
         assert store.receive().bodies == [b"first", b"last"]
 
@@ -89,12 +89,12 @@ async def test_a_full_disk_does_not_keep_readers_from_what_stands_beside_a_damag
         await store.put_bodies(b"before")
         store.ack(store.receive())
         await store.put_bodies(b"first", b"hurt", b"last")
-        start, _, _ = store.store.queries.queues_of("t")[0].unit(2)
+        start, _, _ = store.store.catalog.get_queues("t")[0].unit(2)
         store.store._commit_log.segments()[0].view[start + 90] ^= 0x10
         store.files.full = {full}
         assert store.receive().bodies == [b"first", b"last"]
         assert pulled(store, 1, 9) == (PullStatus.FOUND, 4, [b"first", b"last"])
-        assert store.store.watched().quarantine.count == 1
+        assert store.store.parts.quarantine.count == 1
         store.files.full = set()
         pulled(store, 1, 9)
         alarm = json.loads((tmp_path / "s/config/quarantine.json").read_text())
@@ -164,7 +164,7 @@ async def test_an_alarm_that_could_not_be_taken_back_ends_with_the_next_start(
         assert pulled(store, 0, 1) == (PullStatus.NO_MATCHED_MSG, 1, [])
         listed = path.read_bytes()
         await store.store.retention.run()
-        assert store.store.watched().quarantine.count == 0
+        assert store.store.parts.quarantine.count == 0
     path.write_bytes(listed)
     async with OpenStore(tmp_path / "s", limits=limits) as store:
-        assert store.store.watched().quarantine.count == 0
+        assert store.store.parts.quarantine.count == 0

@@ -316,7 +316,7 @@ async def test_engine_takes_the_records_and_stores_them_whole(tmp_path: Path) ->
         done: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
         store.store.put(b"".join(records), lambda appended, *_: done.set_result(appended.offsets))
         assert all(offset >= 0 for offset in await asyncio.wait_for(done, WAIT_S))
-        queue = store.store.queries.queues_of(SCHEDULE_TOPIC)[0]
+        queue = store.store.catalog.get_queues(SCHEDULE_TOPIC)[0]
         assert [unit[2] for unit in queue.units(0, 1)] == [DUE_MS]
 
     topics = [(record.topic, record.born_host) for record in read_log(tmp_path / "s")]

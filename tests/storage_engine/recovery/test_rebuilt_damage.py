@@ -20,7 +20,7 @@ async def test_a_damaged_record_keeps_its_offset_when_another_topic_is_rebuilt(
         await store.store.checkpoint()
         await store.put_bodies(b"1")
         await store.put(message(b"y", topic="other"))
-        at = store.store.queries.queues_of("t")[0].unit(1)[0]
+        at = store.store.catalog.get_queues("t")[0].unit(1)[0]
         copy = copy_store(tmp_path / "s", tmp_path / "copy")
     poke(copy, at, b"\xff" * 100)
     shutil.rmtree(copy / "consumequeue/other")

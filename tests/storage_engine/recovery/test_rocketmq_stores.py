@@ -138,7 +138,7 @@ async def test_what_rocketmq_has_scheduled_is_due_when_rocketmq_would_deliver_it
         theirs.add(delay, topic=SCHEDULE_TOPIC, queue_id=level - 1, properties=properties)
     theirs.write(tmp_path / "s")
     async with OpenStore(tmp_path / "s") as store:
-        queue = store.store.queries.queues_of(SCHEDULE_TOPIC)[1]
+        queue = store.store.catalog.get_queues(SCHEDULE_TOPIC)[1]
         assert queue.unit(0)[2] == STORED_MS + 5_000
         assert store.pull_bodies() == [b"now"]
         await store.pass_time(STORED_MS + 5_000 - store.clock.now_ms())
@@ -208,7 +208,7 @@ async def test_a_log_whose_first_files_rocketmq_has_deleted_begins_later(tmp_pat
     theirs.add(b"left")
     theirs.write(tmp_path / "s")
     async with OpenStore(tmp_path / "s") as store:
-        (queue,) = store.store.queries.queues_of("t")
+        (queue,) = store.store.catalog.get_queues("t")
         assert (queue.min_offset, queue.max_offset) == (6, 7)
         assert store.pull_bodies(queue_offset=6) == [b"left"]
 

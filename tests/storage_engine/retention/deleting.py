@@ -110,7 +110,7 @@ async def wait_for_schedule(store: OpenStore, delay_ms: int) -> None:
 
 def bodies_of(store: OpenStore, topic: str = "t", queue_id: int = 0) -> list[bytes]:
     """All bodies that can be pulled from the queue's min_offset on."""
-    queue = store.store.queries.queues_of(topic)[queue_id]
+    queue = store.store.catalog.get_queues(topic)[queue_id]
     request = PullRequest(
         topic=topic, queue_id=queue_id, queue_offset=queue.min_offset, messages_max=1_000,
         bytes_max=1 << 20,

@@ -314,7 +314,7 @@ async def test_durable_messages_that_are_not_visible_yet_are_kept(tmp_path: Path
 
 
 def queue_of(store: OpenStore, topic: str) -> ConsumeQueue:
-    return store.store.queries.queues_of(topic)[0]
+    return store.store.catalog.get_queues(topic)[0]
 
 
 def scheduled(bodies: Iterable[bytes], due_ms: int) -> list[StoreMessage]:

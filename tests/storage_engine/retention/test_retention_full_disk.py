@@ -64,7 +64,7 @@ async def test_the_oldest_segments_go_though_nothing_new_can_be_written(kind: st
                 await store.store.checkpoint()
             assert await store.store.retention.run() == 1
             assert [body[:2] for body in store.pull_bodies(queue_offset=4)][:2] == [b"4\0", b"5\0"]
-            queue = store.store.queries.queues_of("t")[0]
+            queue = store.store.catalog.get_queues("t")[0]
             assert queue.min_offset == 4
             assert not (disk / "s" / "spare").exists()
             assert [body[:2] for body in store.receive(1).bodies] == [b"4\0"]
@@ -75,7 +75,7 @@ async def test_the_oldest_segments_go_though_nothing_new_can_be_written(kind: st
             assert store.store.retention.lost_message_count == 3
             assert (disk / "s" / "spare").exists()
         async with OpenStore(disk / "s", limits=LIMITS) as store:
-            assert store.store.queries.queues_of("t")[0].min_offset == 4
+            assert store.store.catalog.get_queues("t")[0].min_offset == 4
             assert len(store.pull_bodies(queue_offset=4)) == 20
 
 
@@ -97,6 +97,6 @@ async def test_a_kill_after_it_leaves_where_the_queues_begin() -> None:
         for derived in ("consumequeue", "index"):
             shutil.rmtree(killed / derived)
         async with OpenStore(killed, limits=LIMITS) as again:
-            queue = again.store.queries.queues_of("t")[0]
+            queue = again.store.catalog.get_queues("t")[0]
             assert (queue.min_offset, queue.max_offset) == (4, 24)
         await store.close()

@@ -136,7 +136,7 @@ async def test_nothing_is_appended_while_a_failed_sync_is_mended(tmp_path: Path)
     files = type(store.files)()
     files.medium = "second boot"
     async with OpenStore(copy, clock=store.clock, files=files) as store:
-        assert store.pull_bodies(queue_offset=store.store.queries.queues_of("t")[0].min_offset)[
+        assert store.pull_bodies(queue_offset=store.store.catalog.get_queues("t")[0].min_offset)[
             -2:
         ] == [b"mended", b"behind"]
 
@@ -180,5 +180,5 @@ async def test_what_was_released_and_has_expired_is_not_looked_for(tmp_path: Pat
             for offset in (0, 1)
         ]  # fmt: skip
         store.store.consumption.settle(SettleRequest(group="g", nacks=releases))
-        store.store.queries.queues_of("t")[0].raise_min(1)
+        store.store.catalog.get_queues("t")[0].raise_min(1)
         assert store.receive().bodies == [b"b"]

@@ -110,10 +110,10 @@ async def test_a_snapshot_taken_while_segments_go_does_not_promise_them(tmp_path
         taken: list[SnapshotReply] = []
         forward = store.store.retention._forward
 
-        async def forward_slowly(offset: int) -> None:
+        async def forward_slowly(below_offset: int) -> None:
             taken.append(take(store))
             await asyncio.sleep(0)
-            await forward(offset)
+            await forward(below_offset)
 
         store.store.retention._forward = forward_slowly
         for _ in range(40):

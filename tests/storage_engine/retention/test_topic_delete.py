@@ -74,7 +74,7 @@ async def test_a_topic_made_again_shows_nothing_of_before(tmp_path: Path, again:
     delete_topic(store)
     store = again(store)
     with pytest.raises(TopicNotFound):
-        store.store.queries.queues_of("t")
+        store.store.catalog.get_queues("t")
     store.topic(queues=2)
     store = again(store)
     assert bodies_of(store) == []
@@ -211,8 +211,8 @@ async def test_once_the_log_has_nothing_of_it_the_topic_leaves_no_trace(tmp_path
     assert not (store.store_dir / "consumequeue" / "t").exists()
     store.topic("t")
     await store.put(message(b"new"))
-    assert store.store.queries.queues_of("t")[0].max_offset == 1
-    assert store.store.queries.queues_of("u")[0].max_offset == 1  # made again: goes on from there
+    assert store.store.catalog.get_queues("t")[0].max_offset == 1
+    assert store.store.catalog.get_queues("u")[0].max_offset == 1  # made again: goes on from there
     store = killed(store)
     assert bodies_of(store) == [b"new"]
     await store.close()
@@ -265,7 +265,7 @@ async def test_the_retry_queue_of_a_deleted_topic_is_given_to_another(tmp_path: 
             delete_topic(store, name)
     store = killed(store)
     await wait_for_schedule(store, RETRY_DELAY_MS)
-    assert len(store.store.queries.queues_of("%RETRY%g")) == 2
+    assert len(store.store.catalog.get_queues("%RETRY%g")) == 2
     for name in ("kept", "last"):
         found = receive(store, name)
         assert (found.bodies, found.attempts) == ([name.encode()], [2])
@@ -365,7 +365,7 @@ async def test_nobody_remembers_those_who_read_a_deleted_topic(tmp_path: Path) -
     store.store.catalog.group_put(exclusive)
     park(store)
     park(store, group="e")
-    (queue,) = store.store.queries.queues_of("t")
+    (queue,) = store.store.catalog.get_queues("t")
     delete_topic(store)
     assert queue.arrivals == []
     assert len(store.store.consumption.delivery._memberships._exclusive) == 0

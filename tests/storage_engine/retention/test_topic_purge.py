@@ -35,7 +35,7 @@ HOUR_MS = 3_600_000
 
 
 def purge(store: OpenStore, topic: str = "t", *, is_dry_run: bool = False) -> TopicPurgeReply:
-    return store.store.consumption.topic_purge.run(
+    return store.store.consumption.deletions.topic_purge(
         TopicPurgeRequest(topic=topic, is_dry_run=is_dry_run)
     )
 
@@ -299,7 +299,7 @@ async def test_what_a_power_cut_takes_of_the_log_leaves_new_messages_and_retries
     store = killed(store)
     await wait_for_schedule(store, RETRY_DELAY_MS)
     assert store.receive().bodies == [b"new"]
-    (queue,) = store.store.queries.queues_of("t")
+    (queue,) = store.store.catalog.get_queues("t")
     assert queue.min_offset == low_high[1] == queue.max_offset - 1
     await store.close()
 

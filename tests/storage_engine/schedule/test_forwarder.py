@@ -49,11 +49,11 @@ async def test_one_without_room_for_what_it_settles_is_lost_alone(tmp_path: Path
             puts.append(puts.batch_of([encode_record(each)]), lambda: None)
         for _ in range(200):
             await store.put_bodies(bytes(1_900))
-        assert store.store.queries.queues_of(SCHEDULE_TOPIC)[0].max_offset == 4
+        assert store.store.catalog.get_queues(SCHEDULE_TOPIC)[0].max_offset == 4
         for _ in range(5):
             await store.store.retention.run()
         assert store.store._commit_log.start_offset >= SEGMENT_BYTES
         assert store.store.consumption.schedule.pending_count == 3
-        end = store.store.queries.queues_of("t")[0].max_offset
+        end = store.store.catalog.get_queues("t")[0].max_offset
         await store.pass_time(3_600_001)
         assert store.pull_bodies(queue_offset=end) == [b"before", b"traced", b"after"]

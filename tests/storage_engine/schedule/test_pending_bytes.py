@@ -10,7 +10,7 @@ import pytest
 
 from storage_engine.schedule import pending_bytes
 from storage_engine.schedule.pending_bytes import PendingBytes
-from storage_engine.schedule.real_topics import real_topic
+from storage_engine.schedule.source import real_topic
 from storage_engine.server.namespace_usage import NamespaceUsageCounter, namespace_of
 from storage_engine.server.store_calls import store_calls
 from storage_engine.wire.operations import Op
@@ -29,10 +29,9 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pending_of(store: OpenStore, look_units_max: int = 1_000) -> PendingBytes:
-    watched = store.store.watched()
     return PendingBytes(
-        watched.commit_log,
-        watched.schedule.sources,
+        store.store.parts.commit_log,
+        store.store.consumption.schedule.sources,
         lambda topic: namespace_of(topic.decode()),
         look_units_max,
     )
@@ -41,8 +40,8 @@ def pending_of(store: OpenStore, look_units_max: int = 1_000) -> PendingBytes:
 def walked(store: OpenStore) -> Counter[str]:
     """What is to come, unit by unit."""
     found: Counter[str] = Counter()
-    log = store.store.watched().commit_log
-    for source in store.store.watched().schedule.sources:
+    log = store.store.parts.commit_log
+    for source in store.store.consumption.schedule.sources:
         for place in range(source.start, source.end):
             if source.is_pending(place):
                 physical_offset, record_bytes, _ = source.queue.unit(place)
@@ -156,9 +155,11 @@ async def test_a_namespace_holds_what_it_has_scheduled_until_it_is_cancelled(
             clock_ns += 10**9
             return clock_ns
 
-        watched = store.store.watched()
         uses = NamespaceUsageCounter(
-            watched.queues, watched.delivery, measured_ns, pending=pending_of(store)
+            store.store.parts.queues,
+            store.store.consumption.delivery.subscriptions,
+            measured_ns,
+            pending=pending_of(store),
         )
 
         def held() -> int:

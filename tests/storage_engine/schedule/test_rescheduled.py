@@ -225,7 +225,7 @@ async def test_all_that_the_message_carries_goes_along(tmp_path: Path) -> None:
     assert pages_of(store, "t")[0] == [b"m"]
     await store.pass_time(HOUR_MS + 1)
     await store.pass_time(1)
-    (queue,) = store.store.queries.queues_of("t")
+    (queue,) = store.store.catalog.get_queues("t")
     (record,) = decode_records(store.store.read_records([queue.unit(0)[:2]]))
     assert record.message_id == numbered(1)
     assert set(record.properties).isdisjoint({"TIMER_DELIVER_MS", "TIMER_DELAY_MS", "REAL_TOPIC"})

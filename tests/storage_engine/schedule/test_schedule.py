@@ -37,7 +37,7 @@ async def test_each_level_waits_as_long_as_rocketmqs(tmp_path: Path, level: int)
         store.topic()
         put = await put_delayed(store, delayed(b"later", level=level))
         assert put.error is None
-        queue = store.store.queries.queues_of(SCHEDULE_TOPIC)[min(level, 18) - 1]
+        queue = store.store.catalog.get_queues(SCHEDULE_TOPIC)[min(level, 18) - 1]
         assert queue.max_offset == 1
         assert queue.unit(0)[2] == store.clock.now_ms() + delay_ms
         await store.pass_time(delay_ms - 1)
@@ -304,7 +304,7 @@ async def test_an_older_stores_schedule_gets_the_queues_it_lacks(tmp_path: Path)
         store.topic(SCHEDULE_TOPIC, queues=19)
         await store.settled()
         await put_delayed(store, delayed(b"a", deliver_at_ms=store.clock.now_ms() + 10))
-        assert len(store.store.queries.queues_of(SCHEDULE_TOPIC)) == SCHEDULE_QUEUES
+        assert len(store.store.catalog.get_queues(SCHEDULE_TOPIC)) == SCHEDULE_QUEUES
         await store.pass_time(10)
         assert store.pull_bodies() == [b"a"]
 

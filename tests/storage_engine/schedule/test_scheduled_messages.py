@@ -22,8 +22,8 @@ from storage_engine.records.record import encode_record
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.schedule import scheduled_messages
-from storage_engine.schedule.real_topics import real_topics
-from storage_engine.schedule.topic_blocks import TopicBlocks
+from storage_engine.schedule.scheduled_messages import TopicBlocks
+from storage_engine.schedule.source import real_topics
 from storage_engine.wire.scheduled import (
     ScheduledCancelRequest,
     ScheduledListRequest,
@@ -232,7 +232,7 @@ async def test_a_message_that_retention_moved_is_still_cancelled_by_its_first_pl
         )
         await store.put_bodies(*[bytes(1_000)] * 14)
         await store.store.retention.run()
-        assert store.store.queries.queues_of(SCHEDULE_TOPIC)[18].min_offset == 2
+        assert store.store.catalog.get_queues(SCHEDULE_TOPIC)[18].min_offset == 2
         assert cancelled(store, 1, queue_id=18, queue_offset=0) is ScheduledOutcome.DONE
         await store.pass_time(DAY_MS)
         assert store.pull_bodies(queue_offset=14) == [b"b"]
@@ -357,7 +357,7 @@ async def test_topics_of_many_messages_are_seen_at_once_and_never_wrongly(tmp_pa
         log = store.store.scheduled._commit_log
         units = [
             unit
-            for queue in store.store.queries.queues_of(SCHEDULE_TOPIC)
+            for queue in store.store.catalog.get_queues(SCHEDULE_TOPIC)
             for unit in queue.units(0, 300)
         ]
         units.sort()

@@ -174,7 +174,7 @@ async def test_a_damaged_record_costs_itself_only_on_a_full_disk_too(
         store.topic()
         store.group()
         await store.put_bodies(b"0", b"damaged", b"2")
-        at = store.store.queries.queues_of("t")[0].unit(1)[0]
+        at = store.store.catalog.get_queues("t")[0].unit(1)[0]
         poke(tmp_path / "s", at + 90, b"\xff\xff\xff")
         store.receive(1, lease_ms=1_000)
         await store.pass_time(1_001)
@@ -188,7 +188,7 @@ async def test_a_tick_with_a_damaged_record_and_a_full_disk_continues(tmp_path: 
         store.topic()
         store.group()
         await store.put_bodies(b"0", b"damaged", b"2")
-        at = store.store.queries.queues_of("t")[0].unit(1)[0]
+        at = store.store.catalog.get_queues("t")[0].unit(1)[0]
         store.receive(lease_ms=1_000)
         answers, _ = store.park(3, wait_ms=10_000)
         poke(tmp_path / "s", at + 90, b"\xff\xff\xff")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,11 @@ from storage_engine.server.namespace_usage import NamespaceUsageCounter
 from storage_engine.wire.usage import NAMES_MAX, NamespaceUsage, UsageRequest
 from tests.storage_engine.delivery.requests import Asked
 from tests.storage_engine.doubles import FaultyFiles, OpenStore, message, tiny_config
+
+
+def counter(store: OpenStore, clock_ns: Callable[[], int]) -> NamespaceUsageCounter:
+    delivery = store.store.consumption.delivery
+    return NamespaceUsageCounter(store.store.parts.queues, delivery.subscriptions, clock_ns)
 
 
 def read_anew(queue: ConsumeQueue) -> int:
@@ -78,8 +84,7 @@ async def test_namespaces_are_distinguished_and_include_what_groups_keep(tmp_pat
         for topic in ("acme%a", "acme%b", "%DLQ%acme%g", "acme2%a", "t"):
             store.topic(topic)
             await store.put(message(b"x" * 100, topic=topic))
-        watched = store.store.watched()
-        uses = NamespaceUsageCounter(watched.queues, watched.delivery, measured_ns)
+        uses = counter(store, measured_ns)
         found = uses.usage(UsageRequest(namespaces=["acme", "acme2", "none"], topics=["t", "u"]))
         one = found.topic_bytes[0]
         assert one > 100
@@ -96,9 +101,8 @@ async def test_leases_count_until_they_are_settled_or_end(tmp_path: Path) -> Non
         store.topic()
         store.group()
         await store.put_bodies(b"a", b"b", b"c")
-        watched = store.store.watched()
         clock_ns = 0
-        uses = NamespaceUsageCounter(watched.queues, watched.delivery, lambda: clock_ns)
+        uses = counter(store, lambda: clock_ns)
 
         def inflight() -> int:
             nonlocal clock_ns
@@ -116,8 +120,7 @@ async def test_an_answer_is_given_again_for_a_while_that_its_cost_decides(tmp_pa
     async with OpenStore(tmp_path / "s") as store:
         store.topic("acme%a")
         times = iter([0, 10, 100, 511, 600])
-        watched = store.store.watched()
-        uses = NamespaceUsageCounter(watched.queues, watched.delivery, lambda: next(times))
+        uses = counter(store, lambda: next(times))
         asked = UsageRequest(namespaces=["acme"])
         assert uses.usage(asked).namespaces == [NamespaceUsage(0, 0)]
         await store.put(message(b"x", topic="acme%a"))

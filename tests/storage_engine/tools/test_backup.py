@@ -24,7 +24,8 @@ from storage_engine.client import (
     encode_record,
 )
 from storage_engine.log.checkpoint import read_checkpoint
-from storage_engine.tools.backup import file_copy, small_files
+from storage_engine.tools.backup import file_copy
+from storage_engine.tools.backup import take_backup as small_files
 from storage_engine.tools.backup.adopt import adopt
 from storage_engine.tools.backup.file_copy import Pace, copy_file
 from storage_engine.tools.backup.protocol_lines import (
@@ -34,8 +35,12 @@ from storage_engine.tools.backup.protocol_lines import (
     Line,
     StartCopy,
 )
-from storage_engine.tools.backup.small_files import FilesKeptChanging, copy_small_files
-from storage_engine.tools.backup.take_backup import BackupFailed, take_backup
+from storage_engine.tools.backup.take_backup import (
+    BackupFailed,
+    FilesKeptChanging,
+    copy_small_files,
+    take_backup,
+)
 from storage_engine.tools.verify.report import Finding
 from storage_engine.tools.verify.verification import Verification
 from storage_engine.wire.protocol import CheckpointReply

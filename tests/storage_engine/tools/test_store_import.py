@@ -53,7 +53,7 @@ async def imported(source: Path, target: Path) -> ImportReport:
 
 
 def messages_of(store: OpenStore, topic: str, queue_id: int) -> list[tuple[int, bytes]]:
-    queue = store.store.queries.queues_of(topic)[queue_id]
+    queue = store.store.catalog.get_queues(topic)[queue_id]
     request = PullRequest(
         topic=topic,
         queue_id=queue_id,
@@ -153,7 +153,7 @@ async def test_a_topic_whose_messages_have_all_expired_continues_behind_them(
     segments(source)[0].unlink()
     await imported(source, tmp_path / "target")
     async with OpenStore(tmp_path / "target") as store:
-        queues = store.store.queries.queues_of("acme%old")
+        queues = store.store.catalog.get_queues("acme%old")
         assert [(queue.min_offset, queue.max_offset) for queue in queues] == [(0, 0), (3, 3)]
 
 
@@ -266,7 +266,7 @@ async def test_retries_and_dead_letters_belong_to_their_groups(tmp_path: Path) -
 
 
 def unit_of(store: OpenStore, topic: str) -> tuple[int, int]:
-    return store.store.queries.queues_of(topic)[0].unit(0)[:2]
+    return store.store.catalog.get_queues(topic)[0].unit(0)[:2]
 
 
 async def test_what_cannot_come_is_named_with_its_number(tmp_path: Path) -> None:

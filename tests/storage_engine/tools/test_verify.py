@@ -222,7 +222,7 @@ async def test_what_nobody_can_read_any_more_may_have_no_units(tmp_path: Path) -
     store.group()
     await store.put_bodies(*[b"gone"] * (3 * UNITS))
     await store.store.checkpoint()
-    store.store.consumption.topic_purge.run(TopicPurgeRequest(topic="t"))
+    store.store.consumption.deletions.topic_purge(TopicPurgeRequest(topic="t"))
     await store.store.retention.run()
     assert not queue_file(store.store_dir, 0, 0).exists()
     await store.put_bodies(*[b"left"] * (UNITS + 1))
