@@ -102,7 +102,7 @@ def line_break_of_a_stranger_in_the_log(real: Real, formatter: Thing, record: Th
 
 
 @planted(
-    "mqservice.topics.services:record",
+    "mqservice.engine_rows:record",
     f"{_TESTS}/access/test_audited.py::test_each_change_has_a_row_that_says_who_what_and_in_which_request",
 )
 def deleted_topic_not_audited(
