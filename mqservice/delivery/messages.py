@@ -197,7 +197,7 @@ def encode_offer(
             is too far ahead.
     """
     if not message_id:
-        message_id = new_message_id()
+        message_id = new_message_id(born_ms)
         if offer.is_plain and not mark:
             return message_id, encode_plain(
                 topic=route.engine_name,

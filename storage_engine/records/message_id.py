@@ -40,10 +40,12 @@ def _restart_sequence() -> None:
 os.register_at_fork(after_in_child=_restart_sequence)
 
 
-def new_message_id() -> str:
-    """34 hex digits, different from every other one of any process."""
+def new_message_id(now_ms: int | None = None) -> str:
+    """34 hex digits, different from every other one of any process. ``now_ms``: the time of day,
+    where the caller knows it.
+    """
     sequence = _sequence
-    seconds = _clock.now_ms() // 1_000
+    seconds = (_clock.now_ms() if now_ms is None else now_ms) // 1_000
     second, head = sequence.of_second
     if second != seconds:
         head = f"{sequence.head}{seconds - _EPOCH_S:08X}"
