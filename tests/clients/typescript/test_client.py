@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 HERE = Path(__file__).resolve().parent
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True, scope="session")
 def node() -> None:
     need_node()
 
