@@ -6,9 +6,13 @@ Their fields are held against the readers by a test, which asks the readers what
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
+from mqservice.accounts import limits as account_limits
+from mqservice.accounts.models import Role
+from mqservice.accounts.scopes import SCOPES_MAX
 from mqservice.alerts import limits as alert_limits
 from mqservice.alerts.models import AlertKind
 from mqservice.definitions.limits import DEFINITION_COUNT_MAX, VERSION
@@ -313,8 +317,141 @@ SCHEMAS["DefinitionsIn"] = {
     "required": ["version"],
 }
 
+_SCOPES: Final[JsonObject] = {
+    "type": "array",
+    "items": {"type": "string"},
+    "maxItems": SCOPES_MAX,
+    "description": "What it may do: `produce`, `consume:group/billing`, `manage:orders*`.",
+}
+_MS: Final = timedelta(milliseconds=1)
+_END: Final[JsonObject] = {
+    "expires_at": {
+        "type": ["string", "null"], "pattern": TIME_PATTERN, "description": "When it expires.",
+    },
+    "expires_in": _duration("The same, from now on; give only one of the two."),
+    "expires_in_ms": _integer(1_000, account_limits.KEY_LIFE_MAX // _MS),
+}  # fmt: skip
+_KEY_NAME: Final[JsonObject] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": account_limits.KEY_NAME_CHARS_MAX,
+    "description": "For people.",
+}
+SCHEMAS["KeyIn"] = {
+    **_object(
+        {
+            "name": _KEY_NAME,
+            "scopes": _SCOPES,
+            "role": _choice(Role, "What it may do in the control plane; `developer` by default."),
+            "namespace": {
+                "type": ["string", "null"],
+                "pattern": NAME_PATTERN,
+                "description": "The only namespace that it can use. By default all.",
+            },
+            **_END,
+        },
+        "A key to be created.",
+    ),
+    "required": ["name", "scopes"],
+}
+SCHEMAS["KeyChangeIn"] = _object(
+    {
+        "name": _KEY_NAME,
+        "scopes": _SCOPES,
+        "role": _choice(Role, "What it may do in the control plane."),
+        **_END,
+    },
+    "What to change; `expires_at` null means never.",
+)
+SCHEMAS["RotationIn"] = _object(
+    {
+        "overlap": _duration("How long the present secret is still valid; a day by default."),
+        "overlap_ms": _integer(0, account_limits.OVERLAP_MAX // _MS),
+    },
+    "How to rotate a key.",
+)
+SCHEMAS["InvitationIn"] = {
+    **_object(
+        {
+            "email": {"type": "string", "format": "email", "description": "Who is invited."},
+            "role": {"enum": list(Role), "description": "The role of the new member."},
+            "expires_in": _duration("How long it can be accepted."),
+            "expires_in_ms": _integer(60_000, account_limits.INVITATION_LIFE_MAX // _MS),
+        },
+        "An invitation to the tenant.",
+    ),
+    "required": ["email", "role"],
+}
+SCHEMAS["JoinIn"] = {
+    **_object(
+        {
+            "token": {"type": "string", "description": "Of the invitation."},
+            "username": {"type": "string", "description": "New, or of an account that exists."},
+            "password": {"type": "string", "description": "Of that account."},
+        },
+        "Who accepts an invitation.",
+    ),
+    "required": ["token", "username", "password"],
+}
+SCHEMAS["MemberIn"] = {
+    **_object(
+        {"role": {"enum": list(Role), "description": "The new role."}}, "A member's new role."
+    ),
+    "required": ["role"],
+}
+SCHEMAS["MuteIn"] = _object(
+    {
+        "for": _duration("How long."),
+        "for_ms": _integer(alert_limits.MUTE_MS_MIN, alert_limits.MUTE_MS_MAX),
+        "until": {
+            "type": ["string", "null"], "pattern": TIME_PATTERN, "description": "Until when.",
+        },
+        "reason": {
+            "type": ["string", "null"],
+            "maxLength": alert_limits.MUTE_REASON_CHARS_MAX,
+            "description": "Shown to others.",
+        },
+    },
+    "How long an alert is muted: `for` a duration or `until` a time.",
+)  # fmt: skip
+
 # operationId -> request body
 BODIES: Final[dict[str, JsonObject]] = {
+    "createKey": {
+        "required": True,
+        "content": json_content(
+            ref("KeyIn"), {"name": "orders", "scopes": ["produce:orders*"], "expires_in": "90d"}
+        ),
+    },
+    "updateKey": {
+        "required": True,
+        "content": json_content(ref("KeyChangeIn"), {"scopes": ["produce", "consume"]}),
+    },
+    "rotate": {
+        "required": False,
+        "content": json_content(ref("RotationIn"), {"overlap": "1h"}),
+    },
+    "createInvitation": {
+        "required": True,
+        "content": json_content(
+            ref("InvitationIn"), {"email": "ada@example.com", "role": "developer"}
+        ),
+    },
+    "accept": {
+        "required": True,
+        "content": json_content(
+            ref("JoinIn"),
+            {"token": "mqi_...", "username": "ada", "password": "correct horse battery"},
+        ),
+    },
+    "updateMember": {
+        "required": True,
+        "content": json_content(ref("MemberIn"), {"role": "viewer"}),
+    },
+    "muteAlert": {
+        "required": True,
+        "content": json_content(ref("MuteIn"), {"for": "2h", "reason": "maintenance"}),
+    },
     "issueTicket": {
         "required": False,
         "content": json_content(ref("TicketIn"), {"namespace": "acme", "scopes": ["consume"]}),

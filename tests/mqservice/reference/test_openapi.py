@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import os
 import re
@@ -18,7 +19,11 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from mqservice.accounts.key_schemas import read_change as read_key_change
+from mqservice.accounts.key_schemas import read_new_key, read_overlap
+from mqservice.accounts.people_schemas import read_invitation, read_join_request, read_role
 from mqservice.alerts.schemas import read_change as read_alert_change
+from mqservice.alerts.schemas import read_mute
 from mqservice.api import api
 from mqservice.asgi import SOCKET_PATH
 from mqservice.definitions.documents import read_document
@@ -269,6 +274,13 @@ def test_document_is_the_same_in_every_process() -> None:
         ("AlertIn", read_alert_change),
         ("ScheduleIn", read_schedule_change),
         ("PreviewIn", read_preview),
+        ("MuteIn", read_mute),
+        ("KeyIn", read_new_key),
+        ("KeyChangeIn", read_key_change),
+        ("RotationIn", read_overlap),
+        ("InvitationIn", read_invitation),
+        ("JoinIn", read_join_request),
+        ("MemberIn", read_role),
         ("TopicDefinitionIn", lambda _: read_document(b'{"version": 1, "topics": [{}]}')),
         ("GroupDefinitionIn", lambda _: read_document(b'{"version": 1, "groups": [{}]}')),
         ("DefinitionsIn", lambda _: read_document(b'{"version": 1}')),
@@ -285,6 +297,20 @@ def test_bodies_read_by_hand_have_the_fields_of_their_readers(
 
     known = asked[0] - {"retry_ms", "assignment_ms"}
     assert known == set(settings_bodies.SCHEMAS[schema]["properties"])
+
+
+def test_every_operation_that_reads_a_body_describes_it() -> None:
+    reading = {
+        operation.operation_id or api.get_openapi_operation_id(operation)
+        for _, router in api._routers
+        for path_view in router.path_operations.values()
+        for operation in path_view.operations
+        if "request.body" in inspect.getsource(operation.view_func)
+    }
+    described = {each["operationId"] for _, _, each in operations() if "requestBody" in each}
+
+    assert len(reading) > 10
+    assert reading - described == set()
 
 
 def test_examples_of_requests_are_taken(

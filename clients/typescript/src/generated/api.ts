@@ -559,6 +559,38 @@ export interface IssueOut {
 /** See the module's docstring. */
 export type IssueState = "open" | "acknowledged" | "resolved" | "ignored";
 
+/** What to change; `expires_at` null means never. */
+export interface KeyChangeIn {
+  /** For people. */
+  name?: string;
+  /** What it may do: `produce`, `consume:group/billing`, `manage:orders*`. */
+  scopes?: string[];
+  /** What it may do in the control plane. */
+  role?: "owner" | "admin" | "developer" | "viewer" | null;
+  /** When it expires. */
+  expires_at?: string | null;
+  /** The same, from now on; give only one of the two. */
+  expires_in?: string | null;
+  expires_in_ms?: number | null;
+}
+
+/** A key to be created. */
+export interface KeyIn {
+  /** For people. */
+  name: string;
+  /** What it may do: `produce`, `consume:group/billing`, `manage:orders*`. */
+  scopes: string[];
+  /** What it may do in the control plane; `developer` by default. */
+  role?: "owner" | "admin" | "developer" | "viewer" | null;
+  /** The only namespace that it can use. By default all. */
+  namespace?: string | null;
+  /** When it expires. */
+  expires_at?: string | null;
+  /** The same, from now on; give only one of the two. */
+  expires_in?: string | null;
+  expires_in_ms?: number | null;
+}
+
 /** A page, by id; `next` is the `after` of the following page, null on the last one. */
 export interface KeyListOut {
   /** The API keys of the page. */
@@ -1086,6 +1118,13 @@ export type RetryPolicy = { policy: "levels"; } | { policy: "list"; delays?: str
 
 /** What a member may do, from most to least. */
 export type Role = "owner" | "admin" | "developer" | "viewer";
+
+/** How to rotate a key. */
+export interface RotationIn {
+  /** How long the present secret is still valid; a day by default. */
+  overlap?: string | null;
+  overlap_ms?: number | null;
+}
 
 /**
  * Settings of a schedule. A new one needs `topic`, `cron` and `message`; omitted fields
@@ -1899,8 +1938,8 @@ export class Keys {
   }
 
   /** Create an API key. */
-  create(options: CallOptions = {}): Promise<NewKeyOut> {
-    return this.#call("POST", "/v1/keys", {}, options);
+  create(body: KeyIn, options: CallOptions = {}): Promise<NewKeyOut> {
+    return this.#call("POST", "/v1/keys", {}, options, [], body);
   }
 
   /** Read one key, without its secret. */
@@ -1909,8 +1948,8 @@ export class Keys {
   }
 
   /** Change name, scopes, role or expiry of a key. */
-  update(keyId: string, options: CallOptions = {}): Promise<KeyOut> {
-    return this.#call("PATCH", "/v1/keys/{key_id}", { key_id: keyId }, options);
+  update(keyId: string, body: KeyChangeIn, options: CallOptions = {}): Promise<KeyOut> {
+    return this.#call("PATCH", "/v1/keys/{key_id}", { key_id: keyId }, options, [], body);
   }
 
   /** Revoke a key. */
@@ -1919,8 +1958,8 @@ export class Keys {
   }
 
   /** Rotate a key. */
-  rotate(keyId: string, options: CallOptions = {}): Promise<NewKeyOut> {
-    return this.#call("POST", "/v1/keys/{key_id}:rotate", { key_id: keyId }, options);
+  rotate(keyId: string, body: RotationIn = {}, options: CallOptions = {}): Promise<NewKeyOut> {
+    return this.#call("POST", "/v1/keys/{key_id}:rotate", { key_id: keyId }, options, [], body);
   }
 }
 
