@@ -66,7 +66,8 @@ export class Client implements AsyncDisposable {
     const apiKey = options.ticket ? undefined : (options.apiKey ?? variable("MQ_API_KEY"));
     if (!apiKey && !options.ticket) throw new UsageError("give an apiKey, set MQ_API_KEY, or give a ticket function");
     const fetch = options.fetch ?? globalThis.fetch.bind(globalThis);
-    const rest = new Rest(this.baseUrl, this.namespace, apiKey, fetch, toMs(options.timeout ?? "30s"));
+    const timeoutMs = toMs(options.timeout ?? "30s");
+    const rest = new Rest(this.baseUrl, this.namespace, apiKey, fetch, timeoutMs);
     this.#rest = rest;
     this.#connector = {
       url: socketUrl(this.baseUrl, this.namespace),
@@ -77,7 +78,7 @@ export class Client implements AsyncDisposable {
       hasTickets: options.ticket !== undefined,
       ticket: options.ticket ?? (async (signal) => (await this.tickets.create({}, { signal })).ticket),
     };
-    this.#publisher = apiKey ? undefined : new SocketPublisher(this.#connector);
+    this.#publisher = apiKey ? undefined : new SocketPublisher(this.#connector, timeoutMs);
     this.#sender = new Sender(this.#publisher?.publish ?? restPublish(rest), toMs(options.sendTimeout ?? "30s"));
     this.topics = new Topics(rest.call);
     this.groups = new Groups(rest.call);

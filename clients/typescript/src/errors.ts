@@ -34,7 +34,7 @@ export class UnreachableError extends MqError {
 
 /**
  * A send, or the settling of a message, that may or may not have happened. A send with an
- * `idempotencyKey` is repeated automatically and ends here only after `sendTimeoutMs`.
+ * `idempotencyKey` is repeated automatically and ends here only after `sendTimeout`.
  */
 export class OutcomeUnknownError extends MqError {
   override readonly retryable: boolean = true;

@@ -1,8 +1,9 @@
 // Sending: requests cut to size, a result for each message, and repeats where they are harmless.
 //
 // A message is sent again only when the service promised that it was not stored, or when it has an
-// `idempotencyKey`. Every message gets exactly one result.
-import { MqError, OutcomeUnknownError, RejectedError, rejection } from "./errors.js";
+// `idempotencyKey`. Every message gets exactly one result. What is to stay in order waits while
+// something before it is sent again.
+import { MqError, OutcomeUnknownError, RejectedError, UnreachableError, rejection } from "./errors.js";
 import type { BatchResponse, RejectedResult, StoredResult } from "./generated/api.js";
 import { jsonForm, type Outgoing } from "./outgoing.js";
 import type { Rest } from "./rest.js";
@@ -11,6 +12,8 @@ import { backoffMs, sleep } from "./timing.js";
 /** The service accepts 1,000 messages and 4 MiB of bodies; half of that keeps one request short. */
 const REQUEST_COUNT_MAX = 1_000;
 const REQUEST_BYTES_MAX = 2 * 1024 * 1024;
+
+const NOT_SENT: SendResult = { ok: false, error: new UnreachableError("not sent: a message before it could not be stored") };
 
 /** Where a message is stored. With a delay it has no offset yet, but a handle to recall it by. */
 export interface Stored {
@@ -49,11 +52,16 @@ export class Sender {
   async sendAll(topic: string, messages: readonly Outgoing[], signal?: AbortSignal): Promise<SendResult[]> {
     const results = new Array<SendResult>(messages.length);
     const deadline = Date.now() + this.timeoutMs;
+    const isOrdered = messages.some((each) => each.options.messageGroup !== undefined);
     let waiting = messages.map((_, index) => index);
     for (let attempt = 1; waiting.length; attempt++) {
+      let isHeldUp = false;
       for (const part of parts(waiting, messages)) {
-        const found = await this.#request(topic, part.map((index) => messages[index]!), signal);
+        const found = isHeldUp
+          ? part.map(() => NOT_SENT)
+          : await this.#request(topic, part.map((index) => messages[index]!), signal);
         part.forEach((index, place) => (results[index] = found[place]!));
+        isHeldUp ||= isOrdered && part.some((index) => isHarmless(results[index]!, messages[index]!));
       }
       const again = waiting.filter((index) => isHarmless(results[index]!, messages[index]!));
       const floor = Math.max(0, ...again.map((index) => retryAfter(results[index]!)));

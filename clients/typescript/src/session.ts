@@ -249,6 +249,8 @@ export async function stayConnected(connector: Connector, user: SessionUser): Pr
       ticketsRefused = 0;
       await user.onOpen(session);
       wasConnected = true;
+      // It was told to stop while this was under way, and did not know of the session yet.
+      if (user.signal.aborted) void session.close();
       error = await session.closed;
     } catch (caught) {
       error = caught;

@@ -8,7 +8,7 @@ import { OP, type Command, type Have, type PackDelivered, type PackResume, type 
 import type { Message } from "./message.js";
 import { stayConnected, type Connector, type Session, type SessionUser } from "./session.js";
 import { unknownOutcome, type Link, type Settle, type SubscribeOptions, type Subscription } from "./subscription.js";
-import { backoffMs, toMs } from "./timing.js";
+import { backoffMs, sleep, toMs } from "./timing.js";
 
 const SID = 1;
 const RESUME_TTL_MS = 30_000;
@@ -83,6 +83,8 @@ export class SocketLink implements Link, SessionUser {
     this.#session = session;
     for (const group of [...this.#unconfirmed]) this.#send(group);
     for (const each of this.#onOpened.splice(0)) each();
+    // It was closed while this subscribed, so nobody else gives back what comes.
+    if (this.signal.aborted) await this.#unsubscribe(session, false);
   }
 
   onClosed(): void {
@@ -161,9 +163,12 @@ export class SocketLink implements Link, SessionUser {
     if (error instanceof ConnectionLostError) return; // it goes out again with the next session
     if (error.retryable) {
       group.attempt += 1;
-      setTimeout(() => {
-        if (this.#unconfirmed.has(group) && this.#session === session) this.#send(group);
-      }, backoffMs(group.attempt, error.retryAfterMs));
+      void sleep(backoffMs(group.attempt, error.retryAfterMs), this.signal).then(
+        () => {
+          if (this.#unconfirmed.has(group) && this.#session === session) this.#send(group);
+        },
+        () => undefined, // it is over
+      );
       return;
     }
     this.#unconfirmed.delete(group);

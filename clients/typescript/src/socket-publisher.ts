@@ -4,7 +4,7 @@ import { OP, type Push } from "./generated/frames.js";
 import { packedForm, type Outgoing } from "./outgoing.js";
 import type { WireResult } from "./sender.js";
 import { stayConnected, type Connector, type Session, type SessionUser } from "./session.js";
-import { abortable } from "./timing.js";
+import { abortable, within } from "./timing.js";
 
 export class SocketPublisher implements SessionUser {
   readonly resumeTtlMs = 0;
@@ -14,15 +14,20 @@ export class SocketPublisher implements SessionUser {
   #session: Session | undefined;
   #waiters: { resolve: (session: Session) => void; reject: (error: unknown) => void }[] = [];
 
-  constructor(readonly connector: Connector) {
+  constructor(
+    readonly connector: Connector,
+    readonly timeoutMs: number,
+  ) {
     this.signal = this.#stop.signal;
   }
 
   readonly publish = async (topic: string, messages: readonly Outgoing[], signal?: AbortSignal): Promise<WireResult[]> => {
-    const session = this.#session ?? (await abortable(this.#connected(), signal));
+    const late = `no connection within ${this.timeoutMs} ms`;
+    const session = this.#session ?? (await abortable(within(this.timeoutMs, this.#connected(), () => new UnreachableError(late)), signal));
     try {
       const sent = session.command((id) => [OP.pub, id, topic, messages.map(packedForm)]);
-      return ((await abortable(sent, signal)) as { results: WireResult[] }).results;
+      const unknown = (): MqError => new OutcomeUnknownError(`no reply within ${this.timeoutMs} ms; the outcome is unknown`);
+      return ((await abortable(within(this.timeoutMs, sent, unknown), signal)) as { results: WireResult[] }).results;
     } catch (error) {
       if (!(error instanceof ConnectionLostError)) throw error;
       throw new OutcomeUnknownError(`the connection broke before the reply: ${error.message}`);

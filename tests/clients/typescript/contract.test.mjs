@@ -83,6 +83,21 @@ describe("sending", () => {
     assert.deepEqual(results.slice(0, 3).map((result) => result.stored.offset), [0, 1, 2]);
   });
 
+  test("a message group stays in order when a part of a batch has to be sent again", async () => {
+    const { topic } = await made(mq);
+    let count = 0;
+    const busy = async (...request) => {
+      if (++count !== 2) return fetch(...request);
+      return Response.json({ code: "STORAGE_BUSY", retryable: true, stored: false, retry_after_ms: 1 }, { status: 503 });
+    };
+    const own = new Client({ fetch: busy });
+    const results = await own.sendBatch(topic, Array.from({ length: 2_500 }, (_, index) => ({ body: { index }, messageGroup: "g" })));
+    await own.close();
+
+    assert.equal(count, 4);
+    assert.deepEqual(results.map((result) => result.stored.offset), results.map((_, index) => index));
+  });
+
   test("a batch with linger keeps the order of a message group and tells each sender its result", async () => {
     const { topic } = await made(mq);
     const batch = mq.batch(topic, { countMax: 20, linger: 2 });

@@ -37,9 +37,10 @@ export async function until(condition, what) {
 
 /**
  * A proxy before the service. `change(text)` may rewrite the head of each request; `cut()` ends every
- * connection without a word; while `isDown`, it refuses new ones; `onRequest(bytes)` sees what goes in.
+ * connection without a word; while `isDown`, it refuses new ones; `losesResponse(head)` tells of which
+ * requests the response is lost together with its connection.
  */
-export async function proxy({ change = (head) => head, onRequest = () => undefined } = {}) {
+export async function proxy({ change = (head) => head, losesResponse = () => false } = {}) {
   const { hostname, port } = new URL(process.env.MQ_BASE_URL);
   const pairs = new Set();
   const made = { isDown: false, connectionCount: 0, upgradeCount: 0 };
@@ -50,16 +51,20 @@ export async function proxy({ change = (head) => head, onRequest = () => undefin
     const pair = { inner, outer };
     pairs.add(pair);
     let isFirst = true;
+    let isLost = false;
     inner.on("data", (chunk) => {
       if (isFirst) {
         isFirst = false;
         if (/^upgrade: *websocket/im.test(chunk.toString("latin1"))) made.upgradeCount += 1;
         chunk = Buffer.from(change(chunk.toString("latin1")), "latin1");
       }
+      isLost ||= losesResponse(chunk.toString("latin1"));
       outer.write(chunk);
-      onRequest(chunk, pair);
     });
-    outer.on("data", (chunk) => inner.write(chunk));
+    outer.on("data", (chunk) => {
+      if (isLost) inner.resetAndDestroy();
+      else inner.write(chunk);
+    });
     for (const [one, other] of [[inner, outer], [outer, inner]]) {
       one.on("error", () => undefined);
       one.on("close", () => {

@@ -25,6 +25,10 @@ def test_the_client_does_what_its_page_promises(service: Service) -> None:
     run(["node", "--test", "contract.test.mjs"], cwd=HERE, env=environment_for(service.facts))
 
 
+def test_faults_lose_nothing_and_leave_nothing_open(service: Service) -> None:
+    run(["node", "--test", "faults.test.mjs"], cwd=HERE, env=environment_for(service.facts))
+
+
 def test_the_package_works_where_it_is_installed(service: Service, tmp_path: Path) -> None:
     """In a project with the strictest types, and without those of Node."""
     archive = pack(tmp_path)
