@@ -68,7 +68,10 @@ def dist() -> Path:
 def pack(folder: Path) -> Path:
     """The archive that would be published, made in ``folder``."""
     dist()
-    run(["npm", "pack", "--silent", "--pack-destination", str(folder)], cwd=WORK)
+    # Its script would compile once more.
+    run(
+        ["npm", "pack", "--ignore-scripts", "--silent", "--pack-destination", str(folder)], cwd=WORK
+    )
     [archive] = folder.glob("*.tgz")
     return archive
 
