@@ -30,9 +30,13 @@ class Moved:
 
     def __init__(self, limits: BudgetLimits = LIMITS) -> None:
         self.now_ns = 7 * SECOND
+        self.away_ns = 0  # of it, while other processes ran
         self.calls: list[Callable[[], None]] = []
         self.budget = SocketBudget(
-            LoopTurns(cast("asyncio.AbstractEventLoop", self)), limits, lambda: self.now_ns
+            LoopTurns(cast("asyncio.AbstractEventLoop", self)),
+            limits,
+            lambda: self.now_ns,
+            lambda: self.now_ns - self.away_ns,
         )
 
     def call_soon(self, call: Callable[[], None]) -> None:
@@ -257,13 +261,15 @@ def test_bytes_of_a_refused_command_cost_time_too(moved: Moved) -> None:
     assert moved.budget.pause_s() > 1
 
 
-def test_a_frame_that_ends_a_session_costs_a_whole_second() -> None:
+def test_a_frame_that_ends_a_session_costs_half_a_second() -> None:
     sharing = Sharing()
-    sharing.first.budget.start_command()
+    sharing.first.budget.start_frame()
     sharing.first.budget.spend_end(2)
-    assert sharing.debts.seconds("key:1") <= 1 + 1, "one may come back at once"
+    assert sharing.debts.seconds("key:1") == 0, "one may come back at once"
     sharing.first.budget.spend_end(2)
-    assert sharing.debts.seconds("key:1") >= 2
+    assert sharing.debts.seconds("key:1") == 2
+    sharing.wait(2)
+    assert sharing.debts.seconds("key:1") == 0
 
 
 def test_who_is_closed_for_an_excess_owes_as_much_again() -> None:
@@ -283,6 +289,16 @@ def test_debts_that_are_paid_are_forgotten() -> None:
         now_ns += 1_000_000
     assert debts.seconds("owing") == 20
     assert len(debts._debts) <= DEBTS_MAX
+
+
+def test_time_of_other_processes_is_not_owed(moved: Moved) -> None:
+    moved.budget.start()
+    moved.budget.start_frame()
+    moved.budget.spend_command()
+    moved.now_ns += 900 * MS
+    moved.away_ns += 899 * MS
+    moved.budget.spend_refusal(0)
+    assert moved.budget.pause_s() == 0
 
 
 def test_reasons_fit_into_a_close_frame() -> None:
