@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from django.db import transaction
 from django.utils import timezone
 
 from mqservice.accounts.access import PEPPER_VERSION, secret_mac
@@ -38,7 +37,6 @@ def set_role(tenant: Tenant, user: User, role: Role) -> Member:
     return member
 
 
-@transaction.atomic
 def create_api_key(
     tenant: Tenant,
     *,

@@ -19,19 +19,6 @@ LIST = "/console/acme/issues"
 HOSTILE = "<script>alert(<n>)</script>"
 
 
-@pytest.fixture
-def alice(people: People, client: Client) -> Client:
-    client.force_login(people.alice)
-    return client
-
-
-@pytest.fixture
-def bob(people: People) -> Client:
-    client = Client()
-    client.force_login(people.bob)
-    return client
-
-
 def letters(
     namespace: Namespace, reason: str, *, group: str = "billing", count: int = 1, at_ms: int = 0
 ) -> Issue:
