@@ -167,7 +167,7 @@ def test_new_alert_of_this_page_is_for_issues(people: People, alice: Client) -> 
 def test_history_of_an_alert_leads_to_the_issues_it_told_of(
     people: People, alice: Client, bob: Client
 ) -> None:
-    form = {"name": "broken", "kind": "issue", "for_time": "0s", "window": "5m"}
+    form = {"name": "broken", "kind": "issue", "for": "0s", "window": "5m"}
     assert alice.post("/console/acme/new-alert", form).status_code == 302
     issue = letters(people.acme, "no stock")
     evaluate(SystemClock().now_ms())
