@@ -2,6 +2,7 @@
 
     mqservice up ─▶ first start (makes the databases) ─▶ stop ─▶ started and stopped some times more
                                                           └─▶ memory of each process, idle CPU
+                       once more, a day's messages produced and consumed ─▶ memory of each process
 
 Memory is proportional (Pss): a page that several processes share counts in equal parts. All
 processes count that descend from the supervisor, and the supervisor itself. ``python -m bench
@@ -25,13 +26,18 @@ from typing import Final
 
 import msgspec
 
+from bench.http_client import LeanHttp
 from bench.measure import MeasureFailed, Plan, Row, Run, cpu_seconds, row_of
-from bench.processes import free_port, scratch_directory
+from bench.payloads import make_body
+from bench.processes import Service, free_port, scratch_directory
+from bench.push_consumer import consume
+from mqservice.protocol.frames import Subprotocol
 from mqservice.supervisor.quickstart import Quickstart, find_quickstart
 
 WORKLOAD: Final = "footprint"
 MEMORY_MIB_TARGET: Final = 450.0
 IDLE_CPU_PERCENT_TARGET: Final = 3.0  # of one core
+DAY_MEMORY_MIB_TARGET: Final = 550.0
 START_S_TARGET: Final = 4.0
 STOP_S_TARGET: Final = 3.0
 COMMAND_CPU_S_TARGET: Final = 0.35
@@ -42,6 +48,13 @@ SETTLE_S: Final = 5.0
 IDLE_WINDOW_S: Final = 20.0
 # Of a command that asks the running service for little.
 COMMAND: Final = ("topic", "list")
+# Sixteen messages a second, with a key each; the log grows past one segment.
+DAY_MESSAGES: Final = 1_400_000
+BATCH: Final = 100
+PRODUCERS: Final = 4
+CONSUME_S_MAX: Final = 900
+# Pages of the log that are durable are released every ten seconds.
+RELEASE_S: Final = 30.0
 _PSS: Final = re.compile(r"^Pss:\s+(\d+) kB$", re.MULTILINE)
 
 
@@ -52,7 +65,7 @@ class _Started(msgspec.Struct, frozen=True):
 
 
 async def measure(plan: Plan, base: Path) -> list[Row]:
-    """Rows of starts, stops, memory, idle CPU and one command. Takes some two minutes."""
+    """Rows of starts, stops, memory, idle CPU and one command. Takes some four minutes."""
     with scratch_directory("footprint", base) as directory:
         environ = {
             **os.environ,
@@ -74,11 +87,21 @@ async def measure(plan: Plan, base: Path) -> list[Row]:
                     idle.append(await _idle_cpu(started))
                     commands.append(_command(environ))
                 stops.append(Run(rate=_stop(started.process)))
+        async with _running(environ, directory) as started:
+            await _day(started.facts)
+            await asyncio.sleep(RELEASE_S)
+            after_day = [_memory(started)]
     rows = [
         ("first start, databases made", "s", first, None),
         ("start to ready, warm disk", "s", later, START_S_TARGET),
         ("stop", "s", stops, STOP_S_TARGET),
         ("proportional memory of all processes after a start", "MiB", memory, MEMORY_MIB_TARGET),
+        (
+            f"proportional memory of all processes after {DAY_MESSAGES:,} messages",
+            "MiB",
+            after_day,
+            DAY_MEMORY_MIB_TARGET,
+        ),
         ("CPU of all processes, idle", "% of a core", idle, IDLE_CPU_PERCENT_TARGET),
         (f"CPU of mqservice {' '.join(COMMAND)}", "s", commands, COMMAND_CPU_S_TARGET),
     ]
@@ -131,6 +154,50 @@ def _stop(process: subprocess.Popen[bytes]) -> float:
     if process.wait(STOP_S_MAX) != 0:
         raise MeasureFailed(f"mqservice up ended with {process.returncode}")
     return time.perf_counter() - began
+
+
+async def _day(facts: Quickstart) -> None:
+    """Produces a day's messages over REST while one consumer acks them all over WebSocket."""
+    service = Service(
+        base_url=facts.base_url, ws_url=facts.ws_url, namespace=facts.namespace,
+        topic=facts.topic, group=facts.group, api_key=facts.api_key, pids=facts.pids,
+    )  # fmt: skip
+    acked = 0
+    are_all_acked = asyncio.Event()
+
+    def confirmed(more: int) -> None:
+        nonlocal acked
+        acked += more
+        if acked >= DAY_MESSAGES:
+            are_all_acked.set()
+
+    consumer = asyncio.ensure_future(consume(service, Subprotocol.MSGPACK, confirmed))
+    try:
+        await asyncio.gather(*(_produce(service, number) for number in range(PRODUCERS)))
+        ended = asyncio.ensure_future(are_all_acked.wait())
+        await asyncio.wait(
+            {consumer, ended}, timeout=CONSUME_S_MAX, return_when=asyncio.FIRST_COMPLETED
+        )
+        ended.cancel()
+        if not are_all_acked.is_set():
+            raise MeasureFailed(f"{acked:,} of {DAY_MESSAGES:,} messages were acked")
+    finally:
+        consumer.cancel()
+        await asyncio.gather(consumer, return_exceptions=True)
+
+
+async def _produce(service: Service, producer: int) -> None:
+    """One producer's share of the day, in batches."""
+    client = await LeanHttp.connect(service.base_url, key=service.api_key)
+    path = f"/v1/ns/{service.namespace}/topics/{service.topic}/messages:batch"
+    body = make_body().decode()
+    for first in range(0, DAY_MESSAGES // PRODUCERS, BATCH):
+        messages = [
+            {"body": body, "keys": [f"order-{producer}-{number}"]}
+            for number in range(first, first + BATCH)
+        ]
+        await client.post(path, msgspec.json.encode(messages))
+    client.close()
 
 
 def _memory(started: _Started) -> Run:

@@ -18,11 +18,10 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from django.conf import settings as django_settings
 from django.core.asgi import get_asgi_application
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mqservice.settings")
 os.environ.setdefault("MQ_PROCESS", "web")
@@ -57,7 +56,7 @@ from mqservice.quotas.meters import set_process_meters  # noqa: E402 as above
 from mqservice.quotas.rejection_pacing import RejectionPacer, body_bytes_of  # noqa: E402 as above
 from mqservice.store import close_store  # noqa: E402 as above
 from mqservice.usage.writing import run as write_usage  # noqa: E402 as above
-from mqservice.web.corked_transport import recognised  # noqa: E402 as above
+from mqservice.web.cycle import Take, recognised  # noqa: E402 as above
 from mqservice.web.unauthenticated import UnauthenticatedConnections  # noqa: E402 as above
 
 log = logging.getLogger(__name__)
@@ -119,14 +118,10 @@ class Application:
         else:
             raise ValueError(f"cannot serve a scope of type {kind}")
 
-    def can_take(self, cycle: RequestResponseCycle, headers: dict[bytes, bytes]) -> bool:
-        """Whether to wait for the body of ``cycle`` without a task; see ``web.transport``."""
-        # uvicorn types scopes more narrowly than ASGI's applications.
-        return self._plane is not None and self._plane.can_take(cast("Scope", cycle.scope), headers)
-
-    def take(self, cycle: RequestResponseCycle, headers: dict[bytes, bytes]) -> bool:
-        """Whether a request with a whole body is answered without a task; see ``web.transport``."""
-        return self._plane is not None and self._plane.take(cycle, headers)
+    @property
+    def take(self) -> Take | None:
+        """Serves requests without a task, where the application is open; see ``web.transport``."""
+        return None if self._plane is None else self._plane.take
 
     async def drain(self) -> None:
         """Answer parked polls and end sessions; returns when they are gone, or after the grace."""

@@ -85,13 +85,12 @@ async def _start_metrics(config: StoreConfig, store: Store, server: Server) -> M
 
     def metrics() -> bytes:
         stats = store.stats(len(server.connections))
-        return render(collect(config, SystemClock(), store.watched(), stats))
+        return render(collect(store, stats))
 
     def health() -> Health:
-        watched = store.watched()
-        if watched.refusal is not None:
-            return Health(False, str(watched.refusal))
-        damaged = watched.quarantine.count
+        if store.refusal is not None:
+            return Health(False, str(store.refusal))
+        damaged = store.parts.quarantine.count
         return Health(True, f"ok, {damaged} quarantined_records" if damaged else "ok")
 
     answering = MetricsServer(metrics, health)

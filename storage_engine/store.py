@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from functools import partial
 
@@ -23,21 +24,17 @@ from storage_engine.config import StoreConfig
 from storage_engine.dedup.dedup import Dedup
 from storage_engine.dedup.idempotent_puts import IdempotentPuts
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.disk.disk_space import DiskSpace
 from storage_engine.disk.files import Files
 from storage_engine.disk.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, CONFIG_DIR, INDEX_DIR
 from storage_engine.disk.lock import StoreLock, next_epoch
 from storage_engine.disk.mapped_files import file_size_of
 from storage_engine.disk.run_mark import RunMark
-from storage_engine.engine_stats import Watched, stats_of
 from storage_engine.errors import ShuttingDown, StoreBusy, StoreError
 from storage_engine.groups.consumption import Consumption
 from storage_engine.index.indexer import Indexer
-from storage_engine.log.checkpoint import (
-    is_of_rocketmq,
-    read_checkpoint,
-    write_checkpoint,
-)
+from storage_engine.log.checkpoint import is_of_rocketmq, read_checkpoint
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.durability import Durability
 from storage_engine.log.prefaulter import Prefaulter
@@ -54,8 +51,6 @@ from storage_engine.recovery.checkpointer import Checkpointer
 from storage_engine.recovery.open_checks import reject_foreign_files, reject_gaps
 from storage_engine.recovery.recovery import LogFound, Recovered, read_log, recover
 from storage_engine.retention.retention import Retention
-from storage_engine.retention.retention_clock import RetentionClock
-from storage_engine.retention.snapshots import Snapshots
 from storage_engine.schedule.forwarder import Forwarder
 from storage_engine.schedule.level_offsets import LevelOffsets
 from storage_engine.schedule.scheduled_messages import ScheduledMessages
@@ -84,52 +79,21 @@ class Store:
         self._commit_log = CommitLog(config, self._files, clock, STORE_HOST)
         self._consumer_offsets = ConsumerOffsets(self._files, path)
         self.indexer = Indexer(config, self._files, self._commit_log)
-        self._dispatcher = Dispatcher(0, self.indexer)
+        self.dispatcher = Dispatcher(0, self.indexer)
         self.durability = Durability(self._commit_log, self._publish_to, config.repair_interval_ms)
         self._quarantine = Quarantine(self._files, path, clock)
         self._min_offsets = MinOffsets(config, self._files)
         self.disk = DiskSpace(config, self._files)
-        self._engine_puts = EnginePuts(
-            self._commit_log, self._dispatcher, self.durability, self._queues
-        )
         self._delay_clock = DelayClock(config, self._files, clock)
         self._level_offsets = LevelOffsets(config, self._files)
         self._puts = PutPath(
             config,
             self._delay_clock,
             self._commit_log,
-            self._dispatcher,
+            self.dispatcher,
             lambda: self.catalog.own_topic(SCHEDULE_TOPIC, SCHEDULE_QUEUES),
         )
         self.catalog = Catalog(config, self._files, clock, self._queues, self._puts.routes)
-        self.queries = Queries(
-            config,
-            clock,
-            self._commit_log,
-            self.catalog,
-            self.indexer,
-            lambda *place: self.consumption.dead_letters.is_removed(*place),
-        )
-        self.consumption: Consumption
-        self.retention: Retention
-        self.scheduled: ScheduledMessages
-        self._prefaulter: Prefaulter
-        self._started_ms = clock.monotonic_ms()
-        self._refusal: StoreError | None = ShuttingDown("the store is not open")
-        self._checkpointer = Checkpointer(
-            self._files,
-            path / CHECKPOINT_FILE,
-            self._commit_log,
-            self._dispatcher,
-            self._queues,
-            self._consumer_offsets,
-            self.indexer,
-            self.durability.durable_to,
-            lambda: [
-                self._level_offsets.writer(self.consumption.schedule.sources),
-                self._dedup.writer(self._commit_log.flushed_offset),
-            ],
-        )
         self._dedup = Dedup(config, self._files, clock)
         self.once_puts = IdempotentPuts(
             self._dedup,
@@ -139,6 +103,15 @@ class Store:
             self._delay_clock,
             self.put,
         )
+        self.parts: EngineParts
+        self.queries: Queries
+        self.consumption: Consumption
+        self.retention: Retention
+        self.scheduled: ScheduledMessages
+        self._checkpointer: Checkpointer
+        self._prefaulter: Prefaulter
+        self._started_ms = clock.monotonic_ms()
+        self._refusal: StoreError | None = ShuttingDown("the store is not open")
         self.epoch = 0
         self.put_count = 0
         self.put_bytes = 0
@@ -160,64 +133,24 @@ class Store:
             raise
 
     def _open(self, loop: asyncio.AbstractEventLoop) -> Recovered:
-        path = self.config.store_path
         found = self._read()
         # Nothing has been written up to here.
         self._lock.write_owner()
         self.disk.open()
-        recovered = recover(
-            self._commit_log,
-            self._queues,
-            found,
-            floors=self._min_offsets.table,
+        self.parts = EngineParts(
+            config=self.config,
+            clock=self._clock,
+            files=self._files,
+            disk=self.disk,
+            commit_log=self._commit_log,
+            queues=self._queues,
+            min_offsets=self._min_offsets,
             quarantine=self._quarantine,
-            save=partial(write_checkpoint, self._files, path / CHECKPOINT_FILE),
-            keys=self.indexer,
-            found_mark=self._dedup.found,
+            consumer_offsets=self._consumer_offsets,
+            loop=loop,
         )
-        self._files.drop_leftovers(path, path / CONFIG_DIR, path / INDEX_DIR)
-        self._min_offsets.clamp(recovered.end_offset, self._queues)
-        self._quarantine.forget_below(self._commit_log.start_offset)
-        self._dispatcher.dispatched_offset = recovered.end_offset
-        self._consumer_offsets.open()
-        saves: list[Callable[[], object]] = [self._dedup.writer(recovered.end_offset)]
-        if self._consumer_offsets.settle_recovered(recovered.settles):
-            saves.append(self._consumer_offsets.save)
-        if self._consumer_offsets.clamp(self._queues):
-            self._consumer_offsets.save()
-        # What a kill left in the page cache may be all that says which messages were moved.
-        self._consumer_offsets.sync()
-        self._checkpointer.write_first(recovered.end_offset, saves)
-        self.epoch = next_epoch(self._files, path, self._clock.now_ms())
-        self._run_mark.set()
-        self.catalog.route_all()
-        self._delay_clock.start(self._commit_log.store_timestamp_ms)
-        self.consumption = Consumption(
-            self.config,
-            self._clock,
-            self._delay_clock,
-            self._level_offsets,
-            self.catalog,
-            self._commit_log,
-            self._queues,
-            self._consumer_offsets,
-            self._min_offsets,
-            self._engine_puts,
-            self.epoch,
-            self.queries.queues_of,
-            self._read_checked,
-            loop.call_soon,
-            loop.call_later,
-        )
-        self.scheduled = ScheduledMessages(
-            self.config,
-            self.consumption.schedule,
-            self._commit_log,
-            self._consumer_offsets,
-            self.queries,
-        )
-        self.retention = self._new_retention()
-        self.retention.settle_expired()
+        recovered = self._recover(found)
+        self._start_parts()
         self.durability.start(loop)
         self.catalog.start(loop)
         self._prefaulter = Prefaulter(self._commit_log)
@@ -234,6 +167,52 @@ class Store:
             },
         )
         return recovered
+
+    def _recover(self, found: LogFound) -> Recovered:
+        """Bring all files to one state, and say so in a checkpoint and in the epoch."""
+        path = self.config.store_path
+        recovered = recover(self.parts, found, keys=self.indexer, found_mark=self._dedup.found)
+        self._files.drop_leftovers(path, path / CONFIG_DIR, path / INDEX_DIR)
+        self._min_offsets.clamp(recovered.end_offset, self._queues)
+        self._quarantine.forget_below(self._commit_log.start_offset)
+        self.dispatcher.dispatched_offset = recovered.end_offset
+        self._consumer_offsets.open()
+        saves: list[Callable[[], object]] = [self._dedup.writer(recovered.end_offset)]
+        if self._consumer_offsets.settle_recovered(recovered.settles):
+            saves.append(self._consumer_offsets.save)
+        if self._consumer_offsets.clamp(self._queues):
+            self._consumer_offsets.save()
+        # What a kill left in the page cache may be all that says which messages were moved.
+        self._consumer_offsets.sync()
+        self._checkpointer = Checkpointer(
+            self.parts, self.dispatcher, self.indexer, self.durability, self._derived_writers
+        )
+        self._checkpointer.write_first(recovered.end_offset, saves)
+        self.epoch = next_epoch(self._files, path, self._clock.now_ms())
+        self._run_mark.set()
+        return recovered
+
+    def _derived_writers(self) -> list[Callable[[], None]]:
+        return [
+            self._level_offsets.writer(self.consumption.schedule.sources),
+            self._dedup.writer(self._commit_log.flushed_offset),
+        ]
+
+    def _start_parts(self) -> None:
+        """Begin consumption and retention where the last run ended."""
+        parts, catalog, dispatcher = self.parts, self.catalog, self.dispatcher
+        catalog.route_all()
+        self._delay_clock.start(self._commit_log.store_timestamp_ms)
+        self._engine_puts = EnginePuts(self._commit_log, dispatcher, self.durability, self._queues)
+        consumption = self.consumption = Consumption(
+            parts, catalog, self._engine_puts, self._delay_clock, self._level_offsets, self.epoch
+        )
+        schedule, delivery = consumption.schedule, consumption.delivery
+        self.queries = Queries(parts, catalog, self.indexer, consumption.dead_letters.is_removed)
+        self.scheduled = ScheduledMessages(parts, catalog, schedule, self.queries)
+        forwarder = Forwarder(parts, schedule, self.durability)
+        self.retention = Retention(parts, catalog, delivery, dispatcher, self.indexer, forwarder)
+        self.retention.settle_expired()
 
     def _read(self) -> LogFound:
         """Read all files and change none. Raises ``StoreCorrupt``: this engine must not write."""
@@ -264,37 +243,6 @@ class Store:
         )
         return found
 
-    def _new_retention(self) -> Retention:
-        consumption = self.consumption
-        forwarder = Forwarder(
-            self._commit_log,
-            consumption.schedule,
-            consumption.mover,
-            self.durability.durable_to,
-            consumption.deletions.is_orphan,
-        )
-        newest_ms = self._commit_log.store_timestamp_ms
-        age = RetentionClock(self._files, self.config.store_path, self._clock, newest_ms)
-        return Retention(
-            self.config,
-            self._clock,
-            age,
-            self.catalog,
-            self._commit_log,
-            self._queues,
-            self._min_offsets,
-            self._quarantine,
-            self.disk,
-            self.consumption.delivery,
-            self._consumer_offsets,
-            self.indexer,
-            # An id of an earlier run must not end the lease of this one.
-            Snapshots(self.config, self._clock, self._commit_log, first_id=self.epoch * 1_000_000),
-            forwarder.forward,
-            consumption.deletions.purge,
-            lambda: self._dispatcher.dispatched_offset,
-        )
-
     async def close(self) -> None:
         """Flush, write a checkpoint, release the directory. Waiting puts get their replies first.
 
@@ -309,7 +257,7 @@ class Store:
             await self._checkpointer.finish()
             if is_durable:
                 await self.checkpoint()
-                if self._dispatcher.is_idle:
+                if self.dispatcher.is_idle:
                     self._run_mark.remove()
         except (StoreError, OSError) as exc:
             # The log is durable all the same: the next start begins at the checkpoint before.
@@ -336,7 +284,7 @@ class Store:
         Raises (then ``answer`` is not called, and nothing was stored):
             BadRequest, DiskFull, StoreBusy, StoreReadOnly, ShuttingDown.
         """
-        refusal = self._refusal or self.durability.refusal or self.disk.refusal
+        refusal = self.refusal
         if refusal is not None:
             raise refusal
         if self.unsynced_bytes > self.config.unsynced_bytes_max:
@@ -359,23 +307,22 @@ class Store:
         return appended, stamp
 
     @property
+    def refusal(self) -> StoreError | None:
+        """Why nothing can be put now, or None."""
+        return self._refusal or self.durability.refusal or self.disk.refusal
+
+    @property
     def unsynced_bytes(self) -> int:
         """Appended and not yet durable; 0 while puts are refused for that, and no more comes."""
         log_ = self._commit_log
         return 0 if self.durability.refusal else log_.append_offset - log_.flushed_offset
 
     def _publish_to(self, offset: int) -> None:
-        for queue in self._dispatcher.publish_to(offset):
+        for queue in self.dispatcher.publish_to(offset):
             for arrived in queue.arrivals:
                 arrived()
 
     # Reading --------------------------------------------------------------------------------
-
-    def _read_checked(self, records: list[tuple[int, int]]) -> tuple[bytes, list[int]]:
-        """See ``CommitLog.read_checked``; what is damaged is put into quarantine."""
-        content, damaged = self._commit_log.read_checked(records)
-        self._quarantine.note_unreadable([records[at] for at in damaged])
-        return content, damaged
 
     def read_records(self, records: list[tuple[int, int]]) -> bytes:
         """The bytes of records given by (physical_offset, record_bytes), back to back."""
@@ -424,25 +371,31 @@ class Store:
         """Every ``retention_interval_ms``: the log's old pages need not be this process's."""
         await self._commit_log.release_memory()
 
-    def watched(self) -> Watched:
-        """What metrics are read from."""
-        parts = (
-            self._commit_log,
-            self._dispatcher,
-            self._queues,
-            self.consumption.delivery,
-            self.consumption.schedule,
-            self.durability,
-        )
-        refusal = self._refusal or self.durability.refusal or self.disk.refusal
-        more = self.indexer, self._quarantine, self.retention, self.catalog
-        return Watched(*parts, *more, self.consumption.clients, refusal)
-
     def stats(self, connection_count: int) -> StatsReply:
-        puts = self.put_count, self.put_bytes
-        uptime_ms = self._clock.monotonic_ms() - self._started_ms
-        return stats_of(
-            self.config.broker, self.epoch, uptime_ms, puts, connection_count, self.watched()
+        """Counters since the engine started."""
+        log_, delivery = self._commit_log, self.consumption.delivery
+        schedule = self.consumption.schedule
+        return StatsReply(
+            broker=self.config.broker,
+            epoch=self.epoch,
+            pid=os.getpid(),
+            uptime_ms=self._clock.monotonic_ms() - self._started_ms,
+            put_count=self.put_count,
+            put_bytes=self.put_bytes,
+            delivered_count=delivery.leaser.delivered_count,
+            acked_count=delivery.settler.acked_count,
+            sync_count=self.durability.sync_count,
+            append_offset=log_.append_offset,
+            flushed_offset=log_.flushed_offset,
+            indexed_offset=self.indexer.indexed_offset,
+            segment_count=len(log_.segments()),
+            parked_count=delivery.waiting_receives.count,
+            connection_count=connection_count,
+            is_writable=self.refusal is None,
+            scheduled_count=schedule.pending_count,
+            scheduled_delivered_count=schedule.delivered_count,
+            degraded=["beat"] if schedule.is_degraded else [],
+            quarantined_count=self._quarantine.count,
         )
 
 

@@ -10,19 +10,14 @@ from django.utils import timezone
 from ninja import Schema
 
 from mqservice.accounts.key_services import KeyChange, NewKey
-from mqservice.accounts.limits import (
-    KEY_LIFE_MAX,
-    KEY_NAME_CHARS_MAX,
-    OVERLAP_DEFAULT,
-    OVERLAP_MAX,
-)
+from mqservice.accounts.limits import KEY_LIFE_MAX, OVERLAP_DEFAULT
 from mqservice.accounts.models import ApiKey, Role
-from mqservice.accounts.scopes import SCOPES_MAX, Grant, parse_grant, parse_grants
-from mqservice.lib.json_fields import Fields, read_object, shown
-from mqservice.lib.names import name_fault
+from mqservice.accounts.scopes import Grant, parse_grants
+from mqservice.accounts.settings import ENDLESS, EXPIRES_AT, KEY_CHANGE, MS, NEW_KEY, ROTATION
+from mqservice.lib.json_fields import Fields, read_object
+from mqservice.lib.settings_table import Settings, read_body, read_values
 from mqservice.lib.wire import moment
 
-_MS = timedelta(milliseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -34,107 +29,52 @@ class KeyState(enum.StrEnum):
 
 def read_new_key(body: bytes) -> NewKey:
     """A key to be made. Raises Problem that names every fault."""
-    fields = read_object(body)
-    name = _name(fields)
-    if name is None and not fields.faults:
-        fields.fault("name", "is missing")
-    grants = read_grants(fields)
-    role = fields.choice("role", Role) or Role.DEVELOPER
-    namespace = fields.find("namespace")
-    if namespace is not None:
-        fault = name_fault(namespace) if isinstance(namespace, str) else "must be a name"
-        if fault is not None:
-            fields.fault("namespace", f"{fault}, found {shown(namespace)}")
-    order = NewKey(
-        name=name or "",
-        grants=() if grants is None else grants,
-        role=role,
-        namespace=namespace if isinstance(namespace, str) else None,
-        expires_at=read_expiry(fields, KEY_LIFE_MAX),
-    )
-    if fields.find("scopes") is None:
-        fields.fault("scopes", "is missing")
-    fields.reject_unknown()
-    fields.reject()
-    return order
+    values = _read(NEW_KEY, body)
+    values["role"] = values["role"] or Role.DEVELOPER
+    return NewKey(**values)
 
 
 def read_change(body: bytes) -> KeyChange:
     """What to set; ``expires_at: null`` takes the end away. Raises Problem naming every fault."""
-    fields = read_object(body)
-    change = KeyChange(
-        name=_name(fields),
-        grants=read_grants(fields),
-        role=fields.choice("role", Role),
-        expires_at=read_expiry(fields, KEY_LIFE_MAX),
-        is_endless=fields.has("expires_at") and fields.find("expires_at") is None,
-    )
-    fields.reject_unknown()
-    fields.reject()
-    return change
+    values = _read(KEY_CHANGE, body)
+    has_end = read_object(body).has(EXPIRES_AT.name)
+    return KeyChange(**values, is_endless=has_end and values["expires_at"] is None)
 
 
 def read_overlap(body: bytes) -> timedelta:
     """For how long the former secret is good. Raises Problem that names every fault."""
+    overlap_ms = read_body(ROTATION, body)["overlap"]
+    return OVERLAP_DEFAULT if overlap_ms is None else overlap_ms * MS
+
+
+def unique_grants(grants: list[Grant] | None) -> tuple[Grant, ...] | None:
+    return None if grants is None else parse_grants(grant.text for grant in grants)
+
+
+def _read(settings: Settings, body: bytes) -> dict[str, Any]:  # Any: fields of either
     fields = read_object(body)
-    overlap_ms = fields.duration_ms("overlap", 0, OVERLAP_MAX // _MS)
+    values = read_values(settings, fields)
+    values["expires_at"] = _end(fields, values["expires_at"], values.pop("expires_in"))
     fields.reject_unknown()
     fields.reject()
-    return OVERLAP_DEFAULT if overlap_ms is None else overlap_ms * _MS
+    return values | {"grants": unique_grants(values["grants"])}
 
 
-def read_expiry(fields: Fields, life_max: timedelta) -> datetime | None:
-    """``expires_at``, a time to come, or ``expires_in``, a duration. Adds faults."""
-    at_ms = fields.time_ms("expires_at")
-    life_ms = fields.duration_ms("expires_in", 1_000, life_max // _MS)
+def _end(fields: Fields, at_ms: int | None, life_ms: int | None) -> datetime | None:
+    """A time to come out of a time, or of a duration from now. Adds faults."""
     now = timezone.now()
-    if at_ms is not None and life_ms is not None:
+    if at_ms is not None and at_ms != ENDLESS and life_ms is not None:
         fields.fault("expires_at", "expires_at and expires_in mean the same; give only one of them")
         return None
     if life_ms is not None:
-        return now + life_ms * _MS
-    if at_ms is None:
+        return now + life_ms * MS
+    if at_ms is None or at_ms == ENDLESS:
         return None
-    end = _EPOCH + at_ms * _MS
-    if not now < end <= now + life_max:
-        days = life_max.days
+    end = _EPOCH + at_ms * MS
+    if not now < end <= now + KEY_LIFE_MAX:
+        days = KEY_LIFE_MAX.days
         fields.out_of_range("expires_at", f"must be in the future, at most {days} days from now")
-        return None
     return end
-
-
-def _name(fields: Fields) -> str | None:
-    name = fields.find("name")
-    if name is None:
-        return None
-    if (
-        not isinstance(name, str)
-        or not 1 <= len(name.strip()) <= KEY_NAME_CHARS_MAX
-        or not name.isprintable()
-    ):
-        detail = f"must be 1 to {KEY_NAME_CHARS_MAX} printable characters, found {shown(name)}"
-        fields.fault("name", detail)
-        return None
-    return name.strip()
-
-
-def read_grants(fields: Fields) -> tuple[Grant, ...] | None:
-    """``scopes``; None where it is absent. Adds faults."""
-    value = fields.find("scopes")
-    if value is None:
-        return None
-    if not isinstance(value, list) or len(value) > SCOPES_MAX:
-        fields.fault("scopes", f"must be a list of at most {SCOPES_MAX} scopes")
-        return None
-    texts = []
-    for index, text in enumerate(value):
-        try:
-            if not isinstance(text, str):
-                raise ValueError(f"must be a scope such as produce:orders*, found {shown(text)}")
-            texts.append(parse_grant(text).text)
-        except ValueError as exc:
-            fields.fault(f"scopes/{index}", str(exc))
-    return parse_grants(texts)
 
 
 class FormerSecretOut(Schema):

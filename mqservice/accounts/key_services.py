@@ -25,6 +25,7 @@ from mqservice.accounts.roles import is_at_most, permits_scope
 from mqservice.accounts.scopes import Grant, are_covered, parse_grants
 from mqservice.accounts.services import create_api_key
 from mqservice.lib.api_keys import generate_api_key, parse_api_key
+from mqservice.lib.etags import require_revision
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import datetime_ms, rfc3339
 from mqservice.lib.wire import refused
@@ -182,10 +183,7 @@ def _lock(principal: Principal, public_id: str, revision: int | None) -> ApiKey:
     row = rows.filter(public_id=public_id).first()
     if row is None:
         raise Problem.of("KEY_NOT_FOUND", f"there is no key {public_id}")
-    if revision is not None and row.revision != revision:
-        raise Problem.of(
-            "PRECONDITION_FAILED", "the key has changed since the revision in If-Match"
-        )
+    require_revision(row, revision, "key")
     return row
 
 

@@ -10,7 +10,6 @@ A namespace's name is unique in the whole service, because it is the prefix of t
 
 from __future__ import annotations
 
-import enum
 from typing import Final
 
 from django.conf import settings
@@ -19,6 +18,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from mqservice.accounts.scopes import SCOPE_CHARS_MAX, SCOPES_MAX
+from mqservice.accounts.settings import Role as Role
 from mqservice.lib.names import NAME_CHARS_MAX
 
 USER_AGENT_CHARS_MAX: Final = 200
@@ -59,15 +59,6 @@ class Namespace(models.Model):
 
     def __str__(self) -> str:
         return self.name
-
-
-class Role(enum.StrEnum):
-    """What a member may do, from most to least."""
-
-    OWNER = "owner"
-    ADMIN = "admin"
-    DEVELOPER = "developer"
-    VIEWER = "viewer"
 
 
 class Member(models.Model):

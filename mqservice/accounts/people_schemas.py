@@ -6,21 +6,16 @@ import enum
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.core.exceptions import ValidationError
-from django.core.validators import validate_email
 from django.utils import timezone
 from ninja import Schema
 from pydantic import ConfigDict
 
 from mqservice.accounts.join_tenant import JoinRequest
-from mqservice.accounts.limits import INVITATION_LIFE_DEFAULT, INVITATION_LIFE_MAX
+from mqservice.accounts.limits import INVITATION_LIFE_DEFAULT
 from mqservice.accounts.models import Invitation, Member, Namespace, Role
-from mqservice.lib.json_fields import Fields, read_object, shown
+from mqservice.accounts.settings import INVITATION, JOIN, MEMBER, MS
+from mqservice.lib.settings_table import read_body
 from mqservice.lib.wire import moment
-
-_MS = timedelta(milliseconds=1)
-_EMAIL_CHARS_MAX = 254
-_TEXT_CHARS_MAX = 256
 
 
 class InvitationState(enum.StrEnum):
@@ -41,51 +36,21 @@ class NewInvitation:
 
 def read_role(body: bytes) -> Role:
     """The role that a member is to have. Raises Problem that names every fault."""
-    fields = read_object(body)
-    role = _role(fields)
-    fields.reject_unknown()
-    fields.reject()
+    role: Role = read_body(MEMBER, body)["role"]
     return role
 
 
 def read_invitation(body: bytes) -> NewInvitation:
     """Raises Problem that names every fault."""
-    fields = read_object(body)
-    email = fields.find("email")
-    try:
-        if not isinstance(email, str) or len(email) > _EMAIL_CHARS_MAX:
-            raise ValidationError("")
-        validate_email(email)
-    except ValidationError:
-        fields.fault("email", f"must be an email address, found {shown(email)}")
-    role = _role(fields)
-    life_ms = fields.duration_ms("expires_in", 60_000, INVITATION_LIFE_MAX // _MS)
-    fields.reject_unknown()
-    fields.reject()
-    life = INVITATION_LIFE_DEFAULT if life_ms is None else life_ms * _MS
-    return NewInvitation(email=str(email), role=role, life=life)
+    values = read_body(INVITATION, body)
+    life_ms = values["expires_in"]
+    life = INVITATION_LIFE_DEFAULT if life_ms is None else life_ms * MS
+    return NewInvitation(email=values["email"], role=values["role"], life=life)
 
 
 def read_join_request(body: bytes) -> JoinRequest:
     """Raises Problem that names every fault, and never shows a value."""
-    fields = read_object(body)
-    texts = {}
-    for name in ("token", "username", "password"):
-        value = fields.find(name)
-        if not isinstance(value, str) or not 1 <= len(value) <= _TEXT_CHARS_MAX or "\0" in value:
-            fields.fault(name, f"must be a string of 1 to {_TEXT_CHARS_MAX} characters without NUL")
-        else:
-            texts[name] = value
-    fields.reject_unknown()
-    fields.reject()
-    return JoinRequest(**texts)
-
-
-def _role(fields: Fields) -> Role:
-    role = fields.choice("role", Role)
-    if fields.find("role") is None:
-        fields.fault("role", f"is missing; one of {', '.join(Role)}")
-    return role or Role.VIEWER
+    return JoinRequest(**read_body(JOIN, body))
 
 
 class NamespaceIn(Schema):

@@ -16,14 +16,15 @@ from ninja import Router, Schema, Status
 from ninja.utils import check_csrf
 
 from mqservice.accounts.access import Principal, key_of_header, secret_mac, unauthenticated
-from mqservice.accounts.key_schemas import read_grants
+from mqservice.accounts.key_schemas import unique_grants
 from mqservice.accounts.models import User
 from mqservice.accounts.rest import authenticate
 from mqservice.accounts.scopes import Grant
+from mqservice.accounts.settings import TICKET
 from mqservice.accounts.ticket_holders import Holder, find_holder
 from mqservice.accounts.tickets import LIFE_MS, Tickets
-from mqservice.lib.json_fields import Fields, read_object
 from mqservice.lib.problem import Problem
+from mqservice.lib.settings_table import read_body
 from mqservice.lib.throttle import Throttle
 from mqservice.lib.wire import refused
 
@@ -79,7 +80,8 @@ def authenticate_requester(request: HttpRequest) -> Requester:
 def issue_ticket(request: TicketRequest) -> Status[TicketOut]:
     """Create a ticket that opens one socket, once and soon, for a page that cannot send a key."""
     TICKETS.spend(request.auth.name, "requests for tickets")
-    namespace, grants = _read(request.body)
+    values = read_body(TICKET, request.body)
+    namespace, grants = values["namespace"], unique_grants(values["grants"])
     holder = request.auth.holder
     if holder.session_row and namespace is None:
         raise refused("/namespace", "a session must name the namespace")
@@ -121,14 +123,3 @@ def _narrow(
     if found is None:
         raise Problem.of("FORBIDDEN", f"you do not have the scopes {', '.join(texts)} yourself")
     return narrow, found
-
-
-def _read(body: bytes) -> tuple[str | None, tuple[Grant, ...] | None]:
-    fields = read_object(body) if body else Fields({})
-    namespace = fields.find("namespace")
-    if namespace is not None and not isinstance(namespace, str):
-        fields.fault("namespace", "must be a name")
-    grants = read_grants(fields)
-    fields.reject_unknown()
-    fields.reject()
-    return (namespace if isinstance(namespace, str) else None), grants

@@ -32,7 +32,7 @@ from mqservice.lib.etags import etag, revision_of
 router = Router(tags=["alerts"])
 
 
-@router.get("/ns/{ns}/alerts", response=AlertListOut, by_alias=True)
+@router.get("/ns/{ns}/alerts", response=AlertListOut)
 def list_alerts(request: AuthedRequest, ns: str) -> AlertListOut:
     """List alerts, by name; at most a hundred. Two queries."""
     namespace = get_namespace(request.auth, ns)
@@ -49,7 +49,7 @@ def export_alerts(request: AuthedRequest, ns: str) -> HttpResponse:
     return answer
 
 
-@router.post("/ns/{ns}/alerts/{name}:mute", response=AlertOut, by_alias=True)
+@router.post("/ns/{ns}/alerts/{name}:mute", response=AlertOut)
 def mute_alert(request: AuthedRequest, ns: str, name: str) -> AlertOut:
     """Mute an alert for a duration (``for``) or until a time (``until``); replaces an earlier mute.
     The rule is still evaluated; notifications that were missed are sent at the end."""
@@ -63,12 +63,12 @@ def mute_alert(request: AuthedRequest, ns: str, name: str) -> AlertOut:
         SystemClock(),
         for_ms=mute.for_ms,
         until_ms=mute.until_ms,
-        reason=mute.reason,
+        reason=mute.reason or "",
     )
     return AlertOut.of(rule, namespace.name)
 
 
-@router.post("/ns/{ns}/alerts/{name}:unmute", response=AlertOut, by_alias=True)
+@router.post("/ns/{ns}/alerts/{name}:unmute", response=AlertOut)
 def unmute_alert(request: AuthedRequest, ns: str, name: str) -> AlertOut:
     """Unmute an alert; missed notifications are sent with the next evaluation."""
     namespace = get_namespace(request.auth, ns)
@@ -76,7 +76,7 @@ def unmute_alert(request: AuthedRequest, ns: str, name: str) -> AlertOut:
     return AlertOut.of(unmute_rule(request.auth, namespace, name), namespace.name)
 
 
-@router.get("/ns/{ns}/alerts/{name}", response=AlertOut, by_alias=True)
+@router.get("/ns/{ns}/alerts/{name}", response=AlertOut)
 def read_alert(request: AuthedRequest, response: HttpResponse, ns: str, name: str) -> AlertOut:
     """Read one alert with its state. Two queries."""
     namespace = get_namespace(request.auth, ns)
@@ -85,7 +85,7 @@ def read_alert(request: AuthedRequest, response: HttpResponse, ns: str, name: st
     return AlertOut.of(rule, namespace.name)
 
 
-@router.put("/ns/{ns}/alerts/{name}", response={200: AlertOut, 201: AlertOut}, by_alias=True)
+@router.put("/ns/{ns}/alerts/{name}", response={200: AlertOut, 201: AlertOut})
 def write_alert(
     request: AuthedRequest, response: HttpResponse, ns: str, name: str
 ) -> Status[AlertOut]:

@@ -20,8 +20,9 @@ from django.db.models import Q
 from mqservice.alerts.events import next_event, notifications_of
 from mqservice.alerts.issue_rules import evaluate_issue_rules
 from mqservice.alerts.limits import EVALUATED_MAX, MUTE_MS_MAX
-from mqservice.alerts.models import AlertEvent, AlertKind, AlertRule, AlertState, Notification
+from mqservice.alerts.models import AlertEvent, AlertRule, AlertState, Notification
 from mqservice.alerts.rule_status import RuleStatus, next_status
+from mqservice.alerts.settings import AlertKind
 from mqservice.alerts.values import read_values
 
 log = logging.getLogger(__name__)

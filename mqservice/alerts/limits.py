@@ -9,13 +9,7 @@ from mqservice.sampling.limits import FRESH_MS
 
 RULES_MAX: Final = 100  # of a namespace
 EMAILS_MAX: Final = 5  # of a rule
-EMAIL_CHARS_MAX: Final = 254
 URL_CHARS_MAX: Final = 2_048
-THRESHOLD_MAX: Final = (1 << 63) - 1
-FOR_MS_MAX: Final = DAY_MS
-WINDOW_MS_DEFAULT: Final = 5 * MINUTE_MS
-WINDOW_MS_MIN: Final = MINUTE_MS
-WINDOW_MS_MAX: Final = 60 * MINUTE_MS  # as long as the finest samples are kept
 
 MUTE_MS_MIN: Final = MINUTE_MS
 MUTE_MS_MAX: Final = 30 * DAY_MS

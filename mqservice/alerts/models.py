@@ -27,28 +27,14 @@ from mqservice.alerts.limits import (
     ERROR_CHARS_MAX,
     MUTE_REASON_CHARS_MAX,
     URL_CHARS_MAX,
-    WINDOW_MS_DEFAULT,
 )
+from mqservice.alerts.settings import EMAILS, ENABLED, FOR, WINDOW, AlertKind
 from mqservice.lib.names import NAME_CHARS_MAX
 
 SECRET_PREFIX: Final = "whs_"
 SECRET_RANDOM_BYTES: Final = 24
 EVENT_PREFIX: Final = "evt_"
 EVENT_RANDOM_BYTES: Final = 12
-
-
-class AlertKind(enum.StrEnum):
-    """What is watched. LAG: messages; OLDEST_AGE: ms; DLQ_GROWTH: dead letters within a window;
-    DISK: percent used of the store's disk; NO_CONSUMER: no member reads the group. ISSUE: open
-    issues, of the group or of all; each that opens is told, instead of a change of the state.
-    """
-
-    LAG = "lag"
-    OLDEST_AGE = "oldest_age"
-    DLQ_GROWTH = "dlq_growth"
-    DISK = "disk"
-    NO_CONSUMER = "no_consumer"
-    ISSUE = "issue"
 
 
 class AlertState(enum.StrEnum):
@@ -92,10 +78,10 @@ class AlertRule(models.Model):
     group_name = models.CharField(max_length=NAME_CHARS_MAX, blank=True)
     topic = models.CharField(max_length=NAME_CHARS_MAX, blank=True)  # "": all that the group reads
     threshold = models.BigIntegerField()
-    for_ms = models.BigIntegerField(default=0)
-    window_ms = models.BigIntegerField(default=WINDOW_MS_DEFAULT)
-    is_enabled = models.BooleanField(default=True)
-    emails = models.JSONField(default=list)
+    for_ms = models.BigIntegerField(default=FOR.default)
+    window_ms = models.BigIntegerField(default=WINDOW.default)
+    is_enabled = models.BooleanField(default=ENABLED.default)
+    emails = models.JSONField(default=EMAILS.default)
     webhook_url = models.CharField(max_length=URL_CHARS_MAX, blank=True)
     webhook_secret = models.CharField(max_length=64, default=new_webhook_secret)
     revision = models.PositiveIntegerField(default=1)

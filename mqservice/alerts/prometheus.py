@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from mqservice.alerts.models import AlertKind, AlertRule
+from mqservice.alerts.models import AlertRule
+from mqservice.alerts.settings import AlertKind
 from mqservice.lib.durations import SECOND_MS, format_duration_ms
 from mqservice.lib.timestamps import rfc3339
 from mqservice.sampling.metrics import (

@@ -30,13 +30,13 @@ from mqservice.alerts.limits import (
 )
 from mqservice.alerts.models import (
     AlertEvent,
-    AlertKind,
     AlertRule,
     AlertState,
     Channel,
     Delivery,
     Notification,
 )
+from mqservice.alerts.settings import AlertKind
 from mqservice.alerts.webhook import WebhookFailed, post, signature
 from mqservice.lib.clock import Clock
 from mqservice.lib.timestamps import rfc3339

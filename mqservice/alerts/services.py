@@ -13,41 +13,34 @@ from mqservice.accounts.audit import difference, record, settings_of
 from mqservice.accounts.models import Namespace
 from mqservice.alerts.events import next_event
 from mqservice.alerts.limits import RULES_MAX
-from mqservice.alerts.models import AlertKind, AlertRule, AlertState, new_webhook_secret
+from mqservice.alerts.models import AlertRule, AlertState, new_webhook_secret
 from mqservice.alerts.queries import get_rule
+from mqservice.alerts.settings import KIND, SETTINGS, AlertKind
 from mqservice.issues.queries import book_of
 from mqservice.lib.clock import Clock
+from mqservice.lib.etags import require_revision
 from mqservice.lib.names import name_fault
-from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.lib.problem import Problem
+from mqservice.lib.settings_table import Change, columns_of
+from mqservice.lib.wire import refused
 
 _TOPIC_KINDS = (AlertKind.LAG, AlertKind.OLDEST_AGE, AlertKind.ISSUE)
 _GROUPLESS_KINDS = (AlertKind.DISK, AlertKind.ISSUE)
 # One is there, or none is.
 _THRESHOLDLESS_KINDS = (AlertKind.NO_CONSUMER, AlertKind.ISSUE)
 _SUBJECT = ("kind", "group_name", "topic")
-_SETTINGS = (
-    *_SUBJECT, "threshold", "for_ms", "window_ms", "is_enabled", "emails", "webhook_url",
-)  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleChange:
-    """What to set, in range; None leaves it as it is, or at its default on a new rule.
-
-    An empty topic means all topics, an empty URL no webhook. ``is_secret_new``: the webhook gets
-    another secret.
+class RuleChange(Change):
+    """What to set, in range. An empty topic means all topics, an empty URL no webhook.
+    ``is_secret_new``: the webhook gets another secret.
     """
 
-    kind: AlertKind | None = None
-    group_name: str | None = None
-    topic: str | None = None
-    threshold: int | None = None
-    for_ms: int | None = None
-    window_ms: int | None = None
-    is_enabled: bool | None = None
-    emails: list[str] | None = None
-    webhook_url: str | None = None
-    is_secret_new: bool = False
+    settings = SETTINGS
+
+    def __init__(self, *, is_secret_new: bool | None = None, **values: object) -> None:
+        super().__init__(**values)
+        self.is_secret_new = bool(is_secret_new)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +75,7 @@ def put_rule(
     Namespace.objects.select_for_update().get(pk=namespace.pk)  # two creators of one name: in turn
     rule = AlertRule.objects.select_for_update().filter(namespace=namespace, name=name).first()
     is_new = rule is None
-    _require_revision(rule, revision)
+    require_revision(rule, revision, "alert")
     if rule is None:
         if AlertRule.objects.filter(namespace=namespace).count() >= RULES_MAX:
             raise Problem.of(
@@ -92,7 +85,7 @@ def put_rule(
         rule = AlertRule(namespace=namespace, name=name)
     had_webhook = bool(rule.webhook_url)
     before = None if is_new else _audited(rule)
-    changed = _apply(change, rule)
+    changed = change.apply(rule)
     _reject_unfit(rule)
     is_secret_new = bool(rule.webhook_url) and (change.is_secret_new or not had_webhook)
     if is_secret_new:
@@ -125,7 +118,7 @@ def delete_rule(
     """
     Namespace.objects.select_for_update().get(pk=namespace.pk)
     rule = get_rule(namespace, name)
-    _require_revision(rule, revision)
+    require_revision(rule, revision, "alert")
     before = _audited(rule)
     rule.delete()
     details = {"kind": rule.kind}
@@ -136,25 +129,15 @@ def _audited(rule: AlertRule) -> dict[str, object]:
     """Its settings without what a webhook's URL may carry as a secret, its path and query."""
     url = urlsplit(rule.webhook_url)
     shown = f"{url.scheme}://{url.netloc}/…" if rule.webhook_url else ""
-    return settings_of(rule, _SETTINGS) | {"webhook_url": shown}
-
-
-def _apply(change: RuleChange, rule: AlertRule) -> set[str]:
-    """Set what ``change`` gives; the fields that became different."""
-    changed = set()
-    for field in _SETTINGS:
-        value = getattr(change, field)
-        if value is not None and value != getattr(rule, field):
-            setattr(rule, field, value)
-            changed.add(field)
-    return changed
+    return settings_of(rule, columns_of(SETTINGS)) | {"webhook_url": shown}
 
 
 def _require_fields(change: RuleChange) -> None:
-    if change.kind is None:
-        raise _setting("/kind", f"is missing; one of {', '.join(AlertKind)}")
-    if change.threshold is None and change.kind not in _THRESHOLDLESS_KINDS:
-        raise _setting("/threshold", "is missing")
+    kind = change.find("kind")
+    if kind is None:
+        raise _illegal("/kind", KIND.missing)
+    if change.find("threshold") is None and kind not in _THRESHOLDLESS_KINDS:
+        raise _illegal("/threshold", "is missing")
 
 
 def _reject_unfit(rule: AlertRule) -> None:
@@ -186,7 +169,7 @@ def _reject_unfit(rule: AlertRule) -> None:
         rule.threshold = 1
     for is_wrong, pointer, detail in rules:
         if is_wrong():
-            raise _setting(pointer, detail)
+            raise _illegal(pointer, detail)
 
 
 def _resolve(rule: AlertRule, now_ms: int) -> None:
@@ -196,13 +179,5 @@ def _resolve(rule: AlertRule, now_ms: int) -> None:
     event.save(force_insert=True)
 
 
-def _require_revision(rule: AlertRule | None, revision: int | None) -> None:
-    if revision is not None and (rule is None or rule.revision != revision):
-        raise Problem.of(
-            "PRECONDITION_FAILED", "the alert has changed since the revision in If-Match"
-        )
-
-
-def _setting(pointer: str, detail: str) -> Problem:
-    item = ProblemItem(pointer, "ILLEGAL_SETTING", detail)
-    return Problem.of("ILLEGAL_SETTING", f"{pointer}: {detail}", errors=[item])
+def _illegal(pointer: str, detail: str) -> Problem:
+    return refused(pointer, detail, "ILLEGAL_SETTING")

@@ -14,7 +14,8 @@ from typing import Final
 from django.db import connection
 
 from mqservice.alerts.limits import SAMPLE_MS_MAX
-from mqservice.alerts.models import AlertKind, AlertRule
+from mqservice.alerts.models import AlertRule
+from mqservice.alerts.settings import AlertKind
 from mqservice.sampling.limits import SAMPLE_MS
 
 NO_CONSUMER_THRESHOLD: Final = 1

@@ -8,7 +8,6 @@ export                GET …/alerts.yaml ─▶ stdout, or a file
 
 from __future__ import annotations
 
-import enum
 from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import quote
@@ -16,9 +15,11 @@ from urllib.parse import quote
 import msgspec
 import typer
 
+from mqservice.alerts.settings import BODY, MUTE
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.outputs import FileOption, FormOption, Output, prints, write_output
+from mqservice.cli.setting_options import Body, takes_settings
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
@@ -29,15 +30,6 @@ LIMIT_MAX: Final = 100
 UNKNOWN: Final = "?"
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the rule.")]
-
-
-class Kind(enum.StrEnum):
-    LAG = "lag"
-    OLDEST_AGE = "oldest_age"
-    DLQ_GROWTH = "dlq_growth"
-    NO_CONSUMER = "no_consumer"
-    DISK = "disk"
-    ISSUE = "issue"
 
 
 class _Rule(msgspec.Struct, kw_only=True):
@@ -99,72 +91,30 @@ def list_alerts(
 
 
 @app.command("set")
+@takes_settings(BODY)
 def set_alert(
+    body: Body,
     name: NameArgument,
-    kind: Annotated[Kind | None, typer.Option("--kind", help="What the rule watches.")] = None,
-    group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Consumer group to watch.")
-    ] = None,
-    topic: Annotated[
-        str | None, typer.Option("--topic", help="Only this topic of the group; '' for all.")
-    ] = None,
-    threshold: Annotated[
-        int | None,
-        typer.Option("--threshold", min=1, help="Messages, ms or percent, depending on the kind."),
-    ] = None,
-    for_: Annotated[
-        str | None, typer.Option("--for", help="How long the condition must last, such as 1m.")
-    ] = None,
-    window: Annotated[
-        str | None, typer.Option("--window", help="For dlq_growth: time window, such as 5m.")
-    ] = None,
-    email: Annotated[
-        list[str] | None,
-        typer.Option("--email", help="Address to notify (repeatable); replaces all addresses."),
-    ] = None,
-    webhook: Annotated[
-        str | None, typer.Option("--webhook", help="URL to notify; '' removes it.")
-    ] = None,
-    is_enabled: Annotated[
-        bool | None, typer.Option("--enabled/--silenced", help="Whether notifications are sent.")
-    ] = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """Create a rule, or change the given settings of it."""
-    given: dict[str, object | None] = {
-        "kind": kind, "group": group, "topic": topic, "threshold": threshold, "for": for_,
-        "window": window, "emails": email, "webhook": webhook, "enabled": is_enabled,
-    }  # fmt: skip
-    # An empty text stands for null, which the API takes a field away by.
-    change = {field: value or None for field, value in given.items() if value is not None}
-    if is_enabled is not None:
-        change["enabled"] = is_enabled
-    screen.run(_set(screen.target_of(base_url, key, namespace), name, change))
+    screen.run(_set(screen.target_of(base_url, key, namespace), name, body))
 
 
 @app.command("mute")
+@takes_settings(MUTE)
 def mute(
+    body: Body,
     name: NameArgument,
-    for_: Annotated[
-        str | None, typer.Option("--for", help="How long to mute it, such as 1h.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="When the mute ends, in RFC 3339.")
-    ] = None,
-    reason: Annotated[
-        str | None, typer.Option("--reason", help="Reason, shown to other users.")
-    ] = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """Send no notifications for a rule for a time; it is still evaluated."""
-    given = {"for": for_, "until": until, "reason": reason}
-    content = msgspec.json.encode({field: value for field, value in given.items() if value})
     target = screen.target_of(base_url, key, namespace)
-    screen.run(_mute(target, name, "mute", content))
+    screen.run(_mute(target, name, "mute", msgspec.json.encode(body)))
 
 
 @app.command("unmute")
@@ -248,7 +198,7 @@ async def _export(target: Target, file: Path | None) -> int:
         return write_output(await client.download("alerts.yaml"), file)
 
 
-async def _set(target: Target, name: str, change: dict[str, object | None]) -> int:
+async def _set(target: Target, name: str, change: Body) -> int:
     async with RestClient(target) as client:
         rule = await client.call("PUT", _path(name), _Rule, content=msgspec.json.encode(change))
     screen.notice(f"alert {rule.name} is {rule.state_text}")

@@ -19,6 +19,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from random import Random
 from typing import Annotated, Final
@@ -30,6 +31,7 @@ from mqservice.cli.client import RestClient
 from mqservice.cli.consumer import ConsumeLimits, Consumer, Totals
 from mqservice.cli.errors import ClientError, UsageError
 from mqservice.cli.messages import Delivered, encode_line
+from mqservice.cli.options import takes
 from mqservice.cli.reader import BEGINNING, Reader, parse_position
 from mqservice.cli.target import (
     BaseUrlOption,
@@ -54,8 +56,8 @@ class BodyOutput(enum.StrEnum):
     NDJSON = "ndjson"
 
 
-def consume(
-    topic: Annotated[str, typer.Argument(help="Topic to receive from.")],
+@dataclass(frozen=True, kw_only=True)
+class _Options:
     group: Annotated[
         str | None,
         typer.Option(
@@ -64,17 +66,17 @@ def consume(
             help="Consumer group. Default: the demo group of quickstart.json.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     client_id: Annotated[
         str | None,
         typer.Option("--client-id", help="For broadcast groups: which client this is."),
-    ] = None,
-    ack: Annotated[
-        bool, typer.Option("--ack", help="Ack each message after it was printed.")
-    ] = False,
+    ] = None
+    ack: Annotated[bool, typer.Option("--ack", help="Ack each message after it was printed.")] = (
+        False
+    )
     count: Annotated[
         int | None, typer.Option("--count", "-c", min=1, help="Stop after this many messages.")
-    ] = None,
+    ] = None
     idle_exit: Annotated[
         str | None,
         typer.Option(
@@ -82,7 +84,7 @@ def consume(
             metavar="DURATION",
             help="Stop when no message has arrived for this long, e.g. 5s or 500ms.",
         ),
-    ] = None,
+    ] = None
     place: Annotated[
         str | None,
         typer.Option(
@@ -94,10 +96,10 @@ def consume(
                 "the service; with it the group is moved there first."
             ),
         ),
-    ] = None,
+    ] = None
     queue: Annotated[
         int | None, typer.Option("--queue", min=0, help="With --from: only this queue.")
-    ] = None,
+    ] = None
     output: Annotated[
         BodyOutput,
         typer.Option(
@@ -108,7 +110,7 @@ def consume(
                 "ndjson: all fields."
             ),
         ),
-    ] = BodyOutput.TEXT,
+    ] = BodyOutput.TEXT
     template: Annotated[
         str | None,
         typer.Option(
@@ -117,26 +119,60 @@ def consume(
             help="Print this for each message, with %s body, %k keys, %t topic, %p queue, "
             "%o offset, %T time, %h properties and more; \\n ends a line.",
         ),
-    ] = None,
+    ] = None
     tags: Annotated[
         str | None,
         typer.Option("--filter", "-f", help="Only these tags: 'created || paid'."),
-    ] = None,
+    ] = None
     sql: Annotated[
         str | None,
         typer.Option("--sql", help="Only messages that match an SQL92 condition: 'amount > 10'."),
-    ] = None,
+    ] = None
     window: Annotated[
         int,
         typer.Option("--window", min=1, max=1_000, help="Maximum number of messages in flight."),
-    ] = 256,
+    ] = 256
     json_frames: Annotated[
         bool, typer.Option("--json-frames", help="Use mq.v1.json instead of MessagePack.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print totals.")] = False,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
+    ] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print totals.")] = False
+    base_url: BaseUrlOption = None
+    key: KeyOption = None
+    namespace: NamespaceOption = None
+
+    @property
+    def has_no_group(self) -> bool:
+        return self.place is not None and self.group is None
+
+    def parse_start(self) -> str | int | datetime | None:
+        """Where to start reading. Raises ``UsageError`` for options that do not go together."""
+        if self.queue is not None and self.place is None:
+            raise UsageError("--queue requires --from")
+        needs_group = self.ack or self.json_frames or (self.sql, self.client_id) != (None, None)
+        if self.has_no_group and needs_group:
+            raise UsageError("--ack, --sql, --client-id and --json-frames require --group")
+        start = None if self.place is None else parse_position(self.place)
+        if self.group is not None and isinstance(start, int) and (start < 0 or self.queue is None):
+            raise UsageError(
+                "to move a group to an offset, name one --queue; use `mqservice "
+                "group seek` to move it by a number of messages"
+            )
+        return start
+
+    def limits(self) -> ConsumeLimits:
+        return ConsumeLimits(
+            window_messages=self.window,
+            messages_max=self.count,
+            idle_exit_ms=None if self.idle_exit is None else parse_duration_ms(self.idle_exit),
+            does_ack=self.ack,
+            filter=_filter(self.tags, self.sql),
+        )
+
+
+@takes(_Options)
+def consume(
+    options: _Options,
+    topic: Annotated[str, typer.Argument(help="Topic to receive from.")],
 ) -> None:
     """Receive messages and print them.
 
@@ -150,45 +186,18 @@ def consume(
       mqservice consume orders --from end --format '%p:%o %k %s\\n'
     """
     try:
-        if queue is not None and place is None:
-            raise UsageError("--queue requires --from")
-        is_alone = place is not None and group is None
-        if is_alone and (ack or sql is not None or client_id is not None or json_frames):
-            raise UsageError("--ack, --sql, --client-id and --json-frames require --group")
-        start = None if place is None else parse_position(place)
-        if group is not None and isinstance(start, int) and (start < 0 or queue is None):
-            raise UsageError(
-                "to move a group to an offset, name one --queue; use `mqservice "
-                "group seek` to move it by a number of messages"
-            )
-        writer = _Writer(output, topic, None if template is None else Template(template))
-        target = find_target(base_url, key, namespace)
-        limits = ConsumeLimits(
-            window_messages=window,
-            messages_max=count,
-            idle_exit_ms=None if idle_exit is None else parse_duration_ms(idle_exit),
-            does_ack=ack,
-            filter=_filter(tags, sql),
-        )
-        group = group if group or is_alone else _group_default()
+        start = options.parse_start()
+        template = None if options.template is None else Template(options.template)
+        writer = _Writer(options.output, topic, template)
+        target = find_target(options.base_url, options.key, options.namespace)
+        limits = options.limits()
+        group = options.group or (None if options.has_no_group else _group_default())
     except ClientError as exc:
         screen.fail(exc)
     if group is None:
         assert start is not None
-        screen.run(_read(target, topic, start, queue, tags, limits, writer, is_quiet=quiet))
-    screen.run(
-        _consume(
-            target,
-            topic,
-            group,
-            limits,
-            Subprotocol.JSON if json_frames else Subprotocol.MSGPACK,
-            writer,
-            wanted=None if start is None else _seek_order(start, queue, client_id),
-            client_id=client_id,
-            is_quiet=quiet,
-        )
-    )
+        screen.run(_read(target, topic, start, limits, writer, options))
+    screen.run(_consume(target, topic, group, start, limits, writer, options))
 
 
 def _seek_order(
@@ -239,28 +248,26 @@ async def _consume(
     target: Target,
     topic: str,
     group: str,
+    start: str | int | datetime | None,
     limits: ConsumeLimits,
-    subprotocol: Subprotocol,
     writer: _Writer,
-    *,
-    wanted: dict[str, object] | None,
-    client_id: str | None,
-    is_quiet: bool,
+    options: _Options,
 ) -> int:
-    """``wanted``: where the group is moved first."""
-    if wanted is not None:
+    """``start``: where the group is moved first."""
+    if start is not None:
+        wanted = _seek_order(start, options.queue, options.client_id)
         async with RestClient(target) as client:
             await client.seek(group, topic, wanted, is_dry_run=False)
     consumer = Consumer(
         target,
         topic,
         group,
-        subprotocol=subprotocol,
+        subprotocol=Subprotocol.JSON if options.json_frames else Subprotocol.MSGPACK,
         limits=limits,
         random=Random(),
         on_messages=writer.write,
         on_notice=screen.warn,
-        client_id=client_id,
+        client_id=options.client_id,
     )
     interrupted = _stop_on_signal(consumer.stop)
     try:
@@ -271,7 +278,7 @@ async def _consume(
         return 0
     finally:
         # A command that was refused at once has only its error to tell.
-        if not is_quiet and (sys.exc_info()[0] is None or consumer.totals.received):
+        if not options.quiet and (sys.exc_info()[0] is None or consumer.totals.received):
             _print_totals(consumer.totals, does_ack=limits.does_ack)
     totals = consumer.totals
     if interrupted:
@@ -285,12 +292,9 @@ async def _read(
     target: Target,
     topic: str,
     start: str | int | datetime,
-    queue: int | None,
-    tag: str | None,
     limits: ConsumeLimits,
     writer: _Writer,
-    *,
-    is_quiet: bool,
+    options: _Options,
 ) -> int:
     """Without a group."""
     async with RestClient(target) as client:
@@ -298,8 +302,8 @@ async def _read(
             client,
             topic,
             place=start,
-            queue=queue,
-            tag=tag,
+            queue=options.queue,
+            tag=options.tags,
             messages_max=limits.messages_max,
             idle_exit_ms=limits.idle_exit_ms,
             on_messages=writer.write,
@@ -312,7 +316,7 @@ async def _read(
         except BrokenPipeError:
             _detach_stdout()
             return 0
-    if not is_quiet:
+    if not options.quiet:
         screen.notice(f"{reader.received:,} read; no group was changed")
     if interrupted:
         return screen.INTERRUPTED

@@ -23,6 +23,7 @@ from typer.exceptions import TyperException
 from typer.main import get_command, get_group
 
 from mqservice.cli import screen, target
+from mqservice.cli.profiles import complete_names
 from mqservice.cli.values import Reader, range_text
 
 COMPLETE_VARIABLE: Final = "_MQSERVICE_COMPLETE"  # what the script of `completion` sets
@@ -172,6 +173,7 @@ def _profile_option() -> Any:
                 metavar="NAME",
                 expose_value=False,
                 callback=target.choose_profile,
+                autocompletion=complete_names,
                 help="Name of a saved profile; by default the current one.",
                 show_default=False,
             ),

@@ -88,7 +88,8 @@ async def _login(name: str, target: Target) -> int:
     saved.current = name
     save_profiles(saved)
     screen.notice(
-        f"{target.base_url} accepted the key; saved as profile {name} in {profiles_path()}"
+        f"{target.base_url} accepted the key; profile {name} is saved in {profiles_path()} and in "
+        "use from now on"
     )
     return 0
 

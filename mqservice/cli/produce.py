@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Final
@@ -28,6 +29,7 @@ from mqservice.cli.client import Failed, RestClient, Stored
 from mqservice.cli.errors import ClientError, UsageError
 from mqservice.cli.inputs import Common, Format, count_ahead, from_bodies, from_files
 from mqservice.cli.messages import Outgoing
+from mqservice.cli.options import takes
 from mqservice.cli.sender import Numbered, Sender, SendLimits, Totals, Verdict
 from mqservice.cli.target import (
     BaseUrlOption,
@@ -67,16 +69,12 @@ class _ResultLine(msgspec.Struct, kw_only=True, omit_defaults=True):
     detail: str = ""
 
 
-def produce(
-    topic: Annotated[str, typer.Argument(help="Topic to send to.")],
-    texts: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[TEXT]...", help="Each TEXT is one message.", show_default=False),
-    ] = None,
+@dataclass(frozen=True, kw_only=True)
+class _Options:
     files: Annotated[
         list[Path] | None,
         typer.Option("--file", "-f", help="Read messages from a file (repeatable); - is stdin."),
-    ] = None,
+    ] = None
     form: Annotated[
         Format | None,
         typer.Option(
@@ -84,31 +82,31 @@ def produce(
             help="What makes one message. Default: whole for --file, ndjson for stdin.",
             show_default=False,
         ),
-    ] = None,
-    tag: Annotated[str | None, typer.Option("--tag", help="Tag of the messages.")] = None,
+    ] = None
+    tag: Annotated[str | None, typer.Option("--tag", help="Tag of the messages.")] = None
     message_keys: Annotated[
         list[str] | None, typer.Option("--key", "-k", help="Message key (repeatable).")
-    ] = None,
+    ] = None
     message_group: Annotated[
         str | None,
         typer.Option(
             "--message-group", "--group", help="Message group: its messages are delivered in order."
         ),
-    ] = None,
+    ] = None
     properties: Annotated[
         list[str] | None,
         typer.Option("--property", "-p", metavar="NAME=VALUE", help="Property (repeatable)."),
-    ] = None,
+    ] = None
     delay: Annotated[
         str | None, typer.Option("--delay", help="Deliver after a delay: 500ms, 30s, 15m, 12h, 7d.")
-    ] = None,
+    ] = None
     delay_level: Annotated[
         int | None, typer.Option("--delay-level", help="Delay level of RocketMQ, 1 to 18.")
-    ] = None,
+    ] = None
     deliver_at: Annotated[
         str | None,
         typer.Option("--deliver-at", metavar="TIME", help="Deliver at this time, in RFC 3339."),
-    ] = None,
+    ] = None
     dedup_id: Annotated[
         str | None,
         typer.Option(
@@ -120,27 +118,27 @@ def produce(
                 "dedup_id."
             ),
         ),
-    ] = None,
+    ] = None
     batch: Annotated[
         int, typer.Option("--batch", min=1, max=BATCH_MESSAGES_MAX, help="Messages per request.")
-    ] = 100,
+    ] = 100
     in_flight: Annotated[
         int,
         typer.Option("--in-flight", min=1, max=32, help="Maximum number of concurrent requests."),
-    ] = 4,
+    ] = 4
     attempts: Annotated[
         int,
         typer.Option(
             "--attempts", min=1, max=100, help="Attempts per message, including the first."
         ),
-    ] = 8,
+    ] = 8
     retry_unknown: Annotated[
         bool,
         typer.Option(
             "--retry-unknown",
             help="Send again even if the outcome is unknown; may store a message twice.",
         ),
-    ] = False,
+    ] = False
     output: Annotated[
         ResultOutput | None,
         typer.Option(
@@ -148,45 +146,62 @@ def produce(
             "-o",
             help="What to print on stdout. Default: ids for one message, else none.",
         ),
-    ] = None,
+    ] = None
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Do not print progress or totals.")
-    ] = False,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
+    ] = False
+    base_url: BaseUrlOption = None
+    key: KeyOption = None
+    namespace: NamespaceOption = None
+
+    def common(self) -> Common:
+        """What all messages have in common."""
+        return Common(
+            tag=self.tag,
+            keys=self.message_keys or [],
+            message_group=self.message_group,
+            properties=parse_properties(self.properties or []),
+            delay=self.delay,
+            delay_level=self.delay_level,
+            deliver_at=self.deliver_at,
+            dedup_id=self.dedup_id,
+        )
+
+    def limits(self) -> SendLimits:
+        return SendLimits(
+            batch_messages_max=self.batch,
+            requests_in_flight_max=self.in_flight,
+            attempts_max=self.attempts,
+            retry_unknown=self.retry_unknown,
+        )
+
+
+@takes(_Options)
+def produce(
+    options: _Options,
+    topic: Annotated[str, typer.Argument(help="Topic to send to.")],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]...", help="Each TEXT is one message.", show_default=False),
+    ] = None,
 ) -> None:
     """Send messages to a topic."""
+    files, form, output = options.files or [], options.form, options.output
     try:
-        target = find_target(base_url, key, namespace)
-        common = Common(
-            tag=tag,
-            keys=message_keys or [],
-            message_group=message_group,
-            properties=parse_properties(properties or []),
-            delay=delay,
-            delay_level=delay_level,
-            deliver_at=deliver_at,
-            dedup_id=dedup_id,
-        )
-        if dedup_id is not None and not _is_one_message(texts or [], files or [], form):
+        target = find_target(options.base_url, options.key, options.namespace)
+        common = options.common()
+        if common.dedup_id is not None and not _is_one_message(texts or [], files, form):
             raise UsageError(
                 "--dedup-id is for one message: give one TEXT, or one --file as a "
                 "whole; with NDJSON, each line has its own dedup_id"
             )
-        source, total = _source(texts or [], files or [], form, common)
+        source, total = _source(texts or [], files, form, common)
     except ClientError as exc:
         screen.fail(exc)
-    limits = SendLimits(
-        batch_messages_max=batch,
-        requests_in_flight_max=in_flight,
-        attempts_max=attempts,
-        retry_unknown=retry_unknown,
-    )
     if output is None:
         output = ResultOutput.IDS if total == 1 else ResultOutput.NONE
-    report = _Report(output, total=total, is_quiet=quiet or total == 1)
-    screen.run(_produce(target, topic, source, limits, report))
+    report = _Report(output, total=total, is_quiet=options.quiet or total == 1)
+    screen.run(_produce(target, topic, source, options.limits(), report))
 
 
 def _is_one_message(texts: list[str], files: list[Path], form: Format | None) -> bool:

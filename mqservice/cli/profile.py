@@ -10,12 +10,14 @@ import typer
 from mqservice.cli import screen
 from mqservice.cli.errors import ClientError
 from mqservice.cli.outputs import FormOption, Output, prints
-from mqservice.cli.profiles import load_profiles, save_profiles
+from mqservice.cli.profiles import complete_names, load_profiles, save_profiles
 from mqservice.cli.tables import Table
 
 app = typer.Typer(no_args_is_help=True, help="List, choose and remove saved profiles.")
 
-NameArgument = Annotated[str, typer.Argument(help="Name, as shown by `profile list`.")]
+NameArgument = Annotated[
+    str, typer.Argument(help="Name, as shown by `profile list`.", autocompletion=complete_names)
+]
 
 
 class _Row(msgspec.Struct):

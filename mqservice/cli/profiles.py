@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from mqservice.cli.errors import UsageError
+from mqservice.cli.errors import ClientError, UsageError
 
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
@@ -104,3 +104,12 @@ def check_name(name: str) -> str:
             f"{name!r} is not a valid profile name: use up to 64 letters, digits, . _ and -"
         )
     return name
+
+
+def complete_names(incomplete: str) -> list[str]:
+    """Names of saved profiles, for a shell; none where the file cannot be read."""
+    try:
+        saved = load_profiles()
+    except ClientError:
+        return []
+    return [name for name in sorted(saved.profiles) if name.startswith(incomplete)]

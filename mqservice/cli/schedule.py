@@ -9,7 +9,6 @@ pause, resume, send   POST …/schedules/{name}:pause, :resume, :send
 from __future__ import annotations
 
 import base64
-import enum
 import sys
 from pathlib import Path
 from typing import Annotated, Final
@@ -22,8 +21,10 @@ from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import ClientError, UsageError
 from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.setting_options import Body, takes_settings
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+from mqservice.schedules.settings import SETTINGS
 
 app = typer.Typer(
     no_args_is_help=True, help="Schedules: messages sent at times of a cron expression."
@@ -34,11 +35,6 @@ FILE_BYTES_MAX: Final = 1024 * 1024  # the service takes less, and says how much
 _STDIN: Final = Path("-")
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the schedule.")]
-
-
-class CatchUp(enum.StrEnum):
-    LATEST = "latest"
-    NONE = "none"
 
 
 class _Run(msgspec.Struct):
@@ -113,22 +109,11 @@ def next_(
 
 
 @app.command("set")
+@takes_settings(SETTINGS)
 def set_schedule(
+    change: Body,
     name: NameArgument,
     body: Annotated[str | None, typer.Argument(help="Body of the message, as text.")] = None,
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Topic to send to.")] = None,
-    cron: Annotated[
-        str | None, typer.Option("--cron", help="Cron expression of five fields, or @daily…")
-    ] = None,
-    time_zone: Annotated[
-        str | None,
-        typer.Option(
-            "--time-zone", help="Time zone, such as Europe/Berlin; UTC for a new schedule."
-        ),
-    ] = None,
-    catch_up: Annotated[
-        CatchUp | None, typer.Option("--catch-up", help="Which missed runs are sent late.")
-    ] = None,
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="Read the body from this file; - is stdin.")
     ] = None,
@@ -144,9 +129,6 @@ def set_schedule(
         typer.Option("--property", "-p", help="Property, as NAME=VALUE (repeatable)."),
     ] = None,
     queue: Annotated[int | None, typer.Option("--queue", min=0, help="Queue to send to.")] = None,
-    description: Annotated[
-        str | None, typer.Option("--description", help="Description, shown with the schedule.")
-    ] = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
@@ -164,11 +146,9 @@ def set_schedule(
         )
     except ClientError as exc:
         screen.fail(exc)
-    given: dict[str, object] = {
-        "topic": topic, "cron": cron, "time_zone": time_zone, "description": description,
-        "catch_up": None if catch_up is None else catch_up.value, "message": message,
-    }  # fmt: skip
-    screen.run(_set(target, name, _without_none(given)))
+    if message is not None:
+        change["message"] = message
+    screen.run(_set(target, name, change))
 
 
 @app.command("pause")

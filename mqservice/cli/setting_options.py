@@ -46,74 +46,60 @@ def takes_settings(
 
 def _options_of(settings: table.Settings) -> Iterator[tuple[str, Any, Any]]:
     for setting in table.settable(settings):
-        if not isinstance(setting.kind, table.Document):
-            help = setting.option_help
-            yield _option(setting.name, setting.kind, setting.flags, help)
+        if not isinstance(setting, table.Document):
+            yield _option(setting.name, setting)
             continue
-        for part in setting.kind.parts:
-            name = f"{setting.name}_{part.name}"
-            yield _option(name, part.kind, part.option, part.option_help, part.metavar)
+        for part in setting.parts:
+            yield _option(f"{setting.name}_{part.name}", part)
 
 
-def _option(
-    name: str, kind: table.Kind, flags: str, help: str, metavar: str | None = None
-) -> tuple[str, Any, Any]:
-    option = typer.Option(flags, help=help, metavar=metavar)
-    return name, Annotated[_type_of(kind) | None, option], dataclasses.field(default=None)
-
-
-def _type_of(kind: table.Kind) -> Any:  # Any: a type as typer takes it
-    match kind:
-        case table.Choice():
-            return kind.values
-        case table.Boolean():
-            return bool
-        case table.Integer():
-            return str if kind.has_null else int
-        case table.Number():
-            return float
-        case table.Durations() | table.Names() | table.QueuesByName():
-            return list[str]
-        case _:
-            return str
+def _option(name: str, setting: table.Setting) -> tuple[str, Any, Any]:
+    help = setting.option_help or setting.about.replace("`", "")
+    option = typer.Option(*setting.flags.split(), help=help, metavar=setting.metavar)
+    is_number = isinstance(setting, table.Integer) and setting.null is None
+    kind = setting.json_type if is_number or not isinstance(setting, table.Integer) else str
+    return f"{name}_", Annotated[kind | None, option], dataclasses.field(default=None)
 
 
 def _body_of(settings: table.Settings, given: object) -> Body:
     """What is sent: the options that were given."""
     body: Body = {}
     for setting in table.settable(settings):
-        kind, value = setting.kind, getattr(given, setting.name, None)
-        if isinstance(kind, table.Document):
-            value = _document_of(setting.name, kind, given)
+        if isinstance(setting, table.Document):
+            value: object = _document_of(setting, given)
+        else:
+            value = getattr(given, f"{setting.name}_")
         if value is None:
             continue
-        if isinstance(kind, table.Integer) and kind.has_null:
-            body[setting.name] = _number_or_null(setting.flags, value)
-        else:
-            body[setting.name] = value
+        body[setting.name] = value
+        if setting.null is not None:
+            body[setting.name] = _value_or_null(setting, str(value))
         if setting.only_with is not None:
             body.setdefault(*setting.only_with)
     return body
 
 
-def _number_or_null(flags: str, text: str) -> int | None:
+def _value_or_null(setting: table.Setting, text: str) -> object:
+    """An empty text stands for null, of a number ``unlimited``."""
+    if not isinstance(setting, table.Integer):
+        return text or None
     if text != UNLIMITED and not (text.isascii() and text.isdecimal()):
-        screen.fail(UsageError(f"{flags} must be a number or {UNLIMITED}"))
+        screen.fail(UsageError(f"{setting.flags} must be a number or {UNLIMITED}"))
     return None if text == UNLIMITED else int(text)
 
 
-def _document_of(name: str, kind: table.Document, given: object) -> Body | None:
+def _document_of(document: table.Document, given: object) -> Body | None:
     """Its parts; without the one that tells its form, that which the others belong to."""
     found: Body = {}
-    for part in kind.parts:
-        value = getattr(given, f"{name}_{part.name}")
-        if isinstance(part.kind, table.QueuesByName):
+    for part in document.parts:
+        value = getattr(given, f"{document.name}_{part.name}_")
+        if isinstance(part, table.ByName):
             value = _queues_of(part.option, value)
         if value not in (None, []):
             found[part.name] = value
-    if found and kind.tag:
-        form = next(part.form for part in kind.parts if part.name in found)
-        found.setdefault(kind.tag, form)
+    if found and document.tag:
+        form = next(part.form for part in document.parts if part.name in found)
+        found.setdefault(document.tag, form)
     return found or None
 
 

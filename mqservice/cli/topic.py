@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from typing import Annotated
 from urllib.parse import quote
 
@@ -13,18 +12,12 @@ from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageError
 from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.setting_options import Body, takes_settings
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
-from mqservice.protocol.choices import Durability
+from mqservice.topics.settings import SETTINGS
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, show, change, purge and delete topics.")
-
-
-class Type(enum.StrEnum):
-    MIXED = "mixed"
-    NORMAL = "normal"
-    FIFO = "fifo"
-    DELAY = "delay"
 
 
 class Queue(msgspec.Struct):
@@ -52,21 +45,16 @@ class TopicDetail(msgspec.Struct, kw_only=True):
 
 
 @app.command("create")
+@takes_settings(SETTINGS)
 def create(
+    body: Body,
     name: Annotated[str, typer.Argument(help="Up to 64 letters, digits, - and _.")],
-    queues: Annotated[int, typer.Option("--queues", min=1, help="Number of queues.")] = 4,
-    durability: Annotated[
-        Durability,
-        typer.Option(
-            "--durability", help="sync: on disk before the response; async: shortly after."
-        ),
-    ] = Durability.SYNC,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """Create a topic. Creating it again with the same settings changes nothing."""
-    screen.run(_create(screen.target_of(base_url, key, namespace), name, queues, durability))
+    screen.run(_put(screen.target_of(base_url, key, namespace), name, body, is_new=True))
 
 
 @app.command("list")
@@ -93,45 +81,18 @@ def show(
 
 
 @app.command("update")
+@takes_settings(SETTINGS)
 def update(
+    body: Body,
     name: Annotated[str, typer.Argument(help="Name of the topic.")],
-    queues: Annotated[
-        int | None, typer.Option("--queues", min=1, help="Number of queues; it can only grow.")
-    ] = None,
-    durability: Annotated[
-        Durability | None,
-        typer.Option(
-            "--durability", help="sync: on disk before the response; async: shortly after."
-        ),
-    ] = None,
-    retention: Annotated[
-        str | None,
-        typer.Option(
-            "--retention", metavar="TIME", help="How long messages are retained: 3d, 12h."
-        ),
-    ] = None,
-    kind: Annotated[
-        Type | None, typer.Option("--type", help="Type of messages that the topic accepts.")
-    ] = None,
-    body_bytes_max: Annotated[
-        int | None,
-        typer.Option(
-            "--body-bytes-max", min=1, metavar="BYTES", help="Largest body that the topic accepts."
-        ),
-    ] = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """Change an existing topic. Settings that are not given are left unchanged."""
-    given: dict[str, object] = {
-        "queues": queues, "durability": durability, "retention": retention, "type": kind,
-        "body_bytes_max": body_bytes_max,
-    }  # fmt: skip
-    change = {field: value for field, value in given.items() if value is not None}
-    if not change:
+    if not body:
         screen.fail(UsageError("nothing to change: give at least one setting"))
-    screen.run(_update(screen.target_of(base_url, key, namespace), name, change))
+    screen.run(_put(screen.target_of(base_url, key, namespace), name, body, is_new=False))
 
 
 @app.command("delete")
@@ -229,24 +190,19 @@ async def _show(target: Target, name: str, *, form: Output) -> int:
     return 0
 
 
-async def _update(target: Target, name: str, change: dict[str, object]) -> int:
+async def _put(target: Target, name: str, body: Body, *, is_new: bool) -> int:
     async with RestClient(target) as client:
-        await client.call("GET", _path(name), TopicDetail)  # a change does not make a topic
-        content = msgspec.json.encode(change)
-        await client.call("PUT", _path(name), TopicDetail, content=content)
-    screen.notice(f"topic {name} was changed")
+        if not is_new:
+            await client.call("GET", _path(name), TopicDetail)  # a change does not make a topic
+        content = msgspec.json.encode(body)
+        topic = await client.call("PUT", _path(name), TopicDetail, content=content)
+    did = f"with {topic.queues} queues was created" if is_new else "was changed"
+    screen.notice(f"topic {topic.name} {did}")
     return 0
 
 
 def _path(name: str) -> str:
     return f"topics/{quote(name, safe='')}"
-
-
-async def _create(target: Target, name: str, queues: int, durability: Durability) -> int:
-    async with RestClient(target) as client:
-        topic = await client.create_topic(name, queues=queues, durability=durability)
-    screen.notice(f"topic {topic.name} with {topic.queues} queues was created")
-    return 0
 
 
 async def _delete(target: Target, name: str) -> int:

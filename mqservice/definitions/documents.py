@@ -21,15 +21,17 @@ from mqservice.definitions.limits import DEFINITION_COUNT_MAX, VERSION
 from mqservice.definitions.schemas import DefinitionsOut, GroupDefinition, TopicDefinition
 from mqservice.groups.schemas import read_settings as read_group
 from mqservice.groups.services import GroupChange
-from mqservice.lib.json_fields import FAULTS_MAX, Fields, read_object, shown
+from mqservice.lib.json_fields import FAULTS_MAX, Fields, json_text, read_object
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.lib.settings_table import Integer, Name
 from mqservice.lib.wire import refused
 from mqservice.topics.schemas import read_settings as read_topic
 from mqservice.topics.services import TopicChange
 
 ChangeT = TypeVar("ChangeT", TopicChange, GroupChange)
-_NAME: Final = "name"
+NAME: Final = Name(name="name", is_required=True)
+_VERSION: Final = Integer(name="version", low=VERSION, high=VERSION, is_required=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +77,7 @@ def read_document(body: bytes) -> Document:
     fields = read_object(body)
     if body.strip():
         reject_duplicates(body)
-    if not fields.has("version") or fields.find("version") is None:
-        fields.fault("version", f"must be {VERSION}: it is the format of the document")
-    else:
-        fields.integer("version", VERSION, VERSION)
+    _VERSION.read(fields)
     topics = _read_list(fields, "topics", read_topic)
     groups = _read_list(fields, "groups", read_group)
     count = len(topics) + len(groups)
@@ -100,8 +99,10 @@ def reject_duplicates(body: bytes) -> None:
         content = dict(pairs)
         if len(content) < len(pairs):
             ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
-            where = f", in {shown(content[_NAME])}" if _NAME in content else ""
-            faults.append(ProblemItem("", "BAD_REQUEST", f"{shown(twice)} is given twice{where}"))
+            where = f", in {json_text(content[NAME.name])}" if NAME.name in content else ""
+            faults.append(
+                ProblemItem("", "BAD_REQUEST", f"{json_text(twice)} is given twice{where}")
+            )
         return content
 
     text = body.decode()
@@ -143,7 +144,7 @@ def _read_list(
     if value is None:
         return []
     if not isinstance(value, list):
-        fields.fault(name, f"must be a list, found {shown(value)}")
+        fields.fault(name, f"must be a list, found {json_text(value)}")
         return []
     if len(value) > DEFINITION_COUNT_MAX:
         fields.out_of_range(name, _too_many(len(value)))
@@ -153,7 +154,7 @@ def _read_list(
     for at, content in enumerate(value):
         pointer = f"/{name}/{at}"
         if not isinstance(content, dict):
-            fields.fault(f"{name}/{at}", f"must be an object, found {shown(content)}")
+            fields.fault(f"{name}/{at}", f"must be an object, found {json_text(content)}")
             continue
         own = Fields(content, pointer, fields.faults)
         thing = _read_name(own, places, pointer, "TOPIC" if name == "topics" else "GROUP")
@@ -164,16 +165,18 @@ def _read_list(
 
 def _read_name(own: Fields, places: dict[str, str], pointer: str, kind: str) -> str:
     """Empty with a fault."""
-    name = own.find(_NAME)
+    name = own.find(NAME.name)
     if not isinstance(name, str):
-        own.fault(_NAME, "is missing" if name is None else f"must be a name, found {shown(name)}")
+        own.fault(
+            NAME.name, "is missing" if name is None else f"must be a name, found {json_text(name)}"
+        )
         return ""
     fault = name_fault(name)
     if fault is not None:
-        own.faults.append(ProblemItem(f"{pointer}/{_NAME}", f"ILLEGAL_{kind}", fault))
+        own.faults.append(ProblemItem(f"{pointer}/{NAME.name}", f"ILLEGAL_{kind}", fault))
         return ""
     if name in places:
-        own.fault(_NAME, f"{name} is already defined at {places[name]}")
+        own.fault(NAME.name, f"{name} is already defined at {places[name]}")
         return ""
     places[name] = pointer
     return name

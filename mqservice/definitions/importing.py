@@ -16,13 +16,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final
 
 from django.db import transaction
-from django.db.models import QuerySet
 
 from mqservice.accounts.access import Principal
 from mqservice.accounts.audit import difference
@@ -37,16 +35,13 @@ from mqservice.definitions.schemas import (
     ImportOut,
     TopicDefinition,
 )
+from mqservice.engine_rows import EngineRows, Planned
 from mqservice.errors import problem_from_store
-from mqservice.groups.models import ConsumerGroup
-from mqservice.groups.services import GroupChange, PlannedGroup, plan_group, write_groups
-from mqservice.groups.services import config_of as config_of_group
+from mqservice.groups.services import ROWS as GROUPS
 from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.quotas.queries import count_and_limit
 from mqservice.store import GroupConfig, StoreError, TopicConfig, blocking_client
-from mqservice.topics.models import Topic
-from mqservice.topics.services import PlannedTopic, TopicChange, plan_topic, write_topics
-from mqservice.topics.services import config_of as config_of_topic
+from mqservice.topics.services import ROWS as TOPICS
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +51,7 @@ _IN_DOUBT: Final = (
     "ones until the same document is imported again"
 )
 Config = TopicConfig | GroupConfig
-RowT = TypeVar("RowT", Topic, ConsumerGroup)
+Rows = EngineRows[Any, Any]  # Any: of topics or of groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +59,14 @@ class Step:
     """One thing of a document. ``former``: what the engine had of it; None of a new one."""
 
     pointer: str
-    planned: PlannedTopic | PlannedGroup
+    rows: Rows
+    planned: Planned[Any]  # Any: as above
     former: Config | None
     shown: ImportedOut
 
     @property
     def config(self) -> Config:
-        if isinstance(self.planned, PlannedTopic):
-            return config_of_topic(self.planned.topic)
-        return config_of_group(self.planned.group)
+        return self.rows.config_of(self.planned.row)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,16 +102,11 @@ class Plan:
 def preview_import(namespace: Namespace, document: Document, *, by: Principal) -> Plan:
     """What ``import_definitions`` would do now. Four queries. Raises Problem as it would."""
     _require_scopes(document, by)
-    topics = _steps(document.topics, namespace.topics.all(), partial(_topic_step, namespace))
-    groups = _steps(document.groups, namespace.groups.all(), partial(_group_step, namespace))
-    reject([*topics[1], *groups[1]])
-    plan = Plan(topics=topics[0], groups=groups[0])
-    reject(
-        [
-            *_no_room(namespace, "topic_count_max", Topic, "/topics", plan.topics),
-            *_no_room(namespace, "group_count_max", ConsumerGroup, "/groups", plan.groups),
-        ]
-    )
+    topics, faults = _steps(namespace, document.topics, TOPICS, TopicDefinition)
+    groups, others = _steps(namespace, document.groups, GROUPS, GroupDefinition)
+    reject(faults + others)
+    plan = Plan(topics=topics, groups=groups)
+    reject([*_no_room(namespace, TOPICS, topics), *_no_room(namespace, GROUPS, groups)])
     return plan
 
 
@@ -143,9 +132,8 @@ def import_definitions(
             "the topics and groups have changed since the preview, so the import would "
             "do something else",
         )
-    planned = [step.planned for step in plan.steps]
-    write_topics((each for each in planned if isinstance(each, PlannedTopic)), by=by)
-    write_groups((each for each in planned if isinstance(each, PlannedGroup)), by=by)
+    for rows, steps in ((TOPICS, plan.topics), (GROUPS, plan.groups)):
+        rows.write((step.planned for step in steps), by=by)
     _put_in_engine(plan.steps)
     return plan
 
@@ -163,82 +151,52 @@ def _require_scopes(document: Document, by: Principal) -> None:
 
 
 def _steps(
+    namespace: Namespace,
     things: Sequence[Defined[ChangeT]],
-    rows: QuerySet[RowT],
-    step_of: Callable[[Defined[ChangeT], RowT | None], Step],
+    rows: Rows,
+    definition: type[TopicDefinition | GroupDefinition],
 ) -> tuple[list[Step], list[ProblemItem]]:
     """What to do for each, and every fault. One query."""
-    known = {row.name: row for row in rows.filter(name__in=[thing.name for thing in things])}
+    names = [thing.name for thing in things]
+    found = rows.model._default_manager.filter(namespace=namespace, name__in=names)
+    known = {row.name: row for row in found}
     steps, faults = [], []
     for thing in things:
+        row = known.get(thing.name)
+        former, before = None, None
+        if row is not None:
+            row.namespace = namespace
+            former, before = rows.config_of(row), _settings(definition.of(row))
         try:
-            steps.append(step_of(thing, known.get(thing.name)))
+            planned = rows.plan(namespace, thing.name, row, thing.change)
         except Problem as problem:
             faults += faults_at(thing.pointer, problem)
+            continue
+        old, new = difference(before, _settings(definition.of(planned.row)))
+        changed = Action.CHANGED if planned.is_different else Action.UNCHANGED
+        action = Action.CREATED if planned.is_new else changed
+        shown = ImportedOut(name=thing.name, action=action, before=old, after=new or {})
+        pointer = thing.pointer
+        steps.append(Step(pointer=pointer, rows=rows, planned=planned, former=former, shown=shown))
     return steps, faults
 
 
-def _topic_step(namespace: Namespace, thing: Defined[TopicChange], row: Topic | None) -> Step:
-    """Raises Problem ILLEGAL_SETTING."""
-    former, before = None, None
-    if row is not None:
-        row.namespace = namespace
-        former, before = config_of_topic(row), TopicDefinition.of(row)
-    planned = plan_topic(namespace, thing.name, row, thing.change)
-    after = TopicDefinition.of(planned.topic)
-    shown = _shown(planned, before, after)
-    return Step(pointer=thing.pointer, planned=planned, former=former, shown=shown)
+def _settings(definition: TopicDefinition | GroupDefinition) -> dict[str, object]:
+    settings: dict[str, object] = definition.model_dump(mode="json", exclude={"name"})
+    return settings
 
 
-def _group_step(
-    namespace: Namespace, thing: Defined[GroupChange], row: ConsumerGroup | None
-) -> Step:
-    """Raises Problem ILLEGAL_SETTING."""
-    former, before = None, None
-    if row is not None:
-        row.namespace = namespace
-        former, before = config_of_group(row), GroupDefinition.of(row)
-    planned = plan_group(namespace, thing.name, row, thing.change)
-    after = GroupDefinition.of(planned.group)
-    shown = _shown(planned, before, after)
-    return Step(pointer=thing.pointer, planned=planned, former=former, shown=shown)
-
-
-def _shown(
-    planned: PlannedTopic | PlannedGroup,
-    before: TopicDefinition | GroupDefinition | None,
-    after: TopicDefinition | GroupDefinition,
-) -> ImportedOut:
-    changed = Action.CHANGED if planned.is_different else Action.UNCHANGED
-    old, new = difference(
-        None if before is None else before.model_dump(mode="json", exclude={"name"}),
-        after.model_dump(mode="json", exclude={"name"}),
-    )
-    return ImportedOut(
-        name=after.name,
-        action=Action.CREATED if planned.is_new else changed,
-        before=old,
-        after=new or {},
-    )
-
-
-def _no_room(
-    namespace: Namespace,
-    limit_name: str,
-    kind: type[Topic | ConsumerGroup],
-    pointer: str,
-    steps: list[Step],
-) -> list[ProblemItem]:
+def _no_room(namespace: Namespace, rows: Rows, steps: list[Step]) -> list[ProblemItem]:
     """One query, where something is new."""
     wanted = sum(step.planned.is_new for step in steps)
     if not wanted:
         return []
-    count, limit = count_and_limit(namespace.tenant_id, limit_name, kind)
+    count, limit = count_and_limit(namespace.tenant_id, f"{rows.kind}_count_max", rows.model)
     if count + wanted <= limit:
         return []
-    what = limit_name.removesuffix("_count_max")
-    detail = f"{wanted} new {what}s would be created; the tenant has {count} and may have {limit}"
-    return [ProblemItem(pointer, "QUOTA_EXCEEDED", detail)]
+    what = f"{rows.kind}s"
+    detail = f"{wanted} new {what} would be created; the tenant has {count} and may have {limit}"
+    return [ProblemItem(f"/{what}", "QUOTA_EXCEEDED", detail)]
 
 
 def _put_in_engine(steps: Sequence[Step]) -> None:

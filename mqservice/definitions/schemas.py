@@ -8,48 +8,36 @@ whether a group is paused.
 from __future__ import annotations
 
 import enum
-from typing import Any, Final
+from typing import Any
 
 from pydantic import BaseModel, create_model
 
 from mqservice.definitions.limits import VERSION
 from mqservice.groups.models import ConsumerGroup
-from mqservice.groups.schemas import shown_settings
+from mqservice.groups.schemas import shown_settings as shown_group
 from mqservice.groups.settings import SETTINGS as GROUP_SETTINGS
-from mqservice.lib.durations import format_duration_ms
 from mqservice.lib.settings_table import definition_fields
-from mqservice.protocol.choices import Durability
-from mqservice.topics.models import MessageType, Topic
+from mqservice.topics.models import Topic
+from mqservice.topics.schemas import shown_settings as shown_topic
+from mqservice.topics.settings import SETTINGS as TOPIC_SETTINGS
 
 Settings = dict[str, Any]  # Any: JSON, as the API writes settings
-_GROUP_FIELDS: Final = tuple(definition_fields(GROUP_SETTINGS))
 
 
-class TopicDefinition(BaseModel):
-    """All settings of a topic."""
-
-    name: str
-    type: MessageType
-    queues: int
-    durability: Durability
-    retention: str
-    body_bytes_max: int
-
-    @classmethod
-    def of(cls, topic: Topic) -> TopicDefinition:
-        return cls(
-            name=topic.name,
-            type=MessageType(topic.message_type),
-            queues=topic.queue_count,
-            durability=Durability(topic.durability),
-            retention=format_duration_ms(topic.retention_age_ms),
-            body_bytes_max=topic.body_bytes_max,
-        )
-
-
+_TopicSettings = create_model(
+    "_TopicSettings", name=(str, ...), **definition_fields(TOPIC_SETTINGS)
+)
 _GroupSettings = create_model(
     "_GroupSettings", name=(str, ...), **definition_fields(GROUP_SETTINGS)
 )
+
+
+class TopicDefinition(_TopicSettings):  # type: ignore[valid-type, misc]  # reason: of the table
+    """All settings of a topic."""
+
+    @classmethod
+    def of(cls, topic: Topic) -> TopicDefinition:
+        return cls(name=topic.name, **shown_topic(topic))
 
 
 class GroupDefinition(_GroupSettings):  # type: ignore[valid-type, misc]  # reason: of the table
@@ -57,8 +45,7 @@ class GroupDefinition(_GroupSettings):  # type: ignore[valid-type, misc]  # reas
 
     @classmethod
     def of(cls, group: ConsumerGroup) -> GroupDefinition:
-        shown = shown_settings(group, all_of_assignment=True)
-        return cls(name=group.name, **{name: shown[name] for name in _GROUP_FIELDS})
+        return cls(name=group.name, **shown_group(group, all_of_assignment=True))
 
 
 class DefinitionsOut(BaseModel):

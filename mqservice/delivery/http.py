@@ -23,7 +23,7 @@ from mqservice.lib.request_ids import accepted_request_id, new_request_id
 from mqservice.lib.safe_headers import Headers, api_headers, header_lines, refusal_headers
 from mqservice.quotas.meter import TenantMeter
 from mqservice.topics.routes import TopicRoute
-from mqservice.web.whole_response import write_response
+from mqservice.web.cycle import write_response
 
 Scope = MutableMapping[str, Any]  # Any: what ASGI servers put into a scope is untyped
 Message = MutableMapping[str, Any]  # Any: as above
@@ -80,28 +80,19 @@ class Request:
     ``topic`` and ``group`` are there once the handler has looked them up.
     """
 
-    __slots__ = (
-        "_exchange",
-        "ended",
-        "group",
-        "headers",
-        "is_admitted",
-        "is_charged",
-        "is_counted",
-        "is_reading",
-        "match",
-        "message_count",
-        "meter",
-        "principal",
-        "read_count",
-        "receive",
-        "request_id",
-        "response_bytes",
-        "scope",
-        "send",
-        "span",
-        "topic",
-    )
+    topic: TopicRoute | None = None
+    group: GroupRoute | None = None
+    principal: Principal
+    meter: TenantMeter | None = None
+    is_admitted = False  # whether it was held against the tenant's rates
+    is_charged = False  # whether what it reads is charged at its end
+    is_counted = False  # whether it has ended
+    is_reading = True  # what is read is charged, and not what is produced or settled
+    ended: asyncio.Future[None] | None = None  # awaited by the task that serves it
+    message_count = 1  # in the answer, as it is charged
+    read_count = 0  # messages in the answer that were received
+    response_bytes = 0
+    span: OperationSpan | None = None  # where tracing is on
 
     def __init__(
         self,
@@ -119,19 +110,6 @@ class Request:
         self.match = match
         self.headers = headers
         self.request_id = request_id_of(headers)
-        self.principal: Principal
-        self.meter: TenantMeter | None = None
-        self.topic: TopicRoute | None = None
-        self.group: GroupRoute | None = None
-        self.is_admitted = False  # whether it was held against the tenant's rates
-        self.is_charged = False  # whether what it reads is charged at its end
-        self.is_counted = False  # whether it has ended
-        self.ended: asyncio.Future[None] | None = None  # awaited by the task that serves it
-        self.is_reading = True  # what is read is charged, and not what is produced or settled
-        self.message_count = 1  # in the answer, as it is charged
-        self.read_count = 0  # messages in the answer that were received
-        self.response_bytes = 0
-        self.span: OperationSpan | None = None  # where tracing is on
 
     def reply(self, status: int, content: bytes, media_type: bytes = JSON_TYPE) -> None:
         """Send the response."""

@@ -55,7 +55,7 @@ from mqservice.lib.problem import Problem
 from mqservice.quotas.rejection_pacing import body_bytes_of
 from mqservice.store import StoreError
 from mqservice.usage.counts import usage_counts
-from mqservice.web.corked_transport import recognised
+from mqservice.web.cycle import Cycle, Serve, recognised
 
 log = logging.getLogger(__name__)
 
@@ -152,48 +152,37 @@ class DataPlane:
 
     # Requests that are whole ---------------------------------------------------------------------
 
-    def can_take(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
-        """Whether ``take`` will take the request once its body is whole: it has shown a good key,
-        and there is a handler for it that wants the body.
+    def take(self, cycle: Cycle, headers: dict[bytes, bytes]) -> Serve | None:
+        """What serves the request of ``cycle``, which has these ``headers``, once its body is
+        whole. None if it has not shown a good key, or no handler wants its body.
         """
-        match = known_match(scope["path"])
-        return (
-            match is not None
-            and type(HANDLERS[match.operation].get(scope["method"])) is BodyHandler
-            and self._context.caches.keys.cached(headers.get(b"authorization", b"")) is not None
-        )
-
-    def take(self, cycle: Any, headers: dict[bytes, bytes]) -> bool:
-        """Whether the request of ``cycle`` is answered here, now or later. False: nothing was done.
-
-        ``cycle``: uvicorn's, whose types of ASGI are narrower than ours; it has all of its body and
-        no answer yet. ``headers`` are its own.
-        """
-        scope = cycle.scope
+        # Any: uvicorn's types of ASGI are narrower than ours.
+        scope: Any = cycle.scope
         match = known_match(scope["path"])
         if match is None:
-            return False
+            return None
         handler = HANDLERS[match.operation].get(scope["method"])
         if type(handler) is not BodyHandler:
-            return False
+            return None
         principal = self._context.caches.keys.cached(headers.get(b"authorization", b""))
         if principal is None:
-            return False
-        request = Request(scope, cycle.receive, cycle.send, match, headers, self)
+            return None
+        receive: Any = cycle.receive  # Any: as above
+        send: Any = cycle.send  # Any: as above
+        request = Request(scope, receive, send, match, headers, self)
         request.principal = principal
-        self._begin_span(request)
-        self._serve_whole(request, handler, bytes(cycle.body))
-        return True
+        return partial(self._serve_whole, request, handler)
 
     def _serve_whole(self, request: Request, handler: BodyHandler, body: bytes) -> None:
         context = self._context
         try:
-            if request.meter is None:
-                tenant_id = request.principal.tenant_id
-                request.meter = context.meters.known.get(tenant_id)
-                if request.meter is None:
-                    raise NotLoaded(partial(self._load_meter, request))
             if not request.is_admitted:
+                if context.spans is not None and request.span is None:
+                    self._begin_span(request)
+                if request.meter is None:
+                    request.meter = context.meters.known.get(request.principal.tenant_id)
+                    if request.meter is None:
+                        raise NotLoaded(partial(self._load_meter, request))
                 self._admit(request)
             bytes_max = handler.begin(context, request)
             check_body_head(request, bytes_max)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from mqservice.accounts.models import Namespace
+from mqservice.engine_rows import EngineRow
 from mqservice.groups.settings import (
     ASSIGNMENT,
     BATCH_PER_GROUP,
@@ -21,17 +22,15 @@ from mqservice.groups.settings import (
     START_TIME,
     STRATEGY,
 )
-from mqservice.lib.names import NAME_CHARS_MAX, engine_name
 from mqservice.protocol.choices import StartFrom
 
 
-class ConsumerGroup(models.Model):
+class ConsumerGroup(EngineRow):
     """A named set of consumers that share the messages of the topics they read, or of which each
     client gets all of them. The columns from ``start_from`` on are those of ``settings``.
     """
 
     namespace = models.ForeignKey(Namespace, on_delete=models.PROTECT, related_name="groups")
-    name = models.CharField(max_length=NAME_CHARS_MAX)
     start_from = models.CharField(
         max_length=16,
         choices=[(kind.value, kind.value) for kind in StartFrom],
@@ -48,21 +47,18 @@ class ConsumerGroup(models.Model):
     assignment = models.JSONField(default=ASSIGNMENT.default)
     is_ordered = models.BooleanField(default=ORDERED.default)
     batch_per_group = models.PositiveSmallIntegerField(default=BATCH_PER_GROUP.default)
-    revision = models.PositiveIntegerField(default=1)
-    created_at = models.DateTimeField(auto_now_add=True)
-    updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["namespace", "name"], name="group_name_unique"),
             models.CheckConstraint(
-                condition=models.Q(lease_ms__gte=LEASE.kind.low, lease_ms__lte=LEASE.kind.high),
+                condition=models.Q(lease_ms__gte=LEASE.low, lease_ms__lte=LEASE.high),
                 name="group_lease_range",
             ),
             models.CheckConstraint(
                 condition=models.Q(
-                    consume_timeout_ms__gte=CONSUME_TIMEOUT.kind.low,
-                    consume_timeout_ms__lte=CONSUME_TIMEOUT.kind.high,
+                    consume_timeout_ms__gte=CONSUME_TIMEOUT.low,
+                    consume_timeout_ms__lte=CONSUME_TIMEOUT.high,
                 ),
                 name="group_consume_timeout_range",
             ),
@@ -74,11 +70,3 @@ class ConsumerGroup(models.Model):
                 name="group_reconsume_range",
             ),
         )
-
-    def __str__(self) -> str:
-        return self.engine_name
-
-    @property
-    def engine_name(self) -> str:
-        """Reads ``namespace``: one query unless it was selected along."""
-        return engine_name(namespace=self.namespace.name, name=self.name)

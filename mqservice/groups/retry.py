@@ -8,23 +8,13 @@ The engine's form is what is stored, so that both read it with the same code.
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
-from mqservice.groups.settings import Policy
+from mqservice.groups.settings import RETRY, Policy
 from mqservice.lib.durations import format_duration_ms
-from mqservice.lib.json_fields import Fields, shown
-from mqservice.store import (
-    DELAY_MS_MAX,
-    RETRY_DELAY_COUNT_MAX,
-    ExponentialDelays,
-    LevelDelays,
-    ListDelays,
-    RetryPolicy,
-)
+from mqservice.lib.json_fields import Fields
+from mqservice.store import ExponentialDelays, LevelDelays, ListDelays, RetryPolicy
 
-FACTOR_MAX: Final = 1_000.0
 StoredPolicy = dict[str, object]
 
 
@@ -36,58 +26,26 @@ def policy_of(stored: StoredPolicy) -> RetryPolicy:
 
 def read_retry(fields: Fields) -> RetryPolicy | None:
     """The policy in the field ``retry``; None when it is left out, or has faults."""
-    retry = fields.object("retry")
-    if retry is None:
-        return None
-    fault_count = len(fields.faults)
-    kind = retry.choice("policy", Policy)
-    if kind is None:
-        if len(fields.faults) == fault_count:
-            retry.fault("policy", f"must be one of {', '.join(Policy)}")
-        return None
-    policy: RetryPolicy = LevelDelays()
-    if kind is Policy.LIST:
-        policy = ListDelays(delays_ms=_read_delays(retry))
-    elif kind is Policy.EXPONENTIAL:
-        policy = _read_exponential(retry)
-    retry.reject_unknown()
-    return None if len(fields.faults) > fault_count else policy
-
-
-def _read_delays(retry: Fields) -> tuple[int, ...]:
-    given = retry.pick_twin("delays")
+    given = RETRY.read(fields)
     if given is None:
-        if not (retry.find("delays") and retry.find("delays_ms")):
-            retry.fault("delays", "a list policy needs delays or delays_ms")
-        return ()
-    values = retry.find(given)
-    if not isinstance(values, list):
-        retry.fault(given, f"must be a list, found {shown(values)}")
-        return ()
-    if not 1 <= len(values) <= RETRY_DELAY_COUNT_MAX:
-        retry.out_of_range(
-            given, f"must have 1 to {RETRY_DELAY_COUNT_MAX} delays, found {len(values)}"
-        )
-        return ()
-    delays = [
-        retry.checked_duration_ms(
-            f"{given}/{at}", value, 1, DELAY_MS_MAX, is_text=given == "delays"
-        )
-        for at, value in enumerate(values)
-    ]
-    return tuple(delay_ms for delay_ms in delays if delay_ms is not None)
-
-
-def _read_exponential(retry: Fields) -> ExponentialDelays:
-    default = ExponentialDelays()
-    start_ms = retry.duration_ms("start", 1, DELAY_MS_MAX) or default.start_ms
-    factor = retry.number("factor", 1.0, FACTOR_MAX) or default.factor
-    cap_ms = retry.duration_ms("cap", 1, DELAY_MS_MAX) or max(default.cap_ms, start_ms)
+        return None
+    if given["policy"] is Policy.LEVELS:
+        return LevelDelays()
+    if given["policy"] is Policy.LIST:
+        if "delays" not in given:
+            fields.fault("retry/delays", "is missing: a list policy needs delays or delays_ms")
+            return None
+        return ListDelays(delays_ms=tuple(given["delays"]))
+    plain = ExponentialDelays()
+    start_ms = given.get("start", plain.start_ms)
+    cap_ms = given.get("cap", max(plain.cap_ms, start_ms))
     if cap_ms < start_ms:
-        place = "cap" if retry.find("cap") is not None else "cap_ms"
-        retry.out_of_range(
-            place, f"must not be less than start: cap is {cap_ms} ms, start is {start_ms} ms"
-        )
+        start, cap = format_duration_ms(start_ms), format_duration_ms(cap_ms)
+        asked = fields.find("retry")
+        name = "cap_ms" if isinstance(asked, dict) and "cap_ms" in asked else "cap"
+        fields.out_of_range(f"retry/{name}", f"must not be less than start, {start}, found {cap}")
+        return None
+    factor = given.get("factor", plain.factor)
     return ExponentialDelays(start_ms=start_ms, factor=factor, cap_ms=cap_ms)
 
 

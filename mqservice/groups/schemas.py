@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, create_model
 
@@ -15,36 +14,32 @@ from mqservice.groups.retry import policy_of, read_retry, shown_retry
 from mqservice.groups.services import GroupChange
 from mqservice.groups.settings import SETTINGS
 from mqservice.lib.clock import SystemClock
-from mqservice.lib.json_fields import Fields, read_object
+from mqservice.lib.json_fields import Fields
 from mqservice.lib.names import ENGINE_SEPARATOR
-from mqservice.lib.settings_table import answer_fields, read_values, shown_values
+from mqservice.lib.settings_table import (
+    Readers,
+    answer_fields,
+    read_body,
+    read_values,
+    shown_values,
+)
 from mqservice.lib.wire import moment
 from mqservice.protocol.choices import AssignmentStrategy
 from mqservice.store import GroupQueueStats, GroupStats, LagIs
 
+_READERS: Final[Readers] = {"retry": read_retry, "assignment": read_assignment}
+
 
 def read_change(body: bytes) -> GroupChange:
     """Settings of a group; what is left out stays as it is, or takes its default on a new group.
-
-    ``max_attempts`` counts the first delivery too: one more than RocketMQ's reconsume times. There,
-    null is a value of its own: as often as it takes.
-
     Raises Problem with every fault of the body.
     """
-    fields = read_object(body)
-    change = read_settings(fields)
-    fields.reject_unknown()
-    fields.reject()
-    return change
+    return GroupChange(**read_body(SETTINGS, body, _READERS))
 
 
 def read_settings(fields: Fields) -> GroupChange:
     """The same of an object; its faults are in ``fields``."""
-    readers: dict[str, Callable[[Fields], object]] = {
-        "retry": read_retry,
-        "assignment": read_assignment,
-    }
-    return GroupChange(**read_values(SETTINGS, fields, readers))
+    return GroupChange(**read_values(SETTINGS, fields, _READERS))
 
 
 def shown_settings(group: ConsumerGroup, *, all_of_assignment: bool = False) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final, Protocol
 
 from mqservice.lib.problem import Problem
 
@@ -26,3 +26,16 @@ def revision_of(if_match: str | None) -> int | None:
     if match is None:
         raise Problem.of("PRECONDITION_FAILED", "If-Match must be the ETag of an earlier response")
     return int(match[1])
+
+
+class _Row(Protocol):
+    revision: Any  # Any: a field of the ORM
+
+
+def require_revision(row: _Row | None, revision: int | None, what: str) -> None:
+    """Raises Problem PRECONDITION_FAILED unless ``row`` exists in ``revision``, if that is asked
+    for."""
+    if revision is not None and (row is None or row.revision != revision):
+        raise Problem.of(
+            "PRECONDITION_FAILED", f"the {what} has changed since the revision in If-Match"
+        )

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from django.core.mail import EmailMessage
 from django.core.mail.backends.filebased import EmailBackend
 
 
@@ -22,3 +23,13 @@ class PrivateFiles(EmailBackend):
             return False
         os.fchmod(self.stream.fileno(), 0o600)
         return True
+
+    def write_message(self, message: EmailMessage) -> None:
+        """As plain text to read: the encoding for mail servers cuts links in two."""
+        headers = [
+            f"{name}: {value}"
+            for name, value in message.message().items()
+            if not name.startswith(("Content-", "MIME-"))
+        ]
+        lines = [*headers, "", str(message.body), "", "-" * 79, ""]
+        self.stream.write("\n".join(lines).encode())  # type: ignore[arg-type]  # it is binary

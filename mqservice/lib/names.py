@@ -14,6 +14,7 @@ from typing import Final
 NAME_CHARS_MAX: Final = 64
 ENGINE_SEPARATOR: Final = "%"
 OWN_NAMESPACE: Final = "-"
+NAME_PATTERN: Final = rf"^[a-zA-Z0-9_-]{{1,{NAME_CHARS_MAX}}}$"  # in JSON Schema
 CONSUMER_PREFIX: Final = "consumer-"  # of the engine's name of a member that has a consumer_id
 
 # RocketMQ keeps these for itself; client libraries treat them in special ways.

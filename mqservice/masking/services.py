@@ -15,6 +15,7 @@ from django.db import transaction
 from mqservice.accounts.access import Principal
 from mqservice.accounts.audit import difference, record, settings_of
 from mqservice.accounts.models import Namespace
+from mqservice.lib.etags import require_revision
 from mqservice.lib.names import NAME_CHARS_MAX, name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.wire import refused
@@ -59,7 +60,7 @@ def put_rule(
     _reject_unfit(order)
     Namespace.objects.select_for_update().get(pk=namespace.pk)  # two creators of one name: in turn
     rule = MaskRule.objects.filter(namespace=namespace, name=name).first()
-    _require_revision(rule, revision)
+    require_revision(rule, revision, "rule")
     is_new = rule is None
     if rule is None:
         if MaskRule.objects.filter(namespace=namespace).count() >= RULES_MAX:
@@ -90,7 +91,7 @@ def delete_rule(
     """
     Namespace.objects.select_for_update().get(pk=namespace.pk)
     rule = get_rule(namespace, name)
-    _require_revision(rule, revision)
+    require_revision(rule, revision, "rule")
     _require_can_see(principal, rule.clear_for)
     before = settings_of(rule, _SETTINGS)
     rule.delete()
@@ -138,10 +139,3 @@ def _require_can_see(principal: Principal, least: str) -> None:
     """Raises Problem: what it hides is hidden from who asks."""
     if not can_see(principal.role, least):
         raise Problem.of("FORBIDDEN", f"only the role {least} may change this")
-
-
-def _require_revision(rule: MaskRule | None, revision: int | None) -> None:
-    if revision is not None and (rule is None or rule.revision != revision):
-        raise Problem.of(
-            "PRECONDITION_FAILED", "the rule has changed since the revision in If-Match"
-        )

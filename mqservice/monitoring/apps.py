@@ -1,4 +1,4 @@
-"""Registers the app with Django."""
+"""Registers the app with Django, and what happens before and after each ``migrate``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.db import connections
-from django.db.models.signals import post_migrate
+from django.db.models.signals import post_migrate, pre_migrate
 
+from mqservice.lib.known_migrations import refuse_unknown_migrations
 from mqservice.lib.restore_stamp import FORGET
 
 
@@ -16,7 +17,12 @@ class MonitoringConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        pre_migrate.connect(_refuse_other_version, sender=self)
         post_migrate.connect(_forget_restore, sender=self)
+
+
+def _refuse_other_version(using: str, **kwargs: Any) -> None:  # Any: the signal's own signature
+    refuse_unknown_migrations(connections[using])
 
 
 def _forget_restore(using: str, **kwargs: Any) -> None:  # Any: the signal's own signature

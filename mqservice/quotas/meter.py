@@ -16,14 +16,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from mqservice.lib.problem import Problem
-from mqservice.lib.safe_headers import Headers, header_lines
+from mqservice.lib.safe_headers import Headers
 from mqservice.quotas.bucket import TokenBucket
 from mqservice.quotas.limits import QuotaLimits
 from mqservice.quotas.rejection_pacing import PacedRejections
 
 BURST_SECONDS: Final = 1  # a bucket holds what its tenant may use in so long
 _POLL_RETRY_MS: Final = 1_000
-_NOT_REPORTED: Final = -1, b""  # header lines of no moment
+_NOT_REPORTED: Final = -1, b""  # header lines, not computed yet
+_LINES: Final = b"ratelimit-policy: %b\r\nratelimit: %b\r\n"
 MESSAGES_IN, BYTES_IN, MESSAGES_OUT, BYTES_OUT = range(4)
 RATES: Final = (
     ("messages-in", "messages_in_per_second"),
@@ -242,10 +243,11 @@ class TenantMeter:
         told = self._reported_out if is_reading else self._reported_in
         if told[0] == self.used_ms:
             return told[1]
-        lines = header_lines(self.headers(is_reading=is_reading))
         if is_reading:
+            lines = _LINES % (self._policy_out, _state(*self._out, b"out"))
             self._reported_out = self.used_ms, lines
         else:
+            lines = _LINES % (self._policy_in, _state(*self._in, b"in"))
             self._reported_in = self.used_ms, lines
         return lines
 

@@ -73,6 +73,49 @@ _EXAMPLES: Final[dict[str, JsonObject]] = {
 # In JSON these two are empty objects: a ping of the service, a pong of the client.
 _EMPTY: Final[JsonObject] = {"type": "object", "maxProperties": 0}
 
+_HANDSHAKE: Final[JsonObject] = {
+    "method": "GET",
+    "query": {
+        "type": "object",
+        "properties": {
+            "ns": {
+                "type": "string",
+                "description": "Required for a key that is not bound to one.",
+            }
+        },
+    },
+    "headers": {
+        "type": "object",
+        "properties": {
+            "Authorization": {"type": "string"},
+            "Sec-WebSocket-Protocol": {
+                "type": "string",
+                "description": f"`{JSON}` or `{MSGPACK}`; pages add "
+                "`ticket.` with a ticket of `POST /v1/ws-tickets`.",
+                "examples": [
+                    JSON,
+                    f"{JSON}, ticket.mqt_…",
+                ],
+            },
+        },
+    },
+}
+_SECURITY_SCHEMES: Final[JsonObject] = {
+    "apiKey": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API key of the tenant, in the handshake.",
+    },
+    "ticket": {
+        "type": "httpApiKey",
+        "name": "Sec-WebSocket-Protocol",
+        "in": "header",
+        "description": "`ticket.` and a ticket of `POST /v1/ws-tickets`, as one of the "
+        "subprotocols offered: for pages, which cannot send a key. It opens one "
+        "socket, within 30 s, from the origin that requested it.",
+    },
+}
+
 
 @cache
 def asyncapi_document() -> JsonObject:
@@ -105,35 +148,7 @@ def asyncapi_document() -> JsonObject:
                 "messages": {
                     name: {"$ref": f"#/components/messages/{name}"} for name in sorted(messages)
                 },
-                "bindings": {
-                    "ws": {
-                        "method": "GET",
-                        "query": {
-                            "type": "object",
-                            "properties": {
-                                "ns": {
-                                    "type": "string",
-                                    "description": "Required for a key that is not bound to one.",
-                                }
-                            },
-                        },
-                        "headers": {
-                            "type": "object",
-                            "properties": {
-                                "Authorization": {"type": "string"},
-                                "Sec-WebSocket-Protocol": {
-                                    "type": "string",
-                                    "description": f"`{JSON}` or `{MSGPACK}`; pages add "
-                                    "`ticket.` with a ticket of `POST /v1/ws-tickets`.",
-                                    "examples": [
-                                        JSON,
-                                        f"{JSON}, ticket.mqt_…",
-                                    ],
-                                },
-                            },
-                        },
-                    }
-                },
+                "bindings": {"ws": _HANDSHAKE},
             }
         },
         "operations": {
@@ -143,21 +158,7 @@ def asyncapi_document() -> JsonObject:
         "components": {
             "messages": messages,
             "schemas": {name: schemas[name] for name in sorted(schemas)},
-            "securitySchemes": {
-                "apiKey": {
-                    "type": "http",
-                    "scheme": "bearer",
-                    "description": "An API key of the tenant, in the handshake.",
-                },
-                "ticket": {
-                    "type": "httpApiKey",
-                    "name": "Sec-WebSocket-Protocol",
-                    "in": "header",
-                    "description": "`ticket.` and a ticket of `POST /v1/ws-tickets`, as one of the "
-                    "subprotocols offered: for pages, which cannot send a key. It opens one "
-                    "socket, within 30 s, from the origin that requested it.",
-                },
-            },
+            "securitySchemes": _SECURITY_SCHEMES,
         },
     }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 REQUESTS: Final[dict[str, object]] = {
-    "writeTopic": {"queues": 8, "type": "mixed", "retention": "3d"},
     "purgeTopic": {"dry_run": True},
     "writeMasking": {"bodies_for": "admin"},
     "writeMaskRule": {"topics": "payments-*", "part": "field", "path": "/card/number"},

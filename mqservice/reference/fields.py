@@ -153,8 +153,6 @@ SPECIAL_TEXTS: Final = {
     ("TaskOut", "filter"): "The conditions of the request.",
     ("TopicClientsOut", "filter"): "The filter of all members; null for all messages.",
     ("TopicClientsOut", "is_complete"): "Whether `clients` are all.",
-    ("TopicIn", "durability"): "When a produce is confirmed: on disk (`sync`) or before (`async`).",
-    ("TopicIn", "type"): "The type of its messages.",
     ("TopicProgressOut", "queues"): "Each queue with its progress.",
     ("TraceOut", "is_complete"): "False if events or groups may be missing.",
 }

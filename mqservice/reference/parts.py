@@ -10,14 +10,13 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from mqservice.lib.durations import DURATION_PATTERN as DURATION_PATTERN
-from mqservice.lib.names import NAME_CHARS_MAX
+from mqservice.lib.names import NAME_PATTERN as NAME_PATTERN
 from mqservice.lib.problem import CODES, CONTENT_TYPE, RETRYABLE_CODES
 from mqservice.lib.timestamps import TIME_PATTERN as TIME_PATTERN
 
 JsonObject = dict[str, Any]  # Any: JSON as it is sent
 
 SCHEMAS: Final = "#/components/schemas/"
-NAME_PATTERN: Final = rf"^[a-zA-Z0-9_-]{{1,{NAME_CHARS_MAX}}}$"
 # What any request may meet, whatever it asks for.
 COMMON_CODES: Final = (
     "UNAUTHENTICATED", "FORBIDDEN", "RATE_LIMITED", "INTERNAL", "METADATA_UNAVAILABLE",

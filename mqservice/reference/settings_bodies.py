@@ -1,236 +1,78 @@
-"""Schemas of bodies and fields that the control plane reads by hand, for better errors.
-
-Their fields are held against the readers by a test, which asks the readers what they know.
-"""
+"""Bodies and fields that the control plane reads by tables of settings, for better errors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from enum import StrEnum
 from typing import Final
 
-from mqservice.alerts import limits as alert_limits
-from mqservice.alerts.models import AlertKind
-from mqservice.definitions.limits import DEFINITION_COUNT_MAX, VERSION
-from mqservice.groups.assignment import WithinRoom
-from mqservice.groups.retry import FACTOR_MAX
-from mqservice.groups.settings import SETTINGS as GROUP_SETTINGS
-from mqservice.groups.settings import Policy
-from mqservice.lib.settings_table import body_properties
-from mqservice.protocol.choices import Durability
-from mqservice.reference.parts import (
-    DURATION_PATTERN,
-    NAME_PATTERN,
-    TIME_PATTERN,
-    JsonObject,
-    json_content,
-    ref,
+from mqservice.accounts.settings import (
+    INVITATION,
+    JOIN,
+    KEY_CHANGE,
+    MEMBER,
+    NEW_KEY,
+    ROTATION,
+    TICKET,
 )
-from mqservice.schedules import limits as schedule_limits
-from mqservice.schedules.models import CatchUp
-from mqservice.store import DELAY_MS_MAX, RETRY_DELAY_COUNT_MAX
-from mqservice.topics import models as topics
-from mqservice.topics.models import QUEUE_COUNT_MAX
+from mqservice.alerts.settings import BODY as ALERT
+from mqservice.alerts.settings import MUTE
+from mqservice.definitions.documents import NAME
+from mqservice.definitions.limits import DEFINITION_COUNT_MAX, VERSION
+from mqservice.groups.settings import ASSIGNMENT, RETRY
+from mqservice.groups.settings import SETTINGS as GROUP
+from mqservice.lib.settings_table import body_object
+from mqservice.reference.parts import TIME_PATTERN, JsonObject, json_content, ref
+from mqservice.schedules.settings import BODY as SCHEDULE
+from mqservice.schedules.settings import PREVIEW
+from mqservice.topics.settings import QUEUES
+from mqservice.topics.settings import SETTINGS as TOPIC
 
-_NULL: Final = {"type": "null"}
-
-
-def _duration(description: str) -> JsonObject:
-    return {"type": ["string", "null"], "pattern": DURATION_PATTERN, "description": description}
-
-
-def _integer(low: int, high: int, description: str = "") -> JsonObject:
-    return _text_of({"type": ["integer", "null"], "minimum": low, "maximum": high}, description)
-
-
-def _choice(kinds: Iterable[StrEnum], description: str) -> JsonObject:
-    values: list[str | None] = [str(kind) for kind in kinds]
-    return {"enum": [*values, None], "description": description}
-
-
-def _text_of(schema: JsonObject, description: str) -> JsonObject:
-    return {**schema, "description": description} if description else schema
-
-
-def _object(properties: JsonObject, description: str) -> JsonObject:
-    return {
-        "type": "object",
-        "description": description,
-        "properties": properties,
-        "additionalProperties": False,
-    }
-
-
-_QUEUES_BY_NAME: Final = {
-    "type": ["object", "null"],
-    "additionalProperties": {
-        "type": "array",
-        "items": {"type": "integer", "minimum": 0, "maximum": QUEUE_COUNT_MAX - 1},
-    },
-    "propertyNames": {"pattern": NAME_PATTERN},
-}
-_DELAY: Final = {"type": "string", "pattern": DURATION_PATTERN}
-_DELAY_MS: Final = {"type": "integer", "minimum": 1, "maximum": DELAY_MS_MAX}
-_RETRY_FORMS: Final = [
-    {
-        **_object({"policy": {"const": Policy.LEVELS.value}}, "RocketMQ's delay levels."),
-        "required": ["policy"],
-    },
-    {
-        **_object(
-            {
-                "policy": {"const": Policy.LIST.value},
-                "delays": {
-                    "type": ["array", "null"],
-                    "items": _DELAY,
-                    "minItems": 1,
-                    "maxItems": RETRY_DELAY_COUNT_MAX,
-                },
-                "delays_ms": {
-                    "type": ["array", "null"],
-                    "items": _DELAY_MS,
-                    "minItems": 1,
-                    "maxItems": RETRY_DELAY_COUNT_MAX,
-                },
-            },
-            "These delays, one after the other; the last one for all that follow.",
-        ),
-        "required": ["policy"],
-    },
-    {
-        **_object(
-            {
-                "policy": {"const": Policy.EXPONENTIAL.value},
-                "start": _duration("The first delay."),
-                "start_ms": _integer(1, DELAY_MS_MAX),
-                "factor": {"type": ["number", "null"], "minimum": 1, "maximum": FACTOR_MAX},
-                "cap": _duration("The longest delay."),
-                "cap_ms": _integer(1, DELAY_MS_MAX),
-            },
-            "Each delay is the one before times `factor`, up to `cap`.",
-        ),
-        "required": ["policy"],
-    },
-]
+_UNCHANGED: Final = "Omitted fields are left unchanged; a new one gets the defaults."
 
 SCHEMAS: Final[dict[str, JsonObject]] = {
-    "TicketIn": {
+    "RetryPolicy": RETRY.definition(),
+    "Assignment": ASSIGNMENT.definition(),
+    "TopicIn": body_object(TOPIC, f"Settings of a topic. {_UNCHANGED}"),
+    "GroupIn": body_object(
+        GROUP,
+        f"Settings of a consumer group. {_UNCHANGED} Some settings require a certain `dispatch`.",
+    ),
+    "TopicDefinitionIn": body_object((NAME, *TOPIC), f"A topic. {_UNCHANGED}"),
+    "GroupDefinitionIn": body_object((NAME, *GROUP), f"A group. {_UNCHANGED}"),
+    "DefinitionsIn": {
         "type": "object",
-        "additionalProperties": False,
-        "description": "Rights of the ticket; each field is optional.",
+        "description": f"Topics and groups, {DEFINITION_COUNT_MAX:,} in all; names are unique in "
+        "each list.",
         "properties": {
-            "namespace": {
-                "type": "string",
-                "pattern": NAME_PATTERN,
-                "description": "Its namespace. By default that of the key; required for a user's "
-                "session.",
-            },
-            "scopes": {
-                "type": "array",
-                "items": {"type": "string"},
-                "maxItems": 32,
-                "description": "Like those of a key, and at most your own: all by default.",
-            },
-        },
-    },
-    "RetryPolicy": {
-        "description": "When a failed message is redelivered.",
-        "oneOf": _RETRY_FORMS,
-    },
-    "Assignment": _object(
-        {
-            "consumers": {
-                **_QUEUES_BY_NAME,
-                "description": "For strategy `CONFIG`: the queues of each consumer.",
-            },
-            "rooms": {
-                **_QUEUES_BY_NAME,
-                "description": "For the machine-room strategies: the queues of each room.",
-            },
-            "read": {
+            "version": {"const": VERSION, "description": "The version of the format."},
+            "topics": {
                 "type": ["array", "null"],
-                "items": {"type": "string"},
-                "description": "For strategy `MACHINE_ROOM`: rooms whose queues are read.",
+                "items": ref("TopicDefinitionIn"),
+                "maxItems": DEFINITION_COUNT_MAX,
             },
-            "within_room": _choice(WithinRoom, "How queues are assigned within a room."),
-        },
-        "Additional settings of some strategies.",
-    ),
-    "GroupIn": _object(
-        body_properties(GROUP_SETTINGS),
-        "Settings of a consumer group. Omitted fields are left unchanged; in a new group they get "
-        "their defaults. Some settings require a certain `dispatch`.",
-    ),
-    "AlertIn": _object(
-        {
-            "kind": _choice(AlertKind, "What the rule watches."),
-            "group": {"type": ["string", "null"], "pattern": NAME_PATTERN},
-            "topic": {
-                "type": ["string", "null"],
-                "pattern": NAME_PATTERN,
-                "description": "Only this topic; null for all.",
-            },
-            "threshold": _integer(1, alert_limits.THRESHOLD_MAX, "It fires at this value."),
-            "for": _duration("How long the value must last."),
-            "for_ms": _integer(0, alert_limits.FOR_MS_MAX),
-            "window": _duration("The time over which rates are measured."),
-            "window_ms": _integer(alert_limits.WINDOW_MS_MIN, alert_limits.WINDOW_MS_MAX),
-            "enabled": {"type": ["boolean", "null"], "description": "False turns it off."},
-            "emails": {
+            "groups": {
                 "type": ["array", "null"],
-                "items": {"type": "string", "format": "email"},
-                "maxItems": alert_limits.EMAILS_MAX,
-                "description": "Recipients.",
-            },
-            "webhook": {
-                "type": ["string", "null"],
-                "maxLength": alert_limits.URL_CHARS_MAX,
-                "description": "The HTTPS URL that gets a POST; null removes it.",
-            },
-            "new_secret": {
-                "type": ["boolean", "null"],
-                "description": "Create another secret for the webhook's signatures.",
+                "items": ref("GroupDefinitionIn"),
+                "maxItems": DEFINITION_COUNT_MAX,
             },
         },
-        "Settings of an alert. Omitted fields are left unchanged; a new one gets the defaults.",
-    ),
-    "ScheduleIn": _object(
-        {
-            "topic": {"type": ["string", "null"], "pattern": NAME_PATTERN},
-            "cron": {
-                "type": ["string", "null"],
-                "maxLength": schedule_limits.CRON_CHARS_MAX,
-                "description": "Minute, hour, day, month and weekday, or @daily and the like.",
-            },
-            "time_zone": {
-                "type": ["string", "null"],
-                "description": "An IANA name, such as Europe/Berlin; UTC by default.",
-            },
-            "catch_up": _choice(CatchUp, "Which missed runs are sent late."),
-            "enabled": {"type": ["boolean", "null"], "description": "False pauses it."},
-            "description": {
-                "type": ["string", "null"],
-                "maxLength": schedule_limits.DESCRIPTION_CHARS_MAX,
-            },
-            "message": {
-                "type": ["object", "null"],
-                "description": "As for a produce, without delay_level, delay, delay_ms, deliver_at "
-                f"and dedup_id; its body has {schedule_limits.BODY_BYTES_MAX:,} bytes at most.",
-            },
-        },
+        "required": ["version"],
+        "additionalProperties": False,
+    },
+    "AlertIn": body_object(ALERT, f"Settings of an alert. {_UNCHANGED}"),
+    "MuteIn": body_object(MUTE, "How long to mute an alert: `for` a time, or `until` one."),
+    "ScheduleIn": body_object(
+        SCHEDULE,
         "Settings of a schedule. A new one needs `topic`, `cron` and `message`; omitted fields are "
         "left unchanged.",
     ),
-    "PreviewIn": {
-        **_object(
-            {
-                "cron": {"type": "string", "maxLength": schedule_limits.CRON_CHARS_MAX},
-                "time_zone": {"type": ["string", "null"], "description": "UTC by default."},
-            },
-            "An expression to preview.",
-        ),
-        "required": ["cron"],
-    },
+    "PreviewIn": body_object(PREVIEW, "An expression to preview."),
+    "NewKeyIn": body_object(NEW_KEY, "A key: never one that could do more than yours."),
+    "KeyIn": body_object(KEY_CHANGE, "What to change of a key; omitted fields are left unchanged."),
+    "RotationIn": body_object(ROTATION, "When the present secret ends."),
+    "TicketIn": body_object(TICKET, "Rights of the ticket; each field is optional."),
+    "MemberIn": body_object(MEMBER, "What a member may do."),
+    "InvitationIn": body_object(INVITATION, "Who is to become a member."),
+    "JoinIn": body_object(JOIN, "Who accepts an invitation."),
     "SeekTo": {
         "description": "Where the group continues.",
         "oneOf": [
@@ -245,7 +87,7 @@ SCHEMAS: Final[dict[str, JsonObject]] = {
                 "type": "object",
                 "properties": {
                     "offset": {"type": "integer", "minimum": 0, "maximum": (1 << 63) - 1},
-                    "queue": {"type": "integer", "minimum": 0, "maximum": QUEUE_COUNT_MAX - 1},
+                    "queue": {"type": "integer", "minimum": 0, "maximum": QUEUES.high - 1},
                 },
                 "required": ["offset", "queue"],
                 "additionalProperties": False,
@@ -268,99 +110,55 @@ SCHEMAS: Final[dict[str, JsonObject]] = {
     },
 }
 
-SCHEMAS["TopicDefinitionIn"] = {
-    **_object(
-        {
-            "name": {"type": "string", "pattern": NAME_PATTERN},
-            "type": _choice(topics.NEW_TYPES, "The type of its messages."),
-            "queues": _integer(1, QUEUE_COUNT_MAX, "Can be increased, not decreased."),
-            "durability": _choice(Durability, "When a produce is confirmed."),
-            "retention": _duration("How long messages are retained."),
-            "retention_ms": _integer(topics.RETENTION_AGE_MS_MIN, topics.RETENTION_AGE_MS_MAX),
-            "body_bytes_max": _integer(topics.BODY_BYTES_MAX_MIN, topics.BODY_BYTES_MAX_MAX),
-        },
-        "A topic. Omitted fields are left unchanged; a new topic gets the defaults.",
-    ),
-    "required": ["name"],
-}
-SCHEMAS["GroupDefinitionIn"] = {
-    **_object(
-        {
-            "name": {"type": "string", "pattern": NAME_PATTERN},
-            **SCHEMAS["GroupIn"]["properties"],
-        },
-        "A group. Omitted fields are left unchanged; a new group gets the defaults.",
-    ),
-    "required": ["name"],
-}
-SCHEMAS["DefinitionsIn"] = {
-    **_object(
-        {
-            "version": {"const": VERSION, "description": "The version of the format."},
-            "topics": {
-                "type": ["array", "null"],
-                "items": ref("TopicDefinitionIn"),
-                "maxItems": DEFINITION_COUNT_MAX,
-            },
-            "groups": {
-                "type": ["array", "null"],
-                "items": ref("GroupDefinitionIn"),
-                "maxItems": DEFINITION_COUNT_MAX,
-            },
-        },
-        f"Topics and groups, {DEFINITION_COUNT_MAX:,} in all; names are unique in each list.",
-    ),
-    "required": ["version"],
-}
 
+def _body(schema: str, example: object, *, is_required: bool = False) -> JsonObject:
+    return {"required": is_required, "content": json_content(ref(schema), example)}
+
+
+_IMPORT: Final = _body(
+    "DefinitionsIn",
+    {
+        "version": VERSION,
+        "topics": [{"name": "orders", "queues": 8, "retention": "3d"}],
+        "groups": [{"name": "billing", "lease": "60s", "max_attempts": 17}],
+    },
+    is_required=True,
+)
+_IMPORT["content"]["application/yaml"] = {"schema": ref("DefinitionsIn")}
 # operationId -> request body
 BODIES: Final[dict[str, JsonObject]] = {
-    "issueTicket": {
-        "required": False,
-        "content": json_content(ref("TicketIn"), {"namespace": "acme", "scopes": ["consume"]}),
-    },
-    "writeGroup": {
-        "required": False,
-        "content": json_content(ref("GroupIn"), {"dispatch": "shared", "lease": "60s"}),
-    },
-    "writeAlert": {
-        "required": False,
-        "content": json_content(
-            ref("AlertIn"), {"kind": "lag", "group": "billing", "threshold": 1000, "for": "5m"}
-        ),
-    },
-    "writeSchedule": {
-        "required": False,
-        "content": json_content(
-            ref("ScheduleIn"),
-            {
-                "topic": "orders",
-                "cron": "0 9 * * mon-fri",
-                "time_zone": "Europe/Berlin",
-                "message": {"body_json": {"report": "daily"}, "tag": "report"},
-            },
-        ),
-    },
-    "previewSchedule": {
-        "required": True,
-        "content": json_content(
-            ref("PreviewIn"), {"cron": "*/15 8-18 * * *", "time_zone": "Europe/Berlin"}
-        ),
-    },
-    "importDefinitions": {
-        "required": True,
-        "content": {
-            **json_content(
-                ref("DefinitionsIn"),
-                {
-                    "version": VERSION,
-                    "topics": [{"name": "orders", "queues": 8, "retention": "3d"}],
-                    "groups": [{"name": "billing", "lease": "60s", "max_attempts": 17}],
-                },
-            ),
-            "application/yaml": {"schema": ref("DefinitionsIn")},
+    "writeTopic": _body("TopicIn", {"queues": 8, "type": "mixed", "retention": "3d"}),
+    "writeGroup": _body("GroupIn", {"dispatch": "shared", "lease": "60s"}),
+    "importDefinitions": _IMPORT,
+    "writeAlert": _body(
+        "AlertIn", {"kind": "lag", "group": "billing", "threshold": 1000, "for": "5m"}
+    ),
+    "muteAlert": _body("MuteIn", {"for": "1h", "reason": "maintenance"}),
+    "writeSchedule": _body(
+        "ScheduleIn",
+        {
+            "topic": "orders",
+            "cron": "0 9 * * mon-fri",
+            "time_zone": "Europe/Berlin",
+            "message": {"body_json": {"report": "daily"}, "tag": "report"},
         },
-    },
+    ),
+    "previewSchedule": _body(
+        "PreviewIn", {"cron": "*/15 8-18 * * *", "time_zone": "Europe/Berlin"}, is_required=True
+    ),
+    "createKey": _body(
+        "NewKeyIn", {"name": "billing", "scopes": ["consume:group/billing"]}, is_required=True
+    ),
+    "updateKey": _body("KeyIn", {"scopes": ["produce", "consume"], "expires_in": "90d"}),
+    "rotate": _body("RotationIn", {"overlap": "1h"}),
+    "issueTicket": _body("TicketIn", {"namespace": "acme", "scopes": ["consume"]}),
+    "updateMember": _body("MemberIn", {"role": "developer"}, is_required=True),
+    "createInvitation": _body(
+        "InvitationIn", {"email": "ada@example.org", "role": "developer"}, is_required=True
+    ),
+    "accept": _body(
+        "JoinIn", {"token": "inv_…", "username": "ada", "password": "…"}, is_required=True
+    ),
 }
 # Fields that the framework knows only as anything: (schema, field) -> what they are.
 FIELDS: Final[dict[tuple[str, str], JsonObject]] = {

@@ -48,6 +48,8 @@ class StructSchemas:
                 place["items"] = choice
             else:
                 schemas[name]["properties"][field] = choice
+        for twin in twins:
+            _name_positions(schemas[twin.__name__], twin)
         for schema in schemas.values():
             schema["description"] = text_of(schema.pop("description", ""))
             if not schema["description"]:
@@ -105,6 +107,16 @@ class StructSchemas:
             parts = [self._shown(argument, struct, field) for argument in arguments]
             return origin[tuple(parts)] if len(parts) > 1 else origin[parts[0]]
         return kind
+
+
+def _name_positions(schema: JsonObject, twin: StructType) -> None:
+    """An array says which field stands where; the first element of a tagged one is its ``op``."""
+    positions = schema.get("prefixItems", [])
+    names = [field.encode_name for field in msgspec.structs.fields(twin)]
+    if len(positions) > len(names):
+        names.insert(0, "op")
+    for position, name in zip(positions, names, strict=bool(positions)):
+        position["title"] = name
 
 
 def _is_struct(kind: Any) -> bool:  # Any: types, as annotations

@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 
 from mqservice.lib.units import count, size
 from mqservice.reports.charts import LEVELS, UNKNOWN, bar, columns, strip
-from mqservice.reports.day import Compared, Day, GroupHours, GroupLag
+from mqservice.reports.day import Compared, Day, DeadLetters, GroupHours, GroupLag, Latency
 
 _THRESHOLD: Final = 1_000  # of the job: lag from which on time is counted
 _DURATIONS: Final = (("d", 86_400), ("h", 3_600), ("min", 60))
@@ -110,17 +110,7 @@ def day_view(day: Day) -> DayView:
         ],
         heat=[_heat(line, day.hours) for line in day.heat],
         behind=[_behind(each, day.behind[0]) for each in day.behind],
-        reasons=[
-            Line(
-                name=each.reason or _("no reason given"),
-                drawing=bar(each.count / max(1, day.reasons[0].count)),
-                value=count(each.count),
-                notes=_("%(group)s, %(count)s redriven")
-                % {"group": each.group, "count": count(each.redriven_count)},
-                is_new=each.is_new,
-            )
-            for each in day.reasons
-        ],
+        reasons=[_reason(each, day.reasons[0].count) for each in day.reasons],
         by_hour=_by_hour(day, by_hour_top),
         by_hour_top=by_hour_top,
         by_hour_table=[
@@ -162,18 +152,30 @@ def day_view(day: Day) -> DayView:
             )
             for each in day.storage
         ],
-        latencies=[
-            LatencyRow(
-                group=each.group,
-                topic=each.topic,
-                outcome=each.outcome.replace("_", " "),
-                count=each.count,
-                wait=_pair(each.wait_ms_p50, each.wait_ms_p99),
-                total=_pair(each.total_ms_p50, each.total_ms_p99),
-                uncertain=_duration(each.uncertain_ms) if each.uncertain_ms else _("exact"),
-            )
-            for each in day.latencies
-        ],
+        latencies=[_latency(each) for each in day.latencies],
+    )
+
+
+def _reason(each: DeadLetters, most_count: int) -> Line:
+    return Line(
+        name=each.reason or _("no reason given"),
+        drawing=bar(each.count / max(1, most_count)),
+        value=count(each.count),
+        notes=_("%(group)s, %(count)s redriven")
+        % {"group": each.group, "count": count(each.redriven_count)},
+        is_new=each.is_new,
+    )
+
+
+def _latency(each: Latency) -> LatencyRow:
+    return LatencyRow(
+        group=each.group,
+        topic=each.topic,
+        outcome=each.outcome.replace("_", " "),
+        count=each.count,
+        wait=_pair(each.wait_ms_p50, each.wait_ms_p99),
+        total=_pair(each.total_ms_p50, each.total_ms_p99),
+        uncertain=_duration(each.uncertain_ms) if each.uncertain_ms else _("exact"),
     )
 
 

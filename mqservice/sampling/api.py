@@ -26,8 +26,8 @@ from mqservice.sampling.schemas import (
     OffsetStepOut,
     RateHistoryOut,
 )
-from mqservice.topics.models import QUEUE_COUNT_MAX
 from mqservice.topics.queries import get_topic
+from mqservice.topics.settings import QUEUES
 
 router = Router(tags=["history"])
 
@@ -54,7 +54,7 @@ def offset_history(
     ns: str,
     group: str,
     topic: str,
-    queue: Annotated[int, Field(ge=0, lt=QUEUE_COUNT_MAX)] = 0,
+    queue: Annotated[int, Field(ge=0, lt=QUEUES.high)] = 0,
     limit: Annotated[int, Field(ge=1, le=STEPS_MAX)] = STEPS_MAX,
 ) -> OffsetHistoryOut:
     """Read the past offsets of a group on a queue. Four queries."""

@@ -25,16 +25,10 @@ from mqservice.schedules.limits import (
     ERROR_CHARS_MAX,
     ZONE_CHARS_MAX,
 )
+from mqservice.schedules.settings import CATCH_UP, ENABLED, CatchUp
 
 ID_PREFIX: Final = "sch_"
 ID_RANDOM_BYTES: Final = 12
-
-
-class CatchUp(enum.StrEnum):
-    """What becomes of runs whose time was missed: the latest one is sent late, or none."""
-
-    NONE = "none"
-    LATEST = "latest"
 
 
 class ScheduleState(enum.StrEnum):
@@ -64,9 +58,9 @@ class Schedule(models.Model):
     catch_up = models.CharField(
         max_length=16,
         choices=[(each.value, each.value) for each in CatchUp],
-        default=CatchUp.LATEST.value,
+        default=CATCH_UP.default,
     )
-    is_enabled = models.BooleanField(default=True)
+    is_enabled = models.BooleanField(default=ENABLED.default)
     description = models.CharField(max_length=DESCRIPTION_CHARS_MAX, blank=True)
 
     body = models.BinaryField()

@@ -20,7 +20,8 @@ from mqservice.schedules.limits import (
     PAUSE_MS_MIN,
     REMEMBERED_MS,
 )
-from mqservice.schedules.models import CatchUp, Schedule
+from mqservice.schedules.models import Schedule
+from mqservice.schedules.settings import CatchUp
 from mqservice.store import PROPERTY_DEDUP, dedup_value
 
 ID_HEAD: Final = "01"  # as of all ids of messages

@@ -7,19 +7,20 @@ from typing import Any
 
 import msgspec
 from ninja import Schema
+from pydantic import create_model
 
 from mqservice.delivery.decoding import Fault, problem_of
 from mqservice.delivery.messages import Offer
-from mqservice.lib.json_fields import Fields, read_object, shown
-from mqservice.lib.names import name_fault
+from mqservice.lib.json_fields import Fields, read_object
 from mqservice.lib.problem import ProblemItem
+from mqservice.lib.settings_table import answer_fields, read_body, read_values, shown_values
 from mqservice.lib.timestamps import rfc3339
 from mqservice.lib.wire import moment
-from mqservice.schedules.limits import DESCRIPTION_CHARS_MAX
 from mqservice.schedules.message import bodies_of, read_message
-from mqservice.schedules.models import CatchUp, Schedule, ScheduleState
+from mqservice.schedules.models import Schedule, ScheduleState
 from mqservice.schedules.queries import error_of, state_of
 from mqservice.schedules.services import ScheduleChange, SentNow
+from mqservice.schedules.settings import BODY, MESSAGE, PREVIEW, SETTINGS, TIME_ZONE
 
 
 class _WithMessage(msgspec.Struct):
@@ -32,23 +33,25 @@ _find_message = msgspec.json.Decoder(_WithMessage).decode
 def read_change(body: bytes) -> ScheduleChange:
     """What a request wants to set. Raises Problem that names every fault."""
     fields = read_object(body)
-    message, fault = _message(fields, body)
-    change = ScheduleChange(
-        topic=_name(fields, "topic"),
-        cron=_text(fields, "cron"),
-        time_zone=_text(fields, "time_zone"),
-        catch_up=fields.choice("catch_up", CatchUp),
-        is_enabled=fields.boolean("enabled"),
-        description=_description(fields),
-        message=message,
-    )
+    faults: list[Fault] = []
+
+    def read_offer(_: Fields) -> Offer | None:
+        """From the body itself: a ``body_json`` stays as it was written."""
+        try:
+            given = fields.find(MESSAGE.name)
+            return None if given is None else read_message(bytes(_find_message(body).message))
+        except Fault as fault:
+            faults.append(fault)
+            return None
+
+    values = read_values(BODY, fields, {MESSAGE.name: read_offer})
     fields.reject_unknown()
-    if fault is not None:
+    for fault in faults:
         if not fields.faults:
             raise problem_of(fault)
         fields.faults.append(ProblemItem(fault.pointer, fault.item_code, fault.detail))
     fields.reject()
-    return change
+    return ScheduleChange(**values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,49 +64,13 @@ class Preview:
 
 def read_preview(body: bytes) -> Preview:
     """The body of ``:preview``. Raises Problem that names every fault."""
-    fields = read_object(body)
-    cron, time_zone = _text(fields, "cron"), _text(fields, "time_zone")
-    if cron is None and not fields.faults:
-        fields.fault("cron", "is missing")
-    fields.reject_unknown()
-    fields.reject()
-    return Preview(cron=cron or "", time_zone=time_zone or "UTC")
+    values = read_body(PREVIEW, body)
+    return Preview(cron=values["cron"], time_zone=values["time_zone"] or TIME_ZONE.default)
 
 
-def _text(fields: Fields, name: str) -> str | None:
-    value = fields.find(name)
-    if value is None or isinstance(value, str):
-        return value
-    fields.fault(name, f"must be a string, found {shown(value)}")
-    return None
-
-
-def _name(fields: Fields, name: str) -> str | None:
-    value = _text(fields, name)
-    if value is not None and (fault := name_fault(value)) is not None:
-        fields.fault(name, fault)
-    return value
-
-
-def _description(fields: Fields) -> str | None:
-    value = fields.find("description")
-    if value is None:
-        return "" if fields.has("description") else None
-    if not isinstance(value, str) or len(value) > DESCRIPTION_CHARS_MAX or "\0" in value:
-        detail = f"must be a string of at most {DESCRIPTION_CHARS_MAX} characters"
-        fields.fault("description", detail)
-        return None
-    return value
-
-
-def _message(fields: Fields, body: bytes) -> tuple[Offer | None, Fault | None]:
-    """From the body itself: a ``body_json`` stays as it was written."""
-    if fields.find("message") is None:
-        return None, None
-    try:
-        return read_message(bytes(_find_message(body).message)), None
-    except Fault as fault:
-        return None, fault
+def shown_settings(schedule: Schedule) -> dict[str, Any]:
+    """As the API writes them, but for the message."""
+    return shown_values(SETTINGS, schedule)
 
 
 class ScheduleMessageOut(Schema):
@@ -141,19 +108,16 @@ class LastRunOut(Schema):
     error: str | None
 
 
-class ScheduleOut(Schema):
+_Settings = create_model(
+    "_Settings", name=(str, ...), namespace=(str, ...), **answer_fields(SETTINGS)
+)
+
+
+class ScheduleOut(_Settings):  # type: ignore[valid-type, misc]  # reason: made of the table
     """`message`: null for keys that may not produce to the topic. `next_runs`: only for a single
     schedule that is not paused. `missed_at`: the last run that `catch_up: none` skipped."""
 
     id: str
-    name: str
-    namespace: str
-    topic: str
-    cron: str
-    time_zone: str
-    catch_up: CatchUp
-    enabled: bool
-    description: str
     message: ScheduleMessageOut | None
     state: ScheduleState
     error: str | None
@@ -180,12 +144,7 @@ class ScheduleOut(Schema):
             id=schedule.public_id,
             name=schedule.name,
             namespace=namespace,
-            topic=schedule.topic,
-            cron=schedule.cron,
-            time_zone=schedule.time_zone,
-            catch_up=CatchUp(schedule.catch_up),
-            enabled=schedule.is_enabled,
-            description=schedule.description,
+            **shown_settings(schedule),
             message=ScheduleMessageOut.of(schedule) if has_message else None,
             state=state_of(schedule, gone),
             error=error_of(schedule, gone) or None,

@@ -17,37 +17,37 @@ from mqservice.delivery.messages import Offer
 from mqservice.delivery.produce.idempotency import result_of
 from mqservice.errors import problem_from_store
 from mqservice.lib.clock import Clock
+from mqservice.lib.etags import require_revision
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
+from mqservice.lib.settings_table import Change, columns_of
 from mqservice.lib.wire import refused
 from mqservice.schedules.cron import Cron, CronFault, find_zone, parse_cron
 from mqservice.schedules.limits import SCHEDULES_MAX
 from mqservice.schedules.message import check_message, offer_of, set_message
-from mqservice.schedules.models import CatchUp, Schedule
+from mqservice.schedules.models import Schedule
 from mqservice.schedules.queries import get_schedule
 from mqservice.schedules.quota_charges import charges
 from mqservice.schedules.runs import plan
 from mqservice.schedules.sending import count_stored, find_route, prepare
+from mqservice.schedules.settings import SETTINGS
 from mqservice.store import StoreError, blocking_client
 
-_SETTINGS: Final = ("topic", "cron", "time_zone", "catch_up", "is_enabled", "description")
+_COLUMNS: Final = columns_of(SETTINGS)
 _TIMING: Final = {"cron", "time_zone", "is_enabled"}
 _SENT: Final = {"topic", "message"}
 _OF_REQUEST: Final = "r"
 _MESSAGE: Final = "message"  # the audit tells that it became different, never what is in it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleChange:
-    """What to set; None leaves it as it is, or at its default on a new schedule."""
+class ScheduleChange(Change):
+    """What to set. ``message``: None leaves it as it is."""
 
-    topic: str | None = None
-    cron: str | None = None
-    time_zone: str | None = None
-    catch_up: CatchUp | None = None
-    is_enabled: bool | None = None
-    description: str | None = None
-    message: Offer | None = None
+    settings = SETTINGS
+
+    def __init__(self, *, message: Offer | None = None, **values: object) -> None:
+        super().__init__(**values)
+        self.message = message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ def put_schedule(
     lock_namespace(namespace)  # two creators of one name: in turn
     rows = Schedule.objects.select_for_update().filter(namespace=namespace, name=name)
     schedule = rows.first()
-    _require_revision(schedule, revision)
+    require_revision(schedule, revision, "schedule")
     is_new = schedule is None
     if schedule is None:
         _require_fields(change)
@@ -99,7 +99,7 @@ def put_schedule(
         schedule = Schedule(namespace=namespace, name=name, created_by=principal.actor)
         schedule.body = b""
     schedule.namespace = namespace
-    before = None if is_new else settings_of(schedule, _SETTINGS)
+    before = None if is_new else settings_of(schedule, _COLUMNS)
     changed = _apply(change, schedule)
     principal.require(Scope.PRODUCE, Kind.TOPIC, schedule.topic)
     _check(schedule, changed)
@@ -109,7 +109,7 @@ def put_schedule(
         plan(schedule, clock.now_ms())
     schedule.revision = 1 if is_new else schedule.revision + 1
     schedule.save()
-    old, new = difference(before, settings_of(schedule, _SETTINGS))
+    old, new = difference(before, settings_of(schedule, _COLUMNS))
     details = {"changed": sorted(changed)}
     record(principal, namespace, "schedule.put", _target(name), details, before=old, after=new)
     return schedule, is_new
@@ -121,8 +121,8 @@ def delete_schedule(
 ) -> None:
     """What it has sent stays. Raises Problem: SCHEDULE_NOT_FOUND or PRECONDITION_FAILED."""
     schedule = get_schedule(namespace, name, is_locked=True)
-    _require_revision(schedule, revision)
-    before = settings_of(schedule, _SETTINGS)
+    require_revision(schedule, revision, "schedule")
+    before = settings_of(schedule, _COLUMNS)
     schedule.delete()
     record(principal, namespace, "schedule.delete", _target(name), before=before)
 
@@ -214,12 +214,7 @@ def _parsed(cron: str, time_zone: str) -> Cron:
 
 def _apply(change: ScheduleChange, schedule: Schedule) -> set[str]:
     """Set what ``change`` gives; the fields that became different."""
-    changed = set()
-    for field in _SETTINGS:
-        value = getattr(change, field)
-        if value is not None and value != getattr(schedule, field):
-            setattr(schedule, field, value)
-            changed.add(field)
+    changed = change.apply(schedule)
     if change.message is not None and set_message(schedule, change.message):
         changed.add(_MESSAGE)
     return changed
@@ -238,16 +233,11 @@ def _check(schedule: Schedule, changed: set[str]) -> None:
 
 
 def _require_fields(change: ScheduleChange) -> None:
-    for name in ("topic", "cron", "message"):
-        if getattr(change, name) is None:
+    for name in ("topic", "cron"):
+        if change.find(name) is None:
             raise refused(f"/{name}", "is missing")
-
-
-def _require_revision(schedule: Schedule | None, revision: int | None) -> None:
-    if revision is not None and (schedule is None or schedule.revision != revision):
-        raise Problem.of(
-            "PRECONDITION_FAILED", "the schedule has changed since the revision in If-Match"
-        )
+    if change.message is None:
+        raise refused("/message", "is missing")
 
 
 def _target(name: str) -> str:

@@ -45,6 +45,7 @@ class Account:
 class PostgresPrograms:
     initdb: Path
     postgres: Path
+    version: str  # the major one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +190,11 @@ def _version_of(program: Path) -> int:
 
 
 def _programs_in(home: Path) -> PostgresPrograms:
-    return PostgresPrograms(initdb=home / "bin" / "initdb", postgres=home / "bin" / "postgres")
+    return PostgresPrograms(
+        initdb=home / "bin" / "initdb",
+        postgres=home / "bin" / "postgres",
+        version=home.name.removeprefix("pginstall"),
+    )
 
 
 def _copied(root: Path, parts: list[str], *, name: str) -> Path:

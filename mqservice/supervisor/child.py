@@ -58,6 +58,7 @@ class ChildSpec:
     account: Account | None = None
     stdin: bytes = b""
     is_fatal: bool = False
+    refusal: str = ""  # begins a last line that tells the user why the process cannot start
     is_echoed: bool = True  # databases talk at length; their log files are enough
     start_timeout_ms: int = 60_000
     stop_signal: signal.Signals = signal.SIGTERM
@@ -177,6 +178,8 @@ class Child:
             reason = f"ended with {_describe(process.returncode)} before it was ready"
         await self._reap()
         self.state = ChildState.FAILED
+        if self.spec.refusal and self._tail and self._tail[-1].startswith(self.spec.refusal):
+            raise StartFailed(self._tail[-1].removeprefix(self.spec.refusal))
         lines = "\n".join(f"  {line}" for line in self._tail)
         raise StartFailed(f"{self.spec.name} {reason}.\n{lines}".rstrip())
 

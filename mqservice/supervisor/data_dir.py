@@ -10,6 +10,7 @@ run/engine.sock  the engine's socket; under /tmp when the path is too long for a
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -126,9 +127,12 @@ class DataDir:
             for directory in (self.path, self.logs, self.store, self.mail):
                 close_to_others(directory, owner=os.geteuid())
             if not os.access(self.path, os.W_OK | os.X_OK):
-                raise PermissionError(f"{self.path} is not writable")
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         except OSError as error:
-            raise ConfigInvalid(f"Cannot use the data directory: {error}") from error
+            raise ConfigInvalid(
+                f"Cannot use the data directory {self.path}: {error.strerror}. Set MQ_DATA_DIR to "
+                "a directory that this user can write."
+            ) from error
         owner = self.run.lstat().st_uid
         if owner != os.getuid() and self.run.parent == self.path:
             raise ConfigInvalid(

@@ -24,6 +24,7 @@ from mqservice.supervisor.secrets_file import Secrets
 
 COMMAND: Final = "prepare"
 TABLES_READY: Final = b"tables"
+REFUSAL: Final = "CommandError: "  # what Django puts before a reason that is written for the user
 TIMEOUT_S: Final = 180  # for the tables, and again for the demo tenant
 TAIL_LINES_MAX: Final = 15
 LINE_BYTES_MAX: Final = 1 << 20
@@ -114,6 +115,8 @@ class Preparation:
         exit_code = await self._process.wait()
         assert self._errors is not None
         await self._errors
+        if self._tail and self._tail[-1].startswith(REFUSAL):
+            raise StartFailed(self._tail[-1].removeprefix(REFUSAL))
         tail = "\n".join(f"  {line}" for line in self._tail)
         raise StartFailed(f"{COMMAND} ended with exit code {exit_code}.\n{tail}")
 

@@ -15,9 +15,17 @@ from rich.table import Table
 from mqservice.supervisor.quickstart import Quickstart, curl_line
 
 
+class _Screen(Console):
+    """One whose reader may go away: rich would end the program then, and the service with it."""
+
+    def on_broken_pipe(self) -> None:
+        # What is buffered cannot be written either, and would fail once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def print_panel(quickstart: Quickstart, data_dir: Path, *, took_ms: int) -> None:
     """Addresses, log-in and key in a frame; what to do next below it."""
-    console = Console(highlight=False)
+    console = _Screen(highlight=False)
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold")
     table.add_column(overflow="fold")

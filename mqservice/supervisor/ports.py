@@ -48,7 +48,9 @@ def reserve_port(bind: str, port: int) -> socket.socket:
             if error.errno == errno.EADDRNOTAVAIL:
                 raise ConfigInvalid(f"MQ_BIND={bind} is not an address of this machine.") from error
             if isinstance(error, PermissionError):
-                raise ConfigInvalid(f"Not allowed to use port {port}: {error}") from error
+                raise ConfigInvalid(
+                    f"This user is not allowed to use port {port}. Set MQ_PORT to 1024 or higher."
+                ) from error
             raise PortTaken(bind, port) from error
         holder.close()
     raise AssertionError("unreachable")

@@ -26,7 +26,7 @@ import psycopg
 from psycopg import sql
 
 from mqservice.supervisor.binaries import Account, PostgresPrograms
-from mqservice.supervisor.child import ChildSpec
+from mqservice.supervisor.child import ChildSpec, die_with_parent
 from mqservice.supervisor.data_dir import close_to_others
 from mqservice.supervisor.errors import ConfigInvalid, StartFailed
 from mqservice.supervisor.ports import LOOPBACK
@@ -71,7 +71,8 @@ class PostgresServer:
     def prepare(self) -> None:
         """Makes the cluster on the first start and clears what a killed server left; takes seconds.
 
-        Raises StartFailed when initdb fails, ConfigInvalid when somebody else owns the directory.
+        Raises StartFailed when initdb fails, ConfigInvalid when somebody else owns the directory or
+        another PostgreSQL made it.
         """
         if not self.directory.exists():
             self._create_cluster()
@@ -83,6 +84,7 @@ class PostgresServer:
                 f"as {expected}: start the service as the user that created the data "
                 "directory."
             )
+        self._check_version()
         close_to_others(self.directory, owner=expected)
         self._end_orphan()
 
@@ -142,7 +144,7 @@ class PostgresServer:
 
     def _create_cluster(self) -> None:
         if self.account is None:
-            _check_own_name()
+            check_own_name()
         fresh = self.directory.with_name(self.directory.name + ".new")
         if fresh.exists():
             shutil.rmtree(fresh)  # an initdb that was interrupted
@@ -167,6 +169,7 @@ class PostgresServer:
             "--locale=C.UTF-8",
             *(["--no-sync"] if self.settings.get("fsync") == "off" else []),
         ]
+        parent = os.getpid()
         done = subprocess.run(  # type: ignore[call-overload]  # the stub wants all keywords
             argv,
             cwd=data,
@@ -177,6 +180,8 @@ class PostgresServer:
             text=True,
             timeout=INITDB_TIMEOUT_S,
             check=False,
+            # The next start removes what it was making, and must be alone with it.
+            preexec_fn=lambda: die_with_parent(parent),
             **switch,
         )
         if done.returncode != 0:
@@ -184,6 +189,18 @@ class PostgresServer:
             raise StartFailed(f"initdb ended with exit code {done.returncode}:\n{done.stdout}")
         data.rename(self.directory)
         shutil.rmtree(fresh)
+
+    def _check_version(self) -> None:
+        try:
+            made_by = (self.directory / "PG_VERSION").read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return  # the server says what is missing
+        if made_by != self.programs.version:
+            raise ConfigInvalid(
+                f"{self.directory} was made by PostgreSQL {made_by}, but this installation has "
+                f"PostgreSQL {self.programs.version}. Start the installation that made it, or make "
+                "a backup there with `mqservice backup create` and restore it here."
+            )
 
     def _end_orphan(self) -> None:
         """Ends a server that outlived its supervisor; removes a pid file without a process.
@@ -215,7 +232,7 @@ class PostgresServer:
             return False
 
 
-def _check_own_name() -> None:
+def check_own_name() -> None:
     """Raises ConfigInvalid where our account is a mere number, as containers may have it."""
     try:
         pwd.getpwuid(os.geteuid())

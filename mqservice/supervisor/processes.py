@@ -110,6 +110,7 @@ def engine_spec(env: Mapping[str, str], data_dir: DataDir, *, metrics_port: int)
         env={**_engine_env(env), METRICS_PORT_VARIABLE: str(metrics_port)},
         gate=gate,
         cwd=data_dir.path,
+        refusal="storage_engine: ",
         start_timeout_ms=ENGINE_START_MS,
         stop_timeout_ms=ENGINE_STOP_MS,
     )

@@ -28,7 +28,7 @@ from mqservice.supervisor.errors import StartFailed
 from mqservice.supervisor.output import Output
 from mqservice.supervisor.panel import print_panel
 from mqservice.supervisor.ports import choose_ports, reserve_port
-from mqservice.supervisor.postgres import PostgresServer, wait_for_external
+from mqservice.supervisor.postgres import PostgresServer, check_own_name, wait_for_external
 from mqservice.supervisor.quickstart import Quickstart, quickstart_of, write_quickstart
 from mqservice.supervisor.readiness import is_url_ok
 from mqservice.supervisor.secrets_file import Secrets, load_or_create_secrets
@@ -46,7 +46,10 @@ def run_service(config: SupervisorConfig, env: Mapping[str, str], *, is_quiet: b
     """
     data_dir = DataDir(config.data_dir)
     if not os.path.exists(data_dir.lock):  # nor where it cannot be seen, which create() says
-        reserve_port(config.bind, config.port).close()  # nothing is made where it cannot start
+        # Nothing is made where it cannot start.
+        reserve_port(config.bind, config.port).close()
+        if config.database_url is None:
+            check_own_name()
     data_dir.create()
     lock = DataDirLock(data_dir)
     lock.acquire()

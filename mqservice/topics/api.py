@@ -16,7 +16,7 @@ from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.store import blocking_client
 from mqservice.topics.purging import preview_purge, purge_topic
 from mqservice.topics.queries import TOPICS_PAGE_MAX, get_topic, queue_stats, topics_of
-from mqservice.topics.schemas import PurgeIn, PurgeOut, TopicIn, TopicListOut, TopicOut
+from mqservice.topics.schemas import PurgeIn, PurgeOut, TopicListOut, TopicOut, read_change
 from mqservice.topics.services import delete_topic, put_topic
 
 router = Router(tags=["topics"])
@@ -70,16 +70,12 @@ def read_topic(request: AuthedRequest, response: HttpResponse, ns: str, topic: s
 
 @router.put("/ns/{ns}/topics/{topic}", response={200: TopicOut, 201: TopicOut})
 def write_topic(
-    request: AuthedRequest,
-    response: HttpResponse,
-    ns: str,
-    topic: str,
-    settings: TopicIn | None = None,
+    request: AuthedRequest, response: HttpResponse, ns: str, topic: str
 ) -> Status[TopicOut]:
     """Create or change a topic: 201 when it is new. ``If-Match`` guards against a lost update."""
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE, Kind.TOPIC, topic)
-    change = (settings or TopicIn()).change()
+    change = read_change(request.body)
     revision = revision_of(request.headers.get("If-Match"))
     row, is_new = put_topic(namespace, topic, change, revision=revision, by=request.auth)
     response["ETag"] = etag(row.revision)

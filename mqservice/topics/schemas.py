@@ -2,62 +2,36 @@
 
 from __future__ import annotations
 
-from ninja import Schema
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any
 
-from mqservice.lib.durations import format_duration_ms
+from ninja import Schema
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
 from mqservice.lib.json_fields import Fields
-from mqservice.lib.wire import moment, picked_duration_ms
-from mqservice.protocol.choices import Durability
+from mqservice.lib.settings_table import answer_fields, read_body, read_values, shown_values
+from mqservice.lib.wire import moment
 from mqservice.store import QueueStats, TopicPurgeReply
-from mqservice.topics.models import (
-    BODY_BYTES_MAX_MAX,
-    BODY_BYTES_MAX_MIN,
-    QUEUE_COUNT_MAX,
-    RETENTION_AGE_MS_MAX,
-    RETENTION_AGE_MS_MIN,
-    MessageType,
-    Topic,
-)
+from mqservice.topics.models import Topic
 from mqservice.topics.purging import message_count
 from mqservice.topics.services import TopicChange
+from mqservice.topics.settings import SETTINGS
 
 
-class TopicIn(Schema):
-    """Settings of a topic; omitted fields are left unchanged, in a new topic they get their
-    defaults."""
-
-    model_config = ConfigDict(extra="forbid", strict=False)
-
-    type: MessageType | None = None
-    queues: int | None = Field(default=None, strict=True)
-    durability: Durability | None = None
-    retention: str | None = None
-    retention_ms: int | None = Field(default=None, strict=True)
-    body_bytes_max: int | None = Field(default=None, strict=True)
-
-    def change(self) -> TopicChange:
-        """Raises Problem when a duration cannot be read."""
-        return TopicChange(
-            message_type=self.type,
-            queue_count=self.queues,
-            durability=self.durability,
-            retention_age_ms=picked_duration_ms("retention", self.retention, self.retention_ms),
-            body_bytes_max=self.body_bytes_max,
-        )
+def read_change(body: bytes) -> TopicChange:
+    """Settings of a topic; what is left out stays as it is, or takes its default on a new topic.
+    Raises Problem with every fault of the body.
+    """
+    return TopicChange(**read_body(SETTINGS, body))
 
 
 def read_settings(fields: Fields) -> TopicChange:
-    """The same of an object that is read with others; its faults are in ``fields``."""
-    return TopicChange(
-        message_type=fields.choice("type", MessageType),
-        queue_count=fields.integer("queues", 1, QUEUE_COUNT_MAX),
-        durability=fields.choice("durability", Durability),
-        retention_age_ms=fields.duration_ms(
-            "retention", RETENTION_AGE_MS_MIN, RETENTION_AGE_MS_MAX
-        ),
-        body_bytes_max=fields.integer("body_bytes_max", BODY_BYTES_MAX_MIN, BODY_BYTES_MAX_MAX),
-    )
+    """The same of an object; its faults are in ``fields``."""
+    return TopicChange(**read_values(SETTINGS, fields))
+
+
+def shown_settings(topic: Topic) -> dict[str, Any]:
+    """As the API writes them."""
+    return shown_values(SETTINGS, topic)
 
 
 class QueueOut(BaseModel):
@@ -68,17 +42,14 @@ class QueueOut(BaseModel):
     max_offset: int
 
 
-class TopicOut(BaseModel):
+_Settings = create_model(
+    "_Settings", name=(str, ...), namespace=(str, ...), **answer_fields(SETTINGS)
+)
+
+
+class TopicOut(_Settings):  # type: ignore[valid-type, misc]  # reason: made of the table
     """`queue_offsets` is null in lists, and if the engine cannot report them."""
 
-    name: str
-    namespace: str
-    type: MessageType
-    queues: int
-    durability: Durability
-    retention: str
-    retention_ms: int
-    body_bytes_max: int
     created_at: str
     updated_at: str
     queue_offsets: list[QueueOut] | None = None
@@ -88,12 +59,7 @@ class TopicOut(BaseModel):
         return cls(
             name=topic.name,
             namespace=topic.namespace.name,
-            type=MessageType(topic.message_type),
-            queues=topic.queue_count,
-            durability=Durability(topic.durability),
-            retention=format_duration_ms(topic.retention_age_ms),
-            retention_ms=topic.retention_age_ms,
-            body_bytes_max=topic.body_bytes_max,
+            **shown_settings(topic),
             created_at=moment(topic.created_at),
             updated_at=moment(topic.updated_at),
             queue_offsets=None

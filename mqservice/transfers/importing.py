@@ -33,7 +33,7 @@ from mqservice.transfers.reports import ImportReport
 
 _COMMAND: Final = "import-store"
 _DEFINITIONS_FILE: Final = "imported.json"
-_QUEUE_COUNT_MAX: Final = 256  # of a topic, as ``topics/models.py`` has it
+_QUEUE_COUNT_MAX: Final = 256  # of a topic, as ``topics/settings.py`` has it
 _STORE_VARIABLE: Final = "MQ_ENGINE_STORE_DIR"
 
 

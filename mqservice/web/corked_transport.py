@@ -276,10 +276,3 @@ class _Discarding(asyncio.Protocol):
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()
-
-
-def recognised(send: Callable[..., Any]) -> None:  # Any: what an awaited ASGI send gives
-    """Tell the connection whose ``send`` this is that its client has shown who it is."""
-    transport = getattr(getattr(send, "__self__", None), "transport", None)
-    if type(transport) is CorkedTransport:
-        transport.recognised()

@@ -34,6 +34,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
+from urllib.parse import unquote
 
 import httptools
 from django.conf import settings
@@ -45,6 +46,7 @@ from mqservice.lib.request_ids import accepted_request_id, new_request_id
 from mqservice.lib.throttle import network_of
 from mqservice.web.connection_limits import ConnectionLimits
 from mqservice.web.corked_transport import CorkedTransport
+from mqservice.web.cycle import Cycle, Serve, Take
 from mqservice.web.request_target import VERSIONS, RequestTargets, TargetRejected
 from mqservice.web.unauthenticated import UnauthenticatedConnections
 
@@ -121,9 +123,6 @@ class _DeafParser:
 _targets: Final = RequestTargets(lambda: settings.ALLOWED_HOSTS)
 
 
-Take = Callable[[RequestResponseCycle, dict[bytes, bytes]], bool]
-
-
 class _Proxies(ProxyHeadersMiddleware):
     """uvicorn's word on whom a trusted proxy speaks for, without the application behind it."""
 
@@ -164,9 +163,9 @@ class CorkedHttpProtocol(HttpToolsProtocol):
     Also bounds what uvicorn does not: how large a request's head may be and how long it may take;
     and refuses what its parser takes although a proxy might read it in another way.
 
-    An application with ``take`` is shown each request whose body is whole, with its headers, before
-    a task is made for it; True means that it answers the cycle without one. While a small body is
-    on its way, ``can_take`` says whether to wait for it: most clients send head and body apart.
+    An application with ``take`` is shown each request, with its headers, before a task is made for
+    it. What it returns is called with the whole body, however many reads that comes in: most
+    clients send head and body apart. None, or a body that is too large to hold: a task is made.
     """
 
     limits: ClassVar[ConnectionLimits] = ConnectionLimits()
@@ -177,15 +176,18 @@ class CorkedHttpProtocol(HttpToolsProtocol):
     _fed_bytes = 0
     _head_answer = _NOT_HTTP
     _refusal: bytes | None = None  # of a request behind such as are not answered yet
-    _deadline: asyncio.TimerHandle | None = None  # of a head, a body or an unwanted body
+    _due_s: float | None = None  # when the head, the body or the unwanted body has to end
+    _due_call: Callable[[], None]
+    _due_timer: asyncio.TimerHandle | None = None
+    _due_timer_s = 0.0
     _send_deadline: asyncio.TimerHandle | None = None
     _unwanted_bytes = 0
     _unwanted_end_s: float | None = None  # None while no body comes after its answer
     _heard_s = 0.0
     _idle_since_s: float | None = None  # of the loop's clock; None while a request is under way
-    _fields: dict[bytes, bytes]
-    _is_starting = False  # uvicorn is about to make a task for the request whose head has ended
-    _held: RequestResponseCycle | None = None  # whose body is not whole, and has no task yet
+    _is_stranger = True
+    _held: Serve | None = None  # of ``cycle``, whose body is not whole, and which has no task
+    _is_large = False  # the body of ``cycle``, by its declared length
 
     def __init__(self, *given: Any, **named: Any) -> None:  # Any: as uvicorn has them
         super().__init__(*given, **named)
@@ -194,7 +196,6 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         if isinstance(app, ProxyHeadersMiddleware):
             self._proxies, app = _Proxies(app), app.app
         self._take: Take | None = getattr(app, "take", None)
-        self._can_take: Take | None = getattr(app, "can_take", None)
         strangers: UnauthenticatedConnections | None = getattr(app, "strangers", None)
         self._strangers = UnauthenticatedConnections() if strangers is None else strangers
 
@@ -220,7 +221,7 @@ class CorkedHttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._held = None
-        self._stop_deadline()
+        self._end_deadlines()
         self.resume_writing()
         super().connection_lost(exc)
         self._corked.lost()
@@ -240,7 +241,9 @@ class CorkedHttpProtocol(HttpToolsProtocol):
             is_later = str(exc) in _VERSION_FAULTS
             self._refuse(_LATER_HTTP if is_later else self._head_answer)
             return
-        if self._held is not None and not self._waits_for_body(self._held):
+        if self._held is not None and (
+            self._is_large or len(self.cycle.body) > HELD_BODY_BYTES_MAX
+        ):
             self._let_go()
         if self.pipeline:
             self._read_on()
@@ -255,7 +258,7 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         self._head_bytes += part_bytes
         if self._head_bytes > HEAD_BYTES_MAX:
             self._refuse(_HEAD_TOO_LARGE)
-        elif self._deadline is None:
+        elif self._due_s is None:
             self._start_deadline(self.limits.head_ms_max, self._end_head)
 
     def _wait_for_body(self, part_bytes: int) -> None:
@@ -264,91 +267,132 @@ class CorkedHttpProtocol(HttpToolsProtocol):
             self._unwanted_bytes += part_bytes
             if self._unwanted_bytes > self.limits.unwanted_bytes_max:
                 self._corked.close_now()
-        elif self._deadline is None and not self.pipeline:
+        elif self._due_s is None and not self.pipeline:
             # Of what waits behind other requests nothing may be read for as long as those take.
             self._start_deadline(self.limits.body_ms_max, self._end_body)
 
     def on_message_begin(self) -> None:
         self._is_in_head = True
         self._head_bytes = 0
-        super().on_message_begin()
+        self.url = b""
+        self.headers = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """As uvicorn's, but for trailers: those are no headers, and come when heads were judged."""
-        if not self._is_in_head:
-            return
-        name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
-            self.expect_100_continue = True
-        self.headers.append((name, value))
+        if self._is_in_head:
+            self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        if self._deadline is not None:
-            self._stop_deadline()
+        """In the place of uvicorn's, which takes the target apart with a second parser."""
+        self._due_s = None
         headers = self.headers
         fields = dict(headers)
         if len(fields) != len(headers) or len(headers) > HEADERS_MAX:
             self._check_many()
         if self._head_bytes + self._fed_bytes > HEAD_BYTES_MAX:
             self._check_size()
-        url, version = self.url, self.parser.get_http_version()
+        parser = self.parser
+        version = parser.get_http_version()
+        url = self.url
         is_usual = url[:1] == b"/" and b"#" not in url and version in VERSIONS
         if not is_usual or not _targets.is_ours(fields.get(b"host")):
             self._check_target(fields, version)
+            url = self.url
         coding = fields.get(b"transfer-encoding")
         if coding is not None:
             is_plain = coding.lower() == b"chunked" and version == "1.1"
             if not is_plain:
                 raise _HeadRefused
-        if self.parser.should_upgrade():
-            self.scope["method"] = self.parser.get_method().decode("ascii")
+        raw_path, _, query = url.partition(b"?")
+        path = raw_path.decode("ascii")
+        if "%" in path:
+            path = unquote(path)
+        self.scope = {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": version,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,  # type: ignore[typeddict-item] # known once it is connected
+            "method": parser.get_method().decode("ascii"),
+            "root_path": "",
+            "path": path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "headers": headers,
+            "state": self.app_state.copy(),
+        }
+        if parser.should_upgrade():
             self._check_upgrade(fields, version)
             return
         self._is_in_head = False
         self._is_in_body = True
-        self._fields = fields
-        self._is_starting = self._take is not None
-        try:
-            super().on_headers_complete()
-        finally:
-            self._is_starting = False
+        self._begin_cycle(fields, version)
+
+    def _begin_cycle(self, fields: dict[bytes, bytes], version: str) -> None:
+        """Hold the request, make a task for it, or let it wait for those before it."""
+        before: RequestResponseCycle | None = self.cycle  # uvicorn's type forgets the beginning
+        expects_continue = fields.get(b"expect", b"").lower() == b"100-continue"
+        cycle = self.cycle = Cycle(
+            self,
+            expects_continue=expects_continue,
+            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+        )
+        if before is not None and not before.response_complete:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, self.app))
+            return
+        if self._take is not None and not expects_continue:
+            self._held = self._take(cycle, fields)
+        if self._held is None:
+            self._start_asgi_task(cycle, self.app)
+        else:
+            length = fields.get(b"content-length", b"0")
+            self._is_large = (
+                len(length) > _HELD_LENGTH_DIGITS_MAX or int(length) > HELD_BODY_BYTES_MAX
+            )
+
+    def on_body(self, body: bytes) -> None:
+        if self._held is None:
+            super().on_body(body)
+        else:
+            self.cycle.body += body
 
     def on_message_complete(self) -> None:
         if not self._is_in_body:
             return  # an upgrade, of which only the head was read
         self._is_in_body = False
-        if self._deadline is not None:
-            self._stop_deadline()
-            if self._unwanted_end_s is not None:
-                self._unwanted_end_s = None
-                self._be_idle()
-        super().on_message_complete()
-        cycle = self._held
-        if cycle is not None:
-            assert self._take is not None
-            if self._proxies is not None:
-                self._proxies.resolve(cycle)
-            self._held = None
-            self.flow.resume_reading()  # as who waits for a body does: the client may leave
-            if self._take(cycle, self._fields):
-                self._corked.recognised()
-            else:
-                self._start_asgi_task(cycle, self.app)
+        self._due_s = None
+        if self._unwanted_end_s is not None:
+            self._unwanted_end_s = None
+            self._be_idle()
+        serve = self._held
+        if serve is None:
+            super().on_message_complete()
+            return
+        self._held = None
+        cycle = self.cycle
+        cycle.more_body = False
+        if self._proxies is not None:
+            self._proxies.resolve(cycle)
+        if self.flow.read_paused:  # as who waits for a body does: the client may leave
+            self.flow.resume_reading()
+        if self._is_stranger:
+            self._corked.recognised()
+        serve(bytes(cycle.body))
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        if self._is_starting and app is self.app and not cycle.waiting_for_100_continue:
-            self._held = cycle
-        elif cycle.waiting_for_100_continue:
-            super()._start_asgi_task(cycle, _closing_unless_asked(cycle, app))
-        else:
-            super()._start_asgi_task(cycle, app)
+        if cycle.waiting_for_100_continue:
+            app = _closing_unless_asked(cycle, app)
+        super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         """As uvicorn's, but with one timer for all the pauses of a connection."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
             if self._is_in_body and not self.pipeline:
@@ -377,7 +421,6 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         assert self._unwanted_end_s is not None
         silent_s = self._heard_s + self.limits.unwanted_silence_ms_max / 1_000
         left_s = min(silent_s, self._unwanted_end_s) - self.loop.time()
-        self._deadline = None
         if left_s > 0:
             self._start_deadline(left_s * 1_000, self._look_for_unwanted_body)
         else:
@@ -409,20 +452,12 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         if len(waiting) <= PIPELINE_COUNT_MAX and sum(waiting) <= PIPELINE_BODY_BYTES_MAX:
             self.flow.resume_reading()
 
-    def _waits_for_body(self, cycle: RequestResponseCycle) -> bool:
-        assert self._can_take is not None
-        declared = self._fields.get(b"content-length", b"0")
-        return (
-            len(cycle.body) <= HELD_BODY_BYTES_MAX
-            and len(declared) <= _HELD_LENGTH_DIGITS_MAX
-            and int(declared) <= HELD_BODY_BYTES_MAX
-            and self._can_take(cycle, self._fields)
-        )
-
     def _let_go(self) -> None:
-        """To the task that uvicorn would have made at once."""
-        cycle, self._held = self._held, None
-        assert cycle is not None
+        """To a task, as what is not held."""
+        self._held = None
+        cycle = self.cycle
+        if cycle.body:
+            cycle.message_event.set()
         self._start_asgi_task(cycle, self.app)
 
     # Upgrades ------------------------------------------------------------------------------------
@@ -444,7 +479,8 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         if self._get_upgrade() != b"websocket":
             self._read_without_upgrade(rest)
             return
-        self.resume_writing()  # its deadline is the session's from now on
+        self._end_deadlines()  # these are the session's from now on
+        self.resume_writing()
         self.handle_websocket_upgrade()
         socket: Any = self._corked.get_protocol()  # Any: uvicorn's, by its configuration
         if not socket.handshake_initiated:
@@ -535,6 +571,7 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         self._corked.close_now()
 
     def _leave_strangers(self) -> None:
+        self._is_stranger = False
         self._strangers.remove(self)
 
     def _address(self) -> str | None:
@@ -548,13 +585,44 @@ class CorkedHttpProtocol(HttpToolsProtocol):
     # Deadlines -----------------------------------------------------------------------------------
 
     def _start_deadline(self, after_ms: float, call: Callable[[], None]) -> None:
-        self._stop_deadline()
-        self._deadline = self.loop.call_later(after_ms / 1_000, call)
+        """Have ``call`` called then, unless the deadline is stopped or another one begins.
+
+        The timer of an earlier deadline stays, and looks at the present one when its time has come:
+        most end long before, and a timer for each would cost each request.
+        """
+        after_s = after_ms / 1_000
+        due_s = self._due_s = self.loop.time() + after_s
+        self._due_call = call
+        if self._due_timer is None or due_s < self._due_timer_s:
+            self._start_due_timer(after_s, due_s)
+
+    def _start_due_timer(self, after_s: float, due_s: float) -> None:
+        if self._due_timer is not None:
+            self._due_timer.cancel()
+        self._due_timer_s = due_s
+        self._due_timer = self.loop.call_later(after_s, self._look_at_deadline)
+
+    def _look_at_deadline(self) -> None:
+        self._due_timer = None
+        due_s = self._due_s
+        if due_s is None:
+            return
+        left_s = due_s - self.loop.time()
+        if left_s > 0:
+            self._start_due_timer(left_s, due_s)
+        else:
+            self._due_s = None
+            self._due_call()
 
     def _stop_deadline(self) -> None:
-        timer, self._deadline = self._deadline, None
-        if timer is not None:
-            timer.cancel()
+        self._due_s = None
+
+    def _end_deadlines(self) -> None:
+        """None of them begins on this connection any more."""
+        self._due_s = None
+        if self._due_timer is not None:
+            self._due_timer.cancel()
+            self._due_timer = None
 
     def _end_head(self) -> None:
         self._refuse(_HEAD_TOO_SLOW)

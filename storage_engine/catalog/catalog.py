@@ -168,6 +168,12 @@ class Catalog:
         self._topics.remove(topic)
         self._routes.pop(topic.encode(), None)
 
+    def get_queues(self, topic: str) -> list[ConsumeQueue]:
+        """See ``queues_of``. Raises ``TopicNotFound``."""
+        if topic not in self.topics:
+            raise TopicNotFound(f"topic {topic} does not exist")
+        return self.queues_of(topic)
+
     def queues_of(self, topic: str) -> list[ConsumeQueue]:
         """The queues of a topic that exists: all that it has ever had, but not those of one of this
         name that was deleted.

@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from storage_engine.catalog.catalog import Catalog
-from storage_engine.dedup.dedup import Dedup, namespace_hash_of, real_place
-from storage_engine.dedup.dedup_index import Stored
+from storage_engine.dedup.dedup import Dedup, Stored, namespace_hash_of, real_place
 from storage_engine.errors import BadRequest, KeyReused, StoreError
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.durability import Durability

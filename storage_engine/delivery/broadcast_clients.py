@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from storage_engine.clock import Clock
-from storage_engine.config import SECOND_MS, StoreConfig
+from storage_engine.config import SECOND_MS
 from storage_engine.delivery.clients import reader_name, split_reader
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.errors import ClientLimit
 
 _CLOCK_TOLERANCE_MS: Final = 60 * SECOND_MS
@@ -42,17 +42,15 @@ class Client:
 class BroadcastClients:
     """See the module's docstring. ``dropped_count``: of all clients, including expired ones."""
 
-    def __init__(
-        self, config: StoreConfig, clock: Clock, consumer_offsets: ConsumerOffsets
-    ) -> None:
-        self._config = config
-        self._clock = clock
-        self._began = clock.now_ms(), clock.monotonic_ms()
-        self._seen_ms = consumer_offsets.client_seen_ms
+    def __init__(self, parts: EngineParts) -> None:
+        self._config = parts.config
+        self._clock = parts.clock
+        self._began = self._clock.now_ms(), self._clock.monotonic_ms()
+        self._seen_ms = parts.consumer_offsets.client_seen_ms
         self._by_group: dict[str, dict[str, Client]] = {}
         self.count = 0
         self.dropped_count = 0
-        self._restore(consumer_offsets)
+        self._restore(parts.consumer_offsets)
 
     def _restore(self, consumer_offsets: ConsumerOffsets) -> None:
         now_ms, saved = self._now_ms(), dict(self._seen_ms)

@@ -19,9 +19,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from storage_engine.delivery.offset_bits import OffsetBits, runs_in
+from storage_engine.delivery.offset_bits import OffsetBits, OffsetRuns, Run, runs_in
 from storage_engine.delivery.offset_journal import COUNT_MAX, Beginning, JournalEntry, OffsetJournal
-from storage_engine.delivery.offset_runs import OffsetRuns, Run
 from storage_engine.delivery.progress import Progress
 from storage_engine.disk import config_json
 from storage_engine.disk.files import Files

@@ -15,38 +15,33 @@ Every wait, lease and number in flight has a maximum in ``StoreConfig``. Loop th
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
-from storage_engine.clock import Clock
-from storage_engine.config import StoreConfig
+from storage_engine.config import SECOND_MS, StoreConfig
 from storage_engine.delivery.clients import split_reader
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.due_heap import DueHeap
-from storage_engine.delivery.filter_scan import ReadChecked
+from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.delivery.lease_messages import MessageLeaser
-from storage_engine.delivery.memberships import Memberships
-from storage_engine.delivery.receive_limits import check_limits
 from storage_engine.delivery.settle import Settler
 from storage_engine.delivery.subscription import (
     Delivered,
     Failure,
     Lease,
-    OffsetAtTime,
     ProcessQueue,
     StartOf,
     Subscription,
+    Subscriptions,
     WaitingReceive,
     min_offset_of,
     start_at,
     start_of,
 )
 from storage_engine.delivery.waiting_receives import DeliveryBlockers, FilterScans, WaitingReceives
-from storage_engine.errors import FilterInvalid, StoreError
+from storage_engine.errors import BadRequest, FilterInvalid, StoreBusy, StoreError
 from storage_engine.filters.message_filter import EVERYTHING, known_filter
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import ReceiveRequest, SubscribeRequest
@@ -55,59 +50,148 @@ from storage_engine.wire.notices import Notice, NoticeKind
 
 log = logging.getLogger(__name__)
 
-_GENERATION_BITS: Final = 40  # of the counter; the epoch of this run of the engine stands above it
+
+_ATTEMPT_ID_CHARS_MAX: Final = 128
+
+
+def check_limits(config: StoreConfig, request: ReceiveRequest) -> None:
+    """Raises ``BadRequest`` if a limit in the request is out of range, or the member is empty."""
+    if not request.member_id:
+        raise BadRequest("member_id is empty: name the member that receives the messages")
+    for name, value, low, high in (
+        ("messages_max", request.messages_max, 1, config.receive_messages_max),
+        ("lease_ms", request.lease_ms, config.lease_ms_min, config.lease_ms_max),
+        ("wait_ms", request.wait_ms, 0, config.poll_wait_ms_max),
+        ("auto_extend_ms", request.auto_extend_ms, 0, config.auto_extend_ms_max),
+    ):
+        if not low <= value <= high:
+            raise BadRequest(f"{name} is {value}, it must be {low} to {high}")
+    if len(request.attempt_id) > _ATTEMPT_ID_CHARS_MAX:
+        raise BadRequest(
+            f"attempt_id has {len(request.attempt_id)} characters, "
+            f"at most {_ATTEMPT_ID_CHARS_MAX} are allowed"
+        )
+
+
+class Memberships:
+    """Members of exclusive groups that join or leave, and the receives this affects.
+
+    receive ── heard ──▶ [Memberships] ──▶ members, readers of the subscription
+    leave, 120 s of silence ──▶ [Memberships] ── others read its queues now ──▶ serve
+                                     └─ queues that a member reads no more ──▶ REVOKED notices
+
+    What a member holds of a queue that it reads no more stays under its lease: it may still
+    settle it, and an ordered queue waits for that.
+    """
+
+    def __init__(self, parts: EngineParts, subscriptions: Subscriptions) -> None:
+        self._clock = parts.clock
+        self._member_count_max = parts.config.member_count_max
+        self._notify = parts.notices.notify
+        self._subscriptions = subscriptions
+        self._exclusive: dict[Subscription, None] = {}  # with members
+        self._next_ms = 0
+
+    def member_seen(self, subscription: Subscription, member_id: str, zone: str) -> None:
+        """Raises ``StoreBusy`` when there are as many members as there may be."""
+        members = subscription.members
+        if member_id not in members and len(members) >= self._member_count_max:
+            raise StoreBusy(
+                f"{len(members)} members of the group read the topic already, which is the limit"
+            )
+        self._exclusive[subscription] = None
+        if members.member_seen(member_id, self._clock.monotonic_ms(), zone):
+            self._notify_revoked(subscription)
+            subscription.serve()
+
+    def refresh_member(self, subscription: Subscription, member_id: str) -> None:
+        """Record that a member is alive although it cannot receive at the moment."""
+        if member_id in subscription.members:
+            subscription.members.member_seen(member_id, self._clock.monotonic_ms())
+
+    def leave(self, subscription: Subscription, member_id: str) -> None:
+        """Remove a member: others read its queues from now on, and may use another filter.
+
+        It is not while another of its receives waits: two sockets may be one consumer.
+        """
+        if any(waiting.request.member_id == member_id for waiting in subscription.waiting_receives):
+            return
+        subscription.readers.leave(member_id)
+        if subscription.members.leave(member_id):
+            self._notify_revoked(subscription)
+            subscription.serve()
+
+    def _notify_revoked(self, subscription: Subscription) -> None:
+        """Tell members which queues they have lost, if they hold messages of them."""
+        members, queues = subscription.members, subscription.queues
+        config = subscription.config
+        revoked = members.pop_revoked(len(queues), config.strategy, config.assignment)
+        for member_id, queue_ids in revoked.items():
+            held = [
+                queue_id
+                for queue_id in queue_ids
+                if queue_id < len(queues) and _has_leases(member_id, queues[queue_id])
+            ]
+            if held:
+                self._notify(
+                    Notice(
+                        kind=NoticeKind.REVOKED,
+                        group=subscription.group,
+                        topic=subscription.topic,
+                        member_id=member_id,
+                        queue_ids=tuple(held),
+                        lease_floor=self._subscriptions.next_generation(),
+                        assignment=members.generation,
+                    )
+                )
+
+    def forget(self, subscription: Subscription) -> None:
+        """Of a group or topic that is no more."""
+        self._exclusive.pop(subscription, None)
+
+    def tick(self, now_ms: int) -> None:
+        """Whoever waits is there; who has long been silent is not. Every second is enough."""
+        if now_ms < self._next_ms:
+            return
+        self._next_ms = now_ms + SECOND_MS
+        for subscription in list(self._exclusive):
+            for waiting in subscription.waiting_receives:
+                subscription.members.member_seen(waiting.request.member_id, now_ms)
+            has_expired = bool(subscription.members.expire(now_ms))
+            self._notify_revoked(subscription)  # of another number of queues or strategy too
+            if has_expired:
+                subscription.serve()
+            if not len(subscription.members):
+                del self._exclusive[subscription]
+
+
+def _has_leases(member_id: str, process_queue: ProcessQueue) -> bool:
+    return any(lease.member_id == member_id for lease in process_queue.inflight.values())
 
 
 class Delivery:
-    """See the module's docstring. Times of leases and waits are monotonic."""
+    """See the module's docstring. Times of leases and waits are monotonic.
 
-    def __init__(
-        self,
-        config: StoreConfig,
-        clock: Clock,
-        consumer_offsets: ConsumerOffsets,
-        epoch: int,
-        read: ReadChecked,
-        retries_before: Callable[[tuple[int, int]], int],
-        fail: Callable[[Failure], None],
-        offset_at_time: OffsetAtTime,
-        properties: Callable[[int, int], bytes | None],
-        later: Callable[[Callable[[], None]], object],
-        tell: Callable[[Notice], None],
-    ) -> None:
-        self._notify = tell
-        self._offset_at_time = offset_at_time
+    ``epoch``: the number of this run of the engine; ``fail`` takes a message whose delivery failed.
+    """
+
+    def __init__(self, parts: EngineParts, epoch: int, fail: Callable[[Failure], None]) -> None:
+        self.epoch = epoch
         self._fail = fail
-        self._config = config
-        self._clock = clock
-        self._consumer_offsets = consumer_offsets
-        self._subscriptions: dict[tuple[str, str], Subscription] = {}
-        self._by_group: dict[str, dict[str, Subscription]] = {}  # the same, by topic
-        self._process_queues: dict[tuple[str, str, int], ProcessQueue] = {}
-        first_generation = (epoch << _GENERATION_BITS) + 1
-        self._generations = itertools.count(first_generation)
-        self._leases: DueHeap[Lease] = DueHeap(lambda lease: lease.count > 0)
+        self._config = parts.config
+        self._clock = parts.clock
+        self._commit_log = parts.commit_log
+        self._consumer_offsets = parts.consumer_offsets
+        self._notify = parts.notices.notify
+        self.subscriptions = Subscriptions(epoch)
         self._delays: DueHeap[Subscription] = DueHeap(lambda subscription: True)
-        self._memberships = Memberships(
-            clock, self.serve, tell, self.new_floor, config.member_count_max
-        )
-        self.blockers = DeliveryBlockers(config, clock, tell)
-        reading = read, retries_before, self._generations, self._leases.push
-        self._leaser = MessageLeaser(config, clock, consumer_offsets, *reading)
-        self._settler = Settler(
-            config,
-            clock,
-            consumer_offsets,
-            first_generation,
-            self.find_queue,
-            fail,
-            self._leases.push,
-            self.serve,
-        )
-        self.settle = self._settler.settle
-        skip = consumer_offsets.skip
-        self.filter_scans = FilterScans(clock, properties, read, skip, later, self.serve)
-        self.waiting_receives = WaitingReceives(config, clock, self._leaser, self.filter_scans)
+        self._memberships = Memberships(parts, self.subscriptions)
+        self.blockers = DeliveryBlockers(parts)
+        self.leaser = MessageLeaser(parts, self.subscriptions)
+        self.settler = Settler(parts, self.subscriptions, fail)
+        self.settle = self.settler.settle
+        self.filter_scans = FilterScans(parts)
+        self.waiting_receives = WaitingReceives(parts, self.leaser, self.filter_scans)
 
     # Receiving ------------------------------------------------------------------------------
 
@@ -136,7 +220,7 @@ class Delivery:
         look = (
             self.filter_scans.start_scan(subscription) if subscription.reads_before_taking else None
         )
-        delivered = self._leaser.take(subscription, request, look)
+        delivered = self.leaser.take(subscription, request, look)
         parked = self.waiting_receives.reply_or_wait(subscription, request, delivered, answer)
         if look is not None:
             self.filter_scans.finish_scan(subscription, look)
@@ -182,14 +266,13 @@ class Delivery:
         the group's start position, or where a queue begins that was added later. Raises
         ``DiskFull``, ``SyncFailed``.
         """
-        subscription = self._subscriptions.get((group.group, topic))
+        subscription = self.subscriptions.find(group.group, topic)
         if subscription is None:
             subscription = Subscription(group, topic, self.serve)
-            self._subscriptions[group.group, topic] = subscription
-            self._by_group.setdefault(group.group, {})[topic] = subscription
+            self.subscriptions.add(subscription)
         if len(subscription.queues) < len(queues):
             has_started = self._consumer_offsets.has_started(group.group, topic)
-            start = min_offset_of if has_started else start_of(group, self._offset_at_time)
+            start = min_offset_of if has_started else start_of(group, self._commit_log)
             is_later = has_started and not positions
             self._add_queues(
                 subscription, queues, start_at(positions or {}, start), is_later=is_later
@@ -209,23 +292,18 @@ class Delivery:
         # A thousand clients at once would take seconds. Nothing of theirs is ever moved, which is
         # what needs the position: begun again they begin at the same place.
         is_synced = not (is_later and subscription.config.dispatch is Dispatch.BROADCAST)
-        self._follow(subscription.add_queues(queues, *known, start, is_synced=is_synced))
+        added = subscription.add_queues(queues, *known, start, is_synced=is_synced)
+        self.subscriptions.follow(added)
 
     def add_retry(self, subscription: Subscription, queue: ConsumeQueue) -> None:
         """Deliver from the queue of the retry topic too. Raises ``DiskFull``, ``SyncFailed``."""
         known = self._consumer_offsets, self._config.inflight_span_max
-        self._follow(subscription.add_retry(queue, *known))
-
-    def _follow(self, added: list[ProcessQueue]) -> None:
-        for process_queue in added:
-            owner, queue = process_queue.owner, process_queue.queue
-            self._process_queues[owner.group, queue.topic, queue.queue_id] = process_queue
-            queue.arrivals.append(owner.arrived)
+        self.subscriptions.follow(subscription.add_retry(queue, *known))
 
     def queues_added(self, topic: str, queues: list[ConsumeQueue]) -> None:
         """Let those who wait on a topic be woken by its new queues too."""
-        for (_, name), subscription in self._subscriptions.items():
-            if name == topic and subscription.waiting_receives:
+        for subscription in self.subscriptions:
+            if subscription.topic == topic and subscription.waiting_receives:
                 try:
                     self._add_queues(subscription, queues, min_offset_of)
                 except StoreError as exc:
@@ -242,7 +320,7 @@ class Delivery:
     def group_changed(self, group: GroupConfig) -> None:
         """Let the receives of a paused group wait; deliver what is ready to a resumed group."""
         has_changed = False
-        for subscription in self._subscriptions.values():
+        for subscription in self.subscriptions:
             config = subscription.config
             if split_reader(config.group)[0] == group.group and config.is_paused != group.is_paused:
                 # The rest of it becomes valid with the next receive.
@@ -258,20 +336,11 @@ class Delivery:
     ) -> list[ProcessQueue]:
         """Forget subscriptions with their leases; who waits is answered with ``refusal``."""
         dropped: list[ProcessQueue] = []
-        gone = [each for each in self._subscriptions.values() if is_gone(each)]
-        arrived = {subscription.arrived for subscription in gone}
-        for queue in {source.queue for subscription in gone for source in subscription.sources}:
-            # Serving may go through the list just now.
-            queue.arrivals = [each for each in queue.arrivals if each not in arrived]
+        gone = [each for each in self.subscriptions if is_gone(each)]
+        self.subscriptions.remove(gone)
         for subscription in gone:
-            del self._subscriptions[subscription.group, subscription.topic]
-            del self._by_group[subscription.group][subscription.topic]
-            if not self._by_group[subscription.group]:
-                del self._by_group[subscription.group]
             self._memberships.forget(subscription)
             for source in subscription.sources:
-                queue = source.queue
-                del self._process_queues[subscription.group, queue.topic, queue.queue_id]
                 source.restart()
             dropped += subscription.sources
             for parked in list(subscription.waiting_receives):
@@ -281,7 +350,7 @@ class Delivery:
                     kind=NoticeKind.DELETED,
                     group=subscription.group,
                     topic=subscription.topic,
-                    lease_floor=self.new_floor(),
+                    lease_floor=self.subscriptions.next_generation(),
                     code=refusal.code,
                 )
             )
@@ -306,7 +375,7 @@ class Delivery:
 
     def leave(self, group: str, topic: str, member_id: str) -> None:
         """See ``Memberships.leave``."""
-        subscription = self._subscriptions.get((group, topic))
+        subscription = self.subscriptions.find(group, topic)
         if subscription is not None:
             self._memberships.leave(subscription, member_id)
 
@@ -315,15 +384,15 @@ class Delivery:
     def tick(self) -> None:
         """End leases and waits whose time has come; look on for those who wait. Every tick."""
         now_ms = self._clock.monotonic_ms()
-        for lease in self._leases.pop_due(now_ms):
+        for lease in self.subscriptions.leases.pop_due(now_ms):
             if end_ms := lease.extended_to(now_ms):
-                self.lease_until(end_ms, lease)
+                self.subscriptions.leases.push(end_ms, lease)
                 continue
             self._end(lease, now_ms)
         for subscription in set(self._delays.pop_due(now_ms)):
             self.serve(subscription)
         self._memberships.tick(now_ms)
-        self.blockers.tick(now_ms, self._subscriptions.values())
+        self.blockers.tick(now_ms, self.subscriptions)
         self.waiting_receives.tick(now_ms)
         self.filter_scans.tick()
         self._consumer_offsets.write_skipped()
@@ -347,10 +416,6 @@ class Delivery:
             if is_handed_over:
                 self.serve(owner)
 
-    def lease_until(self, end_ms: int, lease: Lease) -> None:
-        """End a lease at that time (monotonic, ms)."""
-        self._leases.push(end_ms, lease)
-
     def ready_at(self, process_queue: ProcessQueue, ready_ms: int) -> None:
         """Serve those who wait when a message of the queue is ready again (monotonic, ms)."""
         self._delays.push(ready_ms, process_queue.owner)
@@ -363,68 +428,3 @@ class Delivery:
             owners.add(failure.process_queue.owner)
         for subscription in owners:
             self.serve(subscription)
-
-    @property
-    def subscriptions(self) -> Iterable[Subscription]:
-        return self._subscriptions.values()
-
-    def subscriptions_of(self, group: str) -> list[Subscription]:
-        """Of one group, or of one client as a group of its own."""
-        return list(self._by_group.get(group, {}).values())
-
-    def find(self, group: str, topic: str) -> Subscription | None:
-        return self._subscriptions.get((group, topic))
-
-    def find_queue(self, group: str, topic: str, queue_id: int) -> ProcessQueue | None:
-        """``topic`` may be the group's retry topic."""
-        return self._process_queues.get((group, topic, queue_id))
-
-    def new_floor(self) -> int:
-        """A generation that no lease has: those before are lower, those to come are higher."""
-        return next(self._generations)
-
-    # Numbers --------------------------------------------------------------------------------
-
-    @property
-    def delivered_count(self) -> int:
-        return self._leaser.delivered_count
-
-    @property
-    def damaged_count(self) -> int:
-        """Damaged messages that were skipped."""
-        return self._leaser.damaged_count
-
-    @property
-    def acked_count(self) -> int:
-        return self._settler.acked_count
-
-    def member_counts(self) -> dict[str, int]:
-        """Members by group, on whatever topics; groups without are left out.
-
-        Costs a look at every group.
-        """
-        now_ms = self._clock.monotonic_ms()
-        members: dict[str, set[tuple[str, str]]] = {}
-        for subscription in self._subscriptions.values():
-            present = subscription.readers.present(now_ms)
-            if present:
-                group, client_id = split_reader(subscription.group)
-                known = members.setdefault(group, set())
-                known.update([(client_id, member_id) for member_id in present])
-        return {group: len(member_ids) for group, member_ids in members.items()}
-
-    @property
-    def inflight_count(self) -> int:
-        """Messages under a lease; costs a look at every queue of every group."""
-        subscriptions = self._subscriptions.values()
-        return sum([len(queue.inflight) for each in subscriptions for queue in each.sources])
-
-    def inflight_counts(self, namespaces: Set[str]) -> dict[str, int]:
-        """The same by namespace, of these; costs a look at the names of all groups."""
-        counts: dict[str, int] = {}
-        for subscription in self._subscriptions.values():
-            namespace = subscription.group.partition("%")[0]
-            if namespace in namespaces:
-                count = sum([len(queue.inflight) for queue in subscription.sources])
-                counts[namespace] = counts.get(namespace, 0) + count
-        return counts

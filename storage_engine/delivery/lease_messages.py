@@ -9,51 +9,38 @@ Loop thread only.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
-from storage_engine.clock import Clock
-from storage_engine.config import StoreConfig
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets
-from storage_engine.delivery.filter_scan import ReadChecked, SettlingScan
+from storage_engine.delivery.engine_parts import EngineParts
+from storage_engine.delivery.filter_scan import SettlingScan
 from storage_engine.delivery.subscription import (
     Delivered,
     Lease,
     ProcessQueue,
     Subscription,
+    Subscriptions,
     Taken,
 )
 from storage_engine.errors import StoreError
+from storage_engine.records.record_parts import HEAD_BYTES_MAX, reconsume_times_of
 from storage_engine.wire.deliveries import ReceiveRequest
 
 log = logging.getLogger(__name__)
 
 
 class MessageLeaser:
-    """See the module's docstring.
+    """See the module's docstring."""
 
-    ``read`` is ``CommitLog.read_checked``; ``retries_before`` says how often a record was moved
-    before it got its place; ``lease_until`` ends a lease at a time (monotonic, ms).
-    """
-
-    def __init__(
-        self,
-        config: StoreConfig,
-        clock: Clock,
-        consumer_offsets: ConsumerOffsets,
-        read: ReadChecked,
-        retries_before: Callable[[tuple[int, int]], int],
-        generations: Iterator[int],
-        lease_until: Callable[[int, Lease], None],
-    ) -> None:
-        self._config = config
-        self._clock = clock
-        self._consumer_offsets = consumer_offsets
-        self._read = read
-        self._retries_before = retries_before
-        self._generations = generations
-        self._lease_until = lease_until
-        waiting_max = config.message_group_waiting_max
+    def __init__(self, parts: EngineParts, subscriptions: Subscriptions) -> None:
+        self._config = parts.config
+        self._clock = parts.clock
+        self._consumer_offsets = parts.consumer_offsets
+        self._commit_log = parts.commit_log
+        self._read = parts.read_checked
+        self._next_generation = subscriptions.next_generation
+        self._lease_until = subscriptions.leases.push
+        waiting_max = parts.config.message_group_waiting_max
         self._take_by_message_group = partial(
             ProcessQueue.take_by_message_group, waiting_max=waiting_max
         )
@@ -80,6 +67,12 @@ class MessageLeaser:
                 given = records, attempts, None, lease
                 return Delivered(lease.generation, lease.until_ms, *given, content=content)
         return None
+
+    def _retries_before(self, record: tuple[int, int]) -> int:
+        """How often a record was moved before it got its place."""
+        physical_offset, record_bytes = record
+        head = physical_offset, min(record_bytes, HEAD_BYTES_MAX)
+        return reconsume_times_of(self._commit_log.read_many([head]))
 
     def _skip(self, lease: Lease, damaged: list[int]) -> None:
         """Settle messages of a lease, given by their index in it, that are damaged."""
@@ -146,7 +139,7 @@ class MessageLeaser:
             subscription.turn(request.member_id, (first + 1) % len(queues))
         if not records:
             return None
-        lease.generation = next(self._generations)
+        lease.generation = self._next_generation()
         lease_ms = min(request.lease_ms, subscription.config.consume_timeout_ms)
         lease.until_ms, lease.ends_ms = lease.started_ms + lease_ms, now_ms + lease_ms
         self._lease_until(lease.ends_ms, lease)

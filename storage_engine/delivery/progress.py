@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from storage_engine.delivery.offset_bits import OffsetBits
-from storage_engine.delivery.offset_runs import OffsetRuns, Run
+from storage_engine.delivery.offset_bits import OffsetBits, OffsetRuns, Run
 
 
 class Progress:

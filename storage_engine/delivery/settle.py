@@ -15,11 +15,16 @@ from collections.abc import Callable
 from itertools import chain, islice
 from typing import Final
 
-from storage_engine.clock import Clock
-from storage_engine.config import StoreConfig
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets
-from storage_engine.delivery.offset_runs import runs_of
-from storage_engine.delivery.subscription import Failure, Lease, ProcessQueue, Subscription, Verdict
+from storage_engine.delivery.engine_parts import EngineParts
+from storage_engine.delivery.offset_bits import runs_of
+from storage_engine.delivery.subscription import (
+    Failure,
+    Lease,
+    ProcessQueue,
+    Subscription,
+    Subscriptions,
+    Verdict,
+)
 from storage_engine.errors import BatchUnknown, LeaseExpired, QueueNotFound
 from storage_engine.wire.deliveries import (
     AckUpTo,
@@ -33,7 +38,6 @@ from storage_engine.wire.deliveries import (
 
 _BATCHES_MAX: Final = 1_000  # remembered after they were acked in this way; the latest ones
 _LOOK_MAX: Final = 2_000  # messages in flight; about 0.1 ms
-Find = Callable[[str, str, int], ProcessQueue | None]  # group, topic, queue id
 _Place = tuple[str, int, int, int]  # topic, queue id, lease generation, queue offset
 
 
@@ -48,8 +52,8 @@ class Batches:
     acked by its own receipt.
     """
 
-    def __init__(self, find: Find) -> None:
-        self._find = find
+    def __init__(self, subscriptions: Subscriptions) -> None:
+        self._find = subscriptions.find_queue
         self._acked: OrderedDict[int, Lease] = OrderedDict()
 
     def acks_of(self, request: SettleRequest, failures: list[SettleFailure]) -> list[LeaseRef]:
@@ -147,33 +151,19 @@ def _refs(
 
 
 class Settler:
-    """See the module's docstring.
-
-    ``first_generation``: leases below it are from before this start. ``fail`` takes a message that
-    its member gave back, ``lease_until`` ends a lease at a time (monotonic, ms), ``serve`` gives
-    what has become ready to those who wait.
-    """
+    """See the module's docstring. ``fail`` takes a message that its member gave back."""
 
     def __init__(
-        self,
-        config: StoreConfig,
-        clock: Clock,
-        consumer_offsets: ConsumerOffsets,
-        first_generation: int,
-        find: Find,
-        fail: Callable[[Failure], None],
-        lease_until: Callable[[int, Lease], None],
-        serve: Callable[[Subscription], None],
+        self, parts: EngineParts, subscriptions: Subscriptions, fail: Callable[[Failure], None]
     ) -> None:
-        self._config = config
-        self._clock = clock
-        self._consumer_offsets = consumer_offsets
-        self._first_generation = first_generation
-        self._find = find
+        self._config = parts.config
+        self._clock = parts.clock
+        self._consumer_offsets = parts.consumer_offsets
+        self._first_generation = subscriptions.first_generation
+        self._find = subscriptions.find_queue
+        self._lease_until = subscriptions.leases.push
         self._fail = fail
-        self._lease_until = lease_until
-        self._serve = serve
-        self._batches = Batches(find)
+        self._batches = Batches(subscriptions)
         self.acked_count = 0
 
     def settle(self, request: SettleRequest) -> SettleReply:
@@ -221,7 +211,7 @@ class Settler:
                 for first, count in runs:
                     process_queue.forget(first, count)
             for owner in {process_queue.owner for process_queue, _ in settled}:
-                self._serve(owner)
+                owner.serve()
         nacked_count, dead_lettered_count = self._nack(request, failures)
         extended = self._extend(request, failures) if request.extends else []
         self.acked_count += acked_count
@@ -267,7 +257,7 @@ class Settler:
             )
             self._fail(failure)
         for owner in released:
-            self._serve(owner)
+            owner.serve()
         return nacked_count, dead_lettered_count
 
     def _extend(self, request: SettleRequest, failures: list[SettleFailure]) -> list[int]:

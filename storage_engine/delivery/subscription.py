@@ -20,18 +20,23 @@ from __future__ import annotations
 
 import enum
 import heapq
+import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Set
 from functools import partial
 from typing import Final, NamedTuple
 
+from storage_engine.delivery.clients import split_reader
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.due_heap import DueHeap
 from storage_engine.delivery.filter_scan import SettlingScan
 from storage_engine.delivery.members import SILENCE_MS_MAX, Members, Readers
-from storage_engine.delivery.offset_runs import OffsetRuns, runs_of
+from storage_engine.delivery.offset_bits import OffsetRuns, runs_of
 from storage_engine.delivery.progress import Progress
 from storage_engine.errors import StoreError, SubscriptionConflict
 from storage_engine.filters.message_filter import EVERYTHING, Filter
+from storage_engine.log.commit_log import CommitLog
+from storage_engine.log.offset_at_time import offset_at_time
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.message_group import message_group_of
 from storage_engine.wire.deliveries import ReceiveRequest
@@ -40,9 +45,9 @@ from storage_engine.wire.groups import Dispatch, GroupConfig, StartFrom
 Taken = tuple[int, int, int, int]  # queue offset, physical offset, bytes of the record, attempt
 
 _NEVER: Final = (-1, -1)
+_GENERATION_BITS: Final = 40  # of the counter; the epoch of this run of the engine stands above it
 _AT_ONCE: Final = (0, 0)  # of ``again``: nobody has had it, in this run of the engine
 StartOf = Callable[[ConsumeQueue], int]
-OffsetAtTime = Callable[[ConsumeQueue, int], int]  # queue, epoch ms
 
 
 class Verdict(enum.Enum):
@@ -885,7 +890,7 @@ def min_offset_of(queue: ConsumeQueue) -> int:
     return queue.min_offset
 
 
-def start_of(group: GroupConfig, offset_at_time: OffsetAtTime) -> StartOf:
+def start_of(group: GroupConfig, commit_log: CommitLog) -> StartOf:
     """Where a group begins on queues that it has never read, by its settings."""
     match group.start_from:
         case StartFrom.EARLIEST:
@@ -893,7 +898,7 @@ def start_of(group: GroupConfig, offset_at_time: OffsetAtTime) -> StartOf:
         case StartFrom.LATEST:
             return lambda queue: queue.max_offset
         case StartFrom.TIMESTAMP:
-            return lambda queue: offset_at_time(queue, group.start_ms)
+            return lambda queue: offset_at_time(commit_log, queue, group.start_ms)
 
 
 def start_at(positions: Mapping[int, int], otherwise: StartOf) -> StartOf:
@@ -951,12 +956,11 @@ class Subscription:
     messages of this topic, once one has failed; ``sources`` are all of them. ``config`` is the
     group's as the last receive found it; ``members`` count for an exclusive one only, ``readers``
     for all. ``filter`` is the one of all readers: with two, each message would be tested by whoever
-    came first, and lost to the other. ``arrived`` stands in each source's arrivals.
+    came first, and lost to the other. ``serve`` stands in each source's arrivals.
     """
 
     __slots__ = (
         "_rotor",
-        "arrived",
         "config",
         "filter",
         "group",
@@ -964,6 +968,7 @@ class Subscription:
         "queues",
         "readers",
         "retry",
+        "serve",
         "sources",
         "topic",
         "waiting_receives",
@@ -978,7 +983,7 @@ class Subscription:
         self.readers = Readers()
         self.filter = EVERYTHING
         self.topic = topic
-        self.arrived = partial(serve, self)
+        self.serve = partial(serve, self)  # give what is ready to those who wait
         self.queues: list[ProcessQueue] = []
         self.retry: ProcessQueue | None = None
         self.sources: list[ProcessQueue] = []
@@ -1142,3 +1147,90 @@ class Subscription:
                 if index not in damaged:
                     attempts[index] += retries_before(records[index])
             at = end
+
+
+class Subscriptions:
+    """Those of all groups, by group, topic and queue, and their leases by when they end.
+
+    ``first_generation``: leases below it are from before this start.
+    """
+
+    def __init__(self, epoch: int) -> None:
+        self._all: dict[tuple[str, str], Subscription] = {}
+        self._by_group: dict[str, dict[str, Subscription]] = {}  # the same, by topic
+        self._process_queues: dict[tuple[str, str, int], ProcessQueue] = {}
+        self.first_generation = (epoch << _GENERATION_BITS) + 1
+        self._generations = itertools.count(self.first_generation)
+        self.leases: DueHeap[Lease] = DueHeap(lambda lease: lease.count > 0)
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter(self._all.values())
+
+    def find(self, group: str, topic: str) -> Subscription | None:
+        return self._all.get((group, topic))
+
+    def find_queue(self, group: str, topic: str, queue_id: int) -> ProcessQueue | None:
+        """``topic`` may be the group's retry topic."""
+        return self._process_queues.get((group, topic, queue_id))
+
+    def of_group(self, group: str) -> list[Subscription]:
+        """Of one group, or of one client as a group of its own."""
+        return list(self._by_group.get(group, {}).values())
+
+    def next_generation(self) -> int:
+        """One that no lease has: those before are lower, those to come are higher."""
+        return next(self._generations)
+
+    def add(self, subscription: Subscription) -> None:
+        group, topic = subscription.group, subscription.topic
+        self._all[group, topic] = self._by_group.setdefault(group, {})[topic] = subscription
+
+    def follow(self, added: list[ProcessQueue]) -> None:
+        """Find these queues too, and serve those who wait when something arrives there."""
+        for process_queue in added:
+            owner, queue = process_queue.owner, process_queue.queue
+            self._process_queues[owner.group, queue.topic, queue.queue_id] = process_queue
+            queue.arrivals.append(owner.serve)
+
+    def remove(self, gone: list[Subscription]) -> None:
+        """Find them and their queues no more."""
+        served = {subscription.serve for subscription in gone}
+        for queue in {source.queue for subscription in gone for source in subscription.sources}:
+            # Serving may go through the list just now.
+            queue.arrivals = [each for each in queue.arrivals if each not in served]
+        for subscription in gone:
+            group, topic = subscription.group, subscription.topic
+            del self._all[group, topic], self._by_group[group][topic]
+            if not self._by_group[group]:
+                del self._by_group[group]
+            for source in subscription.sources:
+                del self._process_queues[group, source.queue.topic, source.queue.queue_id]
+
+    def member_counts(self, now_ms: int) -> dict[str, int]:
+        """Members by group, on whatever topics; groups without are left out.
+
+        Costs a look at every group.
+        """
+        members: dict[str, set[tuple[str, str]]] = {}
+        for subscription in self:
+            present = subscription.readers.present(now_ms)
+            if present:
+                group, client_id = split_reader(subscription.group)
+                known = members.setdefault(group, set())
+                known.update([(client_id, member_id) for member_id in present])
+        return {group: len(member_ids) for group, member_ids in members.items()}
+
+    @property
+    def inflight_count(self) -> int:
+        """Messages under a lease; costs a look at every queue of every group."""
+        return sum([len(queue.inflight) for each in self for queue in each.sources])
+
+    def inflight_counts(self, namespaces: Set[str]) -> dict[str, int]:
+        """The same by namespace, of these; costs a look at the names of all groups."""
+        counts: dict[str, int] = {}
+        for subscription in self:
+            namespace = subscription.group.partition("%")[0]
+            if namespace in namespaces:
+                count = sum([len(queue.inflight) for queue in subscription.sources])
+                counts[namespace] = counts.get(namespace, 0) + count
+        return counts

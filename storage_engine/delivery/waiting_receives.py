@@ -14,10 +14,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from storage_engine.clock import Clock
-from storage_engine.config import SECOND_MS, StoreConfig
+from storage_engine.config import SECOND_MS
 from storage_engine.delivery.due_heap import DueHeap
-from storage_engine.delivery.filter_scan import FilterScan, ReadChecked, SettlingScan
+from storage_engine.delivery.engine_parts import EngineParts
+from storage_engine.delivery.filter_scan import FilterScan, SettlingScan
 from storage_engine.delivery.lease_messages import MessageLeaser
 from storage_engine.delivery.progress import Progress
 from storage_engine.delivery.subscription import (
@@ -40,26 +40,13 @@ class FilterScans:
     """Searches queues through filters in small steps, for those that wait in turn.
 
     All looks between two ticks together take a part of the time, whatever the filters are.
-    ``SettlingScan`` says what the first functions are.
-
-    ``later`` has something done in the next turn of the loop; ``serve`` gives what is ready to
-    those who wait.
     """
 
-    def __init__(
-        self,
-        clock: Clock,
-        properties: Callable[[int, int], bytes | None],
-        read_checked: ReadChecked,
-        skip: Callable[[Progress, int, int], None],
-        later: Callable[[Callable[[], None]], object],
-        serve: Callable[[Subscription], None],
-    ) -> None:
-        self._clock = clock
-        self._settle = skip
-        self._reading = properties, read_checked, self._skip
-        self._call_soon = later
-        self._serve = serve
+    def __init__(self, parts: EngineParts) -> None:
+        self._clock = parts.clock
+        self._settle = parts.consumer_offsets.skip
+        self._reading = parts.commit_log.properties, parts.read_checked, self._skip
+        self._call_soon = parts.loop.call_soon
         self._ms_left: float = _TICK_SHARE_MS
         self._waiting: dict[Subscription, None] = {}  # those that were not looked through, in turn
         self._is_turn_scheduled = False
@@ -111,7 +98,7 @@ class FilterScans:
             subscription = next(iter(self._waiting))
             del self._waiting[subscription]
             try:
-                self._serve(subscription)
+                subscription.serve()
             finally:
                 if self._waiting:
                     self._schedule_turn()
@@ -120,11 +107,9 @@ class FilterScans:
 class WaitingReceives:
     """See the module's docstring. Waits end at monotonic times."""
 
-    def __init__(
-        self, config: StoreConfig, clock: Clock, leasing: MessageLeaser, looking: FilterScans
-    ) -> None:
-        self._config = config
-        self._clock = clock
+    def __init__(self, parts: EngineParts, leasing: MessageLeaser, looking: FilterScans) -> None:
+        self._config = parts.config
+        self._clock = parts.clock
         self._leasing = leasing
         self._looking = looking
         self._ends: DueHeap[WaitingReceive] = DueHeap(lambda parked: not parked.is_done)
@@ -228,10 +213,10 @@ class DeliveryBlockers:
     is over shows by messages that come, or by silence.
     """
 
-    def __init__(self, config: StoreConfig, clock: Clock, tell: Callable[[Notice], None]) -> None:
-        self._inflight_count_max = config.inflight_count_max
-        self._notify_client = tell
-        self._next_ms = clock.monotonic_ms() + SECOND_MS
+    def __init__(self, parts: EngineParts) -> None:
+        self._inflight_count_max = parts.config.inflight_count_max
+        self._notify_client = parts.notices.notify
+        self._next_ms = parts.clock.monotonic_ms() + SECOND_MS
 
     def tick(self, now_ms: int, subscriptions: Iterable[Subscription]) -> None:
         """Called every tick; checks once a second, and only subscriptions with waiting receives."""

@@ -18,12 +18,11 @@ from typing import Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from storage_engine.clock import Clock
 from storage_engine.config import SECOND_MS
 from storage_engine.delivery.broadcast_clients import BroadcastClients, Client
 from storage_engine.delivery.clients import check_client_id, reader_name, split_reader
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
+from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.delivery.subscription import Failure, ProcessQueue, Subscription
 from storage_engine.errors import BadRequest, GroupNotFound, StoreError
 from storage_engine.lag.group_progress import GroupProgress, topic_lag
@@ -62,18 +61,18 @@ class BroadcastGroups:
 
     def __init__(
         self,
-        clock: Clock,
-        consumer_offsets: ConsumerOffsets,
+        parts: EngineParts,
         clients: BroadcastClients,
         delivery: Delivery,
         progress: GroupProgress,
     ) -> None:
-        self._clock = clock
-        self._consumer_offsets = consumer_offsets
+        self._clock = parts.clock
+        self._consumer_offsets = parts.consumer_offsets
         self._clients = clients
         self._delivery = delivery
+        self._subscriptions = delivery.subscriptions
         self._progress = progress
-        self._next_ms = clock.monotonic_ms() + _FORGET_INTERVAL_MS
+        self._next_ms = self._clock.monotonic_ms() + _FORGET_INTERVAL_MS
 
     def read(
         self, group: GroupConfig, request: _ReaderRequest, act: Callable[[GroupConfig], ResultT]
@@ -168,7 +167,8 @@ class BroadcastGroups:
         self._delivery.drop(lambda each: each.group in names, refusal)
         try:
             self._consumer_offsets.drop(
-                lambda group, topic: group in names, lease_floor=self._delivery.new_floor()
+                lambda group, topic: group in names,
+                lease_floor=self._subscriptions.next_generation(),
             )
         except StoreError as exc:  # its progress stays; the next minute tries again
             log.warning(
@@ -266,7 +266,7 @@ class BroadcastGroups:
         )
 
     def _subscriptions_of(self, group: str) -> Iterable[Subscription]:
-        for subscription in self._delivery.subscriptions:
+        for subscription in self._subscriptions:
             name, client_id = split_reader(subscription.group)
             if client_id and name == group:
                 yield subscription

@@ -16,37 +16,27 @@ from functools import partial
 from msgspec.structs import replace
 
 from storage_engine.catalog.catalog import Catalog
-from storage_engine.clock import Clock
-from storage_engine.config import StoreConfig
 from storage_engine.delivery.broadcast_clients import BroadcastClients
 from storage_engine.delivery.clients import reader_name, split_reader
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
-from storage_engine.delivery.filter_scan import ReadChecked
+from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.delivery.progress import Progress
 from storage_engine.delivery.receive import Receiver
 from storage_engine.delivery.subscription import Delivered, Failure, WaitingReceive
 from storage_engine.errors import GroupNotFound
 from storage_engine.groups.broadcast_groups import BroadcastGroups
-from storage_engine.groups.notices import Notices
+from storage_engine.groups.deletions import Deletions
 from storage_engine.groups.offset_changes import OffsetChanges
 from storage_engine.groups.saved_sessions import SavedSessions
 from storage_engine.lag.group_progress import GroupProgress
-from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves.dead_letters import DeadLetters
 from storage_engine.moves.due_moves import DueMoves
 from storage_engine.moves.moves import Mover
 from storage_engine.moves.retries import Retries
 from storage_engine.puts.delay_clock import DelayClock
 from storage_engine.puts.engine_puts import EnginePuts
-from storage_engine.queues.consume_queue import ConsumeQueue
-from storage_engine.queues.consume_queues import ConsumeQueues
-from storage_engine.queues.min_offsets import MinOffsets
-from storage_engine.reads.offset_at_time import offset_at_time
-from storage_engine.records.record_parts import HEAD_BYTES_MAX, reconsume_times_of
 from storage_engine.records.topic_names import retry_topic_of
-from storage_engine.retention.deletions import Deletions
-from storage_engine.retention.topic_purge import TopicPurge
 from storage_engine.schedule.level_offsets import LevelOffsets
 from storage_engine.schedule.schedule import Schedule
 from storage_engine.schedule.scheduled_retries import ScheduledRetries
@@ -81,114 +71,48 @@ def membership_of(request: SubscribeRequest | ReceiveRequest | LeaveRequest) -> 
 
 
 class Consumption:
-    """See the module's docstring.
+    """See the module's docstring. ``epoch``: the number of this run of the engine.
 
-    ``queues_of`` finds the queues of a topic, ``read`` is ``CommitLog.read_checked``, ``later`` has
-    something done in the next turn of the loop, ``after`` when so many seconds have passed. Raises
-    ``DiskFull``, ``SyncFailed`` when the schedule's first positions cannot be written.
+    Raises ``DiskFull``, ``SyncFailed`` when the schedule's first positions cannot be written.
     """
 
     def __init__(
         self,
-        config: StoreConfig,
-        clock: Clock,
+        parts: EngineParts,
+        catalog: Catalog,
+        puts: EnginePuts,
         delay_clock: DelayClock,
         level_offsets: LevelOffsets,
-        catalog: Catalog,
-        commit_log: CommitLog,
-        queues: ConsumeQueues,
-        consumer_offsets: ConsumerOffsets,
-        min_offsets: MinOffsets,
-        puts: EnginePuts,
         epoch: int,
-        queues_of: Callable[[str], list[ConsumeQueue]],
-        read: ReadChecked,
-        later: Callable[[Callable[[], None]], object],
-        after: Callable[[float, Callable[[], None]], object],
     ) -> None:
-        self.clock = clock
+        offsets = parts.consumer_offsets
+        self.clock = parts.clock
+        self.notices = parts.notices
         self._catalog = catalog
-        self._queues_of = queues_of
-        self._commit_log = commit_log
-        self.notices = Notices()
-        self.mover = mover = Mover(puts, consumer_offsets)
-        self.retries = Retries(
-            clock,
-            delay_clock.delay_ms,
-            catalog,
-            commit_log,
-            consumer_offsets,
-            mover,
-            lambda failures: self.delivery.moved(failures),
-            lambda subscription, queue: self.delivery.add_retry(subscription, queue),
-            lambda process_queue, ready_ms: self.delivery.ready_at(process_queue, ready_ms),
-        )
-        at_time = partial(offset_at_time, commit_log)
-        self.delivery = Delivery(
-            config,
-            clock,
-            consumer_offsets,
-            epoch,
-            read,
-            self._retries_before,
-            self._fail,
-            at_time,
-            commit_log.properties,
-            later,
-            self.notices.notify,
-        )
-        self.receiving = Receiver(config, clock, self.delivery)
-        self.deletions = Deletions(
-            catalog,
-            commit_log,
-            queues,
-            min_offsets,
-            consumer_offsets,
-            self.delivery,
-            self.retries,
-        )
-        self.clients = BroadcastClients(config, clock, consumer_offsets)
-        for progress in list(consumer_offsets):
+        self.mover = Mover(puts, offsets)
+        self.delivery = Delivery(parts, epoch, self._fail)
+        self.retries = Retries(parts, catalog, self.delivery, self.mover, delay_clock)
+        self.receiving = Receiver(parts, self.delivery)
+        self.clients = BroadcastClients(parts)
+        for progress in list(offsets):
             self._restore(progress)
         catalog.queues_added = self.delivery.queues_added
         catalog.group_changed = self.delivery.group_changed
-        self.dead_letters = DeadLetters(catalog, commit_log, queues, consumer_offsets, mover)
-        self.schedule = Schedule(
-            clock,
-            delay_clock,
-            commit_log,
-            queues,
-            consumer_offsets,
-            mover,
-            DueMoves(catalog, self.deletions.is_orphan, self.deletions.deleted_below),
-            level_offsets,
-            later,
-            after,
-            config.schedule_step_ms,
-        )
+        catalog.is_read = partial(_is_read, offsets)
+        self.dead_letters = DeadLetters(parts, catalog, self.mover)
+        due_moves = DueMoves(catalog, parts.min_offsets)
+        self.schedule = Schedule(parts, delay_clock, self.mover, due_moves, level_offsets)
         self.schedule.follow()
-        self._scheduled_retries = scheduled_retries = ScheduledRetries(
-            clock, commit_log, self.schedule, self.deletions.gone_below, later
-        )
-        self._progress = GroupProgress(clock, commit_log, self.delivery, scheduled_retries, later)
-        self._broadcasting = BroadcastGroups(
-            clock, consumer_offsets, self.clients, self.delivery, self._progress
-        )
-        catalog.is_read = partial(_is_read, consumer_offsets)
+        self._scheduled_retries = ScheduledRetries(parts, self.schedule)
+        self._progress = GroupProgress(parts, self.delivery, self._scheduled_retries)
+        self._broadcasting = BroadcastGroups(parts, self.clients, self.delivery, self._progress)
         self._offset_changes = OffsetChanges(
-            consumer_offsets,
-            self.delivery,
-            self.retries,
-            scheduled_retries,
-            at_time,
-            self.notices.notify,
+            parts, self.delivery, self.retries, self._scheduled_retries
         )
-        self.topic_purge = TopicPurge(
-            catalog, commit_log, queues, min_offsets, self.delivery, self._offset_changes.apply
+        self.deletions = Deletions(
+            parts, catalog, self.delivery, self.retries, self._offset_changes
         )
-        self.saved_sessions = SavedSessions(
-            config, clock, self.notices, self.settle, self.delivery.find_queue
-        )
+        self.saved_sessions = SavedSessions(parts, self.delivery, self.settle)
 
     def _restore(self, progress: Progress) -> None:
         name, client_id = split_reader(progress.group)
@@ -204,11 +128,6 @@ class Consumption:
             retry_queue = self._catalog.known_retry_queue(group, progress.topic)
             self.delivery.restore(group, progress.topic, queues, retry_queue)
 
-    def _retries_before(self, record: tuple[int, int]) -> int:
-        physical_offset, record_bytes = record
-        head = physical_offset, min(record_bytes, HEAD_BYTES_MAX)
-        return reconsume_times_of(self._commit_log.read_many([head]))
-
     def _fail(self, failure: Failure) -> None:
         if failure.process_queue.owner.config.dispatch is Dispatch.BROADCAST:
             self._broadcasting.drop(failure)
@@ -223,7 +142,7 @@ class Consumption:
         Raises ``GroupNotFound``, ``TopicNotFound``, ``BadRequest``, ``StoreBusy``, ``DiskFull``,
         ``FilterInvalid``, ``SubscriptionConflict``, ``ClientLimit``.
         """
-        group, queues = self._group(request.group), self._queues_of(request.topic)
+        group, queues = self._group(request.group), self._catalog.get_queues(request.topic)
         return self._broadcasting.read(
             group, request, lambda reader: self.receiving.receive(reader, queues, request, answer)
         )
@@ -233,7 +152,7 @@ class Consumption:
 
         Raises ``GroupNotFound``, ``TopicNotFound``, ``ClientLimit`` too.
         """
-        group, queues = self._group(request.group), self._queues_of(request.topic)
+        group, queues = self._group(request.group), self._catalog.get_queues(request.topic)
         self._broadcasting.read(
             group, request, lambda reader: self.delivery.announce(reader, queues, request)
         )
@@ -290,14 +209,14 @@ class Consumption:
 
     def offset_commit(self, request: OffsetCommitRequest) -> OffsetCommitReply:
         """See ``OffsetChanges.commit``. Raises ``GroupNotFound``, ``TopicNotFound`` too."""
-        group, queues = self._group(request.group), self._queues_of(request.topic)
+        group, queues = self._group(request.group), self._catalog.get_queues(request.topic)
         return self._broadcasting.read(
             group, request, lambda reader: self._offset_changes.commit(reader, queues, request)
         )
 
     def offset_reset(self, request: OffsetResetRequest) -> OffsetResetReply:
         """See ``OffsetChanges.reset``. Raises ``GroupNotFound``, ``TopicNotFound`` too."""
-        group, queues = self._group(request.group), self._queues_of(request.topic)
+        group, queues = self._group(request.group), self._catalog.get_queues(request.topic)
         readers = self._broadcasting.readers(group, request.topic, request.client_id)
         return self._offset_changes.reset(readers, queues, request)
 

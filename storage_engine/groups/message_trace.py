@@ -150,7 +150,7 @@ class _Trace:
         names = [each.group for each in delivery.subscriptions if each.topic == topic]
         # Clients of broadcast groups come last: there may be more than are shown.
         for name in sorted(names, key=lambda each: (bool(split_reader(each)[1]), each)):
-            subscription = delivery.find(name, topic)
+            subscription = delivery.subscriptions.find(name, topic)
             is_ours = name.startswith(self._prefix) and wanted in ("", split_reader(name)[0])
             if subscription is not None and is_ours:
                 yield subscription

@@ -11,15 +11,16 @@ a retry already is not touched. Loop thread only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
 from storage_engine.delivery.clients import split_reader
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
+from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.delivery.subscription import ProcessQueue, Subscription
 from storage_engine.errors import BadRequest, CommitRefused, OffsetOutOfRange, QueueNotFound
+from storage_engine.log.offset_at_time import offset_at_time
 from storage_engine.moves.retries import Retries
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.schedule.scheduled_retries import ScheduledRetries
@@ -36,23 +37,22 @@ from storage_engine.wire.offsets import (
 
 
 class OffsetChanges:
-    """See the module's docstring. ``offset_at_time(queue, timestamp_ms)`` reads the log."""
+    """See the module's docstring."""
 
     def __init__(
         self,
-        consumer_offsets: ConsumerOffsets,
+        parts: EngineParts,
         delivery: Delivery,
         retries: Retries,
         scheduled_retries: ScheduledRetries,
-        offset_at_time: Callable[[ConsumeQueue, int], int],
-        tell: Callable[[Notice], None],
     ) -> None:
-        self._notify = tell
-        self._consumer_offsets = consumer_offsets
+        self._commit_log = parts.commit_log
+        self._consumer_offsets = parts.consumer_offsets
+        self._notify = parts.notices.notify
         self._delivery = delivery
+        self._subscriptions = delivery.subscriptions
         self._retries = retries
         self._scheduled_retries = scheduled_retries
-        self._offset_at_time = offset_at_time
 
     def commit(
         self, group: GroupConfig, queues: list[ConsumeQueue], request: OffsetCommitRequest
@@ -88,7 +88,7 @@ class OffsetChanges:
         if offset > before:
             self._consumer_offsets.settle([(progress, [(before, offset - before)])])
             process_queue.forget_below(progress.consumer_offset)
-            self._delivery.serve(subscription)
+            subscription.serve()
         return OffsetCommitReply(
             from_offset=before, min_offset=queue.min_offset, max_offset=queue.max_offset
         )
@@ -110,7 +110,7 @@ class OffsetChanges:
         """
         chosen = _chosen(queues, request.topic, request.queue_ids)
         targets = {queue.queue_id: self._target(queue, request) for queue in chosen}
-        subscriptions = [self._delivery.find(each.group, request.topic) for each in readers]
+        subscriptions = [self._subscriptions.find(each.group, request.topic) for each in readers]
         known = [each.queues if each is not None else [] for each in subscriptions]
         started = self._consumer_offsets.has_started
         reply = OffsetResetReply(
@@ -151,7 +151,7 @@ class OffsetChanges:
         """
         if not positions:
             return
-        lease_floor = self._delivery.new_floor()
+        lease_floor = self._subscriptions.next_generation()
         try:
             self._consumer_offsets.reset(
                 [(process_queue.progress, offset) for process_queue, offset in positions],
@@ -179,7 +179,7 @@ class OffsetChanges:
                     )
                 )
             for owner in {process_queue.owner for process_queue, _ in positions}:
-                self._delivery.serve(owner)
+                owner.serve()
 
     def _target(self, queue: ConsumeQueue, request: OffsetResetRequest) -> int:
         match request.to:
@@ -190,7 +190,7 @@ class OffsetChanges:
             case ResetTo.TIMESTAMP:
                 if request.value < 0:
                     raise BadRequest(f"the time is {request.value}, it must be 0 or more")
-                return self._offset_at_time(queue, request.value)
+                return offset_at_time(self._commit_log, queue, request.value)
             case ResetTo.OFFSET:
                 return _in_range(queue, request.offsets.get(queue.queue_id, request.value))
 

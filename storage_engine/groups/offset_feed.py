@@ -35,9 +35,9 @@ _Recorded = tuple[int, int, int]
 class OffsetFeed:
     """See the module's docstring."""
 
-    def __init__(self, delivery: Delivery, epoch: int) -> None:
+    def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
-        self._epoch = epoch
+        self._epoch = delivery.epoch
         self._recorded: dict[Progress, _Recorded] = {}  # the latest change last
         self._sequence = 0
         self._at = -1  # the subscription that was compared last

@@ -17,13 +17,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from storage_engine.clock import Clock
-from storage_engine.config import StoreConfig
 from storage_engine.delivery.clients import reader_name
+from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.due_heap import DueHeap
-from storage_engine.delivery.subscription import ProcessQueue
+from storage_engine.delivery.engine_parts import EngineParts
+from storage_engine.delivery.notices import Listener
 from storage_engine.errors import BadRequest, StoreBusy, StoreError
-from storage_engine.groups.notices import Listener, Notices
 from storage_engine.wire.deliveries import LeaseRef, Nack, SettleReply, SettleRequest
 from storage_engine.wire.notices import Notice, NoticeKind
 from storage_engine.wire.sessions import (
@@ -43,7 +42,6 @@ _REQUESTS_A_TICK: Final = 10  # 10,000 messages, about 20 ms
 _NOT_FOUND: Final = SessionTakeReply(content=None, gone=[])
 
 Answer = Callable[[SessionTakeReply], None]
-Find = Callable[[str, str, int], ProcessQueue | None]  # group, topic, queue id
 
 
 class _SavedSession:
@@ -72,21 +70,19 @@ class _TakeOver:
 
 
 class SavedSessions:
-    """See the module's docstring. ``settle`` gives leases back, ``find`` finds their queues."""
+    """See the module's docstring. ``settle`` gives leases back."""
 
     def __init__(
         self,
-        config: StoreConfig,
-        clock: Clock,
-        notices: Notices,
+        parts: EngineParts,
+        delivery: Delivery,
         settle: Callable[[SettleRequest], SettleReply],
-        find: Find,
     ) -> None:
-        self._config = config
-        self._clock = clock
-        self._notices = notices
+        self._config = parts.config
+        self._clock = parts.clock
+        self._notices = parts.notices
+        self._find = delivery.subscriptions.find_queue
         self._settle = settle
-        self._find = find
         self._sessions: dict[str, _SavedSession] = {}
         self._saved_bytes = 0
         self._expiries: DueHeap[_SavedSession] = DueHeap(lambda kept: kept.is_here)

@@ -20,13 +20,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from storage_engine.clock import Clock
 from storage_engine.delivery.delivery import Delivery
+from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.delivery.subscription import ProcessQueue, Subscription
 from storage_engine.errors import StoreCorrupt
 from storage_engine.lag.retry_ages import RetryAges
 from storage_engine.lag.unread import EXACT_UNITS_MAX, SAMPLE_RECORDS_MAX, UnreadCounter
-from storage_engine.log.commit_log import CommitLog
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.record import FIXED_BYTES, MAGIC_V1, MAGIC_V2, PEEK
 from storage_engine.records.record_parts import store_timestamp_of
@@ -51,21 +50,13 @@ class QueueLag:
 
 
 class GroupProgress:
-    """See the module's docstring. ``later`` has something done in the next turn of the loop."""
+    """See the module's docstring."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        commit_log: CommitLog,
-        delivery: Delivery,
-        scheduled: ScheduledRetries,
-        later: Callable[[Callable[[], None]], object],
-    ) -> None:
-        self._clock = clock
-        self._commit_log = commit_log
-        self._delivery = delivery
+    def __init__(self, parts: EngineParts, delivery: Delivery, scheduled: ScheduledRetries) -> None:
+        self._parts = parts
+        self._commit_log = parts.commit_log
+        self._subscriptions = delivery.subscriptions
         self._scheduled = scheduled
-        self._later = later
         self._unread: dict[ProcessQueue, UnreadCounter] = {}
         self._retry_ages: dict[ProcessQueue, RetryAges] = {}
 
@@ -77,7 +68,7 @@ class GroupProgress:
         """
         rows: list[GroupQueueStats] = []
         topics: list[TopicLag] = []
-        own = self._delivery.subscriptions_of(group)
+        own = self._subscriptions.of_group(group)
         for subscription in sorted(own, key=lambda each: each.topic):
             of_topic = [
                 self.row(each, lag)
@@ -141,9 +132,7 @@ class GroupProgress:
         self, retry: ProcessQueue, subscription: Subscription, waiting: Waiting | None
     ) -> GroupQueueStats:
         lag = self._whole_lag(retry)
-        ages = _cached(
-            self._retry_ages, retry, lambda: RetryAges(retry, self._commit_log, self._later)
-        )
+        ages = _cached(self._retry_ages, retry, lambda: RetryAges(retry, self._parts))
         return GroupQueueStats(
             topic=retry.queue.topic,
             queue_id=retry.queue.queue_id,
@@ -160,11 +149,8 @@ class GroupProgress:
         )
 
     def _unread_of(self, process_queue: ProcessQueue) -> UnreadCounter:
-        properties = self._commit_log.properties
         return _cached(
-            self._unread,
-            process_queue,
-            lambda: UnreadCounter(process_queue, properties, self._clock),
+            self._unread, process_queue, lambda: UnreadCounter(process_queue, self._parts)
         )
 
     def _stored_ms(self, queue: ConsumeQueue, queue_offset: int) -> int | None:

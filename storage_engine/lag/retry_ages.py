@@ -11,13 +11,12 @@ later turns of the loop, and until then the age is unknown. Loop thread only.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
+from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.delivery.subscription import ProcessQueue
-from storage_engine.log.commit_log import CommitLog
 from storage_engine.reader.property_values import property_value, property_values
 from storage_engine.records.record_parts import store_timestamp_of
 from storage_engine.records.retry_record import (
@@ -57,22 +56,14 @@ class _Block:
 
 
 class RetryAges:
-    """See the module's docstring. One for each retry queue that somebody has asked about.
-
-    ``later`` has something done in the next turn of the loop.
-    """
+    """See the module's docstring. One for each retry queue that somebody has asked about."""
 
     __slots__ = ("_blocks", "_commit_log", "_has_turn", "_later", "_process_queue", "_reset_count")
 
-    def __init__(
-        self,
-        process_queue: ProcessQueue,
-        commit_log: CommitLog,
-        later: Callable[[Callable[[], None]], object],
-    ) -> None:
+    def __init__(self, process_queue: ProcessQueue, parts: EngineParts) -> None:
         self._process_queue = process_queue
-        self._commit_log = commit_log
-        self._later = later
+        self._commit_log = parts.commit_log
+        self._later = parts.loop.call_soon
         self._blocks: dict[int, _Block] = {}
         self._reset_count = 0
         self._has_turn = False

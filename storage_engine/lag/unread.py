@@ -15,14 +15,14 @@ one, as the hash is all that a unit has. Loop thread only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from storage_engine.clock import Clock
+from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.delivery.subscription import ProcessQueue
 from storage_engine.filters.message_filter import Filter
 
@@ -35,8 +35,6 @@ _SAMPLE_UNITS: Final = _SAMPLE_PARTS * _SAMPLE_PART_UNITS
 _SEARCH_UNITS: Final = 4_096
 _STALE_PARTS: Final = 16  # a sample stands for a queue until it has moved by one of so many parts
 
-# (physical_offset, record_bytes) ─▶ the properties of a record; None when they cannot be read
-Properties = Callable[[int, int], bytes | None]
 Ints = NDArray[np.int64]
 
 
@@ -62,10 +60,7 @@ class _Sample(NamedTuple):
 
 
 class UnreadCounter:
-    """See the module's docstring. One for each process queue with a filter.
-
-    ``properties`` reads those of a record, unverified.
-    """
+    """See the module's docstring. One for each process queue with a filter."""
 
     __slots__ = (
         "_asked",
@@ -83,10 +78,10 @@ class UnreadCounter:
         "_searched_from",
     )
 
-    def __init__(self, process_queue: ProcessQueue, properties: Properties, clock: Clock) -> None:
+    def __init__(self, process_queue: ProcessQueue, parts: EngineParts) -> None:
         self._process_queue = process_queue
-        self._properties = properties
-        self._clock = clock
+        self._properties = parts.commit_log.properties
+        self._clock = parts.clock
         self._filter: Filter | None = None
         self._hashes = np.zeros(0, np.int64)
         self._low = self._high = self._count = 0  # so many are wanted of the units [low, high)

@@ -134,7 +134,7 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
         return None
     if version not in _VERSIONS_READ:
         raise StoreCorrupt(
-            f"{path} has format version {version}, but this engine knows only "
+            f"{path} has format version {version}, but this engine knows none above "
             f"{FORMAT_VERSION}: start the newer engine that wrote it. Nothing was "
             "changed"
         )

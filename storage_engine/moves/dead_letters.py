@@ -16,15 +16,13 @@ from functools import partial
 from typing import Final
 
 from storage_engine.catalog.catalog import Catalog
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets
-from storage_engine.delivery.offset_runs import runs_of
+from storage_engine.delivery.engine_parts import EngineParts
+from storage_engine.delivery.offset_bits import runs_of
 from storage_engine.delivery.progress import Progress
 from storage_engine.errors import BadRequest, RecordRefused, TopicNotFound
-from storage_engine.log.commit_log import CommitLog
+from storage_engine.log.offset_at_time import offset_at_time, store_timestamp
 from storage_engine.moves.moves import Move, Mover, settles_for
 from storage_engine.queues.consume_queue import ConsumeQueue
-from storage_engine.queues.consume_queues import ConsumeQueues
-from storage_engine.reads.offset_at_time import offset_at_time, store_timestamp
 from storage_engine.records.record import Record
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.retry_record import find_dead_letter, redrive_record
@@ -49,18 +47,11 @@ _TIMES_MAX: Final = 256  # of all groups of a request: each is a search through 
 class DeadLetters:
     """See the module's docstring."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        commit_log: CommitLog,
-        queues: ConsumeQueues,
-        consumer_offsets: ConsumerOffsets,
-        mover: Mover,
-    ) -> None:
+    def __init__(self, parts: EngineParts, catalog: Catalog, mover: Mover) -> None:
+        self._commit_log = parts.commit_log
+        self._queues = parts.queues
+        self._consumer_offsets = parts.consumer_offsets
         self._catalog = catalog
-        self._commit_log = commit_log
-        self._queues = queues
-        self._consumer_offsets = consumer_offsets
         self._mover = mover
         self._moving: set[tuple[str, int]] = set()  # (topic, queue offset)
         self._turn = 0  # round robin over the queues of a target

@@ -10,7 +10,7 @@ Loop thread only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from storage_engine.catalog.catalog import Catalog
 from storage_engine.delivery.progress import Progress
@@ -18,6 +18,7 @@ from storage_engine.errors import StoreCorrupt, StoreError, TopicNotFound
 from storage_engine.moves.moves import Move, settles_for
 from storage_engine.puts.engine_puts import PutBatch
 from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.due_fast_path import HEAD, NEW_HEAD, DueFastPath
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.message_keys import BEHIND_ID, PAIR_END
@@ -51,19 +52,11 @@ _Target = tuple[ConsumeQueue, int, bytes, int, int]
 
 
 class DueMoves:
-    """See the module's docstring. ``is_orphan`` says that a record's topic was deleted since,
-    ``deleted_below(topic)`` below which physical offset records were stored for one that was.
-    """
+    """See the module's docstring."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        is_orphan: Callable[[bytes], bool],
-        deleted_below: Callable[[str], int],
-    ) -> None:
+    def __init__(self, catalog: Catalog, min_offsets: MinOffsets) -> None:
         self._catalog = catalog
-        self._is_orphan = is_orphan
-        self._deleted_below = deleted_below
+        self._min_offsets = min_offsets
         self._quick = DueFastPath()
         # Of the schedule's queues: reset count, and the end of what a record of it settles.
         self._ends: dict[Progress, tuple[int, bytes]] = {}
@@ -158,7 +151,7 @@ class DueMoves:
 
         Raises as ``move``.
         """
-        if self._is_orphan(record):
+        if self._min_offsets.is_orphan(record):
             raise TopicNotFound(
                 "the topic was deleted and created again after the message was scheduled"
             )
@@ -172,7 +165,7 @@ class DueMoves:
         queue, hashed = self._queue(quick.topic, quick.queue_id), topic_hash(quick.topic)
         puts.add_known(quick.record, queue, quick.tag_hash, hashed, quick.keys)
         if quick.layout is not None:
-            below = self._deleted_below(quick.topic.decode())
+            below = self._min_offsets.deleted.get(quick.topic.decode(), 0)
             head = bytes([len(quick.topic)]) + quick.topic
             *_, body_bytes = HEAD.unpack_from(record)
             topic_at = HEAD.size + body_bytes

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from storage_engine.config import MIB
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
-from storage_engine.delivery.offset_runs import runs_of
+from storage_engine.delivery.offset_bits import runs_of
 from storage_engine.delivery.progress import Progress
 from storage_engine.errors import RecordRefused
 from storage_engine.puts.engine_puts import EnginePuts, PutBatch

@@ -15,18 +15,17 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Container
 from functools import partial
 from typing import Final, NamedTuple
 
 from storage_engine.catalog.catalog import Catalog
-from storage_engine.clock import Clock
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.delivery import Delivery
+from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.delivery.subscription import Failure, ProcessQueue, Subscription
 from storage_engine.errors import BadRequest, RecordRefused, StoreError
-from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves.moves import Move, Mover, settles_for
-from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.puts.delay_clock import DelayClock
 from storage_engine.records.delay_levels import DELAY_LEVELS_MS, DELAY_MS_MAX
 from storage_engine.records.record_parts import reconsume_times_of
 from storage_engine.records.retry_record import dead_letter_record, retry_record
@@ -65,35 +64,23 @@ class _Successor(NamedTuple):
 
 
 class Retries:
-    """See the module's docstring.
-
-    ``delay_ms()`` is the time by which delays are measured.
-    ``moved(failures)`` is called when they have their new place, ``retry_made(subscription,
-    queue)`` when the first message of a subscription has failed, ``ready_at(process_queue, ms)``
-    when one stays in its place.
-    """
+    """See the module's docstring. ``delay_clock`` tells the time by which delays are measured."""
 
     def __init__(
         self,
-        clock: Clock,
-        delay_ms: Callable[[], int],
+        parts: EngineParts,
         catalog: Catalog,
-        commit_log: CommitLog,
-        consumer_offsets: ConsumerOffsets,
+        delivery: Delivery,
         mover: Mover,
-        moved: Callable[[list[Failure]], None],
-        retry_made: Callable[[Subscription, ConsumeQueue], None],
-        ready_at: Callable[[ProcessQueue, int], None],
+        delay_clock: DelayClock,
     ) -> None:
-        self._clock = clock
-        self._delay_ms = delay_ms
+        self._clock = parts.clock
+        self._commit_log = parts.commit_log
+        self._consumer_offsets = parts.consumer_offsets
         self._catalog = catalog
-        self._commit_log = commit_log
-        self._consumer_offsets = consumer_offsets
+        self._delivery = delivery
         self._mover = mover
-        self._moved = moved
-        self._retry_made = retry_made
-        self._ready_at = ready_at
+        self._delay_ms = delay_clock.delay_ms
         self._waiting: deque[Failure] = deque()
         self.retried_count = 0
         self.dead_count = 0
@@ -132,7 +119,7 @@ class Retries:
         ready_ms = self._clock.monotonic_ms() + delay_ms
         failure.process_queue.release(failure.queue_offset, ready_ms)
         self._consumer_offsets.record_failure(failure.process_queue.progress, failure.queue_offset)
-        self._ready_at(failure.process_queue, ready_ms)
+        self._delivery.ready_at(failure.process_queue, ready_ms)
 
     @property
     def waiting_count(self) -> int:
@@ -188,7 +175,7 @@ class Retries:
     def _published(self, successors: list[_Successor], reset_counts: list[int]) -> None:
         """The new places are durable. After a reset the old ones are another delivery's."""
         failures = [each.failure for each in successors]
-        self._moved(
+        self._delivery.moved(
             [
                 failure
                 for failure, reset_count in zip(failures, reset_counts, strict=True)
@@ -227,7 +214,7 @@ class Retries:
         place = process_queue.queue.unit(queue_offset)[:2]
         if group is None or self._commit_log.damaged([place]):
             self._consumer_offsets.settle_moved(process_queue.progress, [(queue_offset, 1)])
-            self._moved([failure])
+            self._delivery.moved([failure])
             return None
         record = self._commit_log.read_many([place])
         settles = settles_for(process_queue.progress, queue_offset)
@@ -277,6 +264,6 @@ class Retries:
 
     def _retry_queue_id(self, group: GroupConfig, owner: Subscription) -> int:
         if owner.retry is None:
-            self._retry_made(owner, self._catalog.retry_queue(group, owner.topic))
+            self._delivery.add_retry(owner, self._catalog.retry_queue(group, owner.topic))
         assert owner.retry is not None
         return owner.retry.queue.queue_id

@@ -1,6 +1,7 @@
 """The first readable offset of each queue since the last deletion: ``config/minOffsets.json``.
 
     retention, deletions ── save ──▶ [MinOffsets] ── floors ──▶ recovery
+                                          └── is_orphan(record) ──▶ schedule, forwarder
 
 Truth that nothing else holds once the segments are gone: consume queues that are rebuilt from what
 is left of the log would else begin at 0 again and use queue offsets twice. Written before the
@@ -24,6 +25,10 @@ from storage_engine.disk.layout import CONFIG_DIR, MIN_OFFSETS_FILE, SPARE_FILE
 from storage_engine.disk.spare_file import SpareFile
 from storage_engine.errors import DiskFull, StoreCorrupt
 from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.records.record import parse_head
+from storage_engine.records.record_draft import read_draft
+from storage_engine.records.retry_record import RETRY_TOPIC
+from storage_engine.records.schedule_topic import REAL_TOPIC
 
 _SPARE_PART: Final = 16  # of the reserve: 1 MiB, some 50,000 queues
 
@@ -108,3 +113,24 @@ class MinOffsets:
                     raise
                 self.spare.replace(self._path, content)
             self.table, self.deleted, self.purged = table, deleted, purged
+
+    # What was deleted or purged since it was stored -------------------------------------------
+
+    def is_orphan(self, record: bytes) -> bool:
+        """Whether a scheduled record was stored for a topic or group that was deleted since, or is
+        a retry of a topic that was purged since.
+        """
+        if not self.deleted and not self.purged:
+            return False
+        properties = read_draft(record).properties
+        real, retried = (
+            properties.get(name.encode(), b"").decode() for name in (REAL_TOPIC, RETRY_TOPIC)
+        )
+        return parse_head(record, 0).physical_offset < self.gone_below(real, retried)
+
+    def gone_below(self, real: str, retried: str) -> int:
+        """Physical offset below which records of the schedule for the topic ``real``, retries of
+        the topic ``retried`` if they are, go nowhere any more.
+        """
+        deleted, purged = self.deleted, self.purged
+        return max(deleted.get(real, 0), deleted.get(retried, 0), purged.get(retried, 0))

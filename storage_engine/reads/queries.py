@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from storage_engine.catalog.catalog import Catalog
-from storage_engine.clock import Clock
-from storage_engine.config import StoreConfig
-from storage_engine.errors import QueueNotFound, TopicNotFound
+from storage_engine.delivery.engine_parts import EngineParts
+from storage_engine.errors import QueueNotFound
 from storage_engine.index.indexer import Indexer
 from storage_engine.index.key_lookup import IsRemoved, KeyLookup
-from storage_engine.log.commit_log import CommitLog
+from storage_engine.log.offset_at_time import offset_at_time
 from storage_engine.queues.consume_queue import ConsumeQueue
-from storage_engine.reads.offset_at_time import offset_at_time
 from storage_engine.reads.pull import pull
 from storage_engine.records.topic_names import DLQ_PREFIX
 from storage_engine.wire.reads import (
@@ -35,17 +33,11 @@ class Queries:
     """See the module's docstring."""
 
     def __init__(
-        self,
-        config: StoreConfig,
-        clock: Clock,
-        commit_log: CommitLog,
-        catalog: Catalog,
-        indexer: Indexer,
-        is_gone: IsRemoved,
+        self, parts: EngineParts, catalog: Catalog, indexer: Indexer, is_gone: IsRemoved
     ) -> None:
-        self._config = config
-        self._clock = clock
-        self._commit_log = commit_log
+        self._config = parts.config
+        self._clock = parts.clock
+        self._commit_log = parts.commit_log
         self._catalog = catalog
         self._indexer = indexer
         self._is_gone = is_gone
@@ -79,7 +71,7 @@ class Queries:
             self._config,
             self._indexer.index,
             self._commit_log,
-            self.queues_of(request.topic),
+            self._catalog.get_queues(request.topic),
             request,
             _never if shows_gone else self._is_gone,
         )
@@ -100,14 +92,8 @@ class Queries:
         """All topics, the engine's own included."""
         return self._catalog.topics
 
-    def queues_of(self, topic: str) -> list[ConsumeQueue]:
-        """Raises ``TopicNotFound``."""
-        if topic not in self._catalog.topics:
-            raise TopicNotFound(f"topic {topic} does not exist")
-        return self._catalog.queues_of(topic)
-
     def _queue_of(self, topic: str, queue_id: int) -> ConsumeQueue:
-        queues = self.queues_of(topic)
+        queues = self._catalog.get_queues(topic)
         if not 0 <= queue_id < len(queues):
             raise QueueNotFound(f"topic {topic} has queues 0 to {len(queues) - 1}")
         return queues[queue_id]
@@ -121,7 +107,7 @@ class Queries:
                     min_offset=queue.min_offset,
                     max_offset=queue.max_offset,
                 )
-                for queue in self.queues_of(topic)
+                for queue in self._catalog.get_queues(topic)
             ],
         )
 

@@ -51,6 +51,7 @@ from storage_engine.records.record_parts import store_timestamp_of
 from storage_engine.records.schedule_topic import (
     DELAY_LEVEL,
     DELAY_MS,
+    DUE_HOLE,
     PROPERTY_DELIVER_AT,
     REAL_QUEUE_ID,
     REAL_TOPIC,
@@ -108,6 +109,24 @@ _TRACE_ROOM_BYTES: Final = 1024
 PROPERTIES_RESERVE_BYTES: Final = 2 * 1024
 _MS_DIGITS_MAX: Final = 15
 _DUE_MS_END: Final = 10**15  # ``due_ms_of`` reads 15 digits
+
+
+_OLD_DELAY: Final = frozenset({DELAY_LEVEL.encode(), DELAY_MS.encode()})
+
+
+def rescheduled_record(record: bytes, *, due_ms: int, queue_id: int, settles: Settles) -> bytes:
+    """The same message, due at ``due_ms`` in a queue of the schedule topic, in the place of the one
+    that ``settles`` names.
+
+    Raises:
+        RecordRefused: its properties leave no room, see ``PROPERTIES_RESERVE_BYTES``.
+        StoreCorrupt: it is no record.
+    """
+    draft = read_draft(forwarded_record(record, settles=settles))
+    draft.drop(_OLD_DELAY)
+    draft.set(PROPERTY_DELIVER_AT.encode(), b"%0*d" % (len(DUE_HOLE), due_ms))
+    draft.queue_id = queue_id
+    return draft.encode()
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):

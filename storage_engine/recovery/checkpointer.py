@@ -15,47 +15,42 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Snapshot
-from storage_engine.disk.files import Files
+from storage_engine.delivery.consumer_offsets import Snapshot
+from storage_engine.delivery.engine_parts import EngineParts
+from storage_engine.disk.layout import CHECKPOINT_FILE
 from storage_engine.errors import DiskFull, SyncFailed
 from storage_engine.index.indexer import Indexer
 from storage_engine.log.checkpoint import Checkpoint, write_checkpoint
-from storage_engine.log.commit_log import CommitLog
+from storage_engine.log.durability import Durability
 from storage_engine.puts.dispatcher import Dispatcher
-from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.wire.protocol import CheckpointReply
 
 log = logging.getLogger(__name__)
 
 
 class Checkpointer:
-    """See the module's docstring. ``durable_to`` waits until the log is durable up to an offset;
-    ``derived`` takes down what else is to be written, and gives what writes it, on any thread.
+    """See the module's docstring. ``derived`` takes down what else is to be written, and gives what
+    writes it, on any thread.
     """
 
     def __init__(
         self,
-        files: Files,
-        path: Path,
-        commit_log: CommitLog,
+        parts: EngineParts,
         dispatcher: Dispatcher,
-        queues: ConsumeQueues,
-        consumer_offsets: ConsumerOffsets,
         indexer: Indexer,
-        durable_to: Callable[[int], Awaitable[None]],
+        durability: Durability,
         derived: Callable[[], list[Callable[[], None]]],
     ) -> None:
-        self._files = files
-        self._path = path
-        self._commit_log = commit_log
+        self._files = parts.files
+        self._path = parts.config.store_path / CHECKPOINT_FILE
+        self._commit_log = parts.commit_log
+        self._queues = parts.queues
+        self._consumer_offsets = parts.consumer_offsets
         self._dispatcher = dispatcher
-        self._queues = queues
-        self._consumer_offsets = consumer_offsets
         self._indexer = indexer
-        self._durable_to = durable_to
+        self._durable_to = durability.durable_to
         self._take_derived = derived
         self._running: asyncio.Task[CheckpointReply] | None = None
         self._next: asyncio.Task[CheckpointReply] | None = None  # has not begun

@@ -28,43 +28,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
+from storage_engine.delivery.engine_parts import EngineParts
+from storage_engine.disk.layout import CHECKPOINT_FILE
 from storage_engine.disk.mapped_file import MappedFile
 from storage_engine.errors import StoreCorrupt
-from storage_engine.log.checkpoint import Checkpoint
+from storage_engine.index.indexer import Indexer
+from storage_engine.log.checkpoint import Checkpoint, write_checkpoint
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.log_scan import Damage, Scan, scan
-from storage_engine.log.quarantine import Quarantine
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.record import parse_head
 from storage_engine.records.record_check import is_blank, whole_run
 from storage_engine.records.record_parts import RecordParts
 from storage_engine.records.schedule_topic import unit_tag_of
 from storage_engine.records.settles import Settles
-from storage_engine.recovery.redispatch import Keys, KnownUnit, Redispatch
+from storage_engine.recovery.redispatch import KnownUnit, Redispatch
 
 log = logging.getLogger(__name__)
-
-
-class KeyIndex(Keys, Protocol):
-    """The key index, which is brought to the end of the log by the same reading."""
-
-    def begin(
-        self,
-        mark: Checkpoint,
-        save: Callable[[Checkpoint], None] | None,
-        *,
-        start_offset: int,
-        end_offset: int,
-        damaged: list[Damage],
-    ) -> None:
-        """Take over the index files; the keys of all records from ``start_offset`` on follow."""
-
-    def complete(self, end_offset: int) -> None:
-        """All keys have followed; the log ends there."""
 
 
 class Recovered(NamedTuple):
@@ -180,19 +165,14 @@ def _reject_cut_log(
 
 
 def recover(
-    commit_log: CommitLog,
-    queues: ConsumeQueues,
+    parts: EngineParts,
     log_found: LogFound,
     *,
-    floors: Mapping[str, list[int]],
-    quarantine: Quarantine,
-    save: Callable[[Checkpoint], None],
-    keys: KeyIndex,
+    keys: Indexer,
     found_mark: Callable[[int, RecordParts], None],
 ) -> Recovered:
     """Bring log and consume queues to one end; both are ready for appends on return.
 
-    ``floors``: least min_offset of each queue, by topic. ``save`` makes another checkpoint durable.
     ``keys`` are told of the records that are not in their files. ``found_mark``: told of each
     record with the mark of a request that no checkpoint covers.
 
@@ -200,14 +180,16 @@ def recover(
         DiskFull, SyncFailed: queues or index cannot be taken over; nothing is lost.
     """
     found, start, checkpoint, keeps_whole, torn_bytes = log_found
+    commit_log, queues, floors = parts.commit_log, parts.queues, parts.min_offsets.table
+    path = parts.config.store_path / CHECKPOINT_FILE
+    save = partial(write_checkpoint, parts.files, path)
     mark = checkpoint or Checkpoint()
     commit_log.tidy()
     segments = commit_log.segments()
     unsaved_offset = mark.dispatched_offset
     cut = queues.load(start, floors)
-    if sum(queue.max_offset for queue in queues) != mark.unit_count or _raise_queue_starts(
-        queues, floors
-    ):
+    unit_count = sum(queue.max_offset for queue in queues)
+    if unit_count != mark.unit_count or _raise_queue_starts(queues, floors):
         # Somebody deleted or exchanged consume queues: all of them come back from the log. No
         # checkpoint may count their units meanwhile: after a power cut some files are the old ones.
         if checkpoint is not None:
@@ -216,56 +198,46 @@ def recover(
         start = commit_log.start_offset
         found = _read_log(segments, start, found.end_offset, keeps_whole=keeps_whole)
         cut = queues.load(start, floors) + cut  # what was cut first is higher in the log
-    quarantine.note(found.damaged)
+    parts.quarantine.note(found.damaged)
     known, guessed = _units_of_damaged(queues, segments, found, cut)
+    end_offset = found.end_offset
     keys.begin(
         mark,
         save if checkpoint else None,
         start_offset=start,
-        end_offset=found.end_offset,
+        end_offset=end_offset,
         damaged=found.damaged,
     )
     redispatch = Redispatch(
-        queues,
-        found,
-        known,
-        unsaved_offset=unsaved_offset,
-        keys=keys,
-        found_mark=found_mark,
+        queues, found, known, unsaved_offset=unsaved_offset, keys=keys, found_mark=found_mark
     )
     redispatch.run(segments, start)
     for entry in guessed:
         redispatch.put_known(entry)
+    # RocketMQ has no floors: its queues begin where its log does.
+    _raise_to_floors(queues, floors, 0 if checkpoint else commit_log.start_offset)
+    stamp = max(found.store_timestamp_ms, mark.store_timestamp_ms)
+    truncated_bytes = commit_log.truncate(end_offset, stamp, has_zeros_behind=not torn_bytes)
+    commit_log.rewrite_from(mark.flushed_offset)
+    keys.complete(end_offset)
+    if truncated_bytes:
+        what = {"action": "tail_truncated", "offset": end_offset, "reason": found.tail_reason}
+        log.warning("Cut off an incomplete write at the end of the commit log", extra=what)
+    count, settles = found.record_count, redispatch.settles
+    return Recovered(start, end_offset, count, truncated_bytes, found.damaged, settles)
+
+
+def _raise_to_floors(
+    queues: ConsumeQueues, floors: Mapping[str, list[int]], start_offset: int
+) -> None:
+    """Let no queue begin below its least min_offset, nor before ``start_offset`` of the log."""
     for topic, offsets in floors.items():
         for queue, floor in zip(queues.ensure(topic, len(offsets)), offsets, strict=False):
             if queue.max_offset < floor:
                 queue.start_at(floor)  # all of it has expired and been deleted
             queue.raise_min(floor)
-    if checkpoint is None and commit_log.start_offset:
-        # RocketMQ has no floors: its queues begin where its log does.
-        for queue in queues:
-            queue.raise_min(queue.first_at_or_above(commit_log.start_offset))
-    stamp = max(found.store_timestamp_ms, mark.store_timestamp_ms)
-    truncated_bytes = commit_log.truncate(found.end_offset, stamp, has_zeros_behind=not torn_bytes)
-    commit_log.rewrite_from(mark.flushed_offset)
-    keys.complete(found.end_offset)
-    if truncated_bytes:
-        log.warning(
-            "Cut off an incomplete write at the end of the commit log",
-            extra={
-                "action": "tail_truncated",
-                "offset": found.end_offset,
-                "reason": found.tail_reason,
-            },
-        )
-    return Recovered(
-        start,
-        found.end_offset,
-        found.record_count,
-        truncated_bytes,
-        found.damaged,
-        redispatch.settles,
-    )
+    for queue in queues if start_offset else ():
+        queue.raise_min(queue.first_at_or_above(start_offset))
 
 
 def _read_log(

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from storage_engine.disk.mapped_file import MappedFile
 from storage_engine.errors import StoreCorrupt
+from storage_engine.index.indexer import Indexer
 from storage_engine.log.log_scan import Damage, Scan, walk
 from storage_engine.queues.consume_queue import PRE_BLANK_BYTES, UNIT, ConsumeQueue, Unit
 from storage_engine.queues.consume_queues import ConsumeQueues
@@ -58,17 +59,6 @@ _NO_NAMES: Final = frozenset({b"", b".", b".."})
 
 # A unit that is known without its record: of which queue, its place there, what it says.
 KnownUnit = tuple[ConsumeQueue, int, Unit]
-
-
-class Keys(Protocol):
-    """Whoever wants to know under which keys the records are found."""
-
-    @property
-    def collected_offset(self) -> int:
-        """Keys of the records from this physical offset on are wanted."""
-
-    def published(self, start_offset: int, end_offset: int, keys: KeyBatch | None) -> None:
-        """The records between two physical offsets have these keys."""
 
 
 class _RecordTemplate(NamedTuple):
@@ -114,7 +104,7 @@ class Redispatch:
         known: list[KnownUnit],
         *,
         unsaved_offset: int,
-        keys: Keys,
+        keys: Indexer,
         found_mark: Callable[[int, RecordParts], None],
     ) -> None:
         self._queues = queues

@@ -20,30 +20,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, Protocol
+from collections.abc import Iterable
+from typing import Final
 
 from storage_engine.catalog.catalog import Catalog
-from storage_engine.clock import Clock
-from storage_engine.config import SECOND_MS, StoreConfig
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.config import SECOND_MS
 from storage_engine.delivery.delivery import Delivery
-from storage_engine.delivery.offset_runs import Run
+from storage_engine.delivery.engine_parts import EngineParts
+from storage_engine.delivery.offset_bits import Run
 from storage_engine.delivery.progress import Progress
 from storage_engine.delivery.subscription import ProcessQueue, Subscription
-from storage_engine.disk.disk_space import DiskSpace, DiskState
+from storage_engine.disk.disk_space import DiskState
 from storage_engine.disk.mapped_file import MappedFile
 from storage_engine.errors import DiskFull
-from storage_engine.log.commit_log import CommitLog
-from storage_engine.log.quarantine import Quarantine
+from storage_engine.index.indexer import Indexer
+from storage_engine.log.offset_at_time import offset_at_time
+from storage_engine.puts.dispatcher import Dispatcher
 from storage_engine.queues.consume_queue import ConsumeQueue
-from storage_engine.queues.consume_queues import ConsumeQueues
-from storage_engine.queues.min_offsets import MinOffsets
-from storage_engine.reads.offset_at_time import offset_at_time
 from storage_engine.records.record_parts import store_timestamp_of
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC, SCHEDULE_TOPIC_BYTES
 from storage_engine.retention.retention_clock import RetentionClock
 from storage_engine.retention.snapshots import Snapshots
+from storage_engine.schedule.forwarder import Forwarder
 
 log = logging.getLogger(__name__)
 
@@ -52,56 +50,36 @@ _AGE_INTERVAL_MS: Final = 60 * SECOND_MS
 _AGE_PART: Final = 10  # of the segments, may go by age in one interval
 
 
-class Derived(Protocol):
-    """Files that hold nothing but what the log has, such as the index."""
-
-    def drop_below(self, physical_offset: int) -> object: ...
-
-
 class Retention:
-    """See the module's docstring.
-
-    ``forward(offset)`` appends scheduled messages below it again; ``purge(offset)`` forgets topics
-    deleted before the log began there; ``visible_to()`` is the offset below which every record of
-    the log is visible.
-    """
+    """See the module's docstring."""
 
     def __init__(
         self,
-        config: StoreConfig,
-        clock: Clock,
-        age: RetentionClock,
+        parts: EngineParts,
         catalog: Catalog,
-        commit_log: CommitLog,
-        queues: ConsumeQueues,
-        min_offsets: MinOffsets,
-        quarantine: Quarantine,
-        disk: DiskSpace,
         delivery: Delivery,
-        consumer_offsets: ConsumerOffsets,
-        index: Derived,
-        snapshots: Snapshots,
-        forward: Callable[[int], Awaitable[None]],
-        purge: Callable[[int], None],
-        visible_to: Callable[[], int],
+        dispatcher: Dispatcher,
+        indexer: Indexer,
+        forwarder: Forwarder,
     ) -> None:
-        self._config = config
-        self._clock = clock
-        self.age = age
+        self._config = parts.config
+        self._clock = parts.clock
+        self._disk = parts.disk
+        self._commit_log = parts.commit_log
+        self._queues = parts.queues
+        self._min_offsets = parts.min_offsets
+        self._quarantine = parts.quarantine
+        self._consumer_offsets = parts.consumer_offsets
         self._catalog = catalog
-        self._commit_log = commit_log
-        self._queues = queues
-        self._min_offsets = min_offsets
-        self._quarantine = quarantine
-        self._disk = disk
-        self._delivery = delivery
-        self._consumer_offsets = consumer_offsets
-        self._index = index
-        self.snapshots = snapshots
-        self._forward = forward
-        self._purge = purge
-        self._visible_to = visible_to
-        self._age_interval_from_ms = clock.monotonic_ms()
+        self._subscriptions = delivery.subscriptions
+        self._dispatcher = dispatcher
+        self._indexer = indexer
+        self._forward = forwarder.forward
+        newest_ms = parts.commit_log.store_timestamp_ms
+        self.age = RetentionClock(parts.files, parts.config.store_path, parts.clock, newest_ms)
+        # An id of an earlier run must not end the lease of this one.
+        self.snapshots = Snapshots(parts, first_id=delivery.epoch * 1_000_000)
+        self._age_interval_from_ms = self._clock.monotonic_ms()
         self._aged_count = 0  # segments gone by age in this interval
         # queue → (min_offset, physical offset and store time of the message there)
         self._first: dict[ConsumeQueue, tuple[int, int, int]] = {}
@@ -125,8 +103,7 @@ class Retention:
         if is_forced:
             await self._forward(forced)
         # Without a pause from here to the settling: nobody may lease meanwhile what is to go.
-        subscriptions = self._delivery.subscriptions
-        held = {} if state >= DiskState.FORCE else lowest_leased(subscriptions)
+        held = {} if state >= DiskState.FORCE else lowest_leased(self._subscriptions)
         for queue, offset in expired:
             self._raise(queue, offset, held)
         if is_forced:
@@ -150,10 +127,23 @@ class Retention:
             self._settle_expired()
         for queue in self._queues:
             queue.delete_unreadable_files()
-        self._purge(self._commit_log.start_offset)
+        self._forget_deleted(self._commit_log.start_offset)
         known = self._first.items()
         self._first = {queue: at for queue, at in known if queue.min_offset < queue.max_offset}
         return len(going)
+
+    def _forget_deleted(self, start_offset: int) -> None:
+        """Forget what was deleted or purged before the log's first byte was written.
+
+        Raises ``DiskFull``. One replaced file when there is something to forget.
+        """
+        known = self._min_offsets
+        old = [name for name, at in known.deleted.items() if at <= start_offset]
+        gone = [name for name in old if name in self._catalog.topics or self._queues.forget(name)]
+        purged = {name: at for name, at in known.purged.items() if at > start_offset}
+        if gone or purged != known.purged:
+            left = {name: at for name, at in known.deleted.items() if name not in gone}
+            known.save(self._queues, deleted=left, purged=purged)
 
     def _schedule_queues(self) -> list[ConsumeQueue]:
         return self._queues.by_topic.get(SCHEDULE_TOPIC_BYTES, [])
@@ -188,7 +178,7 @@ class Retention:
         """
         settled: list[tuple[Progress, list[Run]]] = []
         behind: list[ProcessQueue] = []
-        for subscription in self._delivery.subscriptions:
+        for subscription in self._subscriptions:
             for process_queue in subscription.sources:
                 first = process_queue.progress.consumer_offset
                 count = process_queue.queue.min_offset - first
@@ -254,7 +244,7 @@ class Retention:
         Scheduled messages do not count: they are appended again.
         """
         # Taken before the queues are looked at: what is not visible in them yet lies above it.
-        lowest = min(self._visible_to(), self._commit_log.flushed_offset)
+        lowest = min(self._dispatcher.dispatched_offset, self._commit_log.flushed_offset)
         for step, queue in enumerate(list(self._queues)):
             if step % _QUEUES_A_STEP == _QUEUES_A_STEP - 1:
                 await asyncio.sleep(0)
@@ -288,7 +278,7 @@ class Retention:
 
     async def _delete(self, offset: int, count: int) -> None:
         await self._commit_log.delete_before(offset)
-        self._index.drop_below(offset)
+        self._indexer.drop_below(offset)
         self._quarantine.drop_below(offset)
         self.deleted_segment_count += count
         log.info(

@@ -15,10 +15,8 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from storage_engine.clock import Clock
-from storage_engine.config import StoreConfig
+from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.errors import BadRequest, StoreBusy
-from storage_engine.log.commit_log import CommitLog
 from storage_engine.wire.snapshots import SnapshotReply, SnapshotRequest
 
 log = logging.getLogger(__name__)
@@ -32,12 +30,10 @@ class _Lease(NamedTuple):
 class Snapshots:
     """See the module's docstring. ``first_id`` must be above all ids of earlier runs."""
 
-    def __init__(
-        self, config: StoreConfig, clock: Clock, commit_log: CommitLog, *, first_id: int
-    ) -> None:
-        self._config = config
-        self._clock = clock
-        self._commit_log = commit_log
+    def __init__(self, parts: EngineParts, *, first_id: int) -> None:
+        self._config = parts.config
+        self._clock = parts.clock
+        self._commit_log = parts.commit_log
         self._leases: dict[int, _Lease] = {}
         self._next_id = first_id
         self.going_to = 0  # retention is about to delete everything below

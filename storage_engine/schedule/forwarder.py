@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Final
 
+from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.errors import RecordRefused, StoreCorrupt
-from storage_engine.log.commit_log import CommitLog
-from storage_engine.moves.moves import Move, Mover, settles_for
+from storage_engine.log.durability import Durability
+from storage_engine.moves.moves import Move, settles_for
 from storage_engine.records.retry_record import forwarded_record
 from storage_engine.schedule.schedule import Schedule
 from storage_engine.schedule.source import Source
@@ -25,23 +25,14 @@ _BATCH_COUNT_MAX: Final = 100
 
 
 class Forwarder:
-    """See the module's docstring. ``durable_to`` waits for the disk; ``is_orphan`` says that a
-    record's topic or group was deleted, so that it may go.
-    """
+    """See the module's docstring."""
 
-    def __init__(
-        self,
-        commit_log: CommitLog,
-        schedule: Schedule,
-        mover: Mover,
-        durable_to: Callable[[int], Awaitable[None]],
-        is_orphan: Callable[[bytes], bool],
-    ) -> None:
-        self._commit_log = commit_log
+    def __init__(self, parts: EngineParts, schedule: Schedule, durability: Durability) -> None:
+        self._commit_log = parts.commit_log
+        self._is_orphan = parts.min_offsets.is_orphan
         self._schedule = schedule
-        self._mover = mover
-        self._durable_to = durable_to
-        self._is_orphan = is_orphan
+        self._mover = schedule.mover
+        self._durable_to = durability.durable_to
         self.forwarded_count = 0
 
     async def forward(self, below_offset: int) -> None:

@@ -18,8 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from storage_engine.log.commit_log import CommitLog
-from storage_engine.schedule.real_topics import real_topic, real_topics
-from storage_engine.schedule.source import Source
+from storage_engine.schedule.source import Source, real_topic, real_topics
 
 BLOCK_UNITS: Final = 4_096
 SCAN_UNITS_MAX: Final = 8_192  # read by one look, 5 to 10 ms

@@ -21,17 +21,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from storage_engine.clock import Clock
 from storage_engine.config import SECOND_MS
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.delivery.progress import Progress
 from storage_engine.errors import BadRequest, StoreError, TopicNotFound
-from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves.due_moves import DueMoves, Place
 from storage_engine.moves.moves import Move, Mover
 from storage_engine.puts.delay_clock import DelayClock
 from storage_engine.queues.consume_queue import Unit
-from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.schedule_topic import (
     MOMENT_QUEUE,
     SCHEDULE_TOPIC,
@@ -68,35 +65,26 @@ class _Waiting:
 
 
 class Schedule:
-    """See the module's docstring. ``later`` has something done in the next turn of the loop,
-    ``after`` when so many seconds have passed; ``step_ms``: see ``StoreConfig.schedule_step_ms``.
-    """
+    """See the module's docstring."""
 
     def __init__(
         self,
-        clock: Clock,
+        parts: EngineParts,
         delay_clock: DelayClock,
-        commit_log: CommitLog,
-        queues: ConsumeQueues,
-        consumer_offsets: ConsumerOffsets,
         mover: Mover,
         due_moves: DueMoves,
         level_offsets: LevelOffsets,
-        later: Callable[[Callable[[], None]], object],
-        after: Callable[[float, Callable[[], None]], object],
-        step_ms: int,
     ) -> None:
-        self._clock = clock
+        self._clock = parts.clock
+        self._commit_log = parts.commit_log
+        self._queues = parts.queues
+        self._consumer_offsets = parts.consumer_offsets
+        self._loop = parts.loop
+        self._step_ms = parts.config.schedule_step_ms
         self.clock = delay_clock
-        self._commit_log = commit_log
-        self._queues = queues
-        self._consumer_offsets = consumer_offsets
         self.mover = mover
         self._due_moves = due_moves
         self._level_offsets = level_offsets
-        self._later = later
-        self._after = after
-        self._step_ms = step_ms
         self.sources: list[Source] = []
         self._delays = _Waiting(delay_clock.delay_ms)
         self._moments = _Waiting(delay_clock.time_ms)
@@ -104,7 +92,7 @@ class Schedule:
         self._will_wake = False
         self._is_stalled = False  # what is due could not be appended: a tick tries again
         self.is_stopped = False
-        self._asked_ms = clock.monotonic_ms()
+        self._asked_ms = self._clock.monotonic_ms()
         self._is_asked = False
         self.delivered_count = 0
         self.undeliverable_count = 0
@@ -214,7 +202,7 @@ class Schedule:
             has_more |= self._deliver_some(waiting)
         if has_more and not self._has_turn:
             self._has_turn = True
-            self._later(self._next_turn)
+            self._loop.call_soon(self._next_turn)
         elif self._step_ms and not (has_more or self._will_wake or self._is_stalled):
             self._wake_for_next()
 
@@ -231,7 +219,7 @@ class Schedule:
                 wait_ms = min(wait_ms, first[0] - now_ms)
         if wait_ms <= _WAKE_MS_MAX:
             self._will_wake = True
-            self._after(max(wait_ms, self._step_ms) / 1_000, self._wake)
+            self._loop.call_later(max(wait_ms, self._step_ms) / 1_000, self._wake)
 
     def _wake(self) -> None:
         self._will_wake = False
@@ -337,4 +325,4 @@ class Schedule:
             self.sources[progress.queue_id].moving.difference_update(taken)
         if was_full and not self._has_turn:
             self._has_turn = True
-            self._later(self._next_turn)
+            self._loop.call_soon(self._next_turn)

@@ -11,30 +11,29 @@ id in the key index. Loop thread only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
-from storage_engine.config import MIB, StoreConfig
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from isal.isal_zlib import crc32
+
+from storage_engine.catalog.catalog import Catalog
+from storage_engine.config import MIB
+from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.errors import BadRequest, StoreBusy, TopicNotFound
-from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves.moves import Move, settles_for
 from storage_engine.reads.queries import Queries
 from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.record import Record
 from storage_engine.records.record_run import decode_records
-from storage_engine.records.rescheduled_record import rescheduled_record
-from storage_engine.records.retry_record import scheduled_queue_of
+from storage_engine.records.retry_record import rescheduled_record, scheduled_queue_of
 from storage_engine.records.schedule_topic import (
     DELAY_QUEUE,
     MOMENT_QUEUE,
     SCHEDULE_TOPIC,
 )
-from storage_engine.schedule.real_topics import real_topic, real_topics
 from storage_engine.schedule.schedule import Schedule
-from storage_engine.schedule.source import Source
-from storage_engine.schedule.topic_blocks import BLOCK_UNITS, TopicBlocks
+from storage_engine.schedule.source import Source, real_topic, real_topics
 from storage_engine.wire.reads import LookUpRequest
 from storage_engine.wire.scheduled import (
     ScheduledListHead,
@@ -45,6 +44,7 @@ from storage_engine.wire.scheduled import (
     ScheduledReply,
 )
 
+BLOCK_UNITS: Final = 4_096  # of the schedule, whose topics are known together
 _LOOKED_AT_MAX: Final = BLOCK_UNITS  # messages for one page, of any topic; about 3 ms
 _TOGETHER_MIN: Final = 32  # messages looked at in one go, at first; then four times as many
 _ALONE_MAX: Final = 32  # so few are read one by one, which is quicker
@@ -53,6 +53,52 @@ _READ_COST: Final = 16  # of reading a message by itself, in messages looked at
 _KNOWN_COST: Final = 16  # of passing over a block, in messages looked at; about 1 µs
 _READ_BYTES_MAX: Final = 8 * MIB
 _SAME_ID_MAX: Final = 32  # records of one id; retention appends a message again and again
+
+
+_HASHES: Final = 4_096
+_BLOCKS_MAX: Final = 16_384  # known at a time: 64 million messages, 9 MB
+
+
+class TopicBlocks:
+    """The real topics of scheduled messages per block of a queue, so that blocks need not be read
+    again.
+
+        a page of a listing ── topics of a block that it has read ──▶ [TopicBlocks]
+        the next listing ── may block n hold messages for this topic? ──▶ no: it is passed over
+
+    A consume queue of the schedule does not know where its messages go; the records do. Blocks
+    that are full change no more, but for messages that are done with, so what was found once
+    stays true. Each costs 512 bytes in memory, whatever it holds: a bit for each of 4,096
+    hashes of topics, and of their namespaces. Two topics may share one, then a block is read
+    for nothing. Nothing is written down.
+    """
+
+    def __init__(self) -> None:
+        self._bits: dict[tuple[int, int], int] = {}  # (queue id, block) → bit of each hash
+
+    def note(self, queue_id: int, block: int, topics: Iterable[bytes]) -> None:
+        """A full block holds messages for these topics and, but for those done with, no others."""
+        if len(self._bits) >= _BLOCKS_MAX:
+            del self._bits[next(iter(self._bits))]  # the one known longest
+        bits = 0
+        for topic in topics:
+            bits |= _bit(topic) | _bit(_namespace_prefix(topic))
+        self._bits[queue_id, block] = bits
+
+    def may_hold(self, queue_id: int, block: int, topic: bytes) -> bool:
+        """False when it is certain that nothing there is for the topic, or the namespace."""
+        bits = self._bits.get((queue_id, block))
+        return bits is None or bits & _bit(topic) != 0
+
+
+def _namespace_prefix(topic: bytes) -> bytes:
+    """The name before the separator, and the separator; empty where there is none."""
+    head, separator, _ = topic.partition(b"%")
+    return head + separator if separator else b""
+
+
+def _bit(topic: bytes) -> int:
+    return 1 << crc32(topic) % _HASHES
 
 
 class _Found(NamedTuple):
@@ -112,17 +158,13 @@ class ScheduledMessages:
     """See the module's docstring."""
 
     def __init__(
-        self,
-        config: StoreConfig,
-        schedule: Schedule,
-        commit_log: CommitLog,
-        consumer_offsets: ConsumerOffsets,
-        queries: Queries,
+        self, parts: EngineParts, catalog: Catalog, schedule: Schedule, queries: Queries
     ) -> None:
-        self._config = config
+        self._config = parts.config
+        self._commit_log = parts.commit_log
+        self._consumer_offsets = parts.consumer_offsets
+        self._catalog = catalog
         self._schedule = schedule
-        self._commit_log = commit_log
-        self._consumer_offsets = consumer_offsets
         self._queries = queries
         self.cancelled_count = 0
         self._blocks = TopicBlocks()
@@ -130,7 +172,7 @@ class ScheduledMessages:
     def page(self, request: ScheduledListRequest) -> tuple[ScheduledListHead, bytes]:
         """A page, and its records back to back. Raises ``TopicNotFound``, ``BadRequest``."""
         if not request.is_namespace:
-            self._queries.queues_of(request.topic)
+            self._catalog.get_queues(request.topic)
         if not 1 <= request.messages_max <= self._config.receive_messages_max:
             raise BadRequest(
                 f"messages_max is {request.messages_max}, it must be 1 to "

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -28,19 +28,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from storage_engine.clock import Clock
 from storage_engine.config import SECOND_MS
-from storage_engine.delivery.offset_runs import Run
-from storage_engine.log.commit_log import CommitLog
+from storage_engine.delivery.engine_parts import EngineParts
+from storage_engine.delivery.offset_bits import Run
 from storage_engine.reader.property_values import Values, property_values
 from storage_engine.records.record import split_properties
 from storage_engine.records.record_parts import store_timestamp_of
 from storage_engine.records.retry_record import FIRST_STORED_MS, RETRY_TOPIC, first_stored_ms
 from storage_engine.records.schedule_topic import REAL_QUEUE_ID, REAL_TOPIC
 from storage_engine.records.topic_names import RETRY_PREFIX
-from storage_engine.schedule.real_topics import TOPIC_BYTES_MAX, real_topics
 from storage_engine.schedule.schedule import Schedule
-from storage_engine.schedule.source import Source
+from storage_engine.schedule.source import TOPIC_BYTES_MAX, Source, real_topics
 
 _SLICE: Final = 4_096  # units read in a turn; 1 to 5 ms
 _ALONE_COST: Final = 32  # of reading a record by itself, in units
@@ -120,25 +118,14 @@ class _Block:
 
 
 class ScheduledRetries:
-    """See the module's docstring.
+    """See the module's docstring."""
 
-    ``gone_below`` of the retry topic and the topic that messages are from: where in the log stands
-    what is not deleted or purged since. ``later`` has something done in the next turn of the loop.
-    """
-
-    def __init__(
-        self,
-        clock: Clock,
-        commit_log: CommitLog,
-        schedule: Schedule,
-        gone_below: Callable[[str, str], int],
-        later: Callable[[Callable[[], None]], object],
-    ) -> None:
-        self._clock = clock
-        self._commit_log = commit_log
+    def __init__(self, parts: EngineParts, schedule: Schedule) -> None:
+        self._clock = parts.clock
+        self._commit_log = parts.commit_log
+        self._gone_below = parts.min_offsets.gone_below
+        self._later = parts.loop.call_soon
         self._schedule = schedule
-        self._gone_below = gone_below
-        self._later = later
         self._seen: list[int] = []  # by queue of the schedule: all below was read
         self._starts: list[int] = []  # and all below is over
         self._blocks: list[dict[int, _Block]] = []

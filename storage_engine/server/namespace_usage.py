@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from storage_engine.delivery.delivery import Delivery
+from storage_engine.delivery.subscription import Subscriptions
 from storage_engine.errors import BadRequest
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.stored_bytes import StoredBytes
@@ -32,13 +32,13 @@ class NamespaceUsageCounter:
     def __init__(
         self,
         queues: ConsumeQueues,
-        delivery: Delivery,
+        subscriptions: Subscriptions,
         measured_ns: Callable[[], int],
         stored: StoredBytes | None = None,
         pending: PendingBytes | None = None,
     ) -> None:
         self._queues = queues
-        self._delivery = delivery
+        self._subscriptions = subscriptions
         self._measured_ns = measured_ns
         self._stored = stored or StoredBytes(queues)
         self._pending = pending
@@ -89,7 +89,7 @@ class NamespaceUsageCounter:
                 namespace = names[topic] = namespace_of(topic.decode())
             if namespace in wanted:
                 stored_bytes[namespace] += self._stored.measure(topic)
-        inflight = self._delivery.inflight_counts(wanted)
+        inflight = self._subscriptions.inflight_counts(wanted)
         return {name: NamespaceUsage(stored_bytes[name], inflight.get(name, 0)) for name in wanted}
 
 

@@ -7,6 +7,7 @@ What concerns a connection, or is answered later, is the server's own.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
@@ -15,10 +16,10 @@ from storage_engine.groups.group_members import members_of
 from storage_engine.groups.message_trace import MessageTracer
 from storage_engine.groups.offset_feed import OffsetFeed
 from storage_engine.schedule.pending_bytes import PendingBytes
-from storage_engine.server.engine_status import observe
 from storage_engine.server.namespace_usage import NamespaceUsageCounter, namespace_of
 from storage_engine.store import STORE_HOST, Store
 from storage_engine.wire.groups import GroupList, GroupRef, GroupStats, GroupStatsRequest
+from storage_engine.wire.observers import ObserveReply
 from storage_engine.wire.operations import AnyOperation, Op, Operation
 from storage_engine.wire.protocol import Empty, HelloReply, HelloRequest
 from storage_engine.wire.snapshots import SnapshotRelease, SnapshotReleaseReply
@@ -27,6 +28,23 @@ from storage_engine.wire.traces import TraceReply, TraceRequest
 
 RequestT = TypeVar("RequestT")
 ReplyT = TypeVar("ReplyT")
+
+
+def observe(store: Store) -> ObserveReply:
+    """All of the reply, now. Raises ``OSError`` where the disk is gone."""
+    config = store.config
+    usage = os.statvfs(config.store_path)
+    now_ms = store.parts.clock.monotonic_ms()
+    return ObserveReply(
+        broker=config.broker,
+        epoch=store.epoch,
+        disk_total_bytes=usage.f_frsize * usage.f_blocks,
+        disk_free_bytes=usage.f_frsize * usage.f_bavail,
+        disk_state=store.disk.state.name.lower(),
+        is_writable=store.refusal is None,
+        lost_message_count=store.retention.lost_message_count,
+        member_counts=store.consumption.delivery.subscriptions.member_counts(now_ms),
+    )
 
 
 class StoreCalls:
@@ -108,7 +126,7 @@ def _add_catalog(calls: StoreCalls, store: Store) -> None:
     calls.add_done(
         Op.TOPIC_DELETE, lambda request: consumption.deletions.topic_delete(request.topic)
     )
-    calls.add(Op.TOPIC_PURGE, consumption.topic_purge.run)
+    calls.add(Op.TOPIC_PURGE, consumption.deletions.topic_purge)
     calls.add(Op.GROUP_LIST, lambda _: GroupList(groups=catalog.group_list()))
     calls.add_done(Op.GROUP_DELETE, lambda request: consumption.group_delete(request.group))
 
@@ -135,21 +153,23 @@ def _add_status(calls: StoreCalls, store: Store) -> None:
     """Those of observers, which come again and again; each handler states what it costs the
     loop.
     """
-    feed = OffsetFeed(store.consumption.delivery, store.epoch)
-    watched = store.watched()
+    feed = OffsetFeed(store.consumption.delivery)
+    queues, consumption = store.parts.queues, store.consumption
     pending = PendingBytes(
-        watched.commit_log,
-        watched.schedule.sources,
+        store.parts.commit_log,
+        consumption.schedule.sources,
         lambda topic: namespace_of(topic.decode(errors="replace")),
     )
-    uses = NamespaceUsageCounter(watched.queues, watched.delivery, measured_ns, pending=pending)
+    uses = NamespaceUsageCounter(
+        queues, consumption.delivery.subscriptions, measured_ns, pending=pending
+    )
     snapshots = store.retention.snapshots
 
     def release(request: SnapshotRelease) -> SnapshotReleaseReply:
         return SnapshotReleaseReply(was_held=snapshots.release(request.snapshot_id))
 
     calls.add(Op.OFFSETS_CHANGED, feed.changed)
-    calls.add(Op.OBSERVE, lambda _: observe(store.config, store.disk, store.watched(), store.epoch))
+    calls.add(Op.OBSERVE, lambda _: observe(store))
     calls.add(Op.USE, uses.usage)
     calls.add(Op.SNAPSHOT, snapshots.take)
     calls.add(Op.SNAPSHOT_RELEASE, release)

@@ -16,7 +16,7 @@ from mqservice.supervisor.quickstart import Quickstart
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from tests.services import PROGRAM, run_up, running_service, service_environment, wait_until
 from tests.storage_engine.rocketmq_store import RocketmqStore
-from tests.storage_engine.test_store_import import add_timer, hashes, properties
+from tests.storage_engine.tools.test_store_import import add_timer, hashes, properties
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 NAMESPACE = "demo"  # that of the key which the first start makes

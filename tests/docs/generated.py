@@ -1,4 +1,4 @@
-"""Which pages are made of the code, and by what."""
+"""Which pages and modules of the TypeScript client are made of the code, and by what."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Final
 
 from mqservice.reference.api_page import api_page
 from mqservice.reference.error_page import error_page
+from tests.clients.typescript.generate import api_module, frames_module
+from tests.clients.typescript.package import GENERATED
 from tests.docs.licences import licences_page
 from tests.docs.limits import limits_page
 from tests.docs.markdown import DOCS
@@ -17,4 +19,6 @@ MADE: Final[dict[Path, Callable[[], str]]] = {
     DOCS / "errors.md": error_page,
     DOCS / "licences.md": licences_page,
     DOCS / "limits.md": limits_page,
+    GENERATED / "api.ts": api_module,
+    GENERATED / "frames.ts": frames_module,
 }

@@ -174,7 +174,8 @@ _HEAD: Final = """# Licences
 mqservice is under the [Apache License 2.0](https://www.apache.org/licenses/LICENSE-2.0), like
 Apache RocketMQ: see `LICENSE` and `NOTICE` at the top of the source and in every package of it. An
 installation includes the packages below, each under its own licence. psycopg is under the LGPL: it
-is an unchanged, separate package that you can replace.
+is an unchanged, separate package that you can replace. The TypeScript client is under the same
+licence and depends on nothing.
 
 ## The service
 """

@@ -14,7 +14,7 @@ _D: Final = "mqservice.delivery.limits:"
 _F: Final = "mqservice.protocol.limits:"
 _E: Final = "storage_engine.config:StoreConfig."
 _Q: Final = "mqservice.quotas.limits:QuotaLimits."
-_T: Final = "mqservice.topics.models:"
+_T: Final = "mqservice.topics.settings:"
 _G: Final = "mqservice.groups.settings:"
 _A: Final = "mqservice.accounts.limits:"
 _AL: Final = "mqservice.alerts.limits:"
@@ -52,7 +52,7 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
     ),
     "A message": (
         _row("Body", "{}, not empty; a topic may set less, from {}",
-             _D + "BODY_BYTES_MAX", _T + "BODY_BYTES_MAX_MIN"),
+             _D + "BODY_BYTES_MAX", _T + "BODY_BYTES_MAX.low"),
         _row("Tag", "{}", _D + "TAG_BYTES_MAX"),
         _row("Keys", "{} of {} each", _D + "KEY_COUNT_MAX", _D + "KEY_BYTES_MAX"),
         _row("Properties", "{}, {} in all, names and values",
@@ -96,14 +96,14 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
         _row("Lease", "{} by default, {} to {}", _G + "LEASE.default", _D + "LEASE_MS_MIN",
              _D + "LEASE_MS_MAX"),
         _row("One delivery, however extended", "{} by default, {} to {} (`consume_timeout`)",
-             _G + "CONSUME_TIMEOUT.default", _G + "CONSUME_TIMEOUT.kind.low",
-             _G + "CONSUME_TIMEOUT.kind.high"),
+             _G + "CONSUME_TIMEOUT.default", _G + "CONSUME_TIMEOUT.low",
+             _G + "CONSUME_TIMEOUT.high"),
         _row("`auto_extend`", "{}", _D + "AUTO_EXTEND_MS_MAX"),
         _row("Receipts per settle", "{}; {} of them `ack_upto`", _D + "SETTLE_COUNT_MAX",
              _D + "ACK_UPTO_COUNT_MAX"),
         _row("A receipt is valid for", "{}", _D + "RECEIPT_LIFE_MS"),
         _row("Reason of a nack", "{} characters", _D + "NACK_REASON_CHARS_MAX"),
-        _row("A receive can be repeated for", "{}", "storage_engine.delivery.attempts:RETAINED_MS"),
+        _row("A receive can be repeated for", "{}", "storage_engine.delivery.receive:RETAINED_MS"),
         _row("A silent member is removed after", "{}",
              "storage_engine.delivery.members:SILENCE_MS_MAX"),
         _row("In flight, of one group on one queue", "{}, at most {} beyond the consumer offset",
@@ -112,7 +112,7 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
     "Failures": (
         _row("Deliveries before a message is a dead letter",
              "1 + {} by default, 1 to {}, or no limit (`max_attempts`)",
-             _G + "MAX_ATTEMPTS.default", _G + "MAX_ATTEMPTS.kind.high"),
+             _G + "MAX_ATTEMPTS.default", _G + "MAX_ATTEMPTS.high"),
         _row("Delay after the first failure", "{} (level {}), then the levels above it",
              "tests.docs.limits:FIRST_RETRY_MS",
              "storage_engine.settings.retry_policy:FIRST_LEVEL"),
@@ -124,7 +124,7 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
         _row("Messages skipped because their message group is busy",
              "{} for one group on one queue", _E + "message_group_waiting_max"),
         _row("Messages of a message group in one response", "1 by default, {} at most "
-             "(`batch_per_group`)", _G + "BATCH_PER_GROUP.kind.high"),
+             "(`batch_per_group`)", _G + "BATCH_PER_GROUP.high"),
         _row("Redrive by ids", "{} ids", _TASK + "IDS_MAX"),
         _row("Active redrives and purges per namespace", "{}; the {} newest finished are stored",
              _TASK + "ACTIVE_TASKS_MAX", _TASK + "RETAINED_TASKS_MAX"),
@@ -167,10 +167,10 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
         _row("A ticket is valid for", "{}, once", "mqservice.accounts.tickets:LIFE_MS"),
     ),
     "Topics and groups": (
-        _row("Queues of a topic", "{} by default, {} at most", _T + "QUEUE_COUNT_DEFAULT",
-             _T + "QUEUE_COUNT_MAX"),
-        _row("Retention of a topic", "{} by default, {} to {}", _T + "RETENTION_AGE_MS_DEFAULT",
-             _T + "RETENTION_AGE_MS_MIN", _T + "RETENTION_AGE_MS_MAX"),
+        _row("Queues of a topic", "{} by default, {} at most", _T + "QUEUES.default",
+             _T + "QUEUES.high"),
+        _row("Retention of a topic", "{} by default, {} to {}", _T + "RETENTION.default",
+             _T + "RETENTION.low", _T + "RETENTION.high"),
         _row("Clients of a broadcast group", "{}; {} in all groups; forgotten {} after they were "
              "last seen", _E + "broadcast_client_count_max", _E + "broadcast_client_total_max",
              _E + "broadcast_client_expiry_ms"),

@@ -92,7 +92,7 @@ def _owner_of(place: str) -> tuple[Any, str]:
 def _named(place: str) -> str:
     """The place, or of a setting its column: that has the unit in its name."""
     owner, _field = _owner_of(place)
-    return owner.column if isinstance(owner, Setting) else place
+    return owner.key if isinstance(owner, Setting) else place
 
 
 def shown(place: str, value: Any) -> str:  # Any: as above

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 
 import pytest
 
@@ -15,8 +16,9 @@ from tests.docs.markdown import ROOT
 APACHE_2_SHA256 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
 
 
-def test_the_licence_is_the_apache_licence_word_for_word() -> None:
-    assert hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest() == APACHE_2_SHA256
+@pytest.mark.parametrize("path", ["LICENSE", "clients/typescript/LICENSE"])
+def test_the_licence_is_the_apache_licence_word_for_word(path: str) -> None:
+    assert hashlib.sha256((ROOT / path).read_bytes()).hexdigest() == APACHE_2_SHA256
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,13 @@ def test_a_package_without_a_known_licence_stops_the_page(monkeypatch: pytest.Mo
         licence_of("amqp")
 
 
-def test_the_package_of_the_console_has_the_same_licence_and_the_version_is_a_release() -> None:
-    assert '"license": "Apache-2.0"' in (ROOT / "frontend" / "package.json").read_text()
+@pytest.mark.parametrize("folder", ["frontend", "clients/typescript"])
+def test_npm_packages_have_the_same_licence(folder: str) -> None:
+    assert '"license": "Apache-2.0"' in (ROOT / folder / "package.json").read_text()
+
+
+def test_the_version_is_a_release_and_the_client_has_the_same() -> None:
+    client = json.loads((ROOT / "clients" / "typescript" / "package.json").read_text())
+
+    assert client["version"] == __version__
     assert [part.isdigit() for part in __version__.split(".")] == [True] * 3

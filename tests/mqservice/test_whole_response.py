@@ -9,11 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from mqservice.delivery import http
 from mqservice.lib.safe_headers import header_lines
-from mqservice.web.whole_response import write_response
+from mqservice.web.cycle import Cycle, write_response
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
 
@@ -112,23 +111,23 @@ def test_it_is_what_uvicorn_makes_of_two_messages(
     assert at_once.count(b"HTTP/1.1 201 ") >= 1
 
 
-class Cycle:
-    """A cycle of uvicorn's that answers nobody."""
+class Unanswered:
+    """A cycle that answers nobody."""
 
     def __init__(self, **state: bool) -> None:
         self.written: list[bytes] = []
         self.ended = 0
-        transport = SimpleNamespace(write=self.written.append, close=lambda: None)
-        self.cycle = RequestResponseCycle(
-            {"method": "POST"},  # type: ignore[typeddict-item] # nothing else is looked at
-            transport,  # type: ignore[arg-type]
-            SimpleNamespace(write_paused=state.pop("write_paused", False)),  # type: ignore[arg-type]
-            *(None, None, state.pop("access_log", False), [(b"date", b"today")]),  # type: ignore[arg-type]
-            SimpleNamespace(set=lambda: None),  # type: ignore[arg-type]
-            expect_100_continue=False,
-            keep_alive=True,
-            on_response=self._end,
+        protocol: Any = SimpleNamespace(  # Any: nothing else is looked at
+            scope={"method": "POST"},
+            transport=SimpleNamespace(write_now=self.written.append, close=lambda: None),
+            flow=SimpleNamespace(write_paused=state.pop("write_paused", False)),
+            logger=None,
+            access_logger=None,
+            access_log=state.pop("access_log", False),
+            server_state=SimpleNamespace(default_headers=[(b"date", b"today")]),
+            on_response_complete=self._end,
         )
+        self.cycle = Cycle(protocol, expects_continue=False, keep_alive=True)
         for name, value in state.items():
             assert hasattr(self.cycle, name)
             setattr(self.cycle, name, value)
@@ -142,7 +141,7 @@ class Cycle:
 
 
 def test_head_and_body_are_one_write_and_the_request_ends_once() -> None:
-    cycle = Cycle()
+    cycle = Unanswered()
     assert cycle.answer((b"a", b"b"))
     assert cycle.written == [
         b"HTTP/1.1 201 Created\r\ndate: today\r\ncontent-length: 2\r\na: b\r\n\r\n{}"
@@ -153,20 +152,20 @@ def test_head_and_body_are_one_write_and_the_request_ends_once() -> None:
 
 @pytest.mark.parametrize("state", ["write_paused", "access_log", "response_started"])
 def test_what_is_not_usual_is_left_to_uvicorn(state: str) -> None:
-    cycle = Cycle(**{state: True})
+    cycle = Unanswered(**{state: True})
     assert not cycle.answer()
     assert (cycle.written, cycle.ended) == ([], 0)
 
 
 def test_who_is_gone_gets_nothing() -> None:
-    cycle = Cycle(disconnected=True, write_paused=True)
+    cycle = Unanswered(disconnected=True, write_paused=True)
     assert cycle.answer()
     assert (cycle.written, cycle.ended) == ([], 0)
 
 
 @pytest.mark.parametrize("value", [b"a\r\nset-cookie: b", b"a\nb", b"a\rb", b"\r\n\r\n<html>"])
 def test_a_header_with_a_line_break_is_no_header(value: bytes) -> None:
-    cycle = Cycle()
+    cycle = Unanswered()
     with pytest.raises(ValueError, match="line break"):
         cycle.answer((b"x-request-id", value))
     assert (cycle.written, cycle.ended) == ([], 0)

@@ -35,8 +35,8 @@ class _Unsynced:
 
 
 @planted(
-    "storage_engine.dedup.dedup_files:DedupFiles.add",
-    f"{_TESTS}/test_idempotent_puts.py::test_a_key_is_known_after_a_stop_and_after_a_kill",
+    "storage_engine.dedup.dedup:DedupFiles.add",
+    f"{_TESTS}/dedup/test_idempotent_puts.py::test_a_key_is_known_after_a_stop_and_after_a_kill",
 )
 def request_keys_not_written_down(real: Real, files: Thing, key_hash: Thing, stored: Thing) -> None:
     return
@@ -44,7 +44,7 @@ def request_keys_not_written_down(real: Real, files: Thing, key_hash: Thing, sto
 
 @planted(
     "storage_engine.dedup.dedup:Dedup.found",
-    f"{_TESTS}/test_idempotent_puts.py::test_a_key_is_known_after_a_stop_and_after_a_kill",
+    f"{_TESTS}/dedup/test_idempotent_puts.py::test_a_key_is_known_after_a_stop_and_after_a_kill",
 )
 def request_keys_not_recovered_from_the_log(
     real: Real, dedup: Thing, physical_offset: Thing, parts: Thing
@@ -54,16 +54,16 @@ def request_keys_not_recovered_from_the_log(
 
 @planted(
     "storage_engine.dedup.idempotent_puts:key_hash_of",
-    f"{_TESTS}/test_idempotent_puts.py::test_keys_of_other_topics_are_others",
+    f"{_TESTS}/dedup/test_idempotent_puts.py::test_keys_of_other_topics_are_others",
 )
 def request_key_without_its_topic(real: Real, topic: Thing, key: Thing) -> Thing:
     return real(b"", key)
 
 
 @planted(
-    "storage_engine.dedup.dedup_index:DedupIndex.find",
-    f"{_TESTS}/test_idempotent_puts.py::test_two_that_come_together_are_one",
-    f"{_TESTS}/test_idempotent_puts.py::test_the_same_request_gets_the_first_answer_and_stores_nothing",
+    "storage_engine.dedup.dedup:DedupIndex.find",
+    f"{_TESTS}/dedup/test_idempotent_puts.py::test_two_that_come_together_are_one",
+    f"{_TESTS}/dedup/test_idempotent_puts.py::test_the_same_request_gets_the_first_answer_and_stores_nothing",
 )
 def repeated_request_stored_again(real: Real, index: Thing, key_hash: Thing) -> Thing:
     return None
@@ -71,7 +71,7 @@ def repeated_request_stored_again(real: Real, index: Thing, key_hash: Thing) -> 
 
 @planted(
     "storage_engine.retention.retention_clock:RetentionClock.now_ms",
-    f"{_TESTS}/test_retention.py::test_a_wall_clock_that_jumps_ahead_expires_nothing_at_once",
+    f"{_TESTS}/retention/test_retention.py::test_a_wall_clock_that_jumps_ahead_expires_nothing_at_once",
 )
 def messages_expire_by_the_wall_clock(real: Real, clock: Thing) -> Thing:
     return clock._clock.now_ms()
@@ -79,7 +79,7 @@ def messages_expire_by_the_wall_clock(real: Real, clock: Thing) -> Thing:
 
 @planted(
     "storage_engine.schedule.forwarder:Forwarder._append",
-    f"{_TESTS}/test_retention.py::test_scheduled_messages_are_appended_again_before_their_segment_goes",
+    f"{_TESTS}/retention/test_retention.py::test_scheduled_messages_are_appended_again_before_their_segment_goes",
 )
 def retention_deletes_what_is_scheduled(
     real: Real, forwarder: Thing, source: Thing, first: Thing, end: Thing
@@ -89,7 +89,7 @@ def retention_deletes_what_is_scheduled(
 
 @planted(
     "storage_engine.retention.retention:lowest_leased",
-    f"{_TESTS}/test_retention.py::test_a_leased_message_stays_until_it_is_settled",
+    f"{_TESTS}/retention/test_retention.py::test_a_leased_message_stays_until_it_is_settled",
 )
 def retention_takes_what_is_leased(real: Real, subscriptions: Thing) -> Thing:
     return {}
@@ -97,7 +97,7 @@ def retention_takes_what_is_leased(real: Real, subscriptions: Thing) -> Thing:
 
 @planted(
     "storage_engine.retention.snapshots:Snapshots.lowest_held_offset",
-    f"{_TESTS}/test_snapshots.py::test_held_segments_stay_though_expired_and_go_after_the_release",
+    f"{_TESTS}/retention/test_snapshots.py::test_held_segments_stay_though_expired_and_go_after_the_release",
 )
 def snapshot_that_holds_no_files(real: Real, snapshots: Thing) -> None:
     return None
@@ -105,8 +105,8 @@ def snapshot_that_holds_no_files(real: Real, snapshots: Thing) -> None:
 
 @planted(
     "storage_engine.schedule.due_index:DueIndex.take",
-    f"{_TESTS}/test_schedule.py::test_each_level_waits_as_long_as_rocketmqs",
-    f"{_TESTS}/test_schedule.py::test_any_time_comes_in_order_each_once_under_its_id",
+    f"{_TESTS}/schedule/test_schedule.py::test_each_level_waits_as_long_as_rocketmqs",
+    f"{_TESTS}/schedule/test_schedule.py::test_any_time_comes_in_order_each_once_under_its_id",
 )
 def scheduled_message_comes_early(
     real: Real, index: Thing, until_ms: Thing, count_max: Thing
@@ -116,7 +116,7 @@ def scheduled_message_comes_early(
 
 @planted(
     "storage_engine.schedule.scheduled_messages:ScheduledMessages.cancel",
-    f"{_TESTS}/test_scheduled_messages.py::test_a_cancel_wins_or_says_that_it_did_not",
+    f"{_TESTS}/schedule/test_scheduled_messages.py::test_a_cancel_wins_or_says_that_it_did_not",
 )
 def cancel_that_lost_says_it_won(real: Real, messages: Thing, request: Thing) -> Thing:
     reply = real(messages, request)
@@ -127,7 +127,7 @@ def cancel_that_lost_says_it_won(real: Real, messages: Thing, request: Thing) ->
 
 @planted(
     "storage_engine.schedule.scheduled_messages:ScheduledMessages.cancel",
-    f"{_TESTS}/test_scheduled_messages.py::test_what_won_stays_so_over_a_power_cut_that_comes_with_the_answer",
+    f"{_TESTS}/schedule/test_scheduled_messages.py::test_what_won_stays_so_over_a_power_cut_that_comes_with_the_answer",
 )
 def cancel_answered_before_it_is_durable(real: Real, messages: Thing, request: Thing) -> Thing:
     offsets = messages._consumer_offsets
@@ -140,7 +140,7 @@ def cancel_answered_before_it_is_durable(real: Real, messages: Thing, request: T
 
 @planted(
     "storage_engine.delivery.consumer_offsets:ConsumerOffsets.reset",
-    f"{_TESTS}/test_reset_durability.py::test_a_reset_survives_a_power_cut_that_comes_with_the_answer",
+    f"{_TESTS}/groups/test_reset_durability.py::test_a_reset_survives_a_power_cut_that_comes_with_the_answer",
 )
 def reset_answered_before_it_is_durable(
     real: Real, offsets: Thing, positions: Thing, lease_floor: Thing
@@ -155,7 +155,7 @@ def reset_answered_before_it_is_durable(
 
 @planted(
     "storage_engine.delivery.consumer_offsets:ConsumerOffsets.drop",
-    f"{_TESTS}/test_group_delete.py::test_a_deletion_survives_a_power_cut_that_comes_with_the_answer",
+    f"{_TESTS}/groups/test_group_delete.py::test_a_deletion_survives_a_power_cut_that_comes_with_the_answer",
 )
 def deletion_answered_before_it_is_durable(
     real: Real, offsets: Thing, is_gone: Thing, lease_floor: Thing
@@ -169,8 +169,8 @@ def deletion_answered_before_it_is_durable(
 
 
 @planted(
-    "storage_engine.dedup.dedup_files:DedupFiles._write",
-    f"{_TESTS}/test_crash_states.py::test_a_power_cut_at_any_moment_keeps_every_promise[keyed_sends]",
+    "storage_engine.dedup.dedup:DedupFiles._write",
+    f"{_TESTS}/crash/test_crash_states.py::test_a_power_cut_at_any_moment_keeps_every_promise[keyed_sends]",
 )
 def file_of_request_keys_not_synced(
     real: Real, files: Thing, path: Thing, content: Thing, old: Thing
@@ -185,7 +185,7 @@ def file_of_request_keys_not_synced(
 
 @planted(
     "storage_engine.moves.dead_letters:DeadLetters.purge",
-    f"{_TESTS}/test_dead_letters.py::test_what_was_dropped_stays_gone",
+    f"{_TESTS}/moves/test_dead_letters.py::test_what_was_dropped_stays_gone",
 )
 def purge_answered_before_it_is_durable(real: Real, letters: Thing, request: Thing) -> Thing:
     offsets = letters._consumer_offsets
@@ -198,7 +198,7 @@ def purge_answered_before_it_is_durable(real: Real, letters: Thing, request: Thi
 
 @planted(
     "storage_engine.filters.message_filter:compile_filter",
-    f"{_TESTS}/test_filtered_delivery.py::test_a_filter_that_is_none_is_refused_with_its_place_and_changes_nothing",
+    f"{_TESTS}/delivery/test_filtered_delivery.py::test_a_filter_that_is_none_is_refused_with_its_place_and_changes_nothing",
 )
 def refused_filter_matches_everything(real: Real, text: Thing, kind: Thing) -> Thing:
     try:
@@ -209,7 +209,7 @@ def refused_filter_matches_everything(real: Real, text: Thing, kind: Thing) -> T
 
 @planted(
     "storage_engine.filters.evaluation:_negated",
-    f"{_TESTS}/test_filtered_delivery.py::test_an_unknown_condition_matches_nothing_and_neither_does_its_opposite",
+    f"{_TESTS}/delivery/test_filtered_delivery.py::test_an_unknown_condition_matches_nothing_and_neither_does_its_opposite",
     f"{_TESTS}/filters/test_truth_tables.py",
 )
 def unknown_negated_is_true(real: Real, part: Thing) -> Thing:
@@ -218,7 +218,7 @@ def unknown_negated_is_true(real: Real, part: Thing) -> Thing:
 
 @planted(
     "storage_engine.filters.message_filter:tag_of",
-    f"{_TESTS}/test_filtered_delivery.py::test_tags_of_one_hash_are_distinguished_by_their_text",
+    f"{_TESTS}/delivery/test_filtered_delivery.py::test_tags_of_one_hash_are_distinguished_by_their_text",
 )
 def tags_distinguished_by_their_hash_alone(real: Real, properties: Thing) -> Thing:
     tag = real(properties)
@@ -227,7 +227,7 @@ def tags_distinguished_by_their_hash_alone(real: Real, properties: Thing) -> Thi
 
 @planted(
     "storage_engine.index.key_lookup:KeyLookup._match",
-    f"{_TESTS}/test_key_lookup.py::test_keys_of_one_hash_are_kept_apart",
+    f"{_TESTS}/index/test_key_lookup.py::test_keys_of_one_hash_are_kept_apart",
 )
 def keys_of_one_hash_mixed(
     real: Real, look_up: Thing, page: Thing, file: Thing, seconds: Thing, physical_offset: Thing
@@ -241,8 +241,8 @@ def keys_of_one_hash_mixed(
 
 @planted(
     "storage_engine.recovery.redispatch:_Fill.put",
-    f"{_TESTS}/test_recovery.py::test_deleted_consume_queues_come_back_with_the_same_bytes",
-    f"{_TESTS}/test_redispatch.py::test_records_of_every_kind_get_the_same_units_and_keys_again",
+    f"{_TESTS}/recovery/test_recovery.py::test_deleted_consume_queues_come_back_with_the_same_bytes",
+    f"{_TESTS}/recovery/test_redispatch.py::test_records_of_every_kind_get_the_same_units_and_keys_again",
 )
 def rebuilt_unit_off_by_a_byte(real: Real, fill: Thing, *unit: Thing) -> Thing:
     physical_offset, *rest = unit
@@ -250,8 +250,8 @@ def rebuilt_unit_off_by_a_byte(real: Real, fill: Thing, *unit: Thing) -> Thing:
 
 
 @planted(
-    "storage_engine.log.seals:Seals.hold",
-    f"{_TESTS}/test_damaged_reads.py::test_every_single_flipped_bit_of_a_record_is_noticed",
+    "storage_engine.log.log_reader:Seals.hold",
+    f"{_TESTS}/reads/test_damaged_reads.py::test_every_single_flipped_bit_of_a_record_is_noticed",
 )
 def seal_held_whatever_the_bytes(
     real: Real, seals: Thing, stretches: Thing, record_count: Thing, run: Thing

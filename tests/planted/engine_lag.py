@@ -13,8 +13,8 @@ from tests.planted.plant import Plant, Real, Thing, planting
 PLANTS: Final[list[Plant]] = []
 planted: Final = planting("Lag", PLANTS)
 
-_LAG: Final = "tests/storage_engine/test_lag.py"
-_RETRIES: Final = "tests/storage_engine/test_scheduled_retries.py"
+_LAG: Final = "tests/storage_engine/lag/test_lag.py"
+_RETRIES: Final = "tests/storage_engine/schedule/test_scheduled_retries.py"
 
 
 @planted(

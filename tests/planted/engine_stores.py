@@ -10,11 +10,11 @@ from tests.planted.plant import Plant, Real, Thing, planting
 PLANTS: Final[list[Plant]] = []
 planted: Final = planting("Stores of others", PLANTS)
 
-_ROCKETMQ: Final = "tests/storage_engine/test_rocketmq_stores.py"
-_REFUSED: Final = "tests/storage_engine/test_rejected_stores.py"
-_REPAIR: Final = "tests/storage_engine/test_repair.py"
-_IMPORT: Final = "tests/storage_engine/test_store_import.py"
-_EXPORT: Final = "tests/storage_engine/test_store_export.py"
+_ROCKETMQ: Final = "tests/storage_engine/recovery/test_rocketmq_stores.py"
+_REFUSED: Final = "tests/storage_engine/recovery/test_rejected_stores.py"
+_REPAIR: Final = "tests/storage_engine/tools/test_repair.py"
+_IMPORT: Final = "tests/storage_engine/tools/test_store_import.py"
+_EXPORT: Final = "tests/storage_engine/tools/test_store_export.py"
 
 
 @planted(
@@ -27,7 +27,7 @@ def record_without_a_crc_taken_for_torn(real: Real, view: Thing, at: Thing, end:
 
 @planted(
     "storage_engine.records.record:looks_covered",
-    "tests/storage_engine/test_damaged_reads.py::test_every_single_flipped_bit_of_a_record_is_noticed",
+    "tests/storage_engine/reads/test_damaged_reads.py::test_every_single_flipped_bit_of_a_record_is_noticed",
 )
 def record_whose_crc_property_is_hurt_has_none(real: Real, end: Thing) -> Thing:
     return end.startswith(b"__CRC32#\x01") and real(end)
@@ -128,7 +128,7 @@ def import_of_messages_of_a_deleted_topic(
 
 
 @planted(
-    "storage_engine.tools.transfer.own_store:OwnStore.is_scheduled",
+    "storage_engine.tools.transfer.exporting:OwnStore.is_scheduled",
     f"{_EXPORT}::test_what_was_delivered_or_settled_is_not_exported_again",
 )
 def export_of_delayed_messages_that_were_delivered(

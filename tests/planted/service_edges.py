@@ -102,7 +102,7 @@ def line_break_of_a_stranger_in_the_log(real: Real, formatter: Thing, record: Th
 
 
 @planted(
-    "mqservice.topics.services:record",
+    "mqservice.engine_rows:record",
     f"{_TESTS}/access/test_audited.py::test_each_change_has_a_row_that_says_who_what_and_in_which_request",
 )
 def deleted_topic_not_audited(
@@ -172,9 +172,9 @@ def import_asks_no_scope_of_each_name(real: Real, document: Thing, by: Thing) ->
     f"{_TESTS}/definitions/test_importing.py::test_quotas_are_asked_of_all_that_is_new_together",
 )
 def import_asks_quotas_of_one_at_a_time(
-    real: Real, namespace: Thing, limit_name: Thing, kind: Thing, pointer: Thing, steps: Thing
+    real: Real, namespace: Thing, rows: Thing, steps: Thing
 ) -> Thing:
-    return real(namespace, limit_name, kind, pointer, steps[:1])
+    return real(namespace, rows, steps[:1])
 
 
 @planted(

@@ -39,11 +39,27 @@ def key_of_a_request_overlooked(real: Real, plane: Thing, cycle: Thing, headers:
 
 
 @planted(
-    "storage_engine.records.plain_record:host_bytes",
-    "tests/storage_engine/test_plain_record.py::test_it_is_the_record_of_the_same_message",
+    "storage_engine.records.plain_record:encode_plain",
+    "tests/storage_engine/records/test_plain_record.py::test_it_is_the_record_of_the_same_message",
 )
-def plain_record_without_host(real: Real, host: Thing) -> bytes:
-    return bytes(8)
+def plain_record_without_host(
+    real: Real,
+    *,
+    topic: str,
+    queue_id: int,
+    body: bytes,
+    message_id: str,
+    born_timestamp_ms: int,
+    born_host: tuple[str, int],
+) -> Thing:
+    return real(
+        topic=topic,
+        queue_id=queue_id,
+        body=body,
+        message_id=message_id,
+        born_timestamp_ms=born_timestamp_ms,
+        born_host=("0.0.0.0", 0),
+    )
 
 
 @planted(

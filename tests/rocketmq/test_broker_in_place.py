@@ -20,9 +20,9 @@ from tests.rocketmq.broker_program import (
     running_broker,
 )
 from tests.rocketmq.test_broker_stores import Opened
-from tests.storage_engine.delaying import delayed, put_delayed
 from tests.storage_engine.doubles import ManualClock, OpenStore, fingerprint, message
 from tests.storage_engine.faults.machine import need_broker
+from tests.storage_engine.schedule.delaying import delayed, put_delayed
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600), pytest.mark.xdist_group("rocketmq")]
 TOPIC = "acme%t"
@@ -46,7 +46,7 @@ def verified(path: Path) -> Report:
 def bodies_in(store: OpenStore, topic: str = TOPIC) -> dict[tuple[str, int, int], str]:
     """As ``Served.messages``; every record is verified."""
     found = {}
-    for queue in store.store.queries.queues_of(topic):
+    for queue in store.store.catalog.get_queues(topic):
         for offset in range(queue.min_offset, queue.max_offset):
             place, record_bytes, _ = queue.unit(offset)
             record = store.store.read_records([(place, record_bytes)])
@@ -168,7 +168,7 @@ async def test_our_store_goes_to_a_broker_and_back_twice(tmp_path: Path) -> None
         added = [body for (_, queue, at), body in found.items() if queue == 1 and at >= ends[1]]
         assert len(added) == 25
         assert sorted(leased.bodies) == sorted(body.encode() for body in [*late, *added])
-        schedule = store.store.queries.queues_of(SCHEDULE_TOPIC)
+        schedule = store.store.catalog.get_queues(SCHEDULE_TOPIC)
         assert [queue.max_offset for queue in schedule if queue.max_offset] == [2, 1, 1]
     verified(path)
 

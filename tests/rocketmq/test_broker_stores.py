@@ -16,8 +16,8 @@ from storage_engine.tools.verify.verification import Verification
 from tests.rocketmq.broker_program import Served, run_broker
 from tests.storage_engine.doubles import ManualClock, OpenStore
 from tests.storage_engine.faults.machine import need_broker
-from tests.storage_engine.test_store_export import filled
-from tests.storage_engine.test_store_import import LIMITS, hashes, ignored, messages_of
+from tests.storage_engine.tools.test_store_export import filled
+from tests.storage_engine.tools.test_store_import import LIMITS, hashes, ignored, messages_of
 
 pytestmark = [
     pytest.mark.torture,

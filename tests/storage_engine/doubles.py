@@ -362,7 +362,7 @@ class OpenStore:
             await self.store.durability.durable_to(self.store.stats(0).append_offset)
             schedule = self.store.consumption.schedule
             # The flusher has still to say so, and the schedule may have a turn to come.
-            while not self.store._dispatcher.is_idle or schedule._has_turn:
+            while not self.store.dispatcher.is_idle or schedule._has_turn:
                 await asyncio.sleep(0)
 
     def pull_bodies(self, queue_id: int = 0, queue_offset: int = 0) -> list[bytes]:

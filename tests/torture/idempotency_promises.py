@@ -16,9 +16,9 @@ ONCE: Final = (
         "confirmed; and also when several requests arrive together.",
         (
             *CRASH,
-            *_of("crash_states", "a_power_cut_inside_recovery_keeps_every_promise"),
+            *_of("crash/crash_states", "a_power_cut_inside_recovery_keeps_every_promise"),
             *_of(
-                "idempotent_puts",
+                "dedup/idempotent_puts",
                 "two_that_come_together_are_one",
                 "another_content_under_the_key_is_refused",
                 "a_key_is_known_after_two_kills_without_a_checkpoint_of_its_own",

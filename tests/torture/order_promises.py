@@ -15,13 +15,14 @@ ORDER: Final = (
         (
             *CRASH,
             *_of(
-                "engine_process", "kill_9_in_the_middle_of_puts_loses_nothing_and_reuses_no_offset"
+                "server/engine_process",
+                "kill_9_in_the_middle_of_puts_loses_nothing_and_reuses_no_offset",
             ),
             *_of(
-                "retention",
+                "retention/retention",
                 "offsets_continue_after_everything_expired_and_the_consume_queues_were_deleted",
             ),
-            *_of("verify", "a_queue_offset_given_twice_is_found"),
+            *_of("tools/verify", "a_queue_offset_given_twice_is_found"),
         ),
         ("crash_states", "kills", "power_cuts"),
     ),
@@ -48,11 +49,11 @@ ORDER: Final = (
         "restarts. A message that always fails becomes a dead letter, even if the engine "
         "restarts in between.",
         (
-            f"{ENGINE}/test_ordered_model.py::TestOrdered",
-            f"{ENGINE}/test_ordered_model.py::TestFiltered",
-            f"{ENGINE}/test_ordered_model.py::TestChanged",
+            f"{ENGINE}/delivery/test_ordered_model.py::TestOrdered",
+            f"{ENGINE}/delivery/test_ordered_model.py::TestFiltered",
+            f"{ENGINE}/delivery/test_ordered_model.py::TestChanged",
             *_of(
-                "message_group_changes",
+                "delivery/message_group_changes",
                 "after_a_restart_what_was_in_flight_comes_again_in_order",
                 "a_message_that_always_fails_is_dead_though_the_engine_restarts_each_time",
             ),
@@ -69,8 +70,11 @@ ORDER: Final = (
                 "a_full_consume_queue_disk_refuses_the_whole_put_and_leaves_no_hole",
                 "any_error_while_a_queue_grows_leaves_no_hole",
             ),
-            *_of("damaged_reads", "readers_pass_over_a_damaged_record_and_an_alarm_stays"),
-            *_of("retention", "deleting_is_interrupted_anywhere_and_nothing_is_lost_or_comes_back"),
+            *_of("reads/damaged_reads", "readers_pass_over_a_damaged_record_and_an_alarm_stays"),
+            *_of(
+                "retention/retention",
+                "deleting_is_interrupted_anywhere_and_nothing_is_lost_or_comes_back",
+            ),
         ),
         ("crash_states", "kills"),
     ),
@@ -80,8 +84,8 @@ ORDER: Final = (
         "with an offset out of range gets the range, never a silent jump.",
         (
             *MODEL,
-            *_of("delivery", "the_consumer_offset_moves_only_over_the_settled_prefix"),
-            *_of("offset_journal", "progress_is_the_settled_prefix_whatever_the_order"),
+            *_of("delivery/delivery", "the_consumer_offset_moves_only_over_the_settled_prefix"),
+            *_of("delivery/offset_journal", "progress_is_the_settled_prefix_whatever_the_order"),
             *_of("store", "pull_names_the_range_when_the_offset_is_outside"),
         ),
         ("delivery_model",),
@@ -95,8 +99,8 @@ ORDER: Final = (
                 "a_sync_message_is_invisible_until_the_disk_has_it",
                 "async_behind_sync_becomes_visible_in_log_order",
             ),
-            *_of("index_file", "only_visible_messages_are_in_the_index"),
-            *_of("real_faults", "no_power_cut_takes_a_sync_message"),
+            *_of("index/index_file", "only_visible_messages_are_in_the_index"),
+            *_of("faults/real_faults", "no_power_cut_takes_a_sync_message"),
         ),
         ("power_cuts",),
     ),
@@ -106,12 +110,12 @@ ORDER: Final = (
         "ack of all up to a message settles only messages of the same response.",
         (
             *_of(
-                "receive_attempts",
+                "delivery/receive_attempts",
                 "a_repeat_gets_the_same_messages_and_a_lease_that_starts_over",
                 "the_release_of_a_lost_answer_takes_nothing_from_the_repeat",
             ),
             *_of(
-                "ack_up_to",
+                "delivery/ack_up_to",
                 "it_covers_no_message_of_another_answer",
                 "nobody_knows_the_batch_after_a_restart_and_each_message_can_be_acked",
             ),

@@ -17,8 +17,10 @@ from tests.torture.promise import engine_tests as _of
 from tests.torture.schedule_promises import SCHEDULE
 from tests.torture.service_promises import SERVICE
 
-_CRASH_IN_RECOVERY: Final = _of("crash_states", "a_power_cut_inside_recovery_keeps_every_promise")
-_PLANTED: Final = _of("planted_bugs", "a_planted_bug_is_caught")
+_CRASH_IN_RECOVERY: Final = _of(
+    "crash/crash_states", "a_power_cut_inside_recovery_keeps_every_promise"
+)
+_PLANTED: Final = _of("planted/planted_bugs", "a_planted_bug_is_caught")
 DURABILITY: Final = (
     Promise(
         "D1",
@@ -28,10 +30,14 @@ DURABILITY: Final = (
             *KILLS,
             *CRASH,
             *_of(
-                "engine_process", "kill_9_in_the_middle_of_puts_loses_nothing_and_reuses_no_offset"
+                "server/engine_process",
+                "kill_9_in_the_middle_of_puts_loses_nothing_and_reuses_no_offset",
             ),
-            *_of("recovery_offsets", "a_kill_at_every_file_operation_loses_nothing_acknowledged"),
-            *_of("real_faults", "a_kill_at_one_system_call_loses_nothing_acknowledged"),
+            *_of(
+                "recovery/recovery_offsets",
+                "a_kill_at_every_file_operation_loses_nothing_acknowledged",
+            ),
+            *_of("faults/real_faults", "a_kill_at_one_system_call_loses_nothing_acknowledged"),
         ),
         ("crash_states", "kills", "injured_system_calls"),
     ),
@@ -39,7 +45,7 @@ DURABILITY: Final = (
         "D2",
         "No acknowledged message of a `sync` topic is lost when the power fails, whichever part "
         "of the unsynced data reached the disk, in whichever order, torn at any sector.",
-        (*CRASH, *_of("real_faults", "no_power_cut_takes_a_sync_message")),
+        (*CRASH, *_of("faults/real_faults", "no_power_cut_takes_a_sync_message")),
         ("crash_states", "power_cuts"),
     ),
     Promise(
@@ -49,11 +55,13 @@ DURABILITY: Final = (
         (
             *CRASH,
             *_of(
-                "real_faults",
+                "faults/real_faults",
                 "a_power_cut_takes_only_the_youngest_messages_of_an_async_topic",
                 "an_async_message_lost_outside_the_window_is_called_an_anomaly",
             ),
-            *_of("engine_process", "an_async_message_becomes_durable_without_anybody_asking"),
+            *_of(
+                "server/engine_process", "an_async_message_becomes_durable_without_anybody_asking"
+            ),
         ),
         ("crash_states", "power_cuts"),
     ),
@@ -68,7 +76,7 @@ DURABILITY: Final = (
                 "a_sync_message_is_invisible_until_the_disk_has_it",
                 "an_async_message_is_answered_and_visible_at_once",
             ),
-            *_of("real_faults", "a_slow_disk_costs_time_and_nothing_else"),
+            *_of("faults/real_faults", "a_slow_disk_costs_time_and_nothing_else"),
         ),
         ("injured_system_calls",),
     ),
@@ -84,10 +92,12 @@ DURABILITY: Final = (
                 "a_retried_sync_after_a_failed_one_acknowledges_nothing",
                 "closing_does_not_retry_a_sync_that_has_just_failed",
             ),
-            *_of("queue_durability", "a_failed_sync_of_the_whole_disk_is_not_believed_later"),
-            *_of("index_recovery", "failed_sync_of_the_index_keeps_the_last_good_mark"),
             *_of(
-                "real_faults",
+                "queues/queue_durability", "a_failed_sync_of_the_whole_disk_is_not_believed_later"
+            ),
+            *_of("index/index_recovery", "failed_sync_of_the_index_keeps_the_last_good_mark"),
+            *_of(
+                "faults/real_faults",
                 "a_disk_that_fails_loses_nothing_acknowledged",
                 "after_one_failed_sync_the_engine_continues_on_its_own",
             ),
@@ -100,13 +110,13 @@ DURABILITY: Final = (
         "A message rejected with `stored: false` is never delivered to any consumer, not even "
         "after a crash.",
         (
-            *_of("recovery", "a_put_refused_for_a_full_disk_is_not_there_after_a_crash"),
+            *_of("recovery/recovery", "a_put_refused_for_a_full_disk_is_not_there_after_a_crash"),
             *_of(
                 "store",
                 "a_full_log_disk_refuses_puts_and_recovers_on_its_own",
                 "a_full_disk_in_the_middle_of_a_large_frame_stores_what_it_says",
             ),
-            *_of("real_faults", "a_full_disk_refuses_puts_and_recovers_on_its_own"),
+            *_of("faults/real_faults", "a_full_disk_refuses_puts_and_recovers_on_its_own"),
             *CRASH,
         ),
         ("crash_states", "kills", "full_disks"),
@@ -126,10 +136,15 @@ DURABILITY: Final = (
         "A new file and its name are on disk before anything in it is relied on. Files written "
         "without a sync can be rebuilt from the log.",
         (
-            *_of("queue_durability", "a_checkpoint_makes_new_queue_files_and_their_names_durable"),
+            *_of(
+                "queues/queue_durability",
+                "a_checkpoint_makes_new_queue_files_and_their_names_durable",
+            ),
             *_of("store", "a_segment_whose_directory_could_not_be_synced_is_made_again"),
-            *_of("offset_journal", "a_journal_whose_name_is_not_durable_is_not_synced"),
-            *_of("recovery", "a_file_whose_making_was_interrupted_does_not_stop_the_start"),
+            *_of("delivery/offset_journal", "a_journal_whose_name_is_not_durable_is_not_synced"),
+            *_of(
+                "recovery/recovery", "a_file_whose_making_was_interrupted_does_not_stop_the_start"
+            ),
             *CRASH,
         ),
         ("crash_states",),
@@ -139,10 +154,13 @@ DURABILITY: Final = (
         "A confirmed settle survives `kill -9`. A power failure may lose the settles of the "
         "last 200 ms; their messages are redelivered, and none is ever skipped.",
         (
-            *_of("engine_process", "kill_9_keeps_settles_and_forgets_only_leases"),
-            *_of("recovery_offsets", "a_power_cut_of_an_async_topic_never_skips_what_comes_next"),
+            *_of("server/engine_process", "kill_9_keeps_settles_and_forgets_only_leases"),
             *_of(
-                "offset_journal",
+                "recovery/recovery_offsets",
+                "a_power_cut_of_an_async_topic_never_skips_what_comes_next",
+            ),
+            *_of(
+                "delivery/offset_journal",
                 "a_tail_torn_at_every_byte_keeps_the_whole_entries_and_is_cut_off",
                 "a_kill_anywhere_in_a_save_changes_nothing",
             ),
@@ -155,8 +173,8 @@ DURABILITY: Final = (
         "Each client of a broadcast group has progress as durable as in D9, and gets every "
         "message once as long as nothing fails.",
         (
-            *_of("broadcast", "progress_survives_a_restart"),
-            *_of("broadcast_property", "each_client_sees_each_message_once"),
+            *_of("groups/broadcast", "progress_survives_a_restart"),
+            *_of("groups/broadcast_property", "each_client_sees_each_message_once"),
             *CRASH,
         ),
         ("crash_states",),
@@ -169,13 +187,13 @@ STORE: Final = (
         "are verified at each read.",
         (
             *_of(
-                "damaged_reads",
+                "reads/damaged_reads",
                 "every_single_flipped_bit_of_a_record_is_noticed",
                 "readers_pass_over_a_damaged_record_and_an_alarm_stays",
             ),
-            *_of("seals", "they_hold_exactly_while_no_byte_of_the_batches_has_changed"),
-            *_of("record", "every_flipped_bit_is_refused", "every_truncation_is_refused"),
-            *_of("recovery", "no_torn_record_comes_back_after_appends_and_another_crash"),
+            *_of("log/seals", "they_hold_exactly_while_no_byte_of_the_batches_has_changed"),
+            *_of("records/record", "every_flipped_bit_is_refused", "every_truncation_is_refused"),
+            *_of("recovery/recovery", "no_torn_record_comes_back_after_appends_and_another_crash"),
             *_PLANTED,
             *CRASH,
         ),
@@ -186,15 +204,15 @@ STORE: Final = (
         "Consume queues and the key index are derived from the log, and can be rebuilt from it "
         "with the same bytes.",
         (
-            *_of("recovery", "deleted_consume_queues_come_back_with_the_same_bytes"),
-            *_of("index_recovery", "index_that_was_deleted_comes_back_with_the_same_bytes"),
+            *_of("recovery/recovery", "deleted_consume_queues_come_back_with_the_same_bytes"),
+            *_of("index/index_recovery", "index_that_was_deleted_comes_back_with_the_same_bytes"),
             *_of(
-                "redispatch",
+                "recovery/redispatch",
                 "records_of_every_kind_get_the_same_units_and_keys_again",
                 "records_that_differ_in_what_looks_the_same_are_distinguished",
             ),
-            *_of("large_store", "every_consume_queue_leads_to_its_records_in_order"),
-            *_of("verify", "a_start_mends_derived_files"),
+            *_of("reader/large_store", "every_consume_queue_leads_to_its_records_in_order"),
+            *_of("tools/verify", "a_start_mends_derived_files"),
             *CRASH,
         ),
         ("crash_states",),
@@ -205,7 +223,7 @@ STORE: Final = (
         "a record, or to another queue's message.",
         (
             *_of(
-                "index_recovery",
+                "index/index_recovery",
                 "entries_of_records_that_were_cut_off_are_zeroed",
                 "entries_above_the_checkpoint_are_not_believed",
                 "slots_and_header_torn_by_a_power_cut_are_rebuilt",
@@ -221,12 +239,12 @@ STORE: Final = (
         "because of it.",
         (
             *_of(
-                "recovery",
+                "recovery/recovery",
                 "a_damaged_record_below_the_watermark_costs_only_itself",
                 "damage_in_an_early_segment_never_deletes_later_ones_without_a_checkpoint",
             ),
-            *_of("damaged_reads", "readers_pass_over_a_damaged_record_and_an_alarm_stays"),
-            *_of("verify", "a_damaged_record_costs_itself_after_a_start_and_a_rebuild"),
+            *_of("reads/damaged_reads", "readers_pass_over_a_damaged_record_and_an_alarm_stays"),
+            *_of("tools/verify", "a_damaged_record_costs_itself_after_a_start_and_a_rebuild"),
             *_PLANTED,
         ),
         ("planted_bugs",),
@@ -237,9 +255,9 @@ STORE: Final = (
         "a recovery can be recovered from.",
         (
             *_CRASH_IN_RECOVERY,
-            *_of("recovery", "recovering_twice_is_recovering_once"),
+            *_of("recovery/recovery", "recovering_twice_is_recovering_once"),
             *_of(
-                "index_recovery",
+                "index/index_recovery",
                 "recovering_twice_is_recovering_once",
                 "kill_at_any_point_of_building_again_is_recovered",
             ),
@@ -251,15 +269,15 @@ STORE: Final = (
         "Recovery needs no network, PostgreSQL or Valkey, and deletes nothing because metadata "
         "is missing or odd: it reads everything again, or fails and leaves the store unchanged.",
         (
-            *_of("engine_hostile", "the_engine_needs_nothing_of_the_web"),
+            *_of("server/engine_hostile", "the_engine_needs_nothing_of_the_web"),
             *_of(
-                "recovery",
+                "recovery/recovery",
                 "without_a_believable_checkpoint_everything_is_read_again",
                 "missing_segments_are_refused",
                 "a_refused_store_can_be_opened_again_by_the_same_process",
             ),
-            *_of("engine_hostile", "a_damaged_store_is_refused_with_4_and_left_as_it_is"),
-            *_of("offset_journal", "a_table_that_cannot_be_read_is_refused_and_kept"),
+            *_of("server/engine_hostile", "a_damaged_store_is_refused_with_4_and_left_as_it_is"),
+            *_of("delivery/offset_journal", "a_table_that_cannot_be_read_is_refused_and_kept"),
         ),
     ),
     Promise(
@@ -275,11 +293,11 @@ STORE: Final = (
         "nothing, also while the first is paused; RocketMQ and this engine reject a store that "
         "the other has open.",
         (
-            *_of("engine_hostile", "a_directory_in_use_is_refused_with_3_and_one_line"),
+            *_of("server/engine_hostile", "a_directory_in_use_is_refused_with_3_and_one_line"),
             *_of("store", "a_second_engine_on_the_directory_is_refused_and_changes_nothing"),
-            *_of("real_faults", "a_second_engine_is_refused_while_the_first_is_paused"),
+            *_of("faults/real_faults", "a_second_engine_is_refused_while_the_first_is_paused"),
             *_of(
-                "rejected_stores",
+                "recovery/rejected_stores",
                 "a_store_that_rocketmq_has_open_is_refused_with_its_process",
                 "rocketmq_cannot_open_a_store_that_we_have_open",
             ),
@@ -291,9 +309,9 @@ STORE: Final = (
         "The format has a version. A store of an older version can be read; one of a newer "
         "version is rejected and left unchanged.",
         (
-            *_of("recovery", "a_checkpoint_of_a_newer_format_is_refused_untouched"),
-            *_of("checkpoint", "a_checkpoint_of_version_1_has_no_index"),
-            *_of("index_recovery", "store_of_a_version_without_index_gets_one"),
+            *_of("recovery/recovery", "a_checkpoint_of_a_newer_format_is_refused_untouched"),
+            *_of("log/checkpoint", "a_checkpoint_of_version_1_has_no_index"),
+            *_of("index/index_recovery", "store_of_a_version_without_index_gets_one"),
             *_of("golden_files", "segments_consume_queues_and_config_of_a_store"),
         ),
     ),
@@ -303,7 +321,7 @@ STORE: Final = (
         "for settles and checkpoints is used up, and a kill after that reuses no offset.",
         (
             *_of(
-                "retention_full_disk",
+                "retention/retention_full_disk",
                 "the_oldest_segments_go_though_nothing_new_can_be_written",
                 "a_kill_after_it_leaves_where_the_queues_begin",
             ),
@@ -316,7 +334,7 @@ STORE: Final = (
         "topic loses anything.",
         (
             *_of(
-                "topic_purge",
+                "retention/topic_purge",
                 "nothing_of_before_can_be_read_or_found",
                 "deliveries_of_before_settle_nothing_and_come_no_more",
                 "retries_of_before_do_not_come",
@@ -335,13 +353,13 @@ STORE: Final = (
         "files, is rejected with every byte unchanged.",
         (
             *_of(
-                "rocketmq_stores",
+                "recovery/rocketmq_stores",
                 "a_store_without_crc_properties_is_served_whole",
                 "records_that_rocketmq_added_before_it_was_killed_are_kept",
                 "an_inner_batch_is_refused_and_kept",
             ),
             *_of(
-                "rejected_stores",
+                "recovery/rejected_stores",
                 "nothing_is_cut_from_a_store_that_we_did_not_write",
                 "of_ours_no_more_is_cut_than_a_power_cut_can_leave",
                 "a_damaged_store_of_ours_is_refused_untouched",
@@ -349,7 +367,7 @@ STORE: Final = (
                 "a_segment_that_lost_unused_bytes_is_extended_and_reported",
             ),
             *_of(
-                "repair",
+                "tools/repair",
                 "a_refused_store_opens_once_it_is_cut_and_what_was_cut_is_kept",
                 "a_kill_at_any_step_leaves_what_was_cut_and_a_store_to_repair",
             ),
@@ -361,18 +379,23 @@ STORE: Final = (
         "Retention deletes nothing before its time and nothing that is leased. A wrong wall "
         "clock, also at a start, does not make messages expire immediately.",
         (
-            *_of("retention", "a_message_is_readable_for_its_retention_and_its_segment_goes_after"),
-            *_of("retention", "a_leased_message_stays_until_it_is_settled"),
-            *_of("retention", "a_wall_clock_that_jumps_ahead_expires_nothing_at_once"),
-            *_of("retention_clock", "a_machine_that_wakes_up_a_year_ahead_expires_nothing"),
-            *_of("retention_clock", "no_wall_clock_makes_it_run"),
+            *_of(
+                "retention/retention",
+                "a_message_is_readable_for_its_retention_and_its_segment_goes_after",
+            ),
+            *_of("retention/retention", "a_leased_message_stays_until_it_is_settled"),
+            *_of("retention/retention", "a_wall_clock_that_jumps_ahead_expires_nothing_at_once"),
+            *_of(
+                "retention/retention_clock", "a_machine_that_wakes_up_a_year_ahead_expires_nothing"
+            ),
+            *_of("retention/retention_clock", "no_wall_clock_makes_it_run"),
         ),
     ),
     Promise(
         "T7",
         "Files of the log that a snapshot holds stay until it is released, its lease ends or "
         "the disk needs them; the release reports whether they stayed.",
-        _of("snapshots", "held_segments_stay_though_expired_and_go_after_the_release"),
+        _of("retention/snapshots", "held_segments_stay_though_expired_and_go_after_the_release"),
     ),
 )
 PROMISES: Final = (*DURABILITY, *ORDER, *STORE, *SCHEDULE, *ONCE, *SERVICE)

@@ -7,8 +7,8 @@ from typing import Final
 from tests.torture.promise import Promise
 from tests.torture.promise import engine_tests as _of
 
-_CRASH: Final = _of("crash_states", "a_power_cut_at_any_moment_keeps_every_promise")
-_SCHEDULE: Final = ("tests/storage_engine/test_due_index.py::TestDueIndex",)
+_CRASH: Final = _of("crash/crash_states", "a_power_cut_at_any_moment_keeps_every_promise")
+_SCHEDULE: Final = ("tests/storage_engine/schedule/test_due_index.py::TestDueIndex",)
 _REST_DELAYS: Final = "tests/mqservice/delivery/test_delays.py"
 _ALL_KILLED: Final = "tests/acceptance/test_delays.py"
 SCHEDULE: Final = (
@@ -20,12 +20,12 @@ SCHEDULE: Final = (
         (
             *_SCHEDULE,
             *_of(
-                "delay_clock",
+                "puts/delay_clock",
                 "a_delay_takes_as_long_as_it_takes_whatever_the_wall_clock_does",
                 "a_moment_is_not_reached_by_a_jump",
                 "delays_continue_evenly_over_a_restart_though_the_wall_clock_jumped",
             ),
-            *_of("schedule", "a_clock_jump_makes_nothing_early_nor_late"),
+            *_of("schedule/schedule", "a_clock_jump_makes_nothing_early_nor_late"),
         ),
     ),
     Promise(
@@ -33,7 +33,10 @@ SCHEDULE: Final = (
         "A delay or time that is invalid or too far in the future is rejected, never treated as "
         '"now".',
         (
-            *_of("schedule", "a_record_that_cannot_be_scheduled_is_refused_and_never_immediate"),
+            *_of(
+                "schedule/schedule",
+                "a_record_that_cannot_be_scheduled_is_refused_and_never_immediate",
+            ),
             f"{_REST_DELAYS}::test_what_is_no_time_is_refused_and_never_taken_for_at_once",
         ),
     ),
@@ -43,7 +46,7 @@ SCHEDULE: Final = (
         (
             *_CRASH,
             *_of(
-                "schedule",
+                "schedule/schedule",
                 "a_kill_at_any_time_delivers_each_once",
                 "a_sync_that_fails_while_they_are_delivered_loses_and_doubles_none",
             ),
@@ -58,7 +61,7 @@ SCHEDULE: Final = (
         "after a crash.",
         (
             *_of(
-                "scheduled_messages",
+                "schedule/scheduled_messages",
                 "a_cancel_wins_or_says_that_it_did_not",
                 "what_won_stays_so_over_a_power_cut_that_comes_with_the_answer",
                 "a_cancel_that_finds_no_room_has_cancelled_nothing",

@@ -24,6 +24,7 @@ from hypothesis.stateful import invariant, run_state_machine_as_test
 from bench.scale import recover
 from tests.storage_engine.crash.explore import explored, explored_recoveries
 from tests.storage_engine.crash.violation import Violation
+from tests.storage_engine.delivery.test_delivery_model import DeliveryMachine
 from tests.storage_engine.faults.power import run_async_cut, run_cuts
 from tests.storage_engine.faults.small_disk import fill_and_free
 from tests.storage_engine.faults.traced import run_injured
@@ -32,7 +33,6 @@ from tests.storage_engine.kills.kill_loop import run_kill_loop
 from tests.storage_engine.kills.outcomes import History, Outcome
 from tests.storage_engine.planted.bugs import BUGS
 from tests.storage_engine.planted.catching import caught_as
-from tests.storage_engine.test_delivery_model import DeliveryMachine
 from tests.torture.evidence import Anomaly, Part, Planted
 
 STEPS_EACH: Final = 60  # of one example of the delivery model

@@ -1,6 +1,6 @@
-"""Users, tenants, namespaces, members and API keys."""
-
 from __future__ import annotations
+
+from pathlib import Path
 
 import django.contrib.auth.models
 import django.contrib.auth.validators
@@ -15,6 +15,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
+        ("sessions", "0001_initial"),
         ("auth", "0012_alter_user_first_name_max_length"),
     ]
 
@@ -142,6 +143,15 @@ class Migration(migrations.Migration):
                 ),
                 ("name", models.CharField(max_length=64, unique=True)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("read_only_since", models.DateTimeField(blank=True, null=True)),
+                (
+                    "read_only_by",
+                    models.CharField(blank=True, db_default="", default="", max_length=200),
+                ),
+                (
+                    "read_only_reason",
+                    models.CharField(blank=True, db_default="", default="", max_length=200),
+                ),
                 (
                     "tenant",
                     models.ForeignKey(
@@ -173,6 +183,7 @@ class Migration(migrations.Migration):
                         max_length=16,
                     ),
                 ),
+                ("revision", models.PositiveIntegerField(default=1)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 (
                     "user",
@@ -204,6 +215,94 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="Invitation",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("public_id", models.CharField(max_length=32, unique=True)),
+                ("email", models.EmailField(max_length=254)),
+                (
+                    "role",
+                    models.CharField(
+                        choices=[
+                            ("owner", "owner"),
+                            ("admin", "admin"),
+                            ("developer", "developer"),
+                            ("viewer", "viewer"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("token_mac", models.BinaryField(max_length=32)),
+                ("attempt_count", models.PositiveSmallIntegerField(default=0)),
+                ("inviter", models.CharField(max_length=200)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("expires_at", models.DateTimeField()),
+                ("accepted_at", models.DateTimeField(blank=True, null=True)),
+                ("revoked_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="invitations",
+                        to="accounts.tenant",
+                    ),
+                ),
+            ],
+            options={
+                "indexes": [
+                    models.Index(fields=["tenant", "public_id"], name="invitation_tenant_id")
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("role__in", ["owner", "admin", "developer", "viewer"])),
+                        name="invitation_role_known",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="AuditEntry",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("at", models.DateTimeField(auto_now_add=True)),
+                ("actor", models.CharField(max_length=200)),
+                ("address", models.CharField(default="", max_length=45)),
+                ("user_agent", models.CharField(db_default="", default="", max_length=200)),
+                ("action", models.CharField(max_length=40)),
+                ("namespace", models.CharField(max_length=64)),
+                ("target", models.CharField(max_length=200)),
+                ("outcome", models.CharField(max_length=16)),
+                ("details", models.JSONField()),
+                ("before", models.JSONField(null=True)),
+                ("after", models.JSONField(null=True)),
+                ("request_id", models.CharField(max_length=80)),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="audit_entries",
+                        to="accounts.tenant",
+                    ),
+                ),
+            ],
+            options={
+                "indexes": [
+                    models.Index(fields=["tenant", "at"], name="audit_tenant_at"),
+                    models.Index(fields=["tenant", "id"], name="audit_tenant_id"),
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="ApiKey",
             fields=[
                 (
@@ -217,12 +316,30 @@ class Migration(migrations.Migration):
                 ("secret_mac", models.BinaryField(max_length=32)),
                 ("pepper_version", models.PositiveSmallIntegerField()),
                 ("last4", models.CharField(max_length=4)),
+                ("previous_mac", models.BinaryField(blank=True, max_length=32, null=True)),
+                ("previous_last4", models.CharField(blank=True, default="", max_length=4)),
+                ("previous_until", models.DateTimeField(blank=True, null=True)),
+                (
+                    "role",
+                    models.CharField(
+                        choices=[
+                            ("owner", "owner"),
+                            ("admin", "admin"),
+                            ("developer", "developer"),
+                            ("viewer", "viewer"),
+                        ],
+                        default="developer",
+                        max_length=16,
+                    ),
+                ),
                 (
                     "scopes",
                     django.contrib.postgres.fields.ArrayField(
-                        base_field=models.CharField(max_length=16), size=8
+                        base_field=models.CharField(max_length=96), size=32
                     ),
                 ),
+                ("revision", models.PositiveIntegerField(default=1)),
+                ("creator", models.CharField(blank=True, default="", max_length=200)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("expires_at", models.DateTimeField(blank=True, null=True)),
                 ("revoked_at", models.DateTimeField(blank=True, null=True)),
@@ -259,6 +376,13 @@ class Migration(migrations.Migration):
                 "indexes": [
                     models.Index(fields=["tenant", "created_at"], name="apikey_tenant_created")
                 ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("role__in", ["owner", "admin", "developer", "viewer"])),
+                        name="apikey_role_known",
+                    )
+                ],
             },
         ),
+        migrations.RunSQL(Path(__file__).with_suffix(".sql").read_text()),
     ]

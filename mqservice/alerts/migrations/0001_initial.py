@@ -1,5 +1,3 @@
-"""Alert rules, their events, and who is told of them."""
-
 from __future__ import annotations
 
 import django.db.models.deletion
@@ -12,7 +10,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ("accounts", "0003_audit"),
+        ("accounts", "0001_initial"),
     ]
 
     operations = [
@@ -35,6 +33,7 @@ class Migration(migrations.Migration):
                             ("dlq_growth", "dlq_growth"),
                             ("disk", "disk"),
                             ("no_consumer", "no_consumer"),
+                            ("issue", "issue"),
                         ],
                         max_length=16,
                     ),
@@ -67,6 +66,11 @@ class Migration(migrations.Migration):
                 ("evaluated_ms", models.BigIntegerField(default=0)),
                 ("value", models.BigIntegerField(null=True)),
                 ("change_count", models.PositiveIntegerField(default=0)),
+                ("told_state", models.CharField(default="ok", max_length=16)),
+                ("told_opening", models.BigIntegerField(default=0)),
+                ("muted_until_ms", models.BigIntegerField(default=0)),
+                ("muted_by", models.CharField(blank=True, max_length=200)),
+                ("mute_reason", models.CharField(blank=True, max_length=200)),
                 (
                     "namespace",
                     models.ForeignKey(
@@ -76,6 +80,14 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
+            options={
+                "indexes": [models.Index(fields=["evaluated_ms"], name="alert_rule_waits")],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("namespace", "name"), name="alert_rule_name_unique"
+                    )
+                ],
+            },
         ),
         migrations.CreateModel(
             name="AlertEvent",
@@ -97,6 +109,8 @@ class Migration(migrations.Migration):
                 ("at_ms", models.BigIntegerField()),
                 ("value", models.BigIntegerField(null=True)),
                 ("threshold", models.BigIntegerField()),
+                ("issue_count", models.PositiveIntegerField(default=0)),
+                ("issues", models.JSONField(default=list)),
                 (
                     "rule",
                     models.ForeignKey(
@@ -106,6 +120,12 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
+            options={
+                "indexes": [models.Index(fields=["at_ms"], name="alert_event_at")],
+                "constraints": [
+                    models.UniqueConstraint(fields=("rule", "number"), name="alert_event_once")
+                ],
+            },
         ),
         migrations.CreateModel(
             name="Notification",
@@ -131,35 +151,19 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-        ),
-        migrations.AddIndex(
-            model_name="alertrule",
-            index=models.Index(fields=["evaluated_ms"], name="alert_rule_waits"),
-        ),
-        migrations.AddConstraint(
-            model_name="alertrule",
-            constraint=models.UniqueConstraint(
-                fields=("namespace", "name"), name="alert_rule_name_unique"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="alertevent",
-            index=models.Index(fields=["at_ms"], name="alert_event_at"),
-        ),
-        migrations.AddConstraint(
-            model_name="alertevent",
-            constraint=models.UniqueConstraint(fields=("rule", "number"), name="alert_event_once"),
-        ),
-        migrations.AddIndex(
-            model_name="notification",
-            index=models.Index(
-                condition=models.Q(("state", "pending")), fields=["due_ms"], name="notification_due"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="notification",
-            constraint=models.UniqueConstraint(
-                fields=("event", "channel", "target"), name="notification_once"
-            ),
+            options={
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("state", "pending")),
+                        fields=["due_ms"],
+                        name="notification_due",
+                    )
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("event", "channel", "target"), name="notification_once"
+                    )
+                ],
+            },
         ),
     ]

@@ -13,15 +13,18 @@ from typing import Final
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
+from django.utils.translation import gettext
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
-from mqservice.alerts.models import AlertKind, AlertRule
+from mqservice.alerts.models import AlertRule
 from mqservice.alerts.mutes import mute_rule, unmute_rule
 from mqservice.alerts.prometheus import RULES_TYPE, rules_file
 from mqservice.alerts.queries import events_of, get_rule, rules_of
+from mqservice.alerts.schemas import shown_settings
 from mqservice.alerts.services import RuleChange, delete_rule, put_rule
-from mqservice.console.alerts.forms import KIND_TEXTS, AlertForm, MuteForm
+from mqservice.alerts.settings import KIND, AlertKind
+from mqservice.console.alerts.forms import AlertForm, MuteForm
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import (
     FORM_METHODS,
@@ -47,7 +50,7 @@ def alerts(frame: Frame) -> HttpResponse:
     rules.sort(key=lambda rule: (rule.state != "firing", rule.name))
     return frame.render(
         "console/alerts.html",
-        rules=[(rule, KIND_TEXTS[AlertKind(rule.kind)]) for rule in rules],
+        rules=[(rule, gettext(KIND.texts[AlertKind(rule.kind)])) for rule in rules],
         firing_count=sum(rule.state == "firing" for rule in rules),
         curl=curl_of("GET", f"{frame.api_root}/alerts.yaml"),
     )
@@ -89,7 +92,9 @@ def new_alert(frame: Frame) -> HttpResponse:
 def edit_alert(frame: Frame, alert: str) -> HttpResponse:
     """A form; POST changes the rule. Who changed it meanwhile is not overwritten."""
     rule = _found(frame, alert)
-    form = AlertForm(frame.request.POST or None, rule=rule, has_disk=frame.user.is_superuser)
+    form = AlertForm(
+        frame.request.POST or None, shown=shown_settings(rule), has_disk=frame.user.is_superuser
+    )
     if frame.request.method == "POST" and form.is_valid():
         text = frame.request.POST.get("revision", "")
         revision = number_of(text)
@@ -119,7 +124,7 @@ def mute(frame: Frame, alert: str) -> HttpResponse:
                 SystemClock(),
                 for_ms=mute.for_ms,
                 until_ms=mute.until_ms,
-                reason=mute.reason,
+                reason=mute.reason or "",
             )
         except Problem as problem:
             form.add_problem(problem)
@@ -204,7 +209,7 @@ def _rule_page(
         "console/alert.html",
         status=status,
         rule=rule,
-        kind=KIND_TEXTS[AlertKind(rule.kind)],
+        kind=gettext(KIND.texts[AlertKind(rule.kind)]),
         secret=secret,
         events=events[:EVENT_ROWS],
         next_before=events[EVENT_ROWS - 1].number if len(events) > EVENT_ROWS else None,

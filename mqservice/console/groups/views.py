@@ -38,8 +38,9 @@ from mqservice.console.shared.listing import list_query
 from mqservice.console.shared.masking import masks_for, shown_filter
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.queries import get_group
-from mqservice.groups.schemas import GroupOut, read_change
+from mqservice.groups.schemas import GroupOut, read_change, shown_settings
 from mqservice.groups.services import delete_group, pause_group, put_group
+from mqservice.lib.durations import format_duration_ms
 from mqservice.protocol.choices import Dispatch
 
 
@@ -104,7 +105,7 @@ def new_group(frame: Frame) -> HttpResponse:
     name = "billing"
     body: dict[str, object] = {"dispatch": Dispatch.SHARED.value}
     if frame.request.method == "POST" and form.is_valid():
-        name, body = form.cleaned_data["name"], form.body()
+        name, body = form.cleaned_data["name"], form.document()
         if ConsumerGroup.objects.filter(namespace=frame.namespace, name=name).exists():
             form.add_error("name", _("A group with this name already exists."))
         elif answer := save(
@@ -129,10 +130,10 @@ def new_group(frame: Frame) -> HttpResponse:
 def edit_group(frame: Frame, group: str) -> HttpResponse:
     """A form; POST changes the settings. Who changed them meanwhile is not overwritten."""
     row = found_group(frame, group)
-    form = GroupForm(frame.request.POST or None, group=row)
-    body: dict[str, object] = {"lease": GroupOut.of(row).lease}
+    form = GroupForm(frame.request.POST or None, shown=shown_settings(row))
+    body: dict[str, object] = {"lease": format_duration_ms(row.lease_ms)}
     if frame.request.method == "POST" and form.is_valid():
-        body = form.body()
+        body = form.document()
         revision = number_of(frame.request.POST.get("revision", ""))
         if answer := save(
             frame,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 from django import forms
@@ -12,37 +12,27 @@ from django.utils.translation import gettext_lazy
 
 from mqservice.console.messages.publish_views import message_of
 from mqservice.console.shared.forms import MessageForm
-from mqservice.lib.names import NAME_CHARS_MAX
-from mqservice.schedules.limits import CRON_CHARS_MAX, DESCRIPTION_CHARS_MAX, ZONE_CHARS_MAX
+from mqservice.console.shared.setting_fields import SettingsForm
+from mqservice.lib.settings_table import Settings
 from mqservice.schedules.message import bodies_of
-from mqservice.schedules.models import CatchUp, Schedule
-from mqservice.schedules.schemas import read_change
+from mqservice.schedules.models import Schedule
+from mqservice.schedules.schemas import read_change, shown_settings
 from mqservice.schedules.services import ScheduleChange
+from mqservice.schedules.settings import SETTINGS
 
-_CATCH_UP_TEXTS: Final = {
-    CatchUp.LATEST: gettext_lazy("Send the latest missed run"),
-    CatchUp.NONE: gettext_lazy("Send nothing"),
-}
-
-_TIMING: Final = ("cron", "time_zone", "catch_up", "description")
 _OF_MESSAGE: Final = (
     "topic", "body", "is_json", "tag", "keys", "message_group", "queue", "properties",
 )  # fmt: skip
 
 
-class ScheduleForm(MessageForm):
+class ScheduleForm(SettingsForm, MessageForm):
     """A schedule; ``name`` only of a new one. A body that is no text stays while nobody writes
     another.
     """
 
+    SETTINGS: ClassVar[Settings] = SETTINGS
     POINTERS: ClassVar[Mapping[str, str]] = {
-        "/cron": "cron",
-        "/time_zone": "time_zone",
-        "/topic": "topic",
-        "/description": "description",
         "/message": "body",
-        "/message/body": "body",
-        "/message/body_json": "body",
         "/message/tag": "tag",
         "/message/keys": "keys",
         "/message/message_group": "message_group",
@@ -52,42 +42,6 @@ class ScheduleForm(MessageForm):
         "TOPIC_NOT_FOUND": "topic",
     }
 
-    name = forms.CharField(
-        max_length=NAME_CHARS_MAX,
-        label=gettext_lazy("Name"),
-        help_text=gettext_lazy("Letters, digits, - and _. Cannot be changed later."),
-    )
-    cron = forms.CharField(
-        max_length=CRON_CHARS_MAX,
-        label=gettext_lazy("Cron expression"),
-        help_text=gettext_lazy(
-            "Minute, hour, day, month, weekday: 0 9 * * mon-fri; or @hourly, @daily, @weekly."
-        ),
-        widget=forms.TextInput(
-            attrs={"spellcheck": "false", "autocapitalize": "none", "autocomplete": "off"}
-        ),
-    )
-    time_zone = forms.CharField(
-        max_length=ZONE_CHARS_MAX,
-        label=gettext_lazy("Time zone"),
-        help_text=gettext_lazy("Time zone of the expression, such as Europe/Berlin."),
-        widget=forms.TextInput(attrs={"list": "zones", "autocomplete": "off"}),
-    )
-    catch_up = forms.ChoiceField(
-        choices=[(each.value, text) for each, text in _CATCH_UP_TEXTS.items()],
-        label=gettext_lazy("Missed runs"),
-        help_text=gettext_lazy(
-            "Runs missed while the service was down or could not store messages."
-        ),
-    )
-    topic = forms.CharField(
-        max_length=NAME_CHARS_MAX,
-        label=gettext_lazy("Topic"),
-        widget=forms.TextInput(attrs={"list": "topics", "autocomplete": "off"}),
-    )
-    description = forms.CharField(
-        required=False, max_length=DESCRIPTION_CHARS_MAX, label=gettext_lazy("Description")
-    )
     queue = forms.IntegerField(
         required=False,
         min_value=0,
@@ -95,13 +49,15 @@ class ScheduleForm(MessageForm):
         help_text=gettext_lazy("Empty: any queue of the topic."),
     )
 
-    def __init__(self, *args: object, schedule: Schedule | None = None, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # as Django takes them
+    def __init__(
+        self, *args: Any, schedule: Schedule | None = None, **kwargs: Any
+    ) -> None:  # Any: as Django takes them
+        shown = None if schedule is None else shown_settings(schedule)
+        super().__init__(*args, shown=shown, **kwargs)
         self._kept: bytes | None = None
         self.fields["body"].required = True
         if schedule is None:
             return
-        del self.fields["name"]
         text = _text_of(schedule)
         if text is None:
             self._kept = bytes(schedule.body)
@@ -109,10 +65,7 @@ class ScheduleForm(MessageForm):
             self.fields["body"].help_text = gettext_lazy(
                 "The body is not text. Leave this empty to keep it."
             )
-        self.initial = {
-            **_initial(schedule, text),
-            **self.initial,  # what was written since
-        }
+        self.initial = {**_initial(schedule, text), **self.initial}
 
     def leave_message(self) -> None:
         """Who is not shown all of the message changes neither it nor where it goes."""
@@ -120,10 +73,10 @@ class ScheduleForm(MessageForm):
             del self.fields[name]
 
     def document(self) -> dict[str, object]:
-        """The JSON of the API, of a valid form. Raises BadForm."""
-        given = self.cleaned_data
+        """Raises BadForm."""
+        given, document = self.cleaned_data, super().document()
         if "body" not in self.fields:
-            return {name: given[name] for name in _TIMING}
+            return document
         if self._kept is not None and not given["body"]:
             message = message_of({**given, "delay": "", "body": "", "is_json": False})
             del message["body"]
@@ -132,7 +85,7 @@ class ScheduleForm(MessageForm):
             message = message_of({**given, "delay": ""})
         if given["queue"] is not None:
             message["queue"] = given["queue"]
-        return {name: given[name] for name in ("topic", *_TIMING)} | {"message": message}
+        return document | {"message": message}
 
     def change(self) -> ScheduleChange:
         """Of a valid form. Raises BadForm, and Problem that names every fault."""
@@ -142,11 +95,6 @@ class ScheduleForm(MessageForm):
 def _initial(schedule: Schedule, text: str | None) -> dict[str, object]:
     lines = [f"{name}={value}" for name, value in schedule.properties.items()]
     return {
-        "cron": schedule.cron,
-        "time_zone": schedule.time_zone,
-        "catch_up": schedule.catch_up,
-        "topic": schedule.topic,
-        "description": schedule.description,
         "body": text or "",
         "is_json": schedule.is_json,
         "tag": schedule.tag or "",

@@ -15,51 +15,9 @@ from django.utils.translation import gettext_lazy
 
 from mqservice.console.shared.form_times import field_time, utc_of
 from mqservice.console.shared.time_zones import lazy_zone_name, zone_given
-from mqservice.lib.durations import format_duration_ms, parse_duration_ms
-from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
-from mqservice.protocol.choices import Durability
-from mqservice.topics.models import (
-    BODY_BYTES_MAX_DEFAULT,
-    BODY_BYTES_MAX_MAX,
-    BODY_BYTES_MAX_MIN,
-    QUEUE_COUNT_DEFAULT,
-    QUEUE_COUNT_MAX,
-    RETENTION_AGE_MS_DEFAULT,
-    MessageType,
-    Topic,
-)
-from mqservice.topics.services import TopicChange
 
 REPEAT_MAX: Final = 100  # of one message from the form
-_KIND_TEXTS: Final = {
-    MessageType.MIXED: gettext_lazy("Any type"),
-    MessageType.NORMAL: gettext_lazy("Normal messages only"),
-    MessageType.FIFO: gettext_lazy("Ordered by message group"),
-    MessageType.DELAY: gettext_lazy("Delayed messages"),
-}
-_DURABILITY_TEXTS: Final = {
-    Durability.SYNC: gettext_lazy("sync: confirmed once on disk"),
-    Durability.ASYNC: gettext_lazy("async: confirmed immediately, on disk within 200 ms"),
-}
-
-
-class DurationField(forms.Field):
-    """A text such as 3d; cleaned to ms."""
-
-    def to_python(self, value: object) -> object:
-        text = str(value or "").strip()
-        if not text:
-            return None
-        try:
-            return parse_duration_ms(text)
-        except ValueError:
-            raise forms.ValidationError(
-                _("Enter a duration such as 30m, 12h or 7d."), code="invalid"
-            ) from None
-
-    def prepare_value(self, value: object) -> object:
-        return format_duration_ms(value) if isinstance(value, int) else value
 
 
 class _MomentInput(forms.DateTimeInput):
@@ -107,85 +65,21 @@ class JsonField(forms.CharField):
 
 
 class RefusableForm(forms.Form):
-    """A form to which a service's refusal can be added. ``POINTERS``: field by pointer."""
+    """A form to which a service's refusal can be added. ``POINTERS``: field by pointer or code."""
 
     POINTERS: ClassVar[Mapping[str, str]] = {}
 
     def add_problem(self, problem: Problem) -> None:
         """To the fields it names, else to the form as a whole."""
-        items = [(self.POINTERS.get(item.pointer), item.detail) for item in problem.errors]
-        for field, detail in items:
-            self.add_error(field, detail)
-        if not items:
-            self.add_error(self.POINTERS.get(problem.code), problem.detail or problem.title)
+        for item in problem.errors:
+            self.add_error(self.field_at(item.pointer), item.detail)
+        if not problem.errors:
+            self.add_error(self.field_at(problem.code), problem.detail or problem.title)
 
-
-class TopicForm(RefusableForm):
-    """Settings of a topic; ``name`` only of a new one."""
-
-    POINTERS: ClassVar[Mapping[str, str]] = {
-        "/queues": "queues",
-        "/retention_ms": "retention",
-        "/body_bytes_max": "body_bytes_max",
-        "ILLEGAL_TOPIC": "name",
-    }
-
-    name = forms.CharField(
-        max_length=NAME_CHARS_MAX,
-        label=gettext_lazy("Name"),
-        help_text=gettext_lazy("Letters, digits, - and _. Cannot be changed later."),
-    )
-    message_type = forms.ChoiceField(
-        choices=[(kind.value, text) for kind, text in _KIND_TEXTS.items()],
-        label=gettext_lazy("Messages"),
-    )
-    queues = forms.IntegerField(
-        min_value=1,
-        max_value=QUEUE_COUNT_MAX,
-        initial=QUEUE_COUNT_DEFAULT,
-        label=gettext_lazy("Queues"),
-        help_text=gettext_lazy(
-            "More queues let more consumers share the work. The number can be increased later, "
-            "but not decreased."
-        ),
-    )
-    retention = DurationField(
-        initial=RETENTION_AGE_MS_DEFAULT,
-        label=gettext_lazy("Retention"),
-        help_text=gettext_lazy("How long messages are retained, such as 30m, 12h or 7d."),
-    )
-    durability = forms.ChoiceField(
-        choices=[(kind.value, text) for kind, text in _DURABILITY_TEXTS.items()],
-        label=gettext_lazy("Durability"),
-    )
-    body_bytes_max = forms.IntegerField(
-        min_value=BODY_BYTES_MAX_MIN,
-        max_value=BODY_BYTES_MAX_MAX,
-        initial=BODY_BYTES_MAX_DEFAULT,
-        label=gettext_lazy("Maximum body size, bytes"),
-    )
-
-    def __init__(self, *args: object, topic: Topic | None = None, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # as Django takes them
-        if topic is not None:
-            del self.fields["name"]
-            self.initial.update(
-                message_type=topic.message_type,
-                queues=topic.queue_count,
-                retention=topic.retention_age_ms,
-                durability=topic.durability,
-                body_bytes_max=topic.body_bytes_max,
-            )
-
-    def change(self) -> TopicChange:
-        """Of a valid form."""
-        return TopicChange(
-            message_type=MessageType(self.cleaned_data["message_type"]),
-            queue_count=self.cleaned_data["queues"],
-            durability=Durability(self.cleaned_data["durability"]),
-            retention_age_ms=self.cleaned_data["retention"],
-            body_bytes_max=self.cleaned_data["body_bytes_max"],
-        )
+    def field_at(self, place: str) -> str | None:
+        """The field of a pointer, or of a code that comes without one."""
+        field = self.POINTERS.get(place)
+        return field if field in self.fields else None
 
 
 class MessageForm(RefusableForm):

@@ -1,132 +1,165 @@
-"""Fields of forms out of the settings of a resource, and the body of the request out of a form.
+"""Forms out of the settings of a resource; a form builds the body of the REST request.
 
-SETTINGS ──▶ [form_fields] ──▶ fields     cleaned fields ──▶ [body_of] ──▶ body of ``PUT``
-         ──▶ [pointers_of] ──▶ which field a fault belongs to
-         row as REST shows it ──▶ [initial_of] ──▶ what the fields show
+    SETTINGS ──▶ fields ── filled in ──▶ [document] ──▶ body of ``PUT``, read as any other
+    row as REST shows it ──▶ what the fields show        refusal ──▶ its pointer ──▶ the field
+
+So a form sets nothing that a request could not, with the same faults; each comes back to its field.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.utils.translation import gettext_lazy
 
-from mqservice.console.shared.forms import JsonField, MomentField, in_zone
+from mqservice.console.shared.forms import JsonField, MomentField, RefusableForm, in_zone
 from mqservice.lib import settings_table as table
+from mqservice.lib.names import NAME_CHARS_MAX
 
 CODE_ATTRIBUTES = {"spellcheck": "false", "autocapitalize": "none"}
+LIST_CHARS_MAX = 2_000
 
 
-def form_fields(settings: table.Settings) -> dict[str, forms.Field]:
-    """By name: of each setting that has a label, and of the parts of documents that have one."""
-    found = {}
+class SettingsForm(RefusableForm):
+    """Settings of a resource; ``name`` only of a new one."""
+
+    SETTINGS: ClassVar[table.Settings]
+
+    name = forms.CharField(
+        max_length=NAME_CHARS_MAX,
+        widget=forms.TextInput(attrs=CODE_ATTRIBUTES),
+        label=gettext_lazy("Name"),
+        help_text=gettext_lazy("Letters, digits, - and _. Cannot be changed later."),
+    )
+
+    def __init__(
+        self, *args: Any, shown: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> None:  # Any: as Django takes them
+        """``shown``: what there is, as REST shows it."""
+        super().__init__(*args, **kwargs)
+        self.pointers = dict(self.POINTERS)
+        for pointer, field, setting in _fields_of(self.SETTINGS):
+            self.fields[field] = _field(setting)
+            self.pointers[pointer] = field
+        if shown is not None:
+            del self.fields["name"]
+            self.initial = {**_initial_of(self.SETTINGS, shown), **self.initial}
+
+    def document(self) -> dict[str, object]:
+        """Of a valid form: all of its settings, as ``PUT`` takes them."""
+        body: dict[str, object] = {}
+        given = self.cleaned_data
+        for setting in table.settable(self.SETTINGS):
+            if isinstance(setting, table.Document) and not setting.label:
+                body[setting.name] = _document_of(setting, given)
+            elif setting.name in given and _is_used(setting, given):
+                body[setting.name] = _value_of(setting, given[setting.name])
+        return body
+
+    def field_at(self, place: str) -> str | None:
+        """The field whose pointer that of a fault begins with, the longest of them."""
+        place = place.removesuffix("_ms")
+        known = [each for each in self.pointers if f"{place}/".startswith(f"{each}/")]
+        field = self.pointers[max(known, key=len)] if known else None
+        return field if field in self.fields else None
+
+
+def _fields_of(settings: table.Settings) -> list[tuple[str, str, table.Setting]]:
+    """Pointer and name of each field: of settings that have a label, and of documents' parts."""
+    found = []
     for setting in table.settable(settings):
+        pointer = f"/{setting.name}"
         if setting.label:
-            default = None if setting.only_with else setting.shown_default
-            found[setting.name] = _field(setting.kind, default, setting)
-        elif isinstance(setting.kind, table.Document):
-            for part in setting.kind.parts:
-                found[part.field] = _field(part.kind, part.default, part)
-                found[part.field].required = part.name == setting.kind.tag
+            found.append((pointer, setting.name, setting))
+        elif isinstance(setting, table.Document):
+            tag, *parts = setting.parts
+            found.append((pointer, tag.field, tag))
+            found += [(f"{pointer}/{part.name}", part.field or part.name, part) for part in parts]
     return found
 
 
-def _field(kind: table.Kind, default: Any, row: table.Setting[Any] | table.Part) -> forms.Field:
-    """Any: a value as REST shows it, of any kind."""
+def _field(setting: table.Setting) -> forms.Field:
+    attributes = {"list": setting.suggests, "autocomplete": "off"} if setting.suggests else {}
     common: dict[str, Any] = {  # Any: what fields take
-        "label": gettext_lazy(row.label),
-        "help_text": gettext_lazy(row.help) if row.help else "",
+        "label": gettext_lazy(setting.label),
+        "help_text": gettext_lazy(setting.help) if setting.help else "",
+        "required": not (setting.may_be_empty or setting.form or setting.null is not None),
     }
-    match kind:
+    match setting:
         case table.Choice():
-            offered = kind.offered or tuple(kind.values)
-            choices = [
-                (value.value, gettext_lazy(kind.texts[value]) if kind.texts else value.value)
-                for value in offered
-            ]
+            texts = setting.texts or {str(each): str(each) for each in setting.values}
+            choices = [(str(each), gettext_lazy(text)) for each, text in texts.items()]
             return forms.ChoiceField(choices=choices, **common)
         case table.Boolean():
-            return forms.BooleanField(required=False, **common)
+            return forms.BooleanField(**common | {"required": False})
         case table.Integer():
-            return forms.IntegerField(
-                required=not kind.has_null,
-                min_value=kind.low,
-                max_value=kind.high,
-                initial=default,
-                **common,
-            )
+            initial = None if setting.default is None else setting.shown_default
+            low, high = setting.low, setting.high
+            return forms.IntegerField(min_value=low, max_value=high, initial=initial, **common)
         case table.Number():
-            return forms.FloatField(initial=default, **common)
+            return forms.FloatField(initial=setting.default, **common)
         case table.Moment():
-            return MomentField(required=False, **common | {"label": in_zone(common["label"])})
-        case table.Durations():
-            return forms.CharField(widget=forms.TextInput(attrs=CODE_ATTRIBUTES), **common)
+            label = in_zone(common["label"])
+            return MomentField(**common | {"label": label, "required": False})
         case table.Document():
-            widget = forms.Textarea(attrs={"rows": 4, **CODE_ATTRIBUTES})
-            return JsonField(required=False, widget=widget, **common)
-        case _:
-            return forms.CharField(initial=default, **common)
+            area = forms.Textarea(attrs={"rows": 4, **CODE_ATTRIBUTES})
+            return JsonField(widget=area, **common | {"required": False})
+        case table.List():
+            return forms.CharField(
+                max_length=LIST_CHARS_MAX, widget=forms.TextInput(attrs=CODE_ATTRIBUTES), **common
+            )
+        case table.Duration():
+            return forms.CharField(initial=setting.shown_default, **common)
+        case table.Text():
+            common["max_length"] = setting.chars_max
+    if isinstance(setting, table.Name):
+        common["max_length"] = NAME_CHARS_MAX
+    widget = forms.TextInput(attrs=attributes)
+    return forms.CharField(widget=widget, initial=setting.default, **common)
 
 
-def pointers_of(settings: table.Settings) -> dict[str, str]:
-    """The field by pointer of a fault, longer pointers first."""
-    found = {}
-    for setting in table.settable(settings):
-        found[f"/{setting.name}"] = setting.name
-        if isinstance(setting.kind, table.Document):
-            parts = (part for part in setting.kind.parts if part.field)
-            found |= {f"/{setting.name}/{part.name}": part.field for part in parts}
-    return dict(sorted(found.items(), key=lambda each: len(each[0]), reverse=True))
+def _is_used(setting: table.Setting, given: Mapping[str, Any]) -> bool:
+    """Whether its field says anything."""
+    if setting.only_with is None:
+        return True
+    name, value = setting.only_with
+    return bool(given[name] == value and given[setting.name])
 
 
-def body_of(settings: table.Settings, given: Mapping[str, Any]) -> dict[str, object]:
-    """All settings as ``PUT`` takes them. ``given``: the cleaned fields of a valid form."""
-    body: dict[str, object] = {}
-    for setting in table.settable(settings):
-        only_with = setting.only_with
-        if only_with is not None and (given[only_with[0]] != only_with[1]):
-            continue
-        if only_with is not None and not given[setting.name]:
-            continue
-        if isinstance(setting.kind, table.Document) and not setting.label:
-            body[setting.name] = _document_of(setting.kind, given)
-        else:
-            body[setting.name] = given[setting.name]
-    return body
+def _value_of(setting: table.Setting, given: Any) -> object:
+    """What a field has, as JSON has it."""
+    if isinstance(setting, table.List):
+        return [each.strip() for each in given.split(",") if each.strip()]
+    return None if given == "" else given
 
 
-def _document_of(kind: table.Document, given: Mapping[str, Any]) -> dict[str, object]:
+def _document_of(document: table.Document, given: Mapping[str, Any]) -> dict[str, object]:
     """The parts of the chosen form that are filled in."""
-    tag = next(part for part in kind.parts if part.name == kind.tag)
+    tag = document.parts[0]
     found: dict[str, object] = {tag.name: given[tag.field]}
-    for part in kind.parts:
-        value = given[part.field]
-        if part.form != given[tag.field]:
-            continue
-        if isinstance(part.kind, table.Durations):
-            found[part.name] = [each.strip() for each in value.split(",") if each.strip()]
-        elif value:
+    for part in document.parts_of(given[tag.field])[1:]:
+        if value := _value_of(part, given[part.field or part.name]):
             found[part.name] = value
     return found
 
 
-def initial_of(settings: table.Settings, shown: Mapping[str, Any]) -> dict[str, object]:
-    """What a form shows of a row that REST shows so."""
+def _initial_of(settings: table.Settings, shown: Mapping[str, Any]) -> dict[str, object]:
+    """What the fields show of what REST shows so."""
     fields: dict[str, object] = {}
     for setting in table.settable(settings):
         value = shown[setting.name]
-        if not isinstance(setting.kind, table.Document):
-            fields[setting.name] = value
-        elif setting.label:
-            fields[setting.name] = json.dumps(value) if value else ""
+        if isinstance(setting, table.Document) and not setting.label:
+            parts = (part for part in setting.parts if part.name in value)
+            fields |= {part.field or part.name: _text_of(value[part.name]) for part in parts}
         else:
-            parts = (part for part in setting.kind.parts if part.name in value)
-            fields |= {part.field: _text_of(part, value[part.name]) for part in parts}
+            fields[setting.name] = _text_of(value)
     return fields
 
 
-def _text_of(part: table.Part, value: Any) -> object:
-    return ", ".join(value) if isinstance(part.kind, table.Durations) else value
+def _text_of(value: Any) -> object:
+    if isinstance(value, dict):
+        return json.dumps(value) if value else ""
+    return ", ".join(value) if isinstance(value, list) else value

@@ -26,7 +26,8 @@ from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.clock import SystemClock
 from mqservice.monitoring.sampling import engine_stats
 from mqservice.store import blocking_client
-from mqservice.topics.models import MessageType, Topic
+from mqservice.topics.models import Topic
+from mqservice.topics.settings import MessageType
 
 GROUPS_SHOWN: Final = 3
 

@@ -8,6 +8,7 @@ A form works without scripts. Deleting asks for the topic's name, on its page or
 
 from __future__ import annotations
 
+import msgspec
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
 
@@ -24,15 +25,16 @@ from mqservice.console.shared.form_views import (
     number_of,
     save,
 )
-from mqservice.console.shared.forms import TopicForm
 from mqservice.console.shared.frame import Crumb, Frame, find_or_404, page
 from mqservice.console.shared.listing import list_query
+from mqservice.console.topics.forms import TopicForm
 from mqservice.console.topics.queries import Order, topics_page
 from mqservice.console.topics.topic import topic_page
-from mqservice.definitions.schemas import TopicDefinition
-from mqservice.topics.models import MessageType, Topic
+from mqservice.topics.models import Topic
 from mqservice.topics.queries import get_topic
+from mqservice.topics.schemas import read_change, shown_settings
 from mqservice.topics.services import delete_topic, put_topic
+from mqservice.topics.settings import SETTINGS, MessageType
 
 
 def found_topic(frame: Frame, name: str) -> Topic:
@@ -85,7 +87,7 @@ def new_topic(frame: Frame) -> HttpResponse:
         elif answer := save(
             frame,
             form,
-            lambda: put_topic(frame.namespace, name, form.change(), by=frame.principal),
+            lambda: _put(frame, name, form),
             told=_("The topic %(name)s was created.") % {"name": name},
             back=frame.url("topic", name),
         ):
@@ -104,15 +106,14 @@ def new_topic(frame: Frame) -> HttpResponse:
 def edit_topic(frame: Frame, topic: str) -> HttpResponse:
     """A form; POST changes the settings. Who changed them meanwhile is not overwritten."""
     row = found_topic(frame, topic)
-    form = TopicForm(frame.request.POST or None, topic=row)
+    shown = shown_settings(row)
+    form = TopicForm(frame.request.POST or None, shown=shown)
     if frame.request.method == "POST" and form.is_valid():
         revision = number_of(frame.request.POST.get("revision", ""))
         if answer := save(
             frame,
             form,
-            lambda: put_topic(
-                frame.namespace, row.name, form.change(), revision=revision, by=frame.principal
-            ),
+            lambda: _put(frame, row.name, form, revision),
             told=_("The settings of %(name)s were saved.") % {"name": topic},
             back=frame.url("topic", topic),
             stale=_(
@@ -121,7 +122,6 @@ def edit_topic(frame: Frame, topic: str) -> HttpResponse:
             ),
         ):
             return answer
-    settings = TopicDefinition.of(row).model_dump(mode="json", exclude={"name"})
     return frame.render(
         "console/topic_form.html",
         status=form_status(form),
@@ -129,7 +129,9 @@ def edit_topic(frame: Frame, topic: str) -> HttpResponse:
         topic=row,
         revision=frame.request.POST.get("revision", row.revision),
         crumbs=topic_crumbs(frame, row, _("Edit")),
-        curl=curl_of("PUT", _path(frame, row.name), settings),
+        curl=curl_of(
+            "PUT", _path(frame, row.name), {each.name: shown[each.name] for each in SETTINGS}
+        ),
     )
 
 
@@ -150,6 +152,11 @@ def remove_topic(frame: Frame, topic: str) -> HttpResponse:
         crumbs=topic_crumbs(frame, row, _("Delete")),
         curl=curl_of("DELETE", _path(frame, row.name)),
     )
+
+
+def _put(frame: Frame, name: str, form: TopicForm, revision: int | None = None) -> None:
+    change = read_change(msgspec.json.encode(form.document()))
+    put_topic(frame.namespace, name, change, revision=revision, by=frame.principal)
 
 
 def _path(frame: Frame, topic: str) -> str:

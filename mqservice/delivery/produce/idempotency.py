@@ -28,7 +28,7 @@ from mqservice.store import (
     error_from_code,
 )
 
-_HEADER: Final = b"idempotency-key"
+IDEMPOTENCY_KEY: Final = b"idempotency-key"
 _REQUEST: Final = "r"  # so that no key of a request is one of a message
 _MESSAGE: Final = "m"
 _OF_TRACES: Final = frozenset({TRACEPARENT, TRACESTATE})
@@ -36,12 +36,9 @@ REQUEST_OF_SCHEDULE: Final = "s"  # the same of both
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def request_key(request: Request) -> str | None:
-    """What ``Idempotency-Key`` says; Fault unless it is a key."""
-    value = request.headers.get(_HEADER)
-    if value is None:
-        return None
-    text = value.decode("latin-1")
+def request_key(request: Request) -> str:
+    """What ``Idempotency-Key``, which is there, says; Fault unless it is a key."""
+    text = request.headers[IDEMPOTENCY_KEY].decode("latin-1")
     check_key("", text, "Idempotency-Key")
     return text
 

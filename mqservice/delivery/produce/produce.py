@@ -34,7 +34,7 @@ from mqservice.delivery.messages import (
     to_offer,
 )
 from mqservice.delivery.path_routes import known_topic
-from mqservice.delivery.produce.idempotency import request_key
+from mqservice.delivery.produce.idempotency import IDEMPOTENCY_KEY, request_key
 from mqservice.delivery.produce.produce_responses import BatchResponse
 from mqservice.delivery.produce.put import Put
 from mqservice.lib.problem import Problem
@@ -65,10 +65,9 @@ def begin_produce(context: DeliveryContext, request: Request) -> int:
 
 def produce_one(context: DeliveryContext, request: Request, body: bytes) -> None:
     """``POST .../topics/{topic}/messages``. Raises Fault, Problem or StoreError."""
-    offer = offer_of(request, body)
     route = known_topic(context, request)
+    offer = offer_of(request, body)
     check_offer(offer, route)
-    _carry_context(request, (offer,))
     put = _put_of(context, request, route, [offer], is_batch=False)
     put.put_all(partial(_answer_one, request, put))
 
@@ -100,7 +99,6 @@ def produce_batch(context: DeliveryContext, request: Request, body: bytes) -> No
     messages = _decoded(_decode_array, body) if is_json else decode_lines(body)
     route = known_topic(context, request)
     offers = check_batch(messages, route)
-    _carry_context(request, offers)
     put = _put_of(context, request, route, offers, is_batch=True)
     put.put_all(partial(_answer_batch, request, put))
 
@@ -123,28 +121,24 @@ def _put_of(
     *,
     is_batch: bool,
 ) -> Put:
+    """The messages have the trace of their request as properties, if it is part of one."""
     assert request.meter is not None, "the data plane has one for each request"
-    key = request_key(request)
+    if request.span is not None:
+        request.span.carry(offers)
+    elif TRACEPARENT_HEADER in request.headers:
+        trace = context_of(request.scope["headers"])
+        for offer in offers:
+            carry(offer.properties, trace)
     return Put(
         context,
         request.meter,
         route,
         offers,
         request.client,
-        key=key,
+        key=request_key(request) if IDEMPOTENCY_KEY in request.headers else None,
         is_batch=is_batch,
         span=request.span,
     )
-
-
-def _carry_context(request: Request, offers: Sequence[Offer]) -> None:
-    """Let messages have the trace of their request as properties, if it is part of one."""
-    if request.span is not None:
-        request.span.carry(offers)
-    elif TRACEPARENT_HEADER in request.headers:
-        context = context_of(request.scope["headers"])
-        for offer in offers:
-            carry(offer.properties, context)
 
 
 def body_bytes_max(request: Request, route: TopicRoute) -> int:

@@ -39,27 +39,13 @@ from mqservice.usage.counts import usage_counts
 class Put:
     """See the module's docstring. The store calls it as its ``PutCall``."""
 
-    __slots__ = (
-        "_born_ms",
-        "_client",
-        "_context",
-        "_done",
-        "_duplicates",
-        "_error",
-        "_is_batch",
-        "_marks",
-        "_message_ids",
-        "_meter",
-        "_offers",
-        "_outcomes",
-        "_queue_ids",
-        "_records",
-        "_route",
-        "_sizes",
-        "_span",
-        "_task",
-        "_waits",
-    )
+    _marks: list[dict[str, str]] | None = None  # of messages that are stored once
+    _duplicates: set[int] | frozenset[int] = frozenset()
+    _sizes: list[int]
+    _outcomes: Sequence[PutResult] = ()
+    _error: BaseException | None = None
+    _done: Callable[[], None]
+    _task: asyncio.Task[list[PutResult]]  # the loop holds tasks only weakly
 
     def __init__(
         self,
@@ -76,32 +62,27 @@ class Put:
         """``key``: the request's own, if it has one. ``is_batch``: faults name the message.
         ``span`` ends with the put.
         """
+        self._context, self._meter, self._route = context, meter, route
+        self._offers = offers
+        self._client, self._is_batch = client, is_batch
         self._span = span
         born_ms = self._born_ms = context.clock.now_ms()
-        self._context, self._meter, self._route = context, meter, route
-        self._client, self._is_batch = client, is_batch
-        self._offers = offers
-        self._waits: dict[int, Wait] = {}
+        waits = self._waits = dict[int, Wait]()
         is_once = key is not None
         for index, offer in enumerate(offers):
             if offer.wait is not None and is_in_future(offer.wait, born_ms):
-                self._waits[index] = offer.wait
-            is_once = is_once or offer.dedup_id is not None
-        self._marks = marks_of(key, offers, is_batch=is_batch) if is_once else None
+                waits[index] = offer.wait
+            if offer.dedup_id is not None:
+                is_once = True
+        if is_once:
+            self._marks = marks_of(key, offers, is_batch=is_batch)
         if len(offers) == 1:
-            offer = offers[0]
             self._queue_ids = [context.queues.choose(route, offer.message_group, offer.queue)]
         else:
             wishes = [(offer.message_group, offer.queue) for offer in offers]
             self._queue_ids = context.queues.choose_all(route, wishes)
         self._message_ids: list[str] = []
         self._records: list[bytes] = []
-        self._sizes: list[int]
-        self._duplicates: set[int] = set()
-        self._outcomes: Sequence[PutResult] = ()
-        self._error: BaseException | None = None
-        self._done: Callable[[], None]
-        self._task: asyncio.Task[list[PutResult]]  # the loop holds tasks only weakly
 
     def encode(self, count: int) -> bool:
         """Encode the next ``count`` messages; whether those were the last ones.
@@ -176,10 +157,11 @@ class Put:
     async def _put_once(self, records: list[bytes]) -> list[PutResult]:
         """A message that was stored before is reported as it was then."""
         places = await self._context.store.put_once(records)
+        duplicates = self._duplicates = set()
         for index, place in enumerate(places):
             if not place.is_duplicate:
                 continue
-            self._duplicates.add(index)
+            duplicates.add(index)
             self._message_ids[index] = place.message_id
             self._queue_ids[index] = place.queue_id
             wait = self._offers[index].wait
@@ -205,23 +187,26 @@ class Put:
 
         Raises StoreError: it was not stored, or nothing is known.
         """
-        self._raise_unless_stored()
-        (outcome,) = self._outcomes
-        message_id = self._message_ids[0]
+        if self._error is not None:
+            raise self._error
+        queue_offset, _, store_timestamp_ms, error, _ = outcome = self._outcomes[0]
+        if error is not None:
+            raise error
+        route, message_id = self._route, self._message_ids[0]
         stored = StoredResponse(
             message_id,
-            self._route.name,
+            route.name,
             self._queue_ids[0],
-            outcome.queue_offset,
-            rfc3339(outcome.store_timestamp_ms),
-            durability_of(self._route),
+            queue_offset,
+            rfc3339(store_timestamp_ms),
+            durability_of(route),
         )
         if self._waits:
-            more = scheduled_fields(self._context, self._route, message_id, self._waits[0], outcome)
+            more = scheduled_fields(self._context, route, message_id, self._waits[0], outcome)
             stored = msgspec.structs.replace(stored, **more)
         if self._duplicates:
             return 200, msgspec.structs.replace(stored, duplicate=True)
-        usage_counts.stored(self._route.engine_name, 1, self._sizes[0])
+        usage_counts.stored(route.engine_name, 1, self._sizes[0])
         return 201, stored
 
     def results(self) -> tuple[int, list[StoredResult | RejectedResult]]:

@@ -25,7 +25,7 @@ from mqservice.delivery.http import ClientDisconnected, Request
 from mqservice.delivery.settle.settle_plan import SettleCall
 from mqservice.lib.problem import Problem
 from mqservice.store import PendingReceive, Received, ReceiveHead, ReceiveRequest, StoreError
-from mqservice.web.client_disconnect import on_disconnect
+from mqservice.web.cycle import on_disconnect
 
 OnOutcome = Callable[[Received | Exception], None]
 

@@ -58,7 +58,7 @@ def messages_of(
     max_attempts = 1 if group.is_broadcast else group.max_reconsume_times + 1 or None
     columns = received.columns
     if columns is not None and is_shown_as_it_is(columns.properties):
-        texts = write_columns(
+        receipts = write_columns(
             context.receipts,
             columns.queue_ids,
             columns.queue_offsets,
@@ -68,26 +68,8 @@ def messages_of(
             expires_ms=expires_ms,
             client_id=client_id,
         )
-        is_json, properties = split_json_mark(columns.properties)
-        return list(
-            map(
-                ReceivedMessage,
-                columns.message_ids,
-                texts,
-                repeat(columns.tag),
-                repeat([]),
-                repeat(None),
-                repeat(properties),
-                columns.queue_ids,
-                columns.queue_offsets,
-                head.attempts,
-                repeat(max_attempts),
-                map(rfc3339, columns.born_timestamps_ms),
-                map(rfc3339, columns.store_timestamps_ms),
-                repeat(lease_until),
-                *_bodies_of(columns, is_json=is_json, as_bytes=as_bytes),
-            )
-        )
+        same = max_attempts, lease_until
+        return _by_columns(columns, receipts, head.attempts, same, as_bytes=as_bytes)
     write = context.receipts.writer(
         group=group.engine_name,
         lease_generation=head.lease_generation,
@@ -120,6 +102,38 @@ def messages_of(
             )
         )
     return messages
+
+
+def _by_columns(
+    columns: RecordColumns,
+    receipts: Iterable[str],
+    attempts: Iterable[int],
+    same: tuple[int | None, str],
+    *,
+    as_bytes: bool,
+) -> list[ReceivedMessage]:
+    """Messages that are alike; ``same``: their attempts at most, and until when they are leased."""
+    max_attempts, lease_until = same
+    is_json, properties = split_json_mark(columns.properties)
+    return list(
+        map(
+            ReceivedMessage,
+            columns.message_ids,
+            receipts,
+            repeat(columns.tag),
+            repeat([]),
+            repeat(None),
+            repeat(properties),
+            columns.queue_ids,
+            columns.queue_offsets,
+            attempts,
+            repeat(max_attempts),
+            map(rfc3339, columns.born_timestamps_ms),
+            map(rfc3339, columns.store_timestamps_ms),
+            repeat(lease_until),
+            *_bodies_of(columns, is_json=is_json, as_bytes=as_bytes),
+        )
+    )
 
 
 def _bodies_of(

@@ -1,5 +1,3 @@
-"""Answers of requests under a key."""
-
 from __future__ import annotations
 
 import django.db.models.deletion
@@ -10,7 +8,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ("accounts", "0003_audit"),
+        ("accounts", "0001_initial"),
     ]
 
     operations = [
@@ -23,6 +21,8 @@ class Migration(migrations.Migration):
                         auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
                     ),
                 ),
+                ("actor", models.CharField(max_length=200)),
+                ("rights", models.BinaryField(max_length=32)),
                 ("key", models.CharField(max_length=128)),
                 ("fingerprint", models.BinaryField(max_length=32)),
                 ("status", models.PositiveSmallIntegerField(default=0)),
@@ -42,7 +42,9 @@ class Migration(migrations.Migration):
             options={
                 "indexes": [models.Index(fields=["created_at"], name="answered_request_at")],
                 "constraints": [
-                    models.UniqueConstraint(fields=("tenant", "key"), name="answered_request_once")
+                    models.UniqueConstraint(
+                        fields=("tenant", "actor", "key"), name="answered_request_once"
+                    )
                 ],
             },
         ),

@@ -1,5 +1,3 @@
-"""Issues, their events, and where counting stopped."""
-
 from __future__ import annotations
 
 import django.db.models.deletion
@@ -12,7 +10,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ("accounts", "0006_audit_user_agent"),
+        ("accounts", "0001_initial"),
     ]
 
     operations = [
@@ -89,6 +87,18 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
+            options={
+                "indexes": [
+                    models.Index(fields=["namespace", "-last_ms", "-id"], name="issue_last_seen"),
+                    models.Index(fields=["namespace", "state"], name="issue_state"),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("namespace", "kind", "group_name", "topic", "reason"),
+                        name="issue_cause",
+                    )
+                ],
+            },
         ),
         migrations.CreateModel(
             name="IssueEvent",
@@ -113,6 +123,11 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("issue", "number"), name="issue_event_once")
+                ],
+            },
         ),
         migrations.CreateModel(
             name="ScanPlace",
@@ -135,29 +150,12 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-        ),
-        migrations.AddIndex(
-            model_name="issue",
-            index=models.Index(fields=["namespace", "-last_ms", "-id"], name="issue_last_seen"),
-        ),
-        migrations.AddIndex(
-            model_name="issue",
-            index=models.Index(fields=["namespace", "state"], name="issue_state"),
-        ),
-        migrations.AddConstraint(
-            model_name="issue",
-            constraint=models.UniqueConstraint(
-                fields=("namespace", "kind", "group_name", "topic", "reason"), name="issue_cause"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="issueevent",
-            constraint=models.UniqueConstraint(fields=("issue", "number"), name="issue_event_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="scanplace",
-            constraint=models.UniqueConstraint(
-                fields=("namespace", "group_name"), name="scan_place_unique"
-            ),
+            options={
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("namespace", "group_name"), name="scan_place_unique"
+                    )
+                ],
+            },
         ),
     ]

@@ -1,34 +1,19 @@
-"""Masking rules and the switch of a namespace; whoever holds a session's socket is found anew."""
-
 from __future__ import annotations
 
-from typing import ClassVar
+from pathlib import Path
 
 import django.db.models.deletion
 from django.db import migrations, models
-
-_FORWARD = """
-CREATE TRIGGER mq_notify_people AFTER INSERT OR UPDATE OR DELETE ON masking_maskrule
-    FOR EACH STATEMENT EXECUTE FUNCTION mq_notify_people();
-CREATE TRIGGER mq_notify_people AFTER INSERT OR UPDATE OR DELETE ON masking_maskpolicy
-    FOR EACH STATEMENT EXECUTE FUNCTION mq_notify_people();
-"""
-_BACKWARD = """
-DROP TRIGGER mq_notify_people ON masking_maskrule;
-DROP TRIGGER mq_notify_people ON masking_maskpolicy;
-"""
-
-
-def _choices(*values: str) -> list[tuple[str, str]]:
-    return [(value, value) for value in values]
 
 
 class Migration(migrations.Migration):
     initial = True
 
-    dependencies: ClassVar = [("accounts", "0006_audit_user_agent")]
+    dependencies = [
+        ("accounts", "0001_initial"),
+    ]
 
-    operations: ClassVar = [
+    operations = [
         migrations.CreateModel(
             name="MaskPolicy",
             fields=[
@@ -45,7 +30,11 @@ class Migration(migrations.Migration):
                 (
                     "bodies_for",
                     models.CharField(
-                        choices=_choices("developer", "admin", "owner"),
+                        choices=[
+                            ("developer", "developer"),
+                            ("admin", "admin"),
+                            ("owner", "owner"),
+                        ],
                         default="developer",
                         max_length=16,
                     ),
@@ -65,13 +54,18 @@ class Migration(migrations.Migration):
                 ("topics", models.CharField(max_length=65)),
                 (
                     "part",
-                    models.CharField(choices=_choices("body", "field", "property"), max_length=16),
+                    models.CharField(
+                        choices=[("body", "body"), ("field", "field"), ("property", "property")],
+                        max_length=16,
+                    ),
                 ),
                 ("path", models.CharField(blank=True, default="", max_length=256)),
                 (
                     "clear_for",
                     models.CharField(
-                        choices=_choices("admin", "owner"), default="admin", max_length=16
+                        choices=[("admin", "admin"), ("owner", "owner")],
+                        default="admin",
+                        max_length=16,
                     ),
                 ),
                 ("revision", models.PositiveIntegerField(default=1)),
@@ -92,5 +86,5 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
-        migrations.RunSQL(_FORWARD, _BACKWARD),
+        migrations.RunSQL(Path(__file__).with_suffix(".sql").read_text()),
     ]

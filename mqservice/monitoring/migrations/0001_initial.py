@@ -1,5 +1,3 @@
-"""Heartbeats and engine samples."""
-
 from __future__ import annotations
 
 from django.db import migrations, models

@@ -1,6 +1,6 @@
-"""Words on limits: defaults, grants, and what tenants lower themselves."""
-
 from __future__ import annotations
+
+from pathlib import Path
 
 import django.db.models.deletion
 from django.db import migrations, models
@@ -10,7 +10,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ("accounts", "0003_audit"),
+        ("accounts", "0001_initial"),
     ]
 
     operations = [
@@ -37,6 +37,9 @@ class Migration(migrations.Migration):
                 ("group_count_max", models.BigIntegerField(blank=True, null=True)),
                 ("connection_count_max", models.BigIntegerField(blank=True, null=True)),
                 ("parked_poll_count_max", models.BigIntegerField(blank=True, null=True)),
+                ("storage_bytes_max", models.BigIntegerField(blank=True, null=True)),
+                ("inflight_count_max", models.BigIntegerField(blank=True, null=True)),
+                ("control_requests_per_second", models.BigIntegerField(blank=True, null=True)),
                 ("revision", models.PositiveIntegerField(default=1)),
                 ("updated_at", models.DateTimeField(auto_now=True)),
                 (
@@ -64,4 +67,5 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.RunSQL(Path(__file__).with_suffix(".sql").read_text()),
     ]

@@ -1,7 +1,6 @@
-"""Runs of reports, and what they found."""
-
 from __future__ import annotations
 
+import django.contrib.postgres.fields
 import django.db.models.deletion
 from django.db import migrations, models
 
@@ -12,10 +11,83 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ("accounts", "0003_audit"),
+        ("accounts", "0001_initial"),
     ]
 
     operations = [
+        migrations.CreateModel(
+            name="ReportRecipients",
+            fields=[
+                (
+                    "namespace",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="+",
+                        serialize=False,
+                        to="accounts.namespace",
+                    ),
+                ),
+                (
+                    "emails",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=254), size=10
+                    ),
+                ),
+            ],
+        ),
+        migrations.CreateModel(
+            name="ReportMail",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("date", models.DateField()),
+                ("address", models.CharField(max_length=254)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("pending", "pending"),
+                            ("sending", "sending"),
+                            ("sent", "sent"),
+                            ("failed", "failed"),
+                            ("unknown", "unknown"),
+                        ],
+                        default="pending",
+                        max_length=16,
+                    ),
+                ),
+                ("attempt_count", models.PositiveSmallIntegerField(default=0)),
+                ("due_ms", models.BigIntegerField()),
+                ("error", models.CharField(blank=True, max_length=500)),
+                (
+                    "namespace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="accounts.namespace",
+                    ),
+                ),
+            ],
+            options={
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("state__in", ["pending", "sending"])),
+                        fields=["due_ms"],
+                        name="report_mail_due",
+                    )
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("namespace", "date", "address"), name="report_mail_once"
+                    )
+                ],
+            },
+        ),
         migrations.CreateModel(
             name="ReportPart",
             fields=[

@@ -1,6 +1,6 @@
-"""Consumer offsets with their history, and samples of groups, topics and stores."""
-
 from __future__ import annotations
+
+from pathlib import Path
 
 import django.db.models.deletion
 from django.db import migrations, models
@@ -10,10 +10,23 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ("accounts", "0003_audit"),
+        ("accounts", "0001_initial"),
     ]
 
     operations = [
+        migrations.CreateModel(
+            name="MarkRound",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("broker", models.CharField(max_length=64, unique=True)),
+                ("at_ms", models.BigIntegerField()),
+            ],
+        ),
         migrations.CreateModel(
             name="OffsetFeedPlace",
             fields=[
@@ -142,11 +155,13 @@ class Migration(migrations.Migration):
                 ("group_name", models.CharField(max_length=64)),
                 ("topic", models.CharField(blank=True, max_length=64)),
                 ("known_count", models.PositiveIntegerField()),
+                ("estimated_count", models.PositiveIntegerField(db_default=0, default=0)),
                 ("lag_sum", models.BigIntegerField(null=True)),
                 ("lag_max", models.BigIntegerField(null=True)),
                 ("lag_last", models.BigIntegerField(null=True)),
                 ("lag_ms_max", models.BigIntegerField(null=True)),
                 ("inflight_max", models.BigIntegerField(null=True)),
+                ("waiting_retry_last", models.BigIntegerField(null=True)),
                 ("settled_last", models.BigIntegerField(null=True)),
                 ("member_last", models.IntegerField(null=True)),
                 ("dead_last", models.BigIntegerField(null=True)),
@@ -167,6 +182,39 @@ class Migration(migrations.Migration):
                     models.UniqueConstraint(
                         fields=("namespace", "group_name", "topic", "resolution_ms", "at_ms"),
                         name="group_sample_unique",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="ProgressMark",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("group_name", models.CharField(max_length=255)),
+                ("topic", models.CharField(max_length=64)),
+                ("after_ms", models.BigIntegerField()),
+                ("at_ms", models.BigIntegerField()),
+                ("places", models.BinaryField()),
+                (
+                    "namespace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="accounts.namespace",
+                    ),
+                ),
+            ],
+            options={
+                "indexes": [models.Index(fields=["at_ms"], name="progress_mark_at")],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("namespace", "group_name", "topic", "at_ms"),
+                        name="progress_mark_unique",
                     )
                 ],
             },
@@ -207,10 +255,5 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
-        # Half of each page is kept free, so that a changed row finds room beside itself and no index
-        # has to follow it.
-        migrations.RunSQL(
-            "ALTER TABLE sampling_consumeroffset SET (fillfactor = 50)",
-            "ALTER TABLE sampling_consumeroffset RESET (fillfactor)",
-        ),
+        migrations.RunSQL(Path(__file__).with_suffix(".sql").read_text()),
     ]

@@ -1,5 +1,3 @@
-"""Schedules of namespaces: what is sent, when, and how the last run went."""
-
 from __future__ import annotations
 
 import django.db.models.deletion
@@ -12,7 +10,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ("accounts", "0006_audit_user_agent"),
+        ("accounts", "0001_initial"),
     ]
 
     operations = [

@@ -1,5 +1,3 @@
-"""Long tasks and the messages that they could not move."""
-
 from __future__ import annotations
 
 import django.db.models.deletion
@@ -12,7 +10,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ("accounts", "0002_notify_changes"),
+        ("accounts", "0001_initial"),
     ]
 
     operations = [
@@ -87,6 +85,27 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
+            options={
+                "indexes": [
+                    models.Index(fields=["namespace", "-id"], name="task_namespace_newest"),
+                    models.Index(
+                        condition=models.Q(("state__in", ("pending", "running"))),
+                        fields=["next_step_ms"],
+                        name="task_due",
+                    ),
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("state__in", ["pending", "running", "done", "failed", "cancelled"])
+                        ),
+                        name="task_state_known",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("rate__gte", 1)), name="task_rate_positive"
+                    ),
+                ],
+            },
         ),
         migrations.CreateModel(
             name="TaskFailure",
@@ -120,36 +139,8 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-        ),
-        migrations.AddIndex(
-            model_name="task",
-            index=models.Index(fields=["namespace", "-id"], name="task_namespace_newest"),
-        ),
-        migrations.AddIndex(
-            model_name="task",
-            index=models.Index(
-                condition=models.Q(("state__in", ("pending", "running"))),
-                fields=["next_step_ms"],
-                name="task_due",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="task",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("state__in", ["pending", "running", "done", "failed", "cancelled"])
-                ),
-                name="task_state_known",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="task",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("rate__gte", 1)), name="task_rate_positive"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="taskfailure",
-            index=models.Index(fields=["task", "id"], name="task_failure_order"),
+            options={
+                "indexes": [models.Index(fields=["task", "id"], name="task_failure_order")],
+            },
         ),
     ]

@@ -1,6 +1,6 @@
-"""Topics."""
-
 from __future__ import annotations
+
+from pathlib import Path
 
 import django.db.models.deletion
 from django.db import migrations, models
@@ -69,4 +69,5 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.RunSQL(Path(__file__).with_suffix(".sql").read_text()),
     ]

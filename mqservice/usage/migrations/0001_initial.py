@@ -1,5 +1,3 @@
-"""Usage of tenants, by hour and topic."""
-
 from __future__ import annotations
 
 import django.db.models.deletion

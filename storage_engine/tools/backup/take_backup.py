@@ -15,20 +15,32 @@ lost a segment is refused, and a flipped bit costs its record. Behind the end th
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable
+import os
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from storage_engine.clock import measured_ns
+from storage_engine.delivery.offset_journal import read_entries
 from storage_engine.disk.files import Files
-from storage_engine.disk.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, segment_name
+from storage_engine.disk.layout import (
+    CHECKPOINT_FILE,
+    COMMIT_LOG_DIR,
+    CONFIG_DIR,
+    DEDUP_DIR,
+    JOURNAL_FILE,
+    TEMPORARY_SUFFIX,
+    segment_name,
+)
 from storage_engine.errors import OffsetOutOfRange, StoreError
 from storage_engine.log.checkpoint import read_checkpoint, write_checkpoint
 from storage_engine.reader import Segment, find_extent
-from storage_engine.tools.backup.file_copy import Pace, copy_file, sync_directories
-from storage_engine.tools.backup.log_hold import LogHold
+from storage_engine.tools.backup.file_copy import Pace, copy_file, sync_directories, write_file
 from storage_engine.tools.backup.protocol_lines import (
     CopiedFile,
     CopyProgress,
@@ -39,11 +51,126 @@ from storage_engine.tools.backup.protocol_lines import (
     Ready,
     StartCopy,
 )
-from storage_engine.tools.backup.small_files import FilesKeptChanging, copy_small_files
+from storage_engine.wire.snapshots import SnapshotRelease, SnapshotReply, SnapshotRequest
 from storage_engine.wire.sync_client import StoreClient
 
 _STEP_BYTES: Final = 64 * 1024 * 1024
 _CHECKPOINTS_MAX: Final = 3  # the engine's own may come in between
+
+
+LEASE_MS = 600_000
+_RENEW_AFTER_NS = 60_000_000_000
+
+
+ATTEMPTS_MAX: Final = 500
+PAUSE_S: Final = 0.02  # topics that are made one after another leave gaps as long as this
+_Identities = dict[str, tuple[int, ...]]
+
+
+class FilesKeptChanging(Exception):
+    """The engine replaced some file during every attempt."""
+
+
+def copy_small_files(store: Path, target: Path) -> list[CopiedFile]:
+    """Copy every file but the log, all as of one moment; some milliseconds, durable on return.
+
+    The engine replaces these files by renames and appends to the journal and to the keys of
+    requests. When none was replaced between two looks, the copy is what a kill in between would
+    have left, and that is what recovery is made for; else it begins again. Taken one after the
+    other without this, offsets of one checkpoint could meet the journal of the next, and a reset
+    would be in neither.
+
+    Raises:
+        FilesKeptChanging: 500 attempts within some ten seconds met changes.
+        OSError: a file cannot be read or written.
+    """
+    never = threading.Event()
+    for _ in range(ATTEMPTS_MAX):
+        before = _file_identities(store)
+        try:
+            copied = [_copy(store, target, path) for path in before]
+        except FileNotFoundError:
+            copied = []
+        if copied and _file_identities(store) == before:
+            return copied
+        for path in before:
+            (target / path).unlink(missing_ok=True)
+        never.wait(PAUSE_S)
+    raise FilesKeptChanging(
+        f"the tables of {store} changed during each of {ATTEMPTS_MAX} attempts to copy "
+        "them; try again when fewer topics and groups change"
+    )
+
+
+def _copy(store: Path, target: Path, path: str) -> CopiedFile:
+    (target / path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path != JOURNAL_FILE:
+        return copy_file(store / path, target / path, name=path)
+    # An entry that is being written just now is no entry yet.
+    content = (store / path).read_bytes()
+    return write_file(target / path, content[: read_entries(content)[2]], name=path)
+
+
+def _file_identities(store: Path) -> _Identities:
+    """Which file stands under each name; of one that only grows its size does not count."""
+    found: _Identities = {}
+    for path in _paths(store):
+        try:
+            stat = path.stat()
+        except FileNotFoundError:
+            continue
+        name = str(path.relative_to(store))
+        grows = name == JOURNAL_FILE or path.parent.name == DEDUP_DIR
+        found[name] = (stat.st_ino,) if grows else (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+    return found
+
+
+def _paths(store: Path) -> Iterator[Path]:
+    yield store / CHECKPOINT_FILE
+    yield store / JOURNAL_FILE
+    for directory in (store / CONFIG_DIR, store / DEDUP_DIR):
+        names = sorted(os.listdir(directory)) if directory.is_dir() else []
+        yield from (directory / name for name in names if not name.endswith(TEMPORARY_SUFFIX))
+
+
+class LogHold:
+    """Holds a snapshot of the log in the engine for as long as a copy takes.
+
+    [LogHold] ── snapshot, each few minutes a new one ──▶ engine: retention waits
+
+    A lease is short, so that a copier that dies holds nothing for long, and is taken anew well
+    before its end. An engine that is away meanwhile deletes nothing; one that came back may,
+    and then a file is missing, which whoever copies it finds out.
+
+    ``taken`` is what the engine said last."""
+
+    def __init__(self, client: StoreClient) -> None:
+        self._client = client
+        self.taken = client.snapshot(SnapshotRequest(lease_ms=LEASE_MS))
+        self._taken_ns = measured_ns()
+
+    def renew(self, start_offset: int) -> SnapshotReply:
+        """A new lease, from ``start_offset`` on, instead of the one before. Raises StoreError."""
+        before = self.taken.snapshot_id
+        request = SnapshotRequest(lease_ms=LEASE_MS, start_offset=start_offset)
+        self.taken = self._client.snapshot(request)
+        self._taken_ns = measured_ns()
+        self._client.snapshot_release(SnapshotRelease(snapshot_id=before))
+        return self.taken
+
+    def renew_if_due(self, start_offset: int) -> None:
+        """To be called often: takes a new lease when the one held grows old."""
+        if measured_ns() - self._taken_ns < _RENEW_AFTER_NS:
+            return
+        try:
+            self.renew(start_offset)
+        except StoreError:
+            self._taken_ns = measured_ns()  # the engine is away: asked again in a while
+
+    def release(self) -> None:
+        """End the lease; where the engine is away it ends by itself."""
+        with contextlib.suppress(StoreError):
+            self._client.snapshot_release(SnapshotRelease(snapshot_id=self.taken.snapshot_id))
 
 
 class BackupFailed(Exception):

@@ -37,13 +37,13 @@ from storage_engine.tools.transfer.facts import Facts, gather_facts
 from storage_engine.tools.transfer.names import full_name
 from storage_engine.tools.transfer.report import ImportReport
 from storage_engine.tools.transfer.source import RocketmqStore, SourceRecord
-from storage_engine.tools.transfer.target import NewStore, Progress, counted, require_room
+from storage_engine.tools.transfer.target import NewStore, Told, counted, require_room
 from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.topics import TopicConfig
 
 
 def inspect_store(
-    source: Path, namespace: str, limits: ImportLimits, *, told: Progress
+    source: Path, namespace: str, limits: ImportLimits, *, told: Told
 ) -> ImportReport:
     """What an import would bring. Changes nothing. Raises ``SourceRejected``."""
     refuse_namespace(namespace, limits.name_chars_max)
@@ -63,7 +63,7 @@ async def import_store(
     limits: ImportLimits,
     *,
     clock: Clock,
-    told: Progress,
+    told: Told,
 ) -> ImportReport:
     """Make the store of ``config`` of the source's messages, and compare both.
 

@@ -2,22 +2,23 @@
 
     faults ──▶ fire ─ until all is as before ──▶ … ──▶ drained ──▶ judge ──▶ LoadRun
 
-Two producers and a receiver over REST and two consumers over WebSocket work all the while; across
-all faults their history breaks no promise.
+Two producers and a receiver over REST and two consumers over WebSocket work all the while, unless
+others are given; across all faults their history breaks no promise.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from bench.second_tenant import environment_of
+from mqservice.supervisor.quickstart import Quickstart
 from tests.acceptance.history.asking import is_drained, make_topic_and_group
-from tests.acceptance.history.clients import Producer, RestConsumer, SocketConsumer
+from tests.acceptance.history.clients import Client, Producer, RestConsumer, SocketConsumer
 from tests.acceptance.history.control import ControlAsker
 from tests.acceptance.history.events import History
 from tests.acceptance.history.load import Load, LoadRun
@@ -63,6 +64,24 @@ class PatientSocketConsumer(SocketConsumer):
     lease_ms = 5_000
 
 
+class Clients(NamedTuple):
+    """The load of a run."""
+
+    producers: Sequence[Client]
+    consumers: Sequence[Client]
+
+
+def plain_clients(facts: Quickstart, history: History, seed: int) -> Clients:
+    return Clients(
+        [PacedProducer(f"p{n}", facts, history, seed) for n in range(2)],
+        [
+            RestConsumer("rest", facts, history, seed),
+            PatientSocketConsumer("socket-1", facts, history, seed),
+            PatientSocketConsumer("socket-2", facts, history, seed),
+        ],
+    )
+
+
 def run_faults(
     service: Service,
     faults: Iterable[Fault],
@@ -71,22 +90,15 @@ def run_faults(
     name: str,
     is_ordered: bool = True,
     is_thorough: bool = True,
+    clients: Callable[[Quickstart, History, int], Clients] = plain_clients,
 ) -> LoadRun:
     """Each in turn; ``name`` of a topic and a group that are not there yet. See ``Site``."""
     run = LoadRun(History())
     make_topic_and_group(service.facts, name, {"ordered": is_ordered})
     facts = msgspec.structs.replace(service.facts, topic=name, group=name)
     asker = ControlAsker("control", facts, run.history, seed)
-    load = Load(
-        run,
-        producers=[PacedProducer(f"p{n}", facts, run.history, seed) for n in range(2)],
-        consumers=[
-            RestConsumer("rest", facts, run.history, seed),
-            PatientSocketConsumer("socket-1", facts, run.history, seed),
-            PatientSocketConsumer("socket-2", facts, run.history, seed),
-        ],
-        others=[asker],
-    )
+    producers, consumers = clients(facts, run.history, seed)
+    load = Load(run, producers=producers, consumers=consumers, others=[asker])
     load.start()
     database_url = environment_of(service.facts.pids["web-1"])["DATABASE_URL"]
     site = Site(service, database_url, facts, load, asker, random.Random(seed), is_thorough)

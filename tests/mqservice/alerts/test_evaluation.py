@@ -10,8 +10,9 @@ from django.db import connections
 
 from mqservice.alerts.evaluation import CHUNK_RULES, evaluate
 from mqservice.alerts.limits import EVENTS_RETAINED_MAX, EVENTS_RETAINED_MS, SAMPLE_MS_MAX
-from mqservice.alerts.models import AlertEvent, AlertKind, AlertRule, Notification
+from mqservice.alerts.models import AlertEvent, AlertRule, Notification
 from mqservice.alerts.retention import delete_old_events
+from mqservice.alerts.settings import AlertKind
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.durations import DAY_MS, MINUTE_MS
 from mqservice.sampling.limits import SAMPLE_MS

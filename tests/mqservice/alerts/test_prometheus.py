@@ -13,8 +13,9 @@ import yaml
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
-from mqservice.alerts.models import AlertKind, AlertRule
+from mqservice.alerts.models import AlertRule
 from mqservice.alerts.prometheus import expression, rules_file
+from mqservice.alerts.settings import AlertKind
 from mqservice.groups.models import ConsumerGroup
 from mqservice.sampling.metrics import namespace_metrics
 from tests.engine import running_engine

@@ -215,7 +215,12 @@ async def test_consume_continues_after_a_restart_of_the_service() -> None:
 
 async def test_topic_create_and_list() -> None:
     async with service_double() as double:
-        topic = {"name": "orders", "queues": 8, "durability": "async", "type": "mixed"}
+        topic = {
+            "name": "orders", "namespace": "acme", "type": "mixed", "queues": 8,
+            "durability": "async", "retention": "3d", "retention_ms": 259_200_000,
+            "body_bytes_max": 4_194_304, "created_at": "2026-12-01T08:00:00.000Z",
+            "updated_at": "2026-12-01T08:00:00.000Z",
+        }  # fmt: skip
         double.answers.append(Answer(201, topic))
         created = await mqservice(
             *("topic", "create", "orders", "--queues", "8", "--durability", "async", "-n", "acme"),
@@ -226,6 +231,7 @@ async def test_topic_create_and_list() -> None:
         assert double.requests[0].path == "/v1/ns/acme/topics/orders"
         assert msgspec.json.decode(double.requests[0].body) == {"queues": 8, "durability": "async"}
         second = {**topic, "name": "refunds"}
+        columns = ("name", "queues", "durability", "type")
         pages = [
             Answer(200, {"topics": [topic], "next": "orders"}),
             Answer(200, {"topics": [second], "next": None}),
@@ -235,7 +241,9 @@ async def test_topic_create_and_list() -> None:
         assert b"orders" in table.out
         assert b"refunds" in table.out
         listed = await mqservice("topic", "list", "-o", "ndjson", double=double)
-        assert [msgspec.json.decode(line) for line in listed.out.splitlines()] == [topic, second]
+        assert [msgspec.json.decode(line) for line in listed.out.splitlines()] == [
+            {name: each[name] for name in columns} for each in (topic, second)
+        ]
         assert double.requests[-1].query == "after=orders"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mqservice.cli.profiles import Profile, Profiles, save_profiles
 from tests.mqservice.cli.commands import mqservice, run
 
 ASK = """
@@ -28,7 +29,7 @@ def completed(directory: Path, *words: str) -> list[str]:
     program.chmod(0o755)
     quoted = " ".join(f"'{word}'" for word in (program.name, *words))
     text = ASK.format(script=script, words=quoted, place=len(words), program=program)
-    environ = {"PATH": os.environ["PATH"], "XDG_CONFIG_HOME": "/nonexistent"}
+    environ = {"PATH": os.environ["PATH"], "XDG_CONFIG_HOME": str(directory / "config")}
     done = subprocess.run(
         ["bash", "--norc", "-c", text], env=environ, capture_output=True, text=True, check=True
     )
@@ -54,6 +55,18 @@ def test_bash_completes_commands_options_and_choices(
     tmp_path: Path, words: tuple[str, ...], expected: set[str]
 ) -> None:
     assert set(completed(tmp_path, *words)) == expected
+
+
+@pytest.mark.parametrize("words", [("topic", "list", "--profile", "st"), ("profile", "use", "st")])
+def test_bash_completes_names_of_saved_profiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    profile = Profile(base_url="https://mq.example.com", api_key="mqk_x", namespace="-")
+    names = ("staging", "stage", "default")
+    save_profiles(Profiles(profiles=dict.fromkeys(names, profile)))
+
+    assert completed(tmp_path, *words) == ["stage", "staging"]
 
 
 @pytest.mark.parametrize(("shell", "line"), [("zsh", "#compdef mqservice"), ("fish", "complete ")])

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from tests.mqservice.cli.commands import mqservice
-from tests.storage_engine.damages import exchange_unit
 from tests.storage_engine.doubles import tiny_config
 from tests.storage_engine.recovering import filled
+from tests.storage_engine.tools.damages import exchange_unit
 
 
 class FoundDamage(msgspec.Struct):

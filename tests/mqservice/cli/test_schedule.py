@@ -62,7 +62,7 @@ async def test_list_goes_through_all_pages() -> None:
                 },
             },
         ),
-        (("--catch-up", "none", "--description", ""), {"catch_up": "none", "description": ""}),
+        (("--catch-up", "none", "--description", ""), {"catch_up": "none", "description": None}),
         ((), {}),
     ],
 )  # fmt: skip

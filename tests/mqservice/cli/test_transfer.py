@@ -12,7 +12,7 @@ from mqservice.transfers.reports import ImportReport
 from tests.mqservice.cli.commands import Ended, mqservice
 from tests.storage_engine.doubles import OpenStore, message
 from tests.storage_engine.rocketmq_store import RocketmqStore
-from tests.storage_engine.test_store_import import hashes
+from tests.storage_engine.tools.test_store_import import hashes
 
 
 @pytest.fixture

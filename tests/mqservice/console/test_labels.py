@@ -11,7 +11,7 @@ from mqservice.accounts.models import Role
 from mqservice.alerts.models import Channel, Delivery
 from mqservice.console.templatetags.words import word
 from mqservice.protocol.choices import Dispatch, Durability, StartFrom
-from mqservice.topics.models import MessageType
+from mqservice.topics.settings import MessageType
 
 SAME_IN_CHINESE = {"webhook": "Webhook"}
 

@@ -20,7 +20,7 @@ from tests.people import People
 TOPICS = "/console/acme/topics"
 FORM = {
     "name": "invoices",
-    "message_type": "mixed",
+    "type": "mixed",
     "queues": "2",
     "retention": "12h",
     "durability": "sync",
@@ -94,9 +94,9 @@ def test_topic_is_created_changed_and_deleted_with_an_entry_each(
         ("name", "no blanks", "a name may contain only"),
         ("queues", "0", "greater than or equal to 1"),
         ("queues", "many", "whole number"),
-        ("retention", "soon", "Enter a duration"),
-        ("retention", "1ms", "must be in"),
-        ("message_type", "other", "not one of the available choices"),
+        ("retention", "soon", "must be a duration such as"),
+        ("retention", "1ms", "must be 1m to 30d long"),
+        ("type", "other", "not one of the available choices"),
     ],
 )
 def test_fault_is_reported_at_its_field_and_nothing_is_made(

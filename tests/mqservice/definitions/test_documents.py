@@ -11,14 +11,9 @@ from django.test import Client
 
 from mqservice.definitions import documents
 from mqservice.definitions.documents import read_document
-from mqservice.definitions.schemas import GroupDefinition, TopicDefinition
 from mqservice.groups.models import ConsumerGroup
-from mqservice.groups.schemas import read_settings as read_group
-from mqservice.lib.json_fields import Fields
 from mqservice.lib.problem import Problem
 from mqservice.topics.models import Topic
-from mqservice.topics.schemas import TopicIn
-from mqservice.topics.schemas import read_settings as read_topic
 from tests.people import People
 
 Api = Callable[[str], Client]
@@ -91,21 +86,6 @@ def test_what_is_exported_is_imported_elsewhere_without_a_loss(
     assert own == others
     again = acme.post(f"{PATH}:import", document, content_type=JSON).json()
     assert (again["unchanged"], again["changed"], again["created"]) == (10, 0, 0)
-
-
-def test_each_setting_that_a_put_takes_is_in_a_definition() -> None:
-    fields = Fields({})
-    read_group(fields)
-    assert _without_twins(fields._known) == set(GroupDefinition.model_fields) - {"name"}
-    fields = Fields({})
-    read_topic(fields)
-    assert fields._known == set(TopicIn.model_fields)
-    assert _without_twins(fields._known) == set(TopicDefinition.model_fields) - {"name"}
-
-
-def _without_twins(names: set[str]) -> set[str]:
-    """``body_bytes_max`` is no twin of anything."""
-    return {name for name in names if not name.endswith("_ms")}
 
 
 def test_an_export_is_in_the_order_of_names_and_says_nothing_of_time_or_place(

@@ -12,6 +12,7 @@ import pytest
 from mqservice.delivery.plane import DataPlane
 from mqservice.delivery.sessions import SessionTimes
 from mqservice.lib.clock import Clock, SystemClock
+from mqservice.web.cycle import Serve
 from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.serving import PATIENT, Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
@@ -66,13 +67,23 @@ def peer(server: Server, request: pytest.FixtureRequest) -> Iterator[Peer]:
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each request was served without a task, in order."""
+    """Whether each request was served without a task, in order: False when its head has come, True
+    when its body has.
+    """
     found: list[bool] = []
     take = DataPlane.take
 
-    def observed(served: DataPlane, *given: Any) -> bool:  # Any: as the real
-        found.append(take(served, *given))
-        return found[-1]
+    def observed(served: DataPlane, *given: Any) -> Serve | None:  # Any: as the real
+        serve = take(served, *given)
+        if serve is None:
+            found.append(False)
+            return None
+
+        def serve_observed(body: bytes) -> None:
+            found.append(True)
+            serve(body)
+
+        return serve_observed
 
     monkeypatch.setattr(DataPlane, "take", observed)
     return found

@@ -22,6 +22,7 @@ from mqservice.delivery.settle.settle_plan import SettleCall
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.store import OutcomeUnknown, PutCall, StoreBusy
 from mqservice.usage.counts import usage_counts
+from mqservice.web.cycle import Serve
 from mqservice.web.transport import HELD_BODY_BYTES_MAX
 from tests.mqservice.delivery.serving import HOUR_MS, Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
@@ -141,7 +142,7 @@ def test_it_is_answered_as_in_a_task(
     found = []
     for is_on in (True, False):
         if not is_on:
-            monkeypatch.setattr(DataPlane, "take", lambda *given: False)
+            monkeypatch.setattr(DataPlane, "take", lambda *given: None)
         store = StoreDouble()
         with warm(store) as (server, key, peer):
             count_of(server)
@@ -161,16 +162,18 @@ def test_a_request_in_two_reads_is_served_without_a_task(
     taken: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[bool] = []
-    can_take = DataPlane.can_take
+    take = DataPlane.take
 
-    def observed(served: DataPlane, *given: Any) -> bool:  # Any: as the real
-        waited.append(can_take(served, *given))
-        return waited[-1]
+    def observed(served: DataPlane, *given: Any) -> Serve | None:  # Any: as the real
+        serve = take(served, *given)
+        waited.append(serve is not None)
+        return serve
 
-    monkeypatch.setattr(DataPlane, "can_take", observed)
+    monkeypatch.setattr(DataPlane, "take", observed)
     with warm() as (server, key, peer):
         whole = post(key, "in two parts", TEXT).encode()
         taken.clear()
+        waited.clear()
         peer.sendall(whole[:-3])
         # The second part must not come along with the first.
         wait_until(lambda: bool(waited))
@@ -187,7 +190,7 @@ def test_a_stranger_in_two_reads_is_refused(taken: list[bool]) -> None:
         taken.clear()
         peer.sendall(whole[:-3])
         assert b" 401 " in answer_of(peer)
-        assert taken == []
+        assert taken == [False]
 
 
 def test_a_body_in_many_reads_is_taken_whole(taken: list[bool]) -> None:

@@ -15,6 +15,7 @@ from mqservice.accounts.scopes import Scope
 from mqservice.delivery import plane
 from mqservice.delivery.plane import DataPlane
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
+from mqservice.web.cycle import Serve
 from mqservice.web.transport import PIPELINE_BODY_BYTES_MAX, PIPELINE_COUNT_MAX
 from tests.mqservice.delivery.serving import HOUR_MS, Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
@@ -89,7 +90,7 @@ def test_it_is_answered_as_in_a_task(
     found = []
     for is_on in (True, False):
         if not is_on:
-            monkeypatch.setattr(DataPlane, "take", lambda *given: False)
+            monkeypatch.setattr(DataPlane, "take", lambda *given: None)
         with warm() as (server, key, peer):
             meter = server.context.meters.known[1]
             count_of(server)
@@ -227,7 +228,7 @@ def test_not_more_is_read_than_may_wait_for_a_request(
     flows: list[Any] = []
     take_it = DataPlane.take
 
-    def observed(served: DataPlane, cycle: Any, *given: Any) -> bool:  # Any: as the real
+    def observed(served: DataPlane, cycle: Any, *given: Any) -> Serve | None:  # Any: as the real
         flows.append(cycle.flow)
         return take_it(served, cycle, *given)
 
@@ -258,7 +259,7 @@ def test_a_fault_of_ours_while_it_begins_leaves_nothing_behind(
         with monkeypatch.context() as patch:
             patch.setattr(StoreDouble, "receive_for", fail)
             if not is_whole:
-                patch.setattr(DataPlane, "take", lambda *given: False)
+                patch.setattr(DataPlane, "take", lambda *given: None)
             peer.sendall(take(key, wait="30s").encode())
             assert b" 500 " in answer_of(peer)
         assert server.context.drain.listener_count == 0

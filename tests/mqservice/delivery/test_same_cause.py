@@ -6,7 +6,7 @@ from hypothesis import given
 
 from mqservice.delivery.reading.same_cause import SameCause, requested_cause
 from mqservice.store import cause_of
-from tests.storage_engine.test_causes import REASONS
+from tests.storage_engine.records.test_causes import REASONS
 
 
 @given(REASONS, REASONS)

@@ -28,6 +28,7 @@ from mqservice.store import (
     StoreClient,
     StoreError,
 )
+from mqservice.web.cycle import Serve
 from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
 from tests.mqservice.delivery.serving import HOUR_MS, Json, Server
 from tests.mqservice.delivery.test_receive_settle import put, receive
@@ -76,11 +77,11 @@ def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     taken: list[bool] = []
     take = DataPlane.take
 
-    def observed(served: DataPlane, cycle: Any, *given: Any) -> bool:  # Any: as the real
-        is_taken = request.param == "at once" and take(served, cycle, *given)
+    def observed(served: DataPlane, cycle: Any, *given: Any) -> Serve | None:  # Any: as the real
+        serve = take(served, cycle, *given) if request.param == "at once" else None
         if cycle.scope["path"].endswith(":receive"):
-            taken.append(is_taken)
-        return is_taken
+            taken.append(serve is not None)
+        return serve
 
     monkeypatch.setattr(DataPlane, "take", observed)
     yield

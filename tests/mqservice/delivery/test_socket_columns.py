@@ -16,7 +16,7 @@ from mqservice.store import (
     is_shown_as_it_is,
     shown_record,
 )
-from tests.storage_engine.test_record_columns_random import runs
+from tests.storage_engine.records.test_record_columns_random import runs
 
 COUNT = 12
 

@@ -11,9 +11,9 @@ from django.core.management import CommandError, call_command
 
 from mqservice.accounts.models import AuditEntry, Namespace, Tenant
 from mqservice.groups.models import ConsumerGroup
-from mqservice.groups.services import config_of as config_of_group
+from mqservice.groups.services import ROWS as GROUP_ROWS
 from mqservice.topics.models import Topic
-from mqservice.topics.services import config_of as config_of_topic
+from mqservice.topics.services import ROWS as TOPIC_ROWS
 from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.topics import TopicConfig
 
@@ -37,10 +37,10 @@ def test_the_rows_say_what_the_imported_store_says(tmp_path: Path) -> None:
     assert Namespace.objects.get().tenant.name == "acme"
     topic, group = Topic.objects.get(), ConsumerGroup.objects.get()
     assert topic.message_type == "fifo"
-    assert config_of_topic(topic) == TopicConfig(
+    assert TOPIC_ROWS.config_of(topic) == TopicConfig(
         topic="acme%orders", queue_count=8, retention_ms=86_400_000
     )
-    assert config_of_group(group) == GroupConfig(
+    assert GROUP_ROWS.config_of(group) == GroupConfig(
         group="acme%billing", max_reconsume_times=3, is_ordered=True, is_paused=True
     )
     assert {(entry.actor, entry.action) for entry in AuditEntry.objects.all()} == {

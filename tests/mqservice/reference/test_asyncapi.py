@@ -158,6 +158,21 @@ def test_numbers_of_the_array_forms_are_the_published_ones() -> None:
     }
 
 
+def test_positions_of_arrays_have_the_names_of_the_fields() -> None:
+    schemas = asyncapi_document()["components"]["schemas"]
+
+    named = {
+        name: [position["title"] for position in schemas[name]["prefixItems"]]
+        for name in ("PackLost", "NackItem", "PackPing")
+    }
+
+    assert named == {
+        "PackLost": ["op", "sid", "t", "why", "generation"],
+        "NackItem": ["t", "delay_ms", "reason"],
+        "PackPing": ["op"],
+    }
+
+
 def test_examples_fit_their_payloads() -> None:
     count = 0
     for name, message in asyncapi_document()["components"]["messages"].items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -18,22 +17,15 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from mqservice.alerts.schemas import read_change as read_alert_change
 from mqservice.api import api
 from mqservice.asgi import SOCKET_PATH
-from mqservice.definitions.documents import read_document
 from mqservice.delivery import plane
 from mqservice.delivery.operations import OPERATIONS
-from mqservice.groups.schemas import read_change as read_group_change
-from mqservice.lib.json_fields import Fields
-from mqservice.lib.problem import CODES, Problem
-from mqservice.reference import settings_bodies
+from mqservice.lib.problem import CODES
 from mqservice.reference.examples import REQUESTS
 from mqservice.reference.fields import SPECIAL_TEXTS
 from mqservice.reference.openapi import openapi_document, openapi_json
 from mqservice.reference.parts import JsonObject
-from mqservice.schedules.schemas import read_change as read_schedule_change
-from mqservice.schedules.schemas import read_preview
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
 from tests.people import People
@@ -260,31 +252,6 @@ def test_document_is_the_same_in_every_process() -> None:
         for seed in ("1", "2")
     }
     assert len(made) == 1
-
-
-@pytest.mark.parametrize(
-    ("schema", "read"),
-    [
-        ("GroupIn", read_group_change),
-        ("AlertIn", read_alert_change),
-        ("ScheduleIn", read_schedule_change),
-        ("PreviewIn", read_preview),
-        ("TopicDefinitionIn", lambda _: read_document(b'{"version": 1, "topics": [{}]}')),
-        ("GroupDefinitionIn", lambda _: read_document(b'{"version": 1, "groups": [{}]}')),
-        ("DefinitionsIn", lambda _: read_document(b'{"version": 1}')),
-    ],
-)
-def test_bodies_read_by_hand_have_the_fields_of_their_readers(
-    schema: str, read: Callable[[bytes], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[set[str]] = []
-    monkeypatch.setattr(Fields, "reject_unknown", lambda self: asked.append(set(self._known)))
-
-    with contextlib.suppress(Problem):  # a thing without a name
-        read(b"{}")
-
-    known = asked[0] - {"retry_ms", "assignment_ms"}
-    assert known == set(settings_bodies.SCHEMAS[schema]["properties"])
 
 
 def test_examples_of_requests_are_taken(

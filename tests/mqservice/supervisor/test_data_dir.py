@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -129,6 +130,18 @@ def test_a_full_disk_is_refused_before_anything_is_made(tmp_path: Path) -> None:
         with pytest.raises(ConfigInvalid, match="127 MiB free; a first start needs 128 MiB"):
             DataDir(disk / "below" / "data").create()
         assert not (disk / "below").exists()
+
+
+def test_a_read_only_disk_is_named_with_the_way_out(tmp_path: Path) -> None:
+    machine.need_mounts()
+    with machine.tmpfs(2 * FIRST_START_BYTES_MIN) as disk:
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        with pytest.raises(ConfigInvalid) as refused:
+            DataDir(disk / "data").create()
+    assert str(refused.value) == (
+        f"Cannot use the data directory {disk}/data: Read-only file system. Set MQ_DATA_DIR to a "
+        "directory that this user can write."
+    )
 
 
 def test_path_that_is_a_file_is_refused(tmp_path: Path) -> None:

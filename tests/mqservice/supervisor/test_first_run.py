@@ -73,6 +73,14 @@ async def test_a_failure_is_reported_with_its_last_lines(program: Program) -> No
     assert log.read_text() == "no such column: colour\n"
 
 
+async def test_a_refusal_written_for_the_user_is_all_that_is_shown(program: Program) -> None:
+    preparation = await program.start(program.env("sys.exit('CommandError: Start the newer one.')"))
+    with pytest.raises(StartFailed) as failure:
+        await preparation.tables()
+    await preparation.end()
+    assert str(failure.value) == "Start the newer one."
+
+
 async def test_a_database_that_is_gone_is_named(program: Program) -> None:
     """The real command, with the name under which ``mqservice up`` starts it: web processes say of
     a database only that they got no connection.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -68,3 +69,13 @@ def test_commands_are_printed_in_one_piece(
     for _, command in next_steps(QUICKSTART, checkout / "var"):
         assert f"    {command}" in lines
     assert "3.1 s" in lines[0]
+
+
+def test_the_service_outlives_whoever_read_its_first_lines(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w", buffering=1) as closed, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", closed)
+        print_panel(QUICKSTART, checkout / "var", took_ms=1)  # rich would end the program here

@@ -43,6 +43,15 @@ def test_address_of_another_machine_is_refused() -> None:
         reserve_port("192.0.2.1", 8000)
 
 
+def test_privileged_port_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(holder: socket.socket, address: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    with pytest.raises(ConfigInvalid, match=r"not allowed to use port 80\. Set MQ_PORT to 1024"):
+        reserve_port("127.0.0.1", 80)
+
+
 def test_ports_are_remembered_while_they_are_free(tmp_path: Path) -> None:
     path = tmp_path / "ports.json"
 

@@ -1,14 +1,19 @@
-"""Where the engine answers Prometheus, as the user or the supervisor decides."""
+"""How the engine is started: what it is told, where it answers Prometheus, why it cannot start."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from mqservice.supervisor.child import Child
 from mqservice.supervisor.data_dir import DataDir
-from mqservice.supervisor.errors import ConfigInvalid
+from mqservice.supervisor.errors import ConfigInvalid, StartFailed
+from mqservice.supervisor.output import Output
 from mqservice.supervisor.processes import engine_metrics_port, engine_spec
+from storage_engine.disk.files import Files
+from storage_engine.log import checkpoint
 
 
 @pytest.mark.parametrize(("given", "port"), [("", 7_000), ("0", 0), ("9100", 9_100)])
@@ -42,3 +47,32 @@ def test_engine_is_told_its_own_settings_and_no_secrets(tmp_path: Path) -> None:
         "MQ_ENGINE_SOCKET": "/s",
         "MQ_ENGINE_METRICS_PORT": "7000",
     }
+
+
+async def test_a_store_of_a_newer_engine_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data_dir = DataDir(tmp_path / "data")
+    data_dir.create()
+    for name in ("commitlog", "config"):
+        (data_dir.store / name).mkdir()
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "FORMAT_VERSION", 9)
+        checkpoint.write_checkpoint(Files(), data_dir.store / "checkpoint", checkpoint.Checkpoint())
+    env = {
+        **os.environ,
+        "MQ_ENGINE_STORE_DIR": str(data_dir.store),
+        "MQ_ENGINE_SOCKET": str(data_dir.engine_socket),
+    }
+    output = Output(data_dir.logs, is_quiet=True)
+    spec = engine_spec(env, data_dir, metrics_port=0)
+    child = Child(spec, output, on_change=lambda: None, on_fatal=lambda _: None)
+
+    with pytest.raises(StartFailed) as refused:
+        await child.start()
+    output.close()
+    assert str(refused.value) == (
+        f"cannot open the store: {data_dir.store}/checkpoint has format version 9, but this engine "
+        "knows none above 3: start the newer engine that wrote it. Nothing was changed"
+    )
+    assert not list((data_dir.store / "commitlog").iterdir())

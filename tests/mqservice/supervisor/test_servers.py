@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import shutil
 import signal
@@ -17,13 +18,16 @@ import pytest
 
 from mqservice.supervisor import binaries
 from mqservice.supervisor.child import Child
+from mqservice.supervisor.config import SupervisorConfig
 from mqservice.supervisor.errors import BinaryMissing, ConfigInvalid, StartFailed
 from mqservice.supervisor.output import Output
 from mqservice.supervisor.ports import find_free_port
 from mqservice.supervisor.postgres import PostgresServer, wait_for_external
 from mqservice.supervisor.readiness import is_valkey_ready
+from mqservice.supervisor.supervisor import run_service
 from mqservice.supervisor.valkey import ValkeyServer
 from tests.servers import POSTGRES_SETTINGS
+from tests.services import wait_until
 
 
 @pytest.fixture
@@ -147,6 +151,32 @@ def test_interrupted_initdb_is_done_again(postgres: PostgresServer) -> None:
     assert not postgres.directory.with_name("pg.new").exists()
 
 
+def test_initdb_ends_with_a_supervisor_that_is_killed(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    endless = tmp_path / "initdb"
+    endless.write_text("#!/bin/sh\necho $$ > pid\nexec sleep 600\n")
+    endless.chmod(0o755)
+    server = replace(postgres, account=None, programs=replace(postgres.programs, initdb=endless))
+    pid_file = postgres.directory.with_name("pg.new") / "data" / "pid"
+    supervisor = multiprocessing.get_context("spawn").Process(target=server.prepare)
+    supervisor.start()
+    wait_until(lambda: pid_file.exists() and bool(pid_file.read_text()), 60, "initdb runs")
+    supervisor.kill()
+    supervisor.join()
+
+    pid = pid_file.read_text().strip()
+    wait_until(lambda: not is_running(pid), 60, "initdb has ended")
+
+
+def is_running(pid: str) -> bool:
+    """Not when it waits to be reaped."""
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
 def test_failing_initdb_is_reported_with_its_output(postgres: PostgresServer) -> None:
     broken = replace(postgres.programs, initdb=Path(shutil.which("false") or ""))
 
@@ -165,12 +195,31 @@ def test_a_user_without_a_name_is_told_so(
     assert not list(postgres.directory.parent.glob("pg*"))
 
 
+def test_nothing_is_made_for_a_user_without_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 54_321)
+    config = SupervisorConfig(data_dir=tmp_path / "data", port=find_free_port())
+
+    with pytest.raises(ConfigInvalid, match="User 54321 has no name in /etc/passwd"):
+        run_service(config, {}, is_quiet=True)
+    assert not list(tmp_path.iterdir())
+
+
 def test_cluster_of_another_user_is_refused(postgres: PostgresServer, tmp_path: Path) -> None:
     stranger = binaries.Account(name="stranger", uid=os.geteuid() + 12_345, gid=12_345)
     (tmp_path / "pg").mkdir()
 
     with pytest.raises(ConfigInvalid, match="belongs to user"):
         replace(postgres, account=stranger).prepare()
+
+
+def test_cluster_of_another_postgresql_is_refused(postgres: PostgresServer) -> None:
+    postgres.prepare()
+    (postgres.directory / "PG_VERSION").write_text("14\n")
+
+    with pytest.raises(ConfigInvalid, match=r"made by PostgreSQL 14, but .* backup there"):
+        postgres.prepare()
 
 
 async def test_database_url_without_a_server_fails_in_time() -> None:

@@ -83,7 +83,7 @@ def test_condition_on_an_absent_topic_is_refused(engine: str, acme: Client, if_m
         ('{"type": "other"}', "/type"),
         ('{"retention": "1 day"}', "/retention"),
         ('{"retention": "1d", "retention_ms": 1}', "/retention"),
-        ('{"retention": "31d"}', "/retention_ms"),
+        ('{"retention": "31d"}', "/retention"),
         ('{"retention_ms": -1}', "/retention_ms"),
         ('{"body_bytes_max": 4194305}', "/body_bytes_max"),
         ('{"colour": "red"}', "/colour"),

@@ -15,7 +15,7 @@ from mqservice.transfers.errors import TransferRejected
 from mqservice.transfers.reports import ImportReport
 from tests.mqservice.backups.making import ignored, scratch_database
 from tests.storage_engine.rocketmq_store import RocketmqStore
-from tests.storage_engine.test_store_import import hashes
+from tests.storage_engine.tools.test_store_import import hashes
 
 RETENTION_MS = 86_400_000
 SEGMENT_BYTES = 1 << 16

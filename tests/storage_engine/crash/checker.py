@@ -52,7 +52,7 @@ from tests.storage_engine.crash.promises import Promises, Queue
 from tests.storage_engine.crash.recorder import read_tree
 from tests.storage_engine.crash.violation import Violation
 from tests.storage_engine.doubles import FaultyFiles, OpenStore, message
-from tests.storage_engine.keyed import pages
+from tests.storage_engine.index.keyed import pages
 from tests.storage_engine.stopping import kill
 
 ALARM_FILE: Final = "config/quarantine.json"

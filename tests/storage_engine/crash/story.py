@@ -20,7 +20,7 @@ import msgspec
 from storage_engine.delivery.clients import split_reader
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import StoreError
-from storage_engine.reads.offset_at_time import offset_at_time
+from storage_engine.log.offset_at_time import offset_at_time
 from storage_engine.records.record import BODY_LENGTH_AT, Record
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
@@ -252,7 +252,7 @@ class Story:
         bases = [file.base_offset for file in store._commit_log.segments()]
         count = max(len(bases) - self.limits["retention_bytes"] // self.limits["segment_bytes"], 0)
         oldest_ms = self.clock.now_ms() - store.config.retention_ms
-        queues = [queue for topic in self._durability for queue in store.queries.queues_of(topic)]
+        queues = [queue for topic in self._durability for queue in store.catalog.get_queues(topic)]
         for queue in queues:
             below = queue.max_offset  # scheduled messages move to later offsets
             if queue.topic != SCHEDULE_TOPIC:
@@ -265,7 +265,7 @@ class Story:
 
     async def damage(self, queue_offset: int, *, topic: str = "t", queue_id: int = 0) -> None:
         """Stop, change a bit in the body of a message on the disk, and start again."""
-        unit = self.store.store.queries.queues_of(topic)[queue_id].unit(queue_offset)
+        unit = self.store.store.catalog.get_queues(topic)[queue_id].unit(queue_offset)
         await self.store.close()
         self.recorder.told(Damaged((topic, queue_id), queue_offset, unit[0]))
         size_bytes = self.limits["segment_bytes"]

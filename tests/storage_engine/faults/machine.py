@@ -1,4 +1,4 @@
-"""What this machine lets tests do: tracing, mounting, Java, RocketMQ, a browser, buildah,
+"""What this machine lets tests do: tracing, mounting, Java, RocketMQ, Node, a browser, buildah,
 Prometheus. The only place that may skip.
 
 Every promise that a test here checks with the real kernel is also checked with injected system
@@ -26,6 +26,7 @@ from analytics.session import spark_problem
 from tests.acceptance.image.containers import why_no_image
 from tests.acceptance.partitions.network import why_no_namespaces
 from tests.chromium import find_chromium, why_no_chromium
+from tests.clients.typescript.package import why_no_package
 from tests.rocketmq.broker_program import why_no_broker
 
 _SHUTDOWN: Final = 0x8004587D  # FS_IOC_SHUTDOWN
@@ -67,6 +68,12 @@ def need_image() -> None:
     """Skip where the container image cannot be built and run."""
     if reason := why_no_image():
         pytest.skip(reason)  # no image here; what the Dockerfile says is checked without one
+
+
+def need_node() -> None:
+    """Skip where the TypeScript client cannot be compiled and run."""
+    if reason := why_no_package():
+        pytest.skip(reason)  # no Node here; that its generated parts are fresh is checked without
 
 
 def need_chromium() -> str:

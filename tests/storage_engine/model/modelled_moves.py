@@ -116,7 +116,7 @@ class MovedStore(ModelledStore):
             await self.store.durability.durable_to(self.store.stats(0).append_offset)
         except SyncFailed:
             await self.mended()
-        while not self.store._dispatcher.is_idle:  # the flusher has still to say so
+        while not self.store.dispatcher.is_idle:  # the flusher has still to say so
             await asyncio.sleep(0)
 
     def adopt_topics(self) -> None:

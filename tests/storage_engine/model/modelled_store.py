@@ -36,7 +36,7 @@ from tests.storage_engine.doubles import (
     OpenStore,
     message,
 )
-from tests.storage_engine.keyed import look_up
+from tests.storage_engine.index.keyed import look_up
 from tests.storage_engine.model.group_model import GroupModel, Place
 from tests.storage_engine.model.store_model import Queue, Stored, StoreModel
 from tests.storage_engine.stopping import kill

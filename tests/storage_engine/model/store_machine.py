@@ -376,7 +376,7 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def store_is_as_the_model_says(self) -> None:
         self.read_everything(is_with_empty=False)
-        count = self.both.store.watched().quarantine.count
+        count = self.both.store.parts.quarantine.count
         assert bool(count) == bool(self.both.model.damaged_in_log())  # the alarm stays
         self.both.check_groups()
 

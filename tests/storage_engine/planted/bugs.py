@@ -12,6 +12,7 @@ import contextlib
 import os
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +21,7 @@ import pytest
 
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Snapshot
 from storage_engine.delivery.delivery import Delivery
+from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.delivery.offset_journal import OffsetJournal
 from storage_engine.disk.files import Files
 from storage_engine.disk.lock import StoreLock
@@ -177,9 +179,9 @@ def cached_pages_believed_after_a_failed_sync(patch: pytest.MonkeyPatch) -> None
 def offsets_used_again_after_a_crash(patch: pytest.MonkeyPatch) -> None:
     real = recovery.recover
 
-    def recover(log: CommitLog, queues: ConsumeQueues, *more: Any, **named: Any) -> Any:
-        found = real(log, queues, *more, **named)  # Any: as the real
-        for queue in queues:
+    def recover(parts: EngineParts, found_log: Any, **named: Any) -> Any:
+        found = real(parts, found_log, **named)  # Any: as the real
+        for queue in parts.queues:
             if queue.max_offset > 1:
                 queue.max_offset -= 1
                 queue.append_offset = queue.max_offset
@@ -276,8 +278,8 @@ def leases_on_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
 
     real = Delivery.__init__
 
-    def init(delivery: Delivery, config: Any, clock: Any, *more: Any, **named: Any) -> None:
-        real(delivery, config, Wall(clock), *more, **named)  # Any: as the real
+    def init(delivery: Delivery, parts: EngineParts, *more: Any) -> None:
+        real(delivery, replace(parts, clock=Wall(parts.clock)), *more)  # Any: as the real
 
     patch.setattr(Delivery, "__init__", init)
 

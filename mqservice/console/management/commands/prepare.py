@@ -13,17 +13,14 @@ import logging
 import sys
 from typing import Any, Final
 
-from django.apps import apps
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
-from django.db.migrations.loader import MigrationLoader
-
-from mqservice import __version__
 
 # Loaded while waiting.
 from mqservice.console.management.commands import bootstrap_demo  # noqa: F401
+from mqservice.lib.known_migrations import refuse_unknown_migrations
 from mqservice.lib.restore_stamp import FORGET
 
 log = logging.getLogger(__name__)
@@ -50,10 +47,10 @@ def make_tables() -> None:
 
     What ``migrate`` does besides is done either way: a restore's stamp is removed.
 
-    Raises CommandError, and changes nothing, when a newer version has changed the tables.
+    Raises CommandError, and changes nothing, when another version has made or changed the tables.
     """
+    refuse_unknown_migrations(connection)
     executor = MigrationExecutor(connection)
-    _refuse_newer(executor.loader)
     if missing := executor.migration_plan(executor.loader.graph.leaf_nodes()):
         log.info(
             "Bringing the tables to this version",
@@ -63,16 +60,3 @@ def make_tables() -> None:
         return
     with connection.cursor() as cursor:
         cursor.execute(FORGET)
-
-
-def _refuse_newer(loader: MigrationLoader) -> None:
-    """Only our own migrations count: a library may give up the names of its old ones."""
-    ours = {app.label for app in apps.get_app_configs() if app.name.startswith("mqservice.")}
-    applied = {key for key in loader.applied_migrations if key[0] in ours}
-    unknown = sorted(applied - set(loader.disk_migrations))
-    if unknown:
-        raise CommandError(
-            f"A newer version of mqservice has changed the database: this version, {__version__}, "
-            f"does not know {len(unknown)} of its migrations, such as {'.'.join(unknown[0])}. "
-            "Start the newer version, or restore a backup made by this one."
-        )

@@ -21,8 +21,9 @@ from mqservice.accounts.services import get_or_create_namespace, get_or_create_t
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.services import GroupChange, PlannedGroup, plan_group, write_groups
 from mqservice.lib.problem import Problem
-from mqservice.topics.models import MessageType, Topic
+from mqservice.topics.models import Topic
 from mqservice.topics.services import PlannedTopic, TopicChange, plan_topic, write_topics
+from mqservice.topics.settings import MessageType
 
 
 class _TopicOut(msgspec.Struct, frozen=True):
@@ -73,8 +74,8 @@ def define_imported(imported: _Imported) -> Namespace:
     _reject_other_definitions(imported)
     topics = [_planned_topic(namespace, topic) for topic in imported.topics]
     groups = [_planned_group(namespace, group) for group in imported.groups]
-    others = [each.topic.name for each in topics if each.is_different and not each.is_new]
-    others += [each.group.name for each in groups if each.is_different and not each.is_new]
+    others = [each.row.name for each in topics if each.is_different and not each.is_new]
+    others += [each.row.name for each in groups if each.is_different and not each.is_new]
     if others:
         raise CommandError(
             f"the database has {others[0]} in namespace {namespace.name} with other "
