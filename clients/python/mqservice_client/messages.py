@@ -101,7 +101,7 @@ class BaseMessage:
     def __init__(self, wire: PackDelivered, home: Home, handle: int | str, epoch: int) -> None:
         self._wire = wire
         self._home = home
-        self._handle = handle
+        self._handle: Any = handle  # Any: a tag on a socket, a receipt over REST
         self._epoch = epoch
         self._state = OPEN
         self._note: str | None = None

@@ -36,6 +36,7 @@ from .messages import (
 )
 from .protocol import client_codec, frames
 from .protocol.frames import FrameBroken, PackDelivered, PackMessages, Subprotocol
+from .protocol.limits import PING_MS, PONG_MS
 from .protocol.messages import FilterForm
 
 SETTLE_COUNT_MAX: Final = 1_000
@@ -170,7 +171,7 @@ class SocketSession:
         self.is_welcome = False
         self.was_welcome = False
         self.goaway: ConnectionLost | None = None
-        self.silence_ms_max = frames.PING_MS + frames.PONG_MS
+        self.silence_ms_max = PING_MS + PONG_MS
         self._client_name = client_name
         self._sender = sender
         self._sids = itertools.count(1)
@@ -391,9 +392,9 @@ class SocketSession:
             tag = message._handle
             if command.kind == EXTEND:
                 continue
-            outstanding.pop(tag, None)  # type: ignore[call-overload]  # a tag, on a socket
+            outstanding.pop(tag, None)
             if failed and tag in failed:
-                subscription.feed.settle_failed(message, failed[tag])  # type: ignore[index]
+                subscription.feed.settle_failed(message, failed[tag])
             else:
                 message._confirm()
                 done += 1
@@ -426,7 +427,7 @@ class SocketSession:
         elif command.kind not in (UNSUBSCRIBE, EXTEND):
             for each in command.results:
                 message = each.message if isinstance(each, Result) else each
-                subscription.outstanding.pop(message._handle, None)  # type: ignore[call-overload]
+                subscription.outstanding.pop(message._handle, None)
                 subscription.feed.settle_failed(message, push.code)
 
     def _find_ended(self, error: MQError) -> None:
@@ -451,7 +452,7 @@ class SocketSession:
         """Queued results as commands; those for tags of an earlier session wait for a new one."""
         sid, acks, results = subscription.sid, subscription.acks, subscription.results
         while acks:
-            batch = []
+            batch: list[BaseMessage] = []
             while acks and len(batch) < SETTLE_COUNT_MAX:
                 message = acks.popleft()
                 if message._epoch == subscription.epoch:
@@ -459,7 +460,7 @@ class SocketSession:
                 else:
                     subscription.remember(message, ACK, None)
             if batch:
-                tags: list[int] = [message._handle for message in batch]  # type: ignore[misc]  # tags, on a socket
+                tags: list[int] = [message._handle for message in batch]
                 frame = frames.Ack(id=next(self._ids), sid=sid, t=tags)
                 self._command(frame, subscription, ACK, batch)
         by_command: dict[tuple[str, int | None], list[Result]] = {}
@@ -520,7 +521,7 @@ class SocketSession:
 def _settle_frame(
     number: int, sid: int, kind: str, ms: int | None, results: list[Result]
 ) -> msgspec.Struct:
-    tags: list[int] = [result.message._handle for result in results]  # type: ignore[misc]  # tags, on a socket
+    tags: list[int] = [result.message._handle for result in results]
     if kind == EXTEND:
         assert ms is not None
         return frames.Extend(id=number, sid=sid, t=tags, ms=ms)

@@ -77,8 +77,8 @@ def target_of(base_url: str | None, api_key: str | None, namespace: str | None) 
     return Target(base_url=url, api_key=key, namespace=chosen)
 
 
-def milliseconds(value: Duration, name: str = "the duration") -> int:
-    """A duration in ms. Raises UsageError for what is none, and for a bare number."""
+def milliseconds(value: object, name: str = "the duration") -> int:
+    """A ``Duration`` in ms. Raises UsageError for what is none, such as a bare number."""
     if isinstance(value, timedelta):
         ms = round(value / timedelta(milliseconds=1))
     elif isinstance(value, str) and (found := _DURATION.fullmatch(value)) is not None:
