@@ -72,10 +72,11 @@ def blocking(
     base_url: str | None = None, api_key: str | None = None, **options: Any
 ) -> Iterator[Client]:
     """An asynchronous client to be used like a synchronous one; nothing may be left on its loop."""
+    inner = AsyncClient(base_url, api_key, **options)
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="blocking")
+    client = Blocking(inner, loop)
+    thread = threading.Thread(target=loop.run_forever, name="blocking", daemon=True)
     thread.start()
-    client = Blocking(AsyncClient(base_url, api_key, **options), loop)
     try:
         yield cast("Client", client)
         client.close()
