@@ -17,6 +17,7 @@ import asyncio
 import logging
 import threading
 from collections import deque
+from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final, Protocol, TypeVar, overload
 
@@ -40,6 +41,8 @@ FAILED: Final = 3
 NACK: Final = "nack"
 DEAD_LETTER: Final = "dead_letter"
 EXTEND: Final = "extend"
+# Why a result had no effect: its subscription was over before the service confirmed it.
+SUBSCRIPTION_CLOSED: Final = "SUBSCRIPTION_CLOSED"
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -78,6 +81,34 @@ class Home:
     @property
     def has_queued(self) -> bool:
         return bool(self.acks or self.results)
+
+    def end(self, unsettled: Iterable[BaseMessage]) -> None:
+        """Nothing is sent any more: results without a confirmation fail, and later ones too."""
+        self.sender = _Nobody(self)
+        self.fail_queued()
+        for message in unsettled:
+            if message._state == QUEUED:
+                message._fail(SUBSCRIPTION_CLOSED)
+
+    def fail_queued(self) -> None:
+        while self.acks:
+            self.acks.popleft()._fail(SUBSCRIPTION_CLOSED)
+        while self.results:
+            result = self.results.popleft()
+            if result.kind != EXTEND:
+                result.message._fail(SUBSCRIPTION_CLOSED)
+
+
+class _Nobody:
+    """Sends nothing, for a home that has ended."""
+
+    is_flush_due = False
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    def flush_soon(self) -> None:
+        self._home.fail_queued()
 
 
 class SubscriptionStats(msgspec.Struct):

@@ -89,7 +89,7 @@ class RestSource(Home):
         self._random = random
         self._backoff = Backoff()
         self._consumer_id = options.consumer_id or f"py-{uuid.uuid4().hex}"
-        self._outstanding: dict[str, BaseMessage] = {}
+        self.outstanding: dict[str, BaseMessage] = {}
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
         self._wake = asyncio.Event()
@@ -130,11 +130,12 @@ class RestSource(Home):
 
     async def leave(self, timeout_s: float) -> None:
         """Give back what was not settled: by a nack, as REST has nothing that counts no attempt."""
-        for message in self._outstanding.values():
+        for message in self.outstanding.values():
             if not message.is_settled:
                 self.results.append(Result(NACK, message, GIVE_BACK_MS, "the consumer stopped"))
         await self.settled(timeout_s)
         await self.close()
+        self.end(self.outstanding.values())
 
     async def close(self) -> None:
         for task in (self._receiving, self._settling):
@@ -148,7 +149,7 @@ class RestSource(Home):
         attempt = 0
         attempt_id = uuid.uuid4().hex
         while not self._is_stopping:
-            room = self._options.prefetch - len(self._outstanding)
+            room = self._options.prefetch - len(self.outstanding)
             if room <= 0:
                 await self._wait_for_room()
                 continue
@@ -188,10 +189,10 @@ class RestSource(Home):
         received = _decode_received(response.content).messages
         fresh = []
         for each in received:
-            if each.receipt in self._outstanding:
+            if each.receipt in self.outstanding:
                 continue  # a repeat of the receive brought it again
             message = self.feed.kind(_wire_of(each), self, each.receipt, 1)
-            self._outstanding[each.receipt] = message
+            self.outstanding[each.receipt] = message
             fresh.append(message)
         if fresh:
             self.feed.deliver(fresh)
@@ -275,7 +276,7 @@ class RestSource(Home):
             message, receipt = result.message, str(result.message._handle)
             if result.kind == EXTEND:
                 continue
-            self._outstanding.pop(receipt, None)
+            self.outstanding.pop(receipt, None)
             if receipt in failed:
                 self.feed.settle_failed(message, failed[receipt])
                 continue

@@ -21,6 +21,7 @@ from .socket_hub import SocketHub
 
 CONFIRM_WAIT_S = 10.0
 LEAVE_WAIT_S = 2.0
+ABANDONED_LOOK_S = 0.2
 
 
 class Closeable(Protocol):
@@ -130,6 +131,7 @@ class Reading:
         self._on_socket: list[SocketSubscription] = []
         self._on_rest: list[RestSource] = []
         self._is_closed = False
+        self._finishing: asyncio.Task[None] | None = None
         runtime.subscriptions.add(self)
         if runtime.transport == "rest":
             self.use_rest()
@@ -174,6 +176,8 @@ class Reading:
         if self._is_closed:
             return
         self._is_closed = True
+        if self._finishing is not None and self._finishing is not asyncio.current_task():
+            self._finishing.cancel()
         self._runtime.subscriptions.discard(self)
         await self.drain()
         if self._on_socket:
@@ -183,15 +187,30 @@ class Reading:
         self.feed.end()
 
     def abandon(self) -> None:
-        """The program lost it without closing it: ask for nothing more."""
+        """The program has lost it without closing it, as a loop does that is left by ``break``."""
         if self._is_closed or self._runtime.loop.is_closed() or self._runtime.is_forked:
             return
-        self._runtime.loop.call_soon_threadsafe(self._start_draining)
+        self._runtime.loop.call_soon_threadsafe(self._start_finishing)
 
-    def _start_draining(self) -> None:
-        task = self._runtime.loop.create_task(self.drain(), name="mqservice drain")
-        _draining.add(task)
-        task.add_done_callback(_draining.discard)
+    def _start_finishing(self) -> None:
+        if not self._is_closed:
+            finishing = self._finish()
+            self._finishing = self._runtime.loop.create_task(finishing, name="mqservice finish")
+
+    async def _finish(self) -> None:
+        """Closes it as soon as the program has settled, or lost, all messages that it has taken."""
+        await self.drain()
+        while self._is_in_use():  # noqa: ASYNC110  # an event would cost each ack a little
+            await asyncio.sleep(ABANDONED_LOOK_S)
+        await self.close()
+
+    def _is_in_use(self) -> bool:
+        waiting = set(map(id, self.feed.buffer))
+        return any(
+            not (message.is_settled or message.is_lost or id(message) in waiting)
+            for home in (*self._on_socket, *self._on_rest)
+            for message in home.outstanding.values()
+        )
 
     def next_or_raise(self) -> BaseMessage | None:
         """A message; None when one has to be waited for. Raises StopIteration at the end."""
@@ -213,8 +232,6 @@ def closed_error() -> MQError:
 
 
 _alive: weakref.WeakSet[Runtime] = weakref.WeakSet()
-# Tasks are held weakly by their loop.
-_draining: set[asyncio.Task[bool]] = set()
 
 
 def _mark_forked() -> None:

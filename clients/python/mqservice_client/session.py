@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from .errors import ConnectionLost, MQError, ResponseMalformed, rejected
+from .errors import ConnectionLost, MQError, ResponseMalformed, UsageError, rejected
 from .messages import (
     DEAD_LETTER,
     EXTEND,
@@ -36,7 +36,7 @@ from .messages import (
 )
 from .protocol import client_codec, frames
 from .protocol.frames import FrameBroken, PackDelivered, PackMessages, Subprotocol
-from .protocol.limits import PING_MS, PONG_MS
+from .protocol.limits import CREDIT_BYTES_MAX, CREDIT_MSGS_MAX, PING_MS, PONG_MS
 from .protocol.messages import FilterForm
 
 SETTLE_COUNT_MAX: Final = 1_000
@@ -44,12 +44,14 @@ REMEMBERED_MAX: Final = 10_000
 FRAME_BYTES_MAX: Final = 4 * 1024 * 1024
 RESUME_TTL_MS: Final = 60_000
 RESTARTING: Final = 1012
-ENDED: Final = "SUBSCRIPTION_CLOSED"
 ACK: Final = "ack"
 
 
 class SubscribeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a subscription asks for; shared by both ways of receiving. ``_ms`` None: the group's."""
+    """What a subscription asks for; shared by both ways of receiving. ``_ms`` None: the group's.
+
+    Raises UsageError.
+    """
 
     prefetch: int = 200
     prefetch_bytes: int = 8 * 1024 * 1024
@@ -59,6 +61,14 @@ class SubscribeOptions(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str | None = None
     consumer_id: str | None = None
     consumer_zone: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.prefetch <= CREDIT_MSGS_MAX:
+            raise UsageError(f"prefetch must be 1 to {CREDIT_MSGS_MAX}, found {self.prefetch}")
+        if not 1 <= self.prefetch_bytes <= CREDIT_BYTES_MAX:
+            raise UsageError(
+                f"prefetch_bytes must be 1 to {CREDIT_BYTES_MAX}, found {self.prefetch_bytes}"
+            )
 
 
 class _Remembered(NamedTuple):
@@ -210,6 +220,9 @@ class SocketSession:
     def forget(self, subscription: SocketSubscription) -> None:
         """Nothing of it is sent or awaited any more."""
         self.subscriptions.pop(subscription.sid, None)
+        remembered = [done.message() for done in subscription.remembered.values()]
+        subscription.end([*subscription.outstanding.values(), *filter(None, remembered)])
+        subscription.outstanding.clear()
         self._commands = {
             number: command
             for number, command in self._commands.items()
@@ -443,7 +456,6 @@ class SocketSession:
 
     def _end(self, subscription: SocketSubscription, error: MQError) -> None:
         self.forget(subscription)
-        subscription.outstanding.clear()
         subscription.feed.fail(error)
 
     # Outgoing -------------------------------------------------------------------------------
