@@ -72,6 +72,8 @@ class Home:
         self.sender = sender
         self.acks: deque[BaseMessage] = deque()
         self.results: deque[Result] = deque()
+        # What has no confirmed result yet, by tag or receipt.
+        self.outstanding: dict[int | str, BaseMessage] = {}
 
     def queue_result(self, result: Result) -> None:
         self.results.append(result)

@@ -89,7 +89,6 @@ class RestSource(Home):
         self._random = random
         self._backoff = Backoff()
         self._consumer_id = options.consumer_id or f"py-{uuid.uuid4().hex}"
-        self.outstanding: dict[str, BaseMessage] = {}
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
         self._wake = asyncio.Event()

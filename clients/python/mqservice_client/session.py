@@ -96,7 +96,6 @@ class SocketSubscription(Home):
         self.options = options
         self.epoch = 1
         self.last_tag = 0
-        self.outstanding: dict[int, BaseMessage] = {}
         self.is_confirmed = False
         self.is_draining = False
         self.flow = "open"

@@ -42,7 +42,7 @@ def mq(connect: Connect, transport: str) -> Client:
 
 def take(subscription: Subscription, count: int) -> list[Message]:
     """The next messages; fails when one does not come."""
-    found = []
+    found: list[Message] = []
     for _ in range(count):
         message = subscription.get(WAIT)
         assert message is not None, f"{len(found)} of {count} messages came"
