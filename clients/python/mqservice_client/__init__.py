@@ -50,6 +50,7 @@ from .errors import (
     UsageError,
     WrongEventLoop,
 )
+from .handlers import Reject, Retry
 from .http_calls import Stored
 from .messages import SubscriptionStats
 from .sync.batch import Batch, Pending
@@ -65,8 +66,8 @@ __all__ = [
     "ClientClosed", "ClientStateError", "Conflict", "ConnectionLost", "Duration", "Forbidden",
     "ForkedClient", "GroupNotFound", "IdempotencyKeyReused", "MQError", "Message",
     "MessageNotFound", "NotFound", "OutcomeUnknown", "Pending", "PreconditionFailed",
-    "QuotaExceeded", "RateLimited", "RequestRejected", "ResponseMalformed", "SettleFailed", "Sql",
-    "Stored", "Subscription", "SubscriptionConflict", "SubscriptionStats", "TooLarge",
-    "TopicNotFound", "Unauthenticated", "Unavailable", "Unreachable", "UsageError",
+    "QuotaExceeded", "RateLimited", "Reject", "RequestRejected", "ResponseMalformed", "Retry",
+    "SettleFailed", "Sql", "Stored", "Subscription", "SubscriptionConflict", "SubscriptionStats",
+    "TooLarge", "TopicNotFound", "Unauthenticated", "Unavailable", "Unreachable", "UsageError",
     "WrongEventLoop",
 ]  # fmt: skip

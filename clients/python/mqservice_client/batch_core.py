@@ -52,7 +52,7 @@ class BatchCore:
         self._room = threading.Condition()
         self._room_on_loop = asyncio.Event()
         self._is_idempotent = is_idempotent
-        runtime.batches.add(self)
+        runtime.closeables.add(self)
 
     def add(self, message: Outgoing) -> tuple[Chunk, int]:
         """The request that the message is part of, and its place there."""
@@ -90,7 +90,7 @@ class BatchCore:
         if self.is_closed:
             return
         self.is_closed = True
-        self._runtime.batches.discard(self)
+        self._runtime.closeables.discard(self)
         try:
             await self.flush()
         finally:

@@ -23,7 +23,7 @@ import msgspec
 from .backoff import Backoff
 from .errors import MQError, RequestRejected, Unreachable
 from .http_calls import JSON_TYPE, PACK_TYPE, Request, Response, raise_for, segment
-from .messages import DEAD_LETTER, EXTEND, NACK, BaseMessage, Feed, Home, Result, log
+from .messages import DEAD_LETTER, EXTEND, NACK, Feed, Home, Result, log
 from .network import Network, NoResponse, NotSent
 from .protocol.frames import PackDelivered
 from .session import ACK, SubscribeOptions

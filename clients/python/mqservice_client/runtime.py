@@ -25,7 +25,7 @@ ABANDONED_LOOK_S = 0.2
 
 
 class Closeable(Protocol):
-    """A batch that may still have messages to send."""
+    """What ends before subscriptions do: batches with messages to send, consumers that run."""
 
     async def close(self) -> None: ...
 
@@ -49,7 +49,7 @@ class Runtime:
         self.caller = Caller(network, base_url, timeout_ms, self.random)
         self.transport = transport
         self.subscriptions: set[Reading] = set()
-        self.batches: set[Closeable] = set()
+        self.closeables: set[Closeable] = set()
         self.is_forked = False
         self._client_name = client_name
         self._hub: SocketHub | None = None
@@ -76,8 +76,8 @@ class Runtime:
         return self._hub
 
     async def close(self) -> None:
-        for batch in list(self.batches):
-            await batch.close()
+        for each in list(self.closeables):
+            await each.close()
         for reading in list(self.subscriptions):
             await reading.close()
         if self._hub is not None:

@@ -15,7 +15,7 @@ import signal
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from .accumulator import Chunk
 from .batch_core import BatchCore
@@ -26,14 +26,6 @@ from .runtime import Runtime
 T = TypeVar("T")
 STOP_WAIT_S = 5.0
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-
-class Stoppable(Protocol):
-    """What ``serve`` runs: until it is told to stop, from any thread."""
-
-    async def run(self) -> None: ...
-
-    def stop(self) -> None: ...
 
 
 class AsyncSide:
@@ -57,15 +49,17 @@ class AsyncSide:
     async def wait_for_results(self, chunk: Chunk, timeout_s: float | None) -> bool:
         return await chunk.wait(timeout_s)
 
-    async def serve(self, runner: Stoppable, *, handles_signals: bool) -> None:
+    async def serve(
+        self, run: Coroutine[Any, Any, None], stop: Callable[[], None], *, handles_signals: bool
+    ) -> None:
         loop = asyncio.get_running_loop()
         handled = []
         if handles_signals and threading.current_thread() is threading.main_thread():
             for number in STOP_SIGNALS:
-                loop.add_signal_handler(number, runner.stop)
+                loop.add_signal_handler(number, stop)
                 handled.append(number)
         try:
-            await runner.run()
+            await run
         finally:
             for number in handled:
                 loop.remove_signal_handler(number)
@@ -129,13 +123,15 @@ class SyncSide:
     def wait_for_results(self, chunk: Chunk, timeout_s: float | None) -> bool:
         return chunk.done.wait(timeout_s)
 
-    def serve(self, runner: Stoppable, *, handles_signals: bool) -> None:
+    def serve(
+        self, run: Coroutine[Any, Any, None], stop: Callable[[], None], *, handles_signals: bool
+    ) -> None:
         before = {}
         if handles_signals and threading.current_thread() is threading.main_thread():
             for number in STOP_SIGNALS:
-                before[number] = signal.signal(number, lambda _number, _frame: runner.stop())
+                before[number] = signal.signal(number, lambda _number, _frame: stop())
         try:
-            self.run(runner.run())
+            self.run(run)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

@@ -10,7 +10,7 @@ Client ─▶ send, batch ─▶ Caller ─▶ REST
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, TypeVar, cast
@@ -20,6 +20,7 @@ import msgspec
 from ..accumulator import BatchLimits
 from ..batch_core import BatchCore
 from ..errors import OutcomeUnknown
+from ..handlers import ConsumerRunner, HandlerOptions, OrderedBy, Registration
 from ..http_calls import (
     JSON_TYPE,
     Request,
@@ -31,6 +32,7 @@ from ..http_calls import (
     with_query,
 )
 from ..network import Network, RealNetwork
+from ..protocol.limits import CREDIT_MSGS_MAX
 from ..runtime import Reading, Runtime, closed_error
 from ..session import SubscribeOptions
 from ..sides import SyncSide
@@ -51,6 +53,7 @@ from .message import Message
 from .subscription import Subscription
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])  # Any: a function of a message
 Transport = Literal["auto", "websocket", "rest"]
 MIB = 1024 * 1024
 
@@ -100,6 +103,7 @@ class Client:
         self._runtime: Runtime | None = None
         self._is_closed = False
         self._side = SyncSide()
+        self._runner = ConsumerRunner(Message, self._side)
 
     # Send -----------------------------------------------------------------------------------
 
@@ -256,6 +260,101 @@ class Client:
             lambda: Reading(runtime, names, group, options, Message, self._side)
         )
         return Subscription(self._side, reading, optional_s(idle_timeout, "idle_timeout"))
+
+    # Handle ---------------------------------------------------------------------------------
+
+    def consumer(
+        self,
+        topics: str | Sequence[str],
+        group: str,
+        *,
+        concurrency: int = 1,
+        prefetch: int | None = None,
+        timeout: Duration | None = None,
+        retry_delay: Duration | None = None,
+        dead_letter_on: type[Exception] | tuple[type[Exception], ...] = (),
+        ordered_by: OrderedBy | None = "message_group",
+        filter: Filter | None = None,
+        lease: Duration | None = None,
+        auto_extend: Duration | None = "3h",
+        client_id: str | None = None,
+        consumer_id: str | None = None,
+        consumer_zone: str | None = None,
+    ) -> Callable[[F], F]:
+        """Let ``run`` call the decorated function with each message.
+
+        The message is acked when the function returns, and delivered again when it raises; its
+        lease is extended meanwhile. ``Retry`` and ``Reject`` say more, and a function may settle
+        its message itself. Coroutine functions run on the event loop, others on threads.
+
+        Args:
+            topics, group, filter, lease, auto_extend, client_id, consumer_id, consumer_zone: see
+                ``subscribe``.
+            concurrency: how many messages are handled at a time, 1 to 1,000.
+            prefetch: how many are here without a result; by default four for each at a time.
+            timeout: after which the message is delivered again. A coroutine is cancelled then; a
+                thread cannot be, and keeps its place until it returns.
+            retry_delay: when a message that failed is delivered again; by default the group says.
+            dead_letter_on: exceptions that make a dead letter of the message at once.
+            ordered_by: of messages that are alike in this, one is handled at a time, in order.
+        """
+        wanted = min(CREDIT_MSGS_MAX, 4 * concurrency) if prefetch is None else prefetch
+        options = HandlerOptions(
+            concurrency=concurrency,
+            timeout_s=optional_s(timeout, "timeout"),
+            retry_delay_ms=optional_ms(retry_delay, "retry_delay"),
+            dead_letter_on=(
+                dead_letter_on if isinstance(dead_letter_on, tuple) else (dead_letter_on,)
+            ),
+            ordered_by=ordered_by,
+        )
+        subscribe = SubscribeOptions(
+            prefetch=wanted,
+            filter=filter,
+            lease_ms=optional_ms(lease, "lease"),
+            auto_extend_ms=optional_ms(auto_extend, "auto_extend"),
+            client_id=client_id,
+            consumer_id=consumer_id,
+            consumer_zone=consumer_zone,
+        )
+        names = names_of(topics)
+
+        def register(function: F) -> F:
+            self._runner.register(
+                Registration(
+                    function=function,
+                    topics=names,
+                    group=group,
+                    subscribe=subscribe,
+                    options=options,
+                )
+            )
+            return function
+
+        return register
+
+    def run(self, *, drain_timeout: Duration = "30s", handle_signals: bool = True) -> None:
+        """Call the functions that ``consumer`` registered, until ``stop``, SIGTERM or SIGINT.
+
+        Then no function is called any more. Those that are running have ``drain_timeout`` to end;
+        after it coroutines are cancelled. All messages without a result are given back, with no
+        attempt counted.
+
+        Args:
+            drain_timeout: how long to wait for functions that are running.
+            handle_signals: stop at SIGTERM and SIGINT; only the main thread can.
+
+        Raises:
+            RequestRejected, ConnectionLost, Unreachable: a subscription was refused, or ended.
+        """
+        drain_s = milliseconds(drain_timeout, "drain_timeout") / 1000
+        runner = self._runner
+        run = runner.run(self._open(), drain_s)
+        self._side.serve(run, runner.stop, handles_signals=handle_signals)
+
+    def stop(self) -> None:
+        """Let ``run`` return when its functions have; from any thread or signal handler."""
+        self._runner.stop()
 
     # The rest -------------------------------------------------------------------------------
 
