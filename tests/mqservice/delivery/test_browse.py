@@ -5,28 +5,18 @@ from __future__ import annotations
 import base64
 import random
 import threading
-from collections.abc import Iterator
 
 import httpx
 import msgspec
 import pytest
 
 from tests.mqservice.delivery.browsing import bodies, browse, put, walk
-from tests.mqservice.delivery.engine_serving import grow_topic, real_topic, serving_engine
+from tests.mqservice.delivery.engine_serving import grow_topic, real_topic
 from tests.mqservice.delivery.serving import Server
 
+pytestmark = pytest.mark.real_engine()
+
 MIB = 1024 * 1024
-
-
-@pytest.fixture(scope="module")
-def server(engine_socket: str) -> Iterator[Server]:
-    with serving_engine(engine_socket) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket)
 
 
 def test_a_browsed_message_has_everything_but_a_lease(api: httpx.Client, topic: str) -> None:

@@ -1192,6 +1192,8 @@ export interface ScheduleMessageOut {
  * skipped.
  */
 export interface ScheduleOut {
+  /** Unique id that never changes. */
+  id: string;
   /** Its name in the namespace. */
   name: string;
   /** The namespace it belongs to. */
@@ -1202,9 +1204,7 @@ export interface ScheduleOut {
   time_zone: string;
   catch_up: CatchUp;
   enabled: boolean;
-  description: string | null;
-  /** Unique id that never changes. */
-  id: string;
+  description: string;
   message: ScheduleMessageOut | null;
   state: ScheduleState;
   error: string | null;
