@@ -11,6 +11,7 @@ needs. A second SIGINT kills them. The data directory's lock is released last.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -50,10 +51,10 @@ def run_service(config: SupervisorConfig, env: Mapping[str, str], *, is_quiet: b
         reserve_port(config.bind, config.port).close()
         if config.database_url is None:
             check_own_name()
-    data_dir.create()
+    data_dir.create(segment_bytes=processes.segment_bytes(env))
     lock = DataDirLock(data_dir)
-    lock.acquire()
     try:
+        lock.acquire()
         with reserve_port(config.bind, config.port):
             data_dir.quickstart.unlink(missing_ok=True)
             output = Output(data_dir.logs, is_quiet=is_quiet, console=sys.stdout)
@@ -61,6 +62,13 @@ def run_service(config: SupervisorConfig, env: Mapping[str, str], *, is_quiet: b
                 return asyncio.run(Supervisor(config, env, output).run())
             finally:
                 output.close()
+    except (StartFailed, OSError) as error:
+        # Whoever met it first says so at length: initdb, a server, a migration.
+        if os.strerror(errno.ENOSPC) not in str(error):
+            raise
+        raise StartFailed(
+            f"The disk of {config.data_dir} became full. Make room, then start the service again."
+        ) from error
     finally:
         lock.release()
 
@@ -161,6 +169,8 @@ class Supervisor:
                 password=secrets.postgres_password,
             )
             self._note_if_copied("PostgreSQL", postgres.programs.postgres)
+            if not data_dir.postgres.exists():
+                self._output.note(f"first start: creating the database in {data_dir.postgres}")
             await asyncio.to_thread(postgres.prepare)
             database_url = postgres.url
             specs.append(postgres.child_spec(self._env))
