@@ -1,7 +1,7 @@
 """Starts the stages in order, supervises them, and stops them in reverse.
 
-  lock port secrets ▶ [postgres valkey engine] ▶ tables ▶ [web-*] [worker], demo ▶ ready
-                                                  │
+  lock port secrets ▶ [postgres valkey] ▶ [engine] ▶ tables ▶ [web-*] [worker], demo ▶ ready
+                                │
             SIGINT, SIGTERM, SIGHUP, a dead database, a failed stage ──▶ the same list backwards
 
 Children are stopped in the reverse of the order they were started in, so nobody loses what it still
@@ -29,7 +29,12 @@ from mqservice.supervisor.errors import StartFailed
 from mqservice.supervisor.output import Output
 from mqservice.supervisor.panel import print_panel
 from mqservice.supervisor.ports import choose_ports, reserve_port
-from mqservice.supervisor.postgres import PostgresServer, check_own_name, wait_for_external
+from mqservice.supervisor.postgres import (
+    PostgresServer,
+    check_own_name,
+    check_tables,
+    wait_for_external,
+)
 from mqservice.supervisor.quickstart import Quickstart, quickstart_of, write_quickstart
 from mqservice.supervisor.readiness import is_url_ok
 from mqservice.supervisor.secrets_file import Secrets, load_or_create_secrets
@@ -121,7 +126,6 @@ class Supervisor:
             self._env, config, secrets, database_url=database_url, valkey_url=valkey_url
         )
         data_dir.engine_socket.unlink(missing_ok=True)  # of an engine that was killed
-        specs.append(processes.engine_spec(env, data_dir, metrics_port=metrics_port))
         preparation = first_run.Preparation(self._output)
         try:
             await preparation.start(env, data_dir, secrets)
@@ -130,6 +134,10 @@ class Supervisor:
                 await postgres.ensure_database()
             else:
                 await wait_for_external(database_url, timeout_ms=EXTERNAL_WAIT_MS)
+            await check_tables(database_url)
+            # Only now: by its start alone the version that made them could not open the store.
+            engine = processes.engine_spec(env, data_dir, metrics_port=metrics_port)
+            await self._start_stages([engine])
             await preparation.tables()
             web = processes.web_specs(env, config, metrics_port=metrics_port)
             if config.has_separate_workers:
