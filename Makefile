@@ -185,5 +185,6 @@ $(VENV)/.uv-ready: requirements-bootstrap.lock
 		echo "Install one of them, or name it: make PYTHON=/path/to/python3 …" >&2; exit 1; fi; \
 	echo "Creating the environment $(VENV) with $$($$python --version) ..."; \
 	$$python -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bootstrap.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bootstrap.lock \
+	|| { echo "Could not install uv from the package index, as pip says above. Run the command again." >&2; exit 1; }
 	@touch $@
