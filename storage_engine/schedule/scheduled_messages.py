@@ -166,7 +166,6 @@ class ScheduledMessages:
         self._catalog = catalog
         self._schedule = schedule
         self._queries = queries
-        self.cancelled_count = 0
         self._blocks = TopicBlocks()
 
     def page(self, request: ScheduledListRequest) -> tuple[ScheduledListHead, bytes]:
@@ -269,7 +268,6 @@ class ScheduledMessages:
             return ScheduledReply(outcome=found)
         self._consumer_offsets.settle([(found.source.progress, [(found.queue_offset, 1)])])
         self._consumer_offsets.sync()
-        self.cancelled_count += 1
         return ScheduledReply(outcome=ScheduledOutcome.DONE)
 
     def send(self, request: ScheduledRef, answer: Callable[[ScheduledReply], None]) -> None:

@@ -1015,15 +1015,10 @@ export interface ReceiveOptions {
   settle?: SettleItems | null;
 }
 
-/**
- * `backlog_hint` is null if the engine does not report it; `settled` is present if the
- * request had something to settle.
- */
+/** `settled` is present if the request had something to settle. */
 export interface ReceiveResponse {
   /** The messages; may be empty. */
   messages: ReceivedMessage[];
-  /** How much more there is; null if unknown. */
-  backlog_hint?: number | null;
   settled?: SettleResponse;
 }
 
