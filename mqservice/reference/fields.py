@@ -107,8 +107,8 @@ TEXTS: Final = {
     "topic": "Name of the topic.",
     "type": "Its type.",
     "updated_at": "When it was last changed.",
-    "wait": "Respond when there is a message, at the latest after this, such as `20s`.",
-    "wait_ms": "Respond when there is a message, at the latest after this many milliseconds.",
+    "wait": "How long to wait for a message before returning an empty list, such as `20s`.",
+    "wait_ms": "The same in milliseconds.",
 }  # fmt: skip
 
 # Fields that mean something else in one shape: (shape, field) -> meaning.

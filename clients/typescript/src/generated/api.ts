@@ -495,8 +495,8 @@ export interface IssueDetailOut {
 }
 
 /**
- * A change of state. `why`: dead letters appeared for the first time, or again, there were
- * none for long (quiet), or a user did it; `by` is null for the service.
+ * A change of state. `why`: first or recurring dead letters, a quiet period, or a user;
+ * `by` is null for the service.
  */
 export interface IssueEventOut {
   number: number;
@@ -570,7 +570,7 @@ export interface KeyIn {
    * `produce:orders*`, `consume:group/billing`.
    */
   scopes?: string[] | null;
-  /** What it may do besides: its role. */
+  /** Limits the scopes: a key may do what both its role and its scopes allow. */
   role?: "owner" | "admin" | "developer" | "viewer" | null;
   /** When it expires; null for never. */
   expires_at?: string | null;
@@ -734,7 +734,7 @@ export interface NewKeyIn {
   scopes: string[];
   /** The namespace it is limited to: by default that of who asks, or all. */
   namespace?: string | null;
-  /** What it may do besides: its role. */
+  /** Limits the scopes: a key may do what both its role and its scopes allow. */
   role?: "owner" | "admin" | "developer" | "viewer" | null;
   /** When it expires; null for never. */
   expires_at?: string | null;
@@ -988,9 +988,9 @@ export interface RatePointOut {
 export interface ReceiveOptions {
   /** Maximum number of messages. */
   max?: number;
-  /** Respond when there is a message, at the latest after this, such as `20s`. */
+  /** How long to wait for a message before returning an empty list, such as `20s`. */
   wait?: string | null;
-  /** Respond when there is a message, at the latest after this many milliseconds. */
+  /** The same in milliseconds. */
   wait_ms?: number | null;
   /** How long messages are leased, such as `60s`. */
   lease?: string | null;
