@@ -405,5 +405,12 @@ class Feed:
                 self._condition.notify_all()
 
 
+def broken(exc: Exception) -> MQError:
+    """What a program gets for a mistake of this library, instead of waiting for ever."""
+    error = MQError(f"the client failed by a mistake of its own: {exc!r}")
+    error.__cause__ = exc
+    return error
+
+
 def _cut(reason: str | None) -> str | None:
     return None if reason is None else reason[:REASON_CHARS_MAX]

@@ -153,7 +153,7 @@ class Reading:
         runtime = self._runtime
         self._on_rest = [
             RestSource(
-                runtime.caller.network,
+                runtime.caller,
                 runtime.root,
                 topic,
                 self.group,

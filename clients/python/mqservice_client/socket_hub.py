@@ -18,7 +18,7 @@ from typing import Final
 
 from .backoff import Backoff
 from .errors import ConnectionLost, MQError, RequestRejected, ResponseMalformed, Unreachable
-from .messages import Feed, log
+from .messages import Feed, broken, log
 from .network import BROKEN, Network, Socket, UpgradeRefused
 from .session import SocketSession, SocketSubscription, SubscribeOptions
 
@@ -136,6 +136,10 @@ class SocketHub:
                 if not self._may_retry(exc, self._loop.time() - started):
                     return
                 await self._pause(attempt, exc)
+            except Exception as exc:
+                log.exception("The connection failed", extra={"action": "connection_failed"})
+                self.session.fail_all(broken(exc))
+                return
             finally:
                 self.session.disconnected()
                 self._changed.set()

@@ -20,6 +20,7 @@ from mqservice_client.network import Network
 from tests.clients.python.blocking import blocking
 from tests.services import Service
 
+OUR_THREADS = ("mqservice", "blocking")
 Connect = Callable[..., Client]
 
 
@@ -53,7 +54,6 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def connect(service: Target, kind: str) -> Iterator[Connect]:
     """Makes clients with arguments of their own; at the end each is closed and has left nothing."""
-    threads = set(threading.enumerate())
     with ExitStack() as stack:
 
         def make(
@@ -64,7 +64,7 @@ def connect(service: Target, kind: str) -> Iterator[Connect]:
             return stack.enter_context(maker(base_url, api_key, **options))
 
         yield make
-    left = set(threading.enumerate()) - threads
+    left = {each for each in threading.enumerate() if each.name.startswith(OUR_THREADS)}
     assert left == set(), f"threads are left: {left}"
 
 
