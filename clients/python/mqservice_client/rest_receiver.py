@@ -29,6 +29,7 @@ from .messages import DEAD_LETTER, EXTEND, NACK, Feed, Home, Result, broken, log
 from .network import NoResponse, NotSent
 from .protocol.frames import PackDelivered
 from .session import ACK, SubscribeOptions
+from .tasks import end
 
 RECEIVE_MAX: Final = 256
 WAIT_S: Final = 20
@@ -113,8 +114,7 @@ class RestSource(Home):
     async def drain(self, timeout_s: float) -> bool:
         """Receive nothing more; whether all results are confirmed within the time."""
         self._is_stopping = True
-        self._receiving.cancel()
-        await asyncio.wait({self._receiving})
+        await end(self._receiving)
         return await self.settled(timeout_s)
 
     async def settled(self, timeout_s: float) -> bool:
@@ -139,9 +139,7 @@ class RestSource(Home):
         self.end(self.outstanding.values())
 
     async def close(self) -> None:
-        for task in (self._receiving, self._settling):
-            task.cancel()
-            await asyncio.wait({task})
+        await end(self._receiving, self._settling)
 
     # Receiving ------------------------------------------------------------------------------
 

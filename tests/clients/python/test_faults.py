@@ -62,14 +62,12 @@ def test_cut_connections_lose_nothing(
             message.ack()
             if len(seen) % 300 == 150:
                 way.cut()
-            if subscription.stats.acked + len({number for number, _ in seen}) >= 3_000:
-                break
             if len({number for number, _ in seen}) == 1_500:
                 break
 
     assert sorted({number for number, _ in seen}) == list(range(1_500))
     stats = subscription.stats
-    assert stats.reconnects >= 5
+    assert stats.reconnects >= (5 if transport == "websocket" else 1)
     if transport == "websocket":  # a session is resumed: nothing comes twice
         assert len(seen) == 1_500
         assert all(attempt == 1 for _, attempt in seen)
@@ -271,7 +269,8 @@ def test_a_process_ends_by_itself_and_without_a_complaint(
     said, complaint = done.communicate(timeout=60)
 
     assert (done.returncode, said, complaint) == (0, "done\n", "")
-    until(lambda: lag(mq, place.group)["inflight"] == 0, "no message is in flight")
+    # Not one group of them has read anything: then nothing is known of it.
+    until(lambda: not lag(mq, place.group)["inflight"], "no message is in flight")
 
 
 @pytest.mark.parametrize("name", ["runs", "runs_async"])
