@@ -261,6 +261,7 @@ def test_at_whatever_moment_a_subscription_is_closed_it_keeps_no_message(
             message.ack()
 
 
+@pytest.mark.parametrize("kind", ["sync"])
 @pytest.mark.parametrize("name", ["leaves_open", "closes_all", "forks", "forks_async"])
 def test_a_process_ends_by_itself_and_without_a_complaint(
     service: Target, mq: Client, place: Place, name: str
@@ -273,6 +274,7 @@ def test_a_process_ends_by_itself_and_without_a_complaint(
     until(lambda: not lag(mq, place.group)["inflight"], "no message is in flight")
 
 
+@pytest.mark.parametrize("kind", ["sync"])
 @pytest.mark.parametrize("name", ["runs", "runs_async"])
 def test_sigterm_drains_and_gives_the_rest_back(
     service: Target, mq: Client, place: Place, name: str
@@ -297,6 +299,7 @@ def test_sigterm_drains_and_gives_the_rest_back(
             message.ack()
 
 
+@pytest.mark.parametrize("kind", ["sync"])
 def test_a_client_belongs_to_one_event_loop(service: Target, mq: Client, place: Place) -> None:
     own = AsyncClient(service.base_url, service.api_key)
 

@@ -20,7 +20,7 @@ def use_threads() -> None:
         mq.batch(topic, linger="1h").send("x")
         mq.subscribe(topic, group)
         with mq.subscribe(topic, group) as subscription:
-            message = subscription.get("20s")
+            message = subscription.get("10ms")
             assert message is None or message.attempt == 1
     assert threading.enumerate() == [threading.main_thread()], threading.enumerate()
 

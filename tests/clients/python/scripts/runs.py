@@ -8,13 +8,20 @@ import time
 from mqservice_client import Client, Message
 
 topic, group = sys.argv[1:]
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")  # at once, whatever else is being written
+    sys.stdout.flush()
+
+
 with Client() as mq:
 
     @mq.consumer(topic, group, concurrency=2, prefetch=20)
     def handle(message: Message) -> None:
-        print("begun", message.text, flush=True)
+        say(f"begun {message.text}")
         time.sleep(1)
-        print("ended", message.text, flush=True)
+        say(f"ended {message.text}")
 
     mq.run()
     print("left")
