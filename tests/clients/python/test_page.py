@@ -96,4 +96,5 @@ def _whole(snippet: str, name: str) -> str:
 
 def _is_done(mq: Client, group: str) -> bool:
     found = lag(mq, group)
-    return found["lag"] == 0 and found["retry"] == {"waiting": 0, "scheduled": 0}
+    left: tuple[object, object] = found["lag"], found["retry"]
+    return left == (0, {"waiting": 0, "scheduled": 0})

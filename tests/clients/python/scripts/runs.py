@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-import time
+import threading
 
 from mqservice_client import Client, Message
 
@@ -20,7 +20,7 @@ with Client() as mq:
     @mq.consumer(topic, group, concurrency=2, prefetch=20)
     def handle(message: Message) -> None:
         say(f"begun {message.text}")
-        time.sleep(1)
+        threading.Event().wait(1)
         say(f"ended {message.text}")
 
     mq.run()
