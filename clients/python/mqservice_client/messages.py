@@ -324,6 +324,8 @@ class Feed:
         self._is_thread_waiting = False
 
     def deliver(self, messages: list[BaseMessage]) -> None:
+        if self.is_ended:
+            return  # nobody takes them; whoever ended it gives them back
         self.stats.received += len(messages)
         self.buffer.extend(messages)
         self._wake()
@@ -333,6 +335,11 @@ class Feed:
         if self.error is None:
             self.error = error
         self.end()
+
+    def close(self) -> None:
+        """The program wants no more, not even of what is here."""
+        self.end()
+        self.buffer.clear()
 
     def end(self) -> None:
         self.is_ended = True
@@ -403,6 +410,13 @@ class Feed:
         with self._condition:
             if self._is_thread_waiting:
                 self._condition.notify_all()
+
+
+def broken(exc: Exception) -> MQError:
+    """What a program gets for a mistake of this library, instead of waiting for ever."""
+    error = MQError(f"the client failed by a mistake of its own: {exc!r}")
+    error.__cause__ = exc
+    return error
 
 
 def _cut(reason: str | None) -> str | None:

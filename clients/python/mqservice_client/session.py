@@ -230,9 +230,9 @@ class SocketSession:
         self._refused = [each for each in self._refused if each.subscription is not subscription]
 
     def is_busy(self, subscription: SocketSubscription) -> bool:
-        """Whether results or commands of it are not confirmed yet."""
+        """Whether results of it are not confirmed yet, or commands while there is a connection."""
         return subscription.has_queued or any(
-            command.subscription is subscription
+            command.subscription is subscription and (command.results or self.is_welcome)
             for command in (*self._commands.values(), *self._refused)
         )
 

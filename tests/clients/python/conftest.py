@@ -26,11 +26,15 @@ Connect = Callable[..., Client]
 
 
 class Target(NamedTuple):
-    """Where a client connects to. ``network`` leads to a service that has no address."""
+    """Where a client connects to. ``network`` leads to a service that has no address.
+
+    ``process``: the real service, which a test may harm if it waits until all is as before.
+    """
 
     base_url: str
     api_key: str
     network: Network | None = None
+    process: Service | None = None
 
 
 class Place(NamedTuple):
@@ -43,7 +47,7 @@ class Place(NamedTuple):
 @pytest.fixture(scope="session")
 def service(service: Service) -> Target:
     facts = service.facts
-    return Target(facts.base_url, facts.api_key)
+    return Target(facts.base_url, facts.api_key, process=service)
 
 
 @pytest.fixture(params=["sync", "async"])

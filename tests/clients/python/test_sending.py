@@ -219,6 +219,8 @@ def test_a_client_needs_an_address_and_a_key(
 def test_address_and_key_come_from_the_environment(
     service: Target, connect: Connect, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("MQ_BASE_URL", "MQ_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
     with pytest.raises(UsageError, match="MQ_API_KEY"):
         connect(None, None, network=None)
     monkeypatch.setenv("MQ_BASE_URL", service.base_url)
