@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from mqservice.lib.problem_texts import MEANINGS
 from mqservice.protocol.frames import COMMANDS, PUSHES, Subprotocol
+from mqservice.protocol.problem_texts import MEANINGS
 from mqservice.reference.asyncapi import asyncapi_document
 from mqservice.reference.openapi import openapi_document
 from mqservice.reference.parts import SCHEMAS, JsonObject
