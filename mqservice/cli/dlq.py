@@ -18,7 +18,7 @@ from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageError
 from mqservice.cli.options import takes
 from mqservice.cli.outputs import Documents, FormOption, Output
-from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+from mqservice.cli.target import Target
 from mqservice.cli.tasks import DeadLetter, DryRun, Task, TaskOrder
 
 app = typer.Typer(no_args_is_help=True, help="Dead letters: list, redrive, purge.")
@@ -66,6 +66,7 @@ WaitOption = Annotated[bool, typer.Option("--wait", "-w", help="Wait until the t
 
 @app.command("list")
 def list_dead_letters(
+    target: Target,
     group: GroupArgument,
     message_key: MessageKeyOption = None,
     tag: TagOption = None,
@@ -76,12 +77,8 @@ def list_dead_letters(
         int, typer.Option("--limit", "-c", min=1, help="Stop after this many messages.")
     ] = LIMIT_DEFAULT,
     form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
 ) -> None:
     """List the dead letters of a group with their reasons, oldest first (--key: newest first)."""
-    target = screen.target_of(base_url, key, namespace)
     conditions = _conditions(message_key, tag, from_time, to_time, reason)
     screen.run(_list(target, group, conditions, limit, form))
 
@@ -128,6 +125,7 @@ class Order:
 @takes(Order)
 def redrive(
     order: Order,
+    target: Target,
     group: GroupArgument,
     target_topic: Annotated[
         str | None,
@@ -135,27 +133,16 @@ def redrive(
             "--target", "-t", help="Topic to send to; by default the one each message came from."
         ),
     ] = None,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
 ) -> None:
     """Redrive dead letters: those with --id, those that match, or --all."""
-    target = screen.target_of(base_url, key, namespace)
     task = order.task(target_topic)
     screen.run(_run(target, group, "redrive", task, is_waited_for=order.is_waited_for))
 
 
 @app.command("purge")
 @takes(Order)
-def purge(
-    order: Order,
-    group: GroupArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+def purge(order: Order, target: Target, group: GroupArgument) -> None:
     """Delete dead letters permanently: those with --id, those that match, or --all."""
-    target = screen.target_of(base_url, key, namespace)
     screen.run(_run(target, group, "purge", order.task(), is_waited_for=order.is_waited_for))
 
 

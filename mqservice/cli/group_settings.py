@@ -10,11 +10,12 @@ import typer
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageError
+from mqservice.cli.options import asks
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.rest_groups import Group, GroupCalls
 from mqservice.cli.setting_options import UNLIMITED, Body, takes_settings
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+from mqservice.cli.target import Target
 from mqservice.groups.settings import SETTINGS
 
 app = typer.Typer()
@@ -24,99 +25,75 @@ NameArgument = Annotated[str, typer.Argument(help="Up to 64 letters, digits, - a
 
 @app.command("create")
 @takes_settings(SETTINGS)
-def create(
-    body: Body,
-    name: NameArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+def create(body: Body, target: Target, name: NameArgument) -> None:
     """Create a group. Creating it again with the same settings changes nothing."""
-    _put(screen.target_of(base_url, key, namespace), name, body, is_new=True)
+    _put(target, name, body, is_new=True)
 
 
 @app.command("update")
 @takes_settings(SETTINGS)
-def update(
-    body: Body,
-    name: NameArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+def update(body: Body, target: Target, name: NameArgument) -> None:
     """Change an existing group. Settings that are not given are left unchanged."""
     if not body:
         screen.fail(UsageError("nothing to change: give at least one setting"))
-    _put(screen.target_of(base_url, key, namespace), name, body, is_new=False)
+    _put(target, name, body, is_new=False)
 
 
 @app.command("show")
-def show(
-    name: NameArgument,
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+async def show(target: Target, name: NameArgument, form: FormOption = Output.TABLE) -> int:
     """Show a group with its lag."""
-    screen.run(_show(screen.target_of(base_url, key, namespace), name, form=form))
+    async with RestClient(target) as client:
+        group = await GroupCalls(client).group(name)
+    if prints(form, group):
+        return 0
+    table = Table("setting", "value")
+    for setting, value in zip(_COLUMNS, _row(group), strict=True):
+        table.add_row(setting, value)
+    for part, queues in group.assignment.items():
+        table.add_row(part, str(queues))
+    table.add_row("lag", group.lag_text)
+    screen.show(table)
+    return 0
 
 
 @app.command("list")
-def list_groups(
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+async def list_groups(target: Target, form: FormOption = Output.TABLE) -> int:
     """List the groups of the namespace."""
-    screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
+    async with RestClient(target) as client:
+        groups = await GroupCalls(client).groups()
+    if prints(form, groups):
+        return 0
+    table = Table(*_COLUMNS)
+    for group in groups:
+        table.add_row(*_row(group))
+    screen.show(table)
+    return 0
 
 
 @app.command("pause")
-def pause(
-    name: NameArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+def pause(target: Target, name: NameArgument) -> None:
     """Deliver nothing to the group until it is resumed."""
     _call(
-        screen.target_of(base_url, key, namespace),
+        target,
         lambda groups: groups.set_paused(name, is_paused=True),
         f"group {name} was paused",
     )
 
 
 @app.command("resume")
-def resume(
-    name: NameArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+def resume(target: Target, name: NameArgument) -> None:
     """Resume a paused group."""
     _call(
-        screen.target_of(base_url, key, namespace),
+        target,
         lambda groups: groups.set_paused(name, is_paused=False),
         f"group {name} was resumed",
     )
 
 
 @app.command("delete")
-def delete(
-    name: NameArgument,
-    is_sure: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
-    ] = False,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+@asks("Delete group {name} with its dead letters?")
+def delete(target: Target, name: NameArgument) -> None:
     """Delete a group with its progress, its retries and its dead letters."""
-    target = screen.target_of(base_url, key, namespace)
-    if not is_sure:
-        typer.confirm(f"Delete group {name} with its dead letters?", abort=True, err=True)
     _call(target, lambda groups: groups.delete(name), f"group {name} was deleted")
 
 
@@ -137,33 +114,6 @@ def _call(target: Target, call: Callable[[GroupCalls], Awaitable[object]], done:
         return 0
 
     screen.run(run())
-
-
-async def _show(target: Target, name: str, *, form: Output) -> int:
-    async with RestClient(target) as client:
-        group = await GroupCalls(client).group(name)
-    if prints(form, group):
-        return 0
-    table = Table("setting", "value")
-    for setting, value in zip(_COLUMNS, _row(group), strict=True):
-        table.add_row(setting, value)
-    for part, queues in group.assignment.items():
-        table.add_row(part, str(queues))
-    table.add_row("lag", group.lag_text)
-    screen.show(table)
-    return 0
-
-
-async def _list(target: Target, *, form: Output) -> int:
-    async with RestClient(target) as client:
-        groups = await GroupCalls(client).groups()
-    if prints(form, groups):
-        return 0
-    table = Table(*_COLUMNS)
-    for group in groups:
-        table.add_row(*_row(group))
-    screen.show(table)
-    return 0
 
 
 _COLUMNS: Final = (

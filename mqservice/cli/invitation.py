@@ -17,7 +17,7 @@ from mqservice.cli.client import PAGES_MAX, RestClient
 from mqservice.cli.errors import ResponseMalformed
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, Target
+from mqservice.cli.target import TenantTarget
 
 app = typer.Typer(no_args_is_help=True, help="Invite users, list and withdraw invitations.")
 
@@ -43,7 +43,8 @@ class _Page(msgspec.Struct):
 
 
 @app.command("create")
-def create(
+async def create(
+    target: TenantTarget,
     email: Annotated[
         str, typer.Argument(help="Email address of the user to invite; the service sends no email.")
     ],
@@ -53,35 +54,9 @@ def create(
     expires_in: Annotated[
         str | None, typer.Option("--expires-in", help="How long it is valid, such as 7d.")
     ] = None,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-) -> None:
+) -> int:
     """Invite a user and print the link to send. It is shown only once."""
     order = {"email": email, "role": role, "expires_in": expires_in}
-    screen.run(_create(screen.target_of(base_url, key, None), order))
-
-
-@app.command("list")
-def list_invitations(
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-) -> None:
-    """List invitations, including expired ones."""
-    screen.run(_list(screen.target_of(base_url, key, None), form=form))
-
-
-@app.command("revoke")
-def revoke(
-    invitation_id: Annotated[str, typer.Argument(metavar="ID", help="ID, as shown by list.")],
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-) -> None:
-    """Withdraw an open invitation."""
-    screen.run(_revoke(screen.target_of(base_url, key, None), invitation_id))
-
-
-async def _create(target: Target, order: dict[str, str | None]) -> int:
     given = {name: value for name, value in order.items() if value is not None}
     async with RestClient(target) as client:
         content = msgspec.json.encode(given)
@@ -93,7 +68,9 @@ async def _create(target: Target, order: dict[str, str | None]) -> int:
     return 0
 
 
-async def _list(target: Target, *, form: Output) -> int:
+@app.command("list")
+async def list_invitations(target: TenantTarget, form: FormOption = Output.TABLE) -> int:
+    """List invitations, including expired ones."""
     found: list[Invitation] = []
     path = _PATH
     async with RestClient(target) as client:
@@ -118,7 +95,12 @@ async def _list(target: Target, *, form: Output) -> int:
     return 0
 
 
-async def _revoke(target: Target, invitation_id: str) -> int:
+@app.command("revoke")
+async def revoke(
+    target: TenantTarget,
+    invitation_id: Annotated[str, typer.Argument(metavar="ID", help="ID, as shown by list.")],
+) -> int:
+    """Withdraw an open invitation."""
     async with RestClient(target) as client:
         await client.call("DELETE", f"{_PATH}/{quote(invitation_id, safe='')}")
     screen.notice(f"invitation {invitation_id} was withdrawn")

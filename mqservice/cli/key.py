@@ -16,9 +16,10 @@ import typer
 from mqservice.cli import screen
 from mqservice.cli.client import PAGES_MAX, RestClient
 from mqservice.cli.errors import ResponseMalformed
+from mqservice.cli.options import asks
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, Target
+from mqservice.cli.target import Target, TenantTarget
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, change, rotate and revoke API keys.")
 
@@ -70,6 +71,7 @@ class _Page(msgspec.Struct):
 
 @app.command("create")
 def create(
+    target: TenantTarget,
     name: Annotated[str, typer.Argument(help="Name of the key, such as what it is for.")],
     scope: ScopeOption = None,
     role: RoleOption = None,
@@ -78,8 +80,6 @@ def create(
         str | None,
         typer.Option("--bind", help="Namespace that the key is limited to.", show_default=False),
     ] = None,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
 ) -> None:
     """Create a key and print it. It is shown only once."""
     order = {
@@ -89,92 +89,12 @@ def create(
         "expires_in": expires_in,
         "namespace": bound_to,
     }
-    screen.run(_make(screen.target_of(base_url, key, None), _PATH, order, "was created"))
+    screen.run(_make(target, _PATH, order, "was created"))
 
 
 @app.command("list")
-def list_keys(
-    form: FormOption = Output.TABLE, base_url: BaseUrlOption = None, key: KeyOption = None
-) -> None:
+async def list_keys(target: TenantTarget, form: FormOption = Output.TABLE) -> int:
     """List all keys, including revoked ones."""
-    screen.run(_list(screen.target_of(base_url, key, None), form=form))
-
-
-@app.command("show")
-def show(
-    key_id: IdArgument,
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-) -> None:
-    """Show one key, without its secret."""
-    screen.run(_show(screen.target_of(base_url, key, None), key_id, form=form))
-
-
-@app.command("update")
-def update(
-    key_id: IdArgument,
-    name: Annotated[
-        str | None,
-        typer.Option("--name", help="Name of the key, such as what it is for.", show_default=False),
-    ] = None,
-    scope: ScopeOption = None,
-    role: RoleOption = None,
-    expires_in: EndOption = None,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-) -> None:
-    """Change a key; what is not given is left unchanged. Given scopes replace the old ones."""
-    given = {"name": name, "scopes": scope or None, "role": role, "expires_in": expires_in}
-    change = {field: value for field, value in given.items() if value is not None}
-    screen.run(_update(screen.target_of(base_url, key, None), key_id, change))
-
-
-@app.command("rotate")
-def rotate(
-    key_id: IdArgument,
-    overlap: Annotated[
-        str,
-        typer.Option(
-            "--overlap", help="How long the old secret stays valid; 0s revokes it immediately."
-        ),
-    ] = "1d",
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-) -> None:
-    """Give a key a new secret and print the key with it. It is shown only once."""
-    target = screen.target_of(base_url, key, None)
-    screen.run(_make(target, f"{_path(key_id)}:rotate", {"overlap": overlap}, "has a new secret"))
-
-
-@app.command("revoke")
-def revoke(
-    key_id: IdArgument,
-    is_sure: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
-    ] = False,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-) -> None:
-    """Revoke a key permanently, and close its open sockets and polls."""
-    target = screen.target_of(base_url, key, None)
-    if not is_sure:
-        typer.confirm(f"Revoke the key {key_id} permanently?", abort=True, err=True)
-    screen.run(_revoke(target, key_id))
-
-
-async def _make(target: Target, path: str, order: Mapping[str, object], done: str) -> int:
-    given = {name: value for name, value in order.items() if value is not None}
-    async with RestClient(target) as client:
-        made = await client.call("POST", path, ApiKey, content=msgspec.json.encode(given))
-    if made.key is None:
-        raise ResponseMalformed("the response has no key")
-    screen.notice(f"key {made.id} ({made.name}) {done}; it is shown only once")
-    typer.echo(made.key)
-    return 0
-
-
-async def _list(target: Target, *, form: Output) -> int:
     keys: list[ApiKey] = []
     path = _PATH
     async with RestClient(target) as client:
@@ -190,13 +110,29 @@ async def _list(target: Target, *, form: Output) -> int:
     return 0
 
 
-async def _show(target: Target, key_id: str, *, form: Output) -> int:
+@app.command("show")
+async def show(target: TenantTarget, key_id: IdArgument, form: FormOption = Output.TABLE) -> int:
+    """Show one key, without its secret."""
     async with RestClient(target) as client:
         _print([await client.call("GET", _path(key_id), ApiKey)], form=form)
     return 0
 
 
-async def _update(target: Target, key_id: str, change: Mapping[str, object]) -> int:
+@app.command("update")
+async def update(
+    target: TenantTarget,
+    key_id: IdArgument,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", help="Name of the key, such as what it is for.", show_default=False),
+    ] = None,
+    scope: ScopeOption = None,
+    role: RoleOption = None,
+    expires_in: EndOption = None,
+) -> int:
+    """Change a key; what is not given is left unchanged. Given scopes replace the old ones."""
+    given = {"name": name, "scopes": scope or None, "role": role, "expires_in": expires_in}
+    change = {field: value for field, value in given.items() if value is not None}
     async with RestClient(target) as client:
         content = msgspec.json.encode(change)
         changed = await client.call("PATCH", _path(key_id), ApiKey, content=content)
@@ -204,10 +140,39 @@ async def _update(target: Target, key_id: str, change: Mapping[str, object]) -> 
     return 0
 
 
-async def _revoke(target: Target, key_id: str) -> int:
+@app.command("rotate")
+def rotate(
+    target: TenantTarget,
+    key_id: IdArgument,
+    overlap: Annotated[
+        str,
+        typer.Option(
+            "--overlap", help="How long the old secret stays valid; 0s revokes it immediately."
+        ),
+    ] = "1d",
+) -> None:
+    """Give a key a new secret and print the key with it. It is shown only once."""
+    screen.run(_make(target, f"{_path(key_id)}:rotate", {"overlap": overlap}, "has a new secret"))
+
+
+@app.command("revoke")
+@asks("Revoke the key {key_id} permanently?")
+async def revoke(target: TenantTarget, key_id: IdArgument) -> int:
+    """Revoke a key permanently, and close its open sockets and polls."""
     async with RestClient(target) as client:
         ended = await client.call("POST", f"{_path(key_id)}:revoke", ApiKey)
     screen.notice(f"key {ended.id} ({ended.name}) was revoked")
+    return 0
+
+
+async def _make(target: Target, path: str, order: Mapping[str, object], done: str) -> int:
+    given = {name: value for name, value in order.items() if value is not None}
+    async with RestClient(target) as client:
+        made = await client.call("POST", path, ApiKey, content=msgspec.json.encode(given))
+    if made.key is None:
+        raise ResponseMalformed("the response has no key")
+    screen.notice(f"key {made.id} ({made.name}) {done}; it is shown only once")
+    typer.echo(made.key)
     return 0
 
 

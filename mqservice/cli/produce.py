@@ -32,11 +32,7 @@ from mqservice.cli.messages import Outgoing
 from mqservice.cli.options import takes
 from mqservice.cli.sender import Numbered, Sender, SendLimits, Totals, Verdict
 from mqservice.cli.target import (
-    BaseUrlOption,
-    KeyOption,
-    NamespaceOption,
     Target,
-    find_target,
 )
 
 if TYPE_CHECKING:
@@ -150,9 +146,6 @@ class _Options:
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Do not print progress or totals.")
     ] = False
-    base_url: BaseUrlOption = None
-    key: KeyOption = None
-    namespace: NamespaceOption = None
 
     def common(self) -> Common:
         """What all messages have in common."""
@@ -179,6 +172,7 @@ class _Options:
 @takes(_Options)
 def produce(
     options: _Options,
+    target: Target,
     topic: Annotated[str, typer.Argument(help="Topic to send to.")],
     texts: Annotated[
         list[str] | None,
@@ -188,7 +182,6 @@ def produce(
     """Send messages to a topic."""
     files, form, output = options.files or [], options.form, options.output
     try:
-        target = find_target(options.base_url, options.key, options.namespace)
         common = options.common()
         if common.dedup_id is not None and not _is_one_message(texts or [], files, form):
             raise UsageError(
