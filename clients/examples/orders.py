@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -36,6 +37,11 @@ class Order(msgspec.Struct):
 class Payment(msgspec.Struct):
     order: int
     mail: str
+
+
+def say(text: str) -> None:
+    """A whole line at once, since several threads write."""
+    sys.stdout.write(f"  {text}\n")
 
 
 def set_up(mq: Client) -> None:
@@ -75,20 +81,20 @@ class Shop:
         """Charge the card, once: the payment's idempotency key is that of the order."""
         order = message.json(Order)
         if order.card == "expired":
-            print(f"  order {order.number}: card declined, kept as a dead letter")
+            say(f"order {order.number}: card declined, kept as a dead letter")
             self.end(order.number, "declined")
             raise Reject("card expired")
         if order.number % 4 == 0 and message.attempt < 3:
-            print(f"  order {order.number}: the bank is busy, attempt {message.attempt}")
+            say(f"order {order.number}: the bank is busy, attempt {message.attempt}")
             raise Retry(reason="the bank is busy")
         self.mq.send(
             PAYMENTS, Payment(order.number, order.mail), idempotency_key=f"paid-{order.number}"
         )
-        print(f"  order {order.number}: paid {order.amount:.2f} at attempt {message.attempt}")
+        say(f"order {order.number}: paid {order.amount:.2f} at attempt {message.attempt}")
 
     def send_receipt(self, message: Message) -> None:
         payment = message.json(Payment)
-        print(f"  order {payment.order}: receipt sent to {payment.mail}")
+        say(f"order {payment.order}: receipt sent to {payment.mail}")
         self.end(payment.order, "paid, with a receipt")
 
     def end(self, order: int, how: str) -> None:
