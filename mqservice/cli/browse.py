@@ -17,11 +17,10 @@ from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageError
 from mqservice.cli.messages import Delivered, encode_line
-from mqservice.cli.outputs import Documents, FormOption, Output
+from mqservice.cli.outputs import PAGE_MESSAGES_MAX, Documents, FormOption, Output
 from mqservice.cli.target import Target
 
 LIMIT_DEFAULT: Final = 32
-PAGE_MESSAGES_MAX: Final = 256
 BODY_CHARS_MAX: Final = 120  # of one line in a list; --id shows all of it
 
 

@@ -21,6 +21,7 @@ import typer
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageError
+from mqservice.cli.options import SureOption
 from mqservice.cli.outputs import FileOption, FormOption, Output, prints, write_output
 from mqservice.cli.tables import Table
 from mqservice.cli.target import Target
@@ -92,9 +93,7 @@ def import_(
     target: Target,
     file: Annotated[str, typer.Argument(help="The document; - for standard input.")],
     document_form: DocumentFormOption = None,
-    is_sure: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
-    ] = False,
+    is_sure: SureOption = False,
     is_dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done.")
     ] = False,

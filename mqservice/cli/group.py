@@ -14,6 +14,7 @@ import typer
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageError
+from mqservice.cli.options import SureOption
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.progress import ClientLags, Retries, SeekResult, TopicLag
 from mqservice.cli.tables import Table
@@ -54,9 +55,7 @@ async def seek(
         typer.Option("--queue", min=0, help="Only this queue; repeatable."),
     ] = None,
     client_id: ClientOption = None,
-    is_sure: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
-    ] = False,
+    is_sure: SureOption = False,
     is_dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done.")
     ] = False,

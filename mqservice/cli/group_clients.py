@@ -11,7 +11,7 @@ import typer
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.outputs import FormOption, Output, prints
-from mqservice.cli.rest_groups import GroupCalls, TopicClients
+from mqservice.cli.rest_groups import GroupClients, TopicClients, group_path
 from mqservice.cli.tables import Table
 from mqservice.cli.target import Target
 
@@ -26,7 +26,7 @@ async def clients(
 ) -> int:
     """List the current consumers of a group by topic, last seen first."""
     async with RestClient(target) as client:
-        found = await GroupCalls(client).clients(name)
+        found = await client.call("GET", f"{group_path(name)}/clients", GroupClients)
     if prints(form, found.topics):
         return 0
     if not found.topics:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Annotated, Final
 
+import msgspec
 import typer
 
 from mqservice.cli import screen
@@ -12,7 +12,7 @@ from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageError
 from mqservice.cli.options import asks
 from mqservice.cli.outputs import FormOption, Output, prints
-from mqservice.cli.rest_groups import Group, GroupCalls
+from mqservice.cli.rest_groups import Group, group_path
 from mqservice.cli.setting_options import UNLIMITED, Body, takes_settings
 from mqservice.cli.tables import Table
 from mqservice.cli.target import Target
@@ -25,25 +25,36 @@ NameArgument = Annotated[str, typer.Argument(help="Up to 64 letters, digits, - a
 
 @app.command("create")
 @takes_settings(SETTINGS)
-def create(body: Body, target: Target, name: NameArgument) -> None:
+async def create(body: Body, target: Target, name: NameArgument) -> int:
     """Create a group. Creating it again with the same settings changes nothing."""
-    _put(target, name, body, is_new=True)
+    async with RestClient(target) as client:
+        await _put(client, name, body)
+    screen.notice(f"group {name} was created")
+    return 0
 
 
 @app.command("update")
 @takes_settings(SETTINGS)
-def update(body: Body, target: Target, name: NameArgument) -> None:
+async def update(body: Body, target: Target, name: NameArgument) -> int:
     """Change an existing group. Settings that are not given are left unchanged."""
     if not body:
-        screen.fail(UsageError("nothing to change: give at least one setting"))
-    _put(target, name, body, is_new=False)
+        raise UsageError("nothing to change: give at least one setting")
+    async with RestClient(target) as client:
+        await client.call("GET", group_path(name), Group)  # a change does not make a group
+        await _put(client, name, body)
+    screen.notice(f"group {name} was changed")
+    return 0
+
+
+async def _put(client: RestClient, name: str, body: Body) -> None:
+    await client.call("PUT", group_path(name), Group, content=msgspec.json.encode(body))
 
 
 @app.command("show")
 async def show(target: Target, name: NameArgument, form: FormOption = Output.TABLE) -> int:
     """Show a group with its lag."""
     async with RestClient(target) as client:
-        group = await GroupCalls(client).group(name)
+        group = await client.call("GET", group_path(name), Group)
     if prints(form, group):
         return 0
     table = Table("setting", "value")
@@ -60,7 +71,7 @@ async def show(target: Target, name: NameArgument, form: FormOption = Output.TAB
 async def list_groups(target: Target, form: FormOption = Output.TABLE) -> int:
     """List the groups of the namespace."""
     async with RestClient(target) as client:
-        groups = await GroupCalls(client).groups()
+        groups = await client.all_pages("groups", "groups", Group)
     if prints(form, groups):
         return 0
     table = Table(*_COLUMNS)
@@ -71,49 +82,29 @@ async def list_groups(target: Target, form: FormOption = Output.TABLE) -> int:
 
 
 @app.command("pause")
-def pause(target: Target, name: NameArgument) -> None:
+async def pause(target: Target, name: NameArgument) -> int:
     """Deliver nothing to the group until it is resumed."""
-    _call(
-        target,
-        lambda groups: groups.set_paused(name, is_paused=True),
-        f"group {name} was paused",
-    )
+    return await _change(target, "POST", f"{group_path(name)}:pause", f"group {name} was paused")
 
 
 @app.command("resume")
-def resume(target: Target, name: NameArgument) -> None:
+async def resume(target: Target, name: NameArgument) -> int:
     """Resume a paused group."""
-    _call(
-        target,
-        lambda groups: groups.set_paused(name, is_paused=False),
-        f"group {name} was resumed",
-    )
+    return await _change(target, "POST", f"{group_path(name)}:resume", f"group {name} was resumed")
 
 
 @app.command("delete")
 @asks("Delete group {name} with its dead letters?")
-def delete(target: Target, name: NameArgument) -> None:
+async def delete(target: Target, name: NameArgument) -> int:
     """Delete a group with its progress, its retries and its dead letters."""
-    _call(target, lambda groups: groups.delete(name), f"group {name} was deleted")
+    return await _change(target, "DELETE", group_path(name), f"group {name} was deleted")
 
 
-def _put(target: Target, name: str, settings: dict[str, object], *, is_new: bool) -> None:
-    async def put(groups: GroupCalls) -> None:
-        if not is_new:
-            await groups.group(name)  # a change does not make a group
-        await groups.put(name, settings)
-
-    _call(target, put, f"group {name} was created" if is_new else f"group {name} was changed")
-
-
-def _call(target: Target, call: Callable[[GroupCalls], Awaitable[object]], done: str) -> None:
-    async def run() -> int:
-        async with RestClient(target) as client:
-            await call(GroupCalls(client))
-        screen.notice(done)
-        return 0
-
-    screen.run(run())
+async def _change(target: Target, method: str, path: str, done: str) -> int:
+    async with RestClient(target) as client:
+        await client.call(method, path)
+    screen.notice(done)
+    return 0
 
 
 _COLUMNS: Final = (

@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from mqservice.cli import screen
-from mqservice.cli.client import PAGES_MAX, RestClient
+from mqservice.cli.client import RestClient
 from mqservice.cli.errors import ResponseMalformed
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
@@ -35,11 +35,6 @@ class Invitation(msgspec.Struct, kw_only=True):
     created_at: str
     expires_at: str
     link: str | None = None
-
-
-class _Page(msgspec.Struct):
-    invitations: list[Invitation]
-    next: str | None = None
 
 
 @app.command("create")
@@ -71,17 +66,8 @@ async def create(
 @app.command("list")
 async def list_invitations(target: TenantTarget, form: FormOption = Output.TABLE) -> int:
     """List invitations, including expired ones."""
-    found: list[Invitation] = []
-    path = _PATH
     async with RestClient(target) as client:
-        for _ in range(PAGES_MAX):
-            page = await client.call("GET", path, _Page)
-            found += page.invitations
-            if page.next is None:
-                break
-            path = f"{_PATH}?after={quote(page.next, safe='')}"
-        else:
-            raise ResponseMalformed(f"the list of invitations did not end after {PAGES_MAX} pages")
+        found = await client.all_pages(_PATH, "invitations", Invitation)
     if prints(form, found):
         return 0
     table = Table("id", "email", "role", "state", "invited by", "until")

@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 from mqservice.cli import screen
-from mqservice.cli.client import PAGES_MAX, RestClient
+from mqservice.cli.client import RestClient
 from mqservice.cli.errors import ResponseMalformed
 from mqservice.cli.options import asks
 from mqservice.cli.outputs import FormOption, Output, prints
@@ -64,11 +64,6 @@ class ApiKey(msgspec.Struct, kw_only=True):
     key: str | None = None
 
 
-class _Page(msgspec.Struct):
-    keys: list[ApiKey]
-    next: str | None = None
-
-
 @app.command("create")
 def create(
     target: TenantTarget,
@@ -95,17 +90,8 @@ def create(
 @app.command("list")
 async def list_keys(target: TenantTarget, form: FormOption = Output.TABLE) -> int:
     """List all keys, including revoked ones."""
-    keys: list[ApiKey] = []
-    path = _PATH
     async with RestClient(target) as client:
-        for _ in range(PAGES_MAX):
-            page = await client.call("GET", path, _Page)
-            keys += page.keys
-            if page.next is None:
-                break
-            path = f"{_PATH}?after={quote(page.next, safe='')}"
-        else:
-            raise ResponseMalformed(f"the list of keys did not end after {PAGES_MAX} pages")
+        keys = await client.all_pages(_PATH, "keys", ApiKey)
     _print(keys, form=form)
     return 0
 

@@ -12,8 +12,7 @@ import msgspec
 import typer
 
 from mqservice.cli import screen
-from mqservice.cli.client import PAGES_MAX, RestClient
-from mqservice.cli.errors import ResponseMalformed
+from mqservice.cli.client import RestClient
 from mqservice.cli.options import asks
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
@@ -34,25 +33,11 @@ class Member(msgspec.Struct, kw_only=True):
     created_at: str
 
 
-class _Page(msgspec.Struct):
-    members: list[Member]
-    next: str | None = None
-
-
 @app.command("list")
 async def list_members(target: TenantTarget, form: FormOption = Output.TABLE) -> int:
     """List the members of the tenant."""
-    members: list[Member] = []
-    path = _PATH
     async with RestClient(target) as client:
-        for _ in range(PAGES_MAX):
-            page = await client.call("GET", path, _Page)
-            members += page.members
-            if page.next is None:
-                break
-            path = f"{_PATH}?after={quote(page.next, safe='')}"
-        else:
-            raise ResponseMalformed(f"the list of members did not end after {PAGES_MAX} pages")
+        members = await client.all_pages(_PATH, "members", Member)
     if prints(form, members):
         return 0
     table = Table("user name", "role", "since")

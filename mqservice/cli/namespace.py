@@ -12,8 +12,7 @@ import msgspec
 import typer
 
 from mqservice.cli import screen
-from mqservice.cli.client import PAGES_MAX, RestClient
-from mqservice.cli.errors import ResponseMalformed
+from mqservice.cli.client import RestClient
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
 from mqservice.cli.target import Target, TenantTarget
@@ -37,25 +36,11 @@ class _Namespace(msgspec.Struct, kw_only=True):
     read_only: _ReadOnly | None
 
 
-class _Page(msgspec.Struct):
-    namespaces: list[msgspec.Raw]
-    next: str | None = None
-
-
 @app.command("list")
 async def list_namespaces(target: TenantTarget, form: FormOption = Output.TABLE) -> int:
     """List the tenant's namespaces, and since when and why they are read-only."""
-    found: list[msgspec.Raw] = []
     async with RestClient(target) as client:
-        path = _PATH
-        for _ in range(PAGES_MAX):
-            page = await client.call("GET", path, _Page)
-            found += page.namespaces
-            if page.next is None:
-                break
-            path = f"{_PATH}?after={quote(page.next, safe='')}"
-        else:
-            raise ResponseMalformed(f"the list of namespaces did not end after {PAGES_MAX} pages")
+        found = await client.all_pages(_PATH, "namespaces", msgspec.Raw)
     if prints(form, found):
         return 0
     table = Table("namespace", "created", "read-only since", "by", "reason")

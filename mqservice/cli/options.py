@@ -28,7 +28,7 @@ KindT = TypeVar("KindT")
 RestP = ParamSpec("RestP")
 Ended = TypeVar("Ended")  # what a command returns: None, or the coroutine that it is
 _QUESTION: Final = "question"
-_SURE: Final = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+SureOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def takes(
@@ -93,7 +93,7 @@ def connected(command: Callable[..., Any]) -> Callable[..., None]:
     if target is None:
         return command
     question = getattr(command, _QUESTION, None)
-    shared: dict[str, Any] = {} if question is None else {"is_sure": _SURE}
+    shared: dict[str, Any] = {} if question is None else {"is_sure": SureOption}
     shared |= {"base_url": BaseUrlOption, "api_key": KeyOption}
     if target.annotation is not TenantTarget:
         shared["namespace"] = NamespaceOption

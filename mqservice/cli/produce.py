@@ -34,6 +34,7 @@ from mqservice.cli.sender import Numbered, Sender, SendLimits, Totals, Verdict
 from mqservice.cli.target import (
     Target,
 )
+from mqservice.cli.values import parse_properties
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -202,19 +203,6 @@ def _is_one_message(texts: list[str], files: list[Path], form: Format | None) ->
         return len(texts) == 1 and not files
     is_whole = form is Format.WHOLE or (form is None and files != [Path("-")])
     return len(files) == 1 and is_whole
-
-
-def parse_properties(pairs: list[str]) -> dict[str, str]:
-    """``NAME=VALUE`` texts as a mapping; UsageError without ``=`` or for a name given twice."""
-    properties: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--property {pair!r} must be NAME=VALUE")
-        if name in properties:
-            raise UsageError(f"--property {name} is given twice")
-        properties[name] = value
-    return properties
 
 
 def _source(

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
+import msgspec
 import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.outputs import FormOption, Output, prints
-from mqservice.cli.rest_quotas import QuotaCalls, Quotas
 from mqservice.cli.tables import Table
 from mqservice.cli.target import Target
 
 app = typer.Typer(no_args_is_help=True, help="Show quotas, and lower them.")
+
+_PATH: Final = "/v1/quotas"
+
+
+class Quotas(msgspec.Struct, kw_only=True):
+    """As the service shows them; None where it knows nothing, or nothing is said."""
+
+    tenant: str
+    limits: dict[str, int]
+    own: dict[str, int | None]
+    usage: dict[str, int | None]
 
 
 @app.command("show")
 async def show(target: Target, form: FormOption = Output.TABLE) -> int:
     """Show what the tenant may use, and what it uses now."""
     async with RestClient(target) as client:
-        quotas = await QuotaCalls(client).read()
+        quotas = await client.call("GET", _PATH, Quotas)
     if not prints(form, quotas):
         _print(quotas)
     return 0
@@ -37,9 +48,9 @@ async def set_limits(
     """Lower limits of the tenant below what is granted. Needs a key that is not limited to a
     namespace.
     """
-    values = dict(_parsed(text) for text in limits)
+    content = msgspec.json.encode(dict(_parsed(text) for text in limits))
     async with RestClient(target) as client:
-        _print(await QuotaCalls(client).write(values))
+        _print(await client.call("PUT", _PATH, Quotas, content=content))
     return 0
 
 

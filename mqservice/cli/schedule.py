@@ -25,6 +25,7 @@ from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.setting_options import Body, takes_settings
 from mqservice.cli.tables import Table
 from mqservice.cli.target import Target
+from mqservice.cli.values import parse_properties
 from mqservice.schedules.settings import SETTINGS
 
 app = typer.Typer(
@@ -154,7 +155,7 @@ def set_schedule(
             keys=keys,
             message_group=message_group,
             queue=queue,
-            properties=_pairs(properties) if properties else None,
+            properties=parse_properties(properties) if properties else None,
         )
     except ClientError as exc:
         screen.fail(exc)
@@ -263,17 +264,6 @@ def _body(text: str | None, file: Path | None) -> dict[str, object] | None:
         return {"body": content.decode()}
     except UnicodeDecodeError:
         return {"body_b64": base64.b64encode(content).decode()}
-
-
-def _pairs(texts: list[str]) -> dict[str, str]:
-    """Raises UsageError."""
-    pairs = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign or not name:
-            raise UsageError(f"a property must be NAME=VALUE, found {text!r}")
-        pairs[name] = value
-    return pairs
 
 
 def _without_none(fields: dict[str, object]) -> dict[str, object]:

@@ -7,7 +7,7 @@ cancel, send, move  DELETE or POST …/scheduled/{recall handle} ─▶ whether 
 from __future__ import annotations
 
 from typing import Annotated, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import msgspec
 import typer
@@ -15,24 +15,18 @@ import typer
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import ClientError
-from mqservice.cli.outputs import Documents, FormOption, Output
+from mqservice.cli.outputs import FormOption, Output, print_pages
 from mqservice.cli.target import Target
 
 app = typer.Typer(no_args_is_help=True, help="Scheduled messages: list, cancel, send, reschedule.")
 
 LIMIT_DEFAULT: Final = 32
-PAGE_MESSAGES_MAX: Final = 256
 BODY_CHARS_MAX: Final = 80
 
 HandlesArgument = Annotated[
     list[str],
     typer.Argument(metavar="HANDLE...", help="Recall handles, as printed by produce and list."),
 ]
-
-
-class _Page(msgspec.Struct):
-    messages: list[msgspec.Raw]
-    next_cursor: str | None = None
 
 
 class _Scheduled(msgspec.Struct, kw_only=True):
@@ -69,28 +63,11 @@ async def list_scheduled(
     form: FormOption = Output.TABLE,
 ) -> int:
     """List scheduled messages: time, ID, recall handle and body."""
-    left = limit
-    query: dict[str, str] = {}
     path = "scheduled" if topic is None else f"topics/{quote(topic, safe='')}/scheduled"
     async with RestClient(target) as client:
-        with Documents(form) as documents:
-            while True:
-                asked = urlencode({**query, "limit": str(min(left, PAGE_MESSAGES_MAX))})
-                page = await client.call("GET", f"{path}?{asked}", _Page)
-                for message in page.messages:
-                    documents.write(bytes(message), _line(bytes(message)))
-                left -= len(page.messages)
-                if page.next_cursor is None:
-                    break
-                if left <= 0:
-                    screen.notice(
-                        f"there may be more than these {limit:,}; raise --limit to see more"
-                    )
-                    return 0
-                query = {"cursor": page.next_cursor}
-    if left == limit:
-        screen.notice("no scheduled messages")
-    return 0
+        return await print_pages(
+            client, path, {}, _line, limit=limit, form=form, none="no scheduled messages"
+        )
 
 
 @app.command("cancel")

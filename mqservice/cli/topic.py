@@ -11,7 +11,7 @@ import typer
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageError
-from mqservice.cli.options import asks
+from mqservice.cli.options import SureOption, asks
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.setting_options import Body, takes_settings
 from mqservice.cli.tables import Table
@@ -146,9 +146,7 @@ class _Purged(msgspec.Struct):
 async def purge(
     target: Target,
     name: Annotated[str, typer.Argument(help="Name of the topic.")],
-    is_sure: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
-    ] = False,
+    is_sure: SureOption = False,
     is_dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be deleted.")
     ] = False,
