@@ -46,7 +46,7 @@ UV_ENV := \
 	unset VIRTUAL_ENV CONDA_PREFIX;
 
 # $(call sync,LOCK): make the environment exactly what LOCK lists, with every file checked against its hash.
-# The project itself is added by a .pth file, so nothing outside the lock is downloaded.
+# The project and its client are added by a .pth file, so nothing outside the lock is downloaded.
 define sync
 	@echo "Installing the packages of $(1) into $(VENV) ..."
 	@# Show which large packages uv downloads, but not its list of everything installed.
@@ -55,8 +55,8 @@ define sync
 	if [ -f $(VENV)/.uv-failed ]; then \
 		rm $(VENV)/.uv-failed; echo "uv could not install them; trying again with pip"; \
 		$(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r $(1); fi
-	@$(BIN)/python -c "import pathlib, sysconfig; \
-		pathlib.Path(sysconfig.get_path('purelib'), 'mqservice_checkout.pth').write_text(str(pathlib.Path.cwd()))"
+	@$(BIN)/python -c "import pathlib, sysconfig; here = pathlib.Path.cwd(); \
+		pathlib.Path(sysconfig.get_path('purelib'), 'mqservice_checkout.pth').write_text(f'{here}\n{here}/clients/python\n')"
 	@printf '#!%s\nfrom mqservice.cli.main import app\n\napp()\n' "$(CURDIR)/$(BIN)/python" > $(BIN)/mqservice
 	@chmod +x $(BIN)/mqservice
 endef

@@ -35,14 +35,17 @@ async def measure(plan: Plan, base: Path) -> list[Row]:
     async with service_running(base, MQ_WEB_WORKERS="1") as service:
         await _make_topic(service)
         web = next(pid for name, pid in service.pids.items() if name.startswith("web"))
-        attacker = second_tenant_of(web, TENANT, QUOTA)
         setting = (
             f"neighbour: {RATE} msg/s over {CONNECTIONS} connections, 1 KiB bodies, async topic; "
             f"one web process; one attacking socket; {plan.text}"
         )
         rows = []
-        for name in ATTACKS:
-            runs = [await _run(plan, service, attacker, name) for _ in range(plan.repeats)]
+        for index, name in enumerate(ATTACKS):
+            runs = []
+            for repeat in range(plan.repeats):
+                # What an attack still owes would keep the next one out.
+                attacker = second_tenant_of(web, f"{TENANT}-{index}-{repeat}", QUOTA)
+                runs.append(await _run(plan, service, attacker, name))
             rows.append(
                 row_of(
                     runs,

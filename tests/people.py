@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mqservice.accounts.models import Namespace, Role, Tenant, User
+from django.contrib.auth.hashers import make_password
+
+from mqservice.accounts.models import Member, Namespace, Role, Tenant, User
 from mqservice.accounts.roles import permits_scope
 from mqservice.accounts.scopes import Scope
-from mqservice.accounts.services import (
-    create_api_key,
-    get_or_create_namespace,
-    get_or_create_tenant,
-    set_role,
-)
+from mqservice.accounts.services import create_api_key
 
 PASSWORD = "correct horse battery"
 
@@ -42,16 +39,29 @@ class People:
 
 
 def create_people() -> People:
-    """A few inserts; passwords are hashed only for those who sign in by ``client.login``."""
-    acme_tenant, rival_tenant = get_or_create_tenant("acme"), get_or_create_tenant("rival")
-    acme = get_or_create_namespace(acme_tenant, "acme")
-    rival = get_or_create_namespace(rival_tenant, "rival")
+    """As few statements as can be: a thousand tests begin with them."""
+    tenants = Tenant.objects.bulk_create(Tenant(name=name) for name in ("acme", "rival"))
+    acme, rival = Namespace.objects.bulk_create(
+        Namespace(tenant=tenant, name=tenant.name) for tenant in tenants
+    )
+    acme_tenant, rival_tenant = tenants
+    password = make_password(PASSWORD)
+    alice, bob, charlie = User.objects.bulk_create(
+        User(username=name, password=password) for name in ("alice", "bob", "charlie")
+    )
+    Member.objects.bulk_create(
+        [
+            Member(tenant=acme_tenant, user=alice, role=Role.OWNER),
+            Member(tenant=acme_tenant, user=bob, role=Role.VIEWER),
+            Member(tenant=rival_tenant, user=charlie, role=Role.OWNER),
+        ]
+    )
     return People(
         acme=acme,
         rival=rival,
-        alice=_user("alice", acme_tenant, Role.OWNER),
-        bob=_user("bob", acme_tenant, Role.VIEWER),
-        charlie=_user("charlie", rival_tenant, Role.OWNER),
+        alice=alice,
+        bob=bob,
+        charlie=charlie,
         acme_key=create_api_key(acme_tenant, name="all", scopes=Scope, namespace=acme)[1],
         acme_reader_key=create_api_key(
             acme_tenant, name="reader", scopes=[Scope.CONSUME], namespace=acme
@@ -73,9 +83,3 @@ def _role_key(tenant: Tenant, role: Role) -> str:
     """A key for all of the tenant with all that its role allows."""
     scopes = [scope for scope in Scope if permits_scope(role, scope)]
     return create_api_key(tenant, name=role.value, scopes=scopes, role=role)[1]
-
-
-def _user(name: str, tenant: Tenant, role: Role) -> User:
-    user = User.objects.create_user(name, password=PASSWORD)
-    set_role(tenant, user, role)
-    return user

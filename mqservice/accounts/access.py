@@ -264,7 +264,7 @@ def find_principal(authorization: bytes) -> Principal | None:
 
     A key whose row was written under a former pepper costs one more, once: it is written anew.
     """
-    key = _bearer(authorization)
+    key = key_of_header(authorization)
     if key is None:
         return None
     former = [_mac_with_pepper(pepper, key) for pepper in settings.MQ_KEY_PEPPER_FALLBACKS]
@@ -361,9 +361,7 @@ class KeyCache:
 
     async def load(self, authorization: bytes) -> Principal:
         """Raises Problem: 401 for anything but a valid key, 503 when nobody can know."""
-        if len(authorization) > HEADER_BYTES_MAX:
-            raise unauthenticated()
-        if _bearer(authorization) is None:
+        if len(authorization) > HEADER_BYTES_MAX or key_of_header(authorization) is None:
             raise unauthenticated()
         return await self._look_up(authorization)
 
@@ -396,10 +394,6 @@ class HolderCache(KeyCache):
 
 def key_of_header(authorization: bytes) -> ApiKeyText | None:
     """The key in a header, which need not be a good one."""
-    return _bearer(authorization)
-
-
-def _bearer(authorization: bytes) -> ApiKeyText | None:
     scheme, _, token = authorization.partition(b" ")
     if scheme.lower() != b"bearer":
         return None

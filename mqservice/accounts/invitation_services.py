@@ -25,7 +25,7 @@ from mqservice.accounts.limits import (
     PAST_INVITATIONS_MAX,
 )
 from mqservice.accounts.models import Invitation, Member, Role, Tenant, User
-from mqservice.accounts.queries import open_invitations
+from mqservice.accounts.queries import get_invitation, open_invitations
 from mqservice.accounts.roles import Permission
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import datetime_ms, rfc3339
@@ -66,13 +66,11 @@ def revoke_invitation(principal: Principal, public_id: str) -> None:
 
     Raises Problem: INVITATION_NOT_FOUND, FORBIDDEN for an owner's, CONFLICT when it is over.
     """
-    rows = Invitation.objects.filter(tenant_id=principal.tenant_id, public_id=public_id)
-    row = rows.select_for_update(of=("self",)).select_related("tenant").first()
-    if row is None:
-        raise not_found(public_id)
+    row = get_invitation(principal, public_id, is_locked=True)
     if row.role == Role.OWNER:
         principal.require_permission(Permission.OWNERS_MANAGE)
-    if open_invitations(rows).update(revoked_at=timezone.now()) == 0:
+    open_row = open_invitations(Invitation.objects.filter(pk=row.pk))
+    if open_row.update(revoked_at=timezone.now()) == 0:
         raise Problem.of(
             "CONFLICT", f"the invitation {public_id} was already used or withdrawn, or has expired"
         )
@@ -129,10 +127,6 @@ def accept_invitation(row: Invitation, user: User) -> Member:
 def invalid_token() -> Problem:
     """One answer for every kind of bad token."""
     return Problem.of("INVITATION_NOT_FOUND", "the token does not belong to an open invitation")
-
-
-def not_found(public_id: str) -> Problem:
-    return Problem.of("INVITATION_NOT_FOUND", f"there is no invitation {public_id}")
 
 
 def _target(row: Invitation) -> str:

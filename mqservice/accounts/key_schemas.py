@@ -16,7 +16,7 @@ from mqservice.accounts.scopes import Grant, parse_grants
 from mqservice.accounts.settings import ENDLESS, EXPIRES_AT, KEY_CHANGE, MS, NEW_KEY, ROTATION
 from mqservice.lib.json_fields import Fields, read_object
 from mqservice.lib.settings_table import Settings, read_body, read_values
-from mqservice.lib.wire import moment
+from mqservice.lib.wire import moment, moment_or_none
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -147,11 +147,7 @@ def _shown(row: ApiKey) -> dict[str, Any]:  # Any: fields of an answer, checked 
         "former_secret": former,
         "created_by": row.creator or None,
         "created_at": moment(row.created_at),
-        "expires_at": _moment(row.expires_at),
-        "revoked_at": _moment(row.revoked_at),
-        "last_used_at": _moment(row.last_used_at),
+        "expires_at": moment_or_none(row.expires_at),
+        "revoked_at": moment_or_none(row.revoked_at),
+        "last_used_at": moment_or_none(row.last_used_at),
     }
-
-
-def _moment(at: datetime | None) -> str | None:
-    return None if at is None else moment(at)

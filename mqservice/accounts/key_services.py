@@ -20,7 +20,7 @@ from mqservice.accounts.access import PEPPER_VERSION, Principal, secret_mac
 from mqservice.accounts.audit import difference, record
 from mqservice.accounts.limits import KEYS_MAX, REVOKED_KEYS_MAX
 from mqservice.accounts.models import ApiKey, Namespace, Role, Tenant
-from mqservice.accounts.queries import get_namespace, visible_keys
+from mqservice.accounts.queries import get_key, get_namespace
 from mqservice.accounts.roles import is_at_most, permits_scope
 from mqservice.accounts.scopes import Grant, are_covered, parse_grants
 from mqservice.accounts.services import create_api_key
@@ -179,10 +179,7 @@ def audited(row: ApiKey) -> dict[str, object]:
 
 
 def _lock(principal: Principal, public_id: str, revision: int | None) -> ApiKey:
-    rows = visible_keys(principal).select_for_update(of=("self",))
-    row = rows.filter(public_id=public_id).first()
-    if row is None:
-        raise Problem.of("KEY_NOT_FOUND", f"there is no key {public_id}")
+    row = get_key(principal, public_id, is_locked=True)
     require_revision(row, revision, "key")
     return row
 

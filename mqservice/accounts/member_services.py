@@ -11,8 +11,9 @@ from django.db import transaction
 from mqservice.accounts.access import Principal
 from mqservice.accounts.audit import record
 from mqservice.accounts.models import Member, Role, Tenant
-from mqservice.accounts.queries import members_of
+from mqservice.accounts.queries import get_member
 from mqservice.accounts.roles import Permission
+from mqservice.lib.etags import require_revision
 from mqservice.lib.problem import Problem
 
 
@@ -63,13 +64,8 @@ def remove_member(principal: Principal, username: str, *, revision: int | None =
 def _lock(principal: Principal, username: str, revision: int | None) -> tuple[Tenant, Member]:
     """Who changes members of one tenant does so in turn."""
     tenant = Tenant.objects.select_for_update().get(pk=principal.tenant_id)
-    member = members_of(principal).filter(user__username=username).first()
-    if member is None:
-        raise Problem.of("MEMBER_NOT_FOUND", f"there is no member {username}")
-    if revision is not None and member.revision != revision:
-        raise Problem.of(
-            "PRECONDITION_FAILED", "the member has changed since the revision in If-Match"
-        )
+    member = get_member(principal, username)
+    require_revision(member, revision, "member")
     return tenant, member
 
 

@@ -14,7 +14,7 @@ from mqservice.accounts.audit import record
 from mqservice.accounts.limits import NAMESPACES_MAX
 from mqservice.accounts.models import Namespace, Tenant
 from mqservice.accounts.queries import get_namespace
-from mqservice.lib.names import name_fault
+from mqservice.accounts.services import refuse_bad_name
 from mqservice.lib.problem import Problem
 
 
@@ -24,9 +24,7 @@ def put_namespace(principal: Principal, name: str) -> tuple[Namespace, bool]:
 
     Raises Problem: ILLEGAL_NAMESPACE, QUOTA_EXCEEDED, or CONFLICT when another tenant has the name.
     """
-    fault = name_fault(name)
-    if fault is not None:
-        raise Problem.of("ILLEGAL_NAMESPACE", fault)
+    refuse_bad_name(name)
     tenant = Tenant.objects.select_for_update().get(pk=principal.tenant_id)  # creators in turn
     own = Namespace.objects.filter(tenant=tenant)
     namespace = own.filter(name=name).first()

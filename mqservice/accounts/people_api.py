@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Router, Status
 from pydantic import Field
 
-from mqservice.accounts.invitation_services import invite, not_found, revoke_invitation
+from mqservice.accounts.invitation_services import invite, revoke_invitation
 from mqservice.accounts.join_tenant import join
 from mqservice.accounts.limits import PAGE_MAX
 from mqservice.accounts.member_services import change_member, remove_member
@@ -35,7 +35,7 @@ from mqservice.accounts.people_schemas import (
     read_role,
 )
 from mqservice.accounts.queries import (
-    find_invitation_of,
+    get_invitation,
     get_member,
     get_namespace,
     invitations_after,
@@ -179,10 +179,7 @@ def accept(request: HttpRequest) -> Status[JoinedOut]:
 def read_one_invitation(request: AuthedRequest, invitation_id: str) -> InvitationOut:
     """Read one invitation, without its token. One query."""
     request.auth.require_permission(Permission.MEMBERS_MANAGE)
-    row = find_invitation_of(request.auth, invitation_id)
-    if row is None:
-        raise not_found(invitation_id)
-    return InvitationOut.of(row)
+    return InvitationOut.of(get_invitation(request.auth, invitation_id))
 
 
 @router.delete("/invitations/{invitation_id}", response={204: None})

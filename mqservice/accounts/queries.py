@@ -73,9 +73,12 @@ def newest_keys(
     return list(rows.order_by("-pk")[: min(limit, PAGE_MAX + 1)])
 
 
-def get_key(principal: Principal, public_id: str) -> ApiKey:
+def get_key(principal: Principal, public_id: str, *, is_locked: bool = False) -> ApiKey:
     """Raises Problem KEY_NOT_FOUND for absent and foreign alike. One query."""
-    row = visible_keys(principal).filter(public_id=public_id).first()
+    rows = visible_keys(principal)
+    if is_locked:
+        rows = rows.select_for_update(of=("self",))
+    row = rows.filter(public_id=public_id).first()
     if row is None:
         raise Problem.of("KEY_NOT_FOUND", f"there is no key {public_id}")
     return row
@@ -126,7 +129,12 @@ def invitations_after(
     return list(rows.order_by("public_id")[: min(limit, PAGE_MAX)])
 
 
-def find_invitation_of(principal: Principal, public_id: str) -> Invitation | None:
-    """One query."""
-    rows = Invitation.objects.filter(tenant_id=principal.tenant_id, public_id=public_id)
-    return rows.first()
+def get_invitation(principal: Principal, public_id: str, *, is_locked: bool = False) -> Invitation:
+    """Raises Problem INVITATION_NOT_FOUND for absent and foreign alike. One query."""
+    rows = Invitation.objects.filter(tenant_id=principal.tenant_id).select_related("tenant")
+    if is_locked:
+        rows = rows.select_for_update(of=("self",))
+    row = rows.filter(public_id=public_id).first()
+    if row is None:
+        raise Problem.of("INVITATION_NOT_FOUND", f"there is no invitation {public_id}")
+    return row

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from django.db import transaction
 from django.utils import timezone
 
 from mqservice.accounts.access import PEPPER_VERSION, secret_mac
@@ -18,14 +17,14 @@ from mqservice.lib.problem import Problem
 
 def get_or_create_tenant(name: str) -> Tenant:
     """Raises Problem ILLEGAL_NAMESPACE when the name is none."""
-    _refuse_bad_name(name)
+    refuse_bad_name(name)
     tenant, _ = Tenant.objects.get_or_create(name=name)
     return tenant
 
 
 def get_or_create_namespace(tenant: Tenant, name: str) -> Namespace:
     """Raises Problem ILLEGAL_NAMESPACE, or CONFLICT when another tenant has the name."""
-    _refuse_bad_name(name)
+    refuse_bad_name(name)
     namespace, _ = Namespace.objects.get_or_create(name=name, defaults={"tenant": tenant})
     if namespace.tenant_id != tenant.pk:
         raise Problem.of("CONFLICT", f"the namespace name {name} is already in use")
@@ -38,7 +37,6 @@ def set_role(tenant: Tenant, user: User, role: Role) -> Member:
     return member
 
 
-@transaction.atomic
 def create_api_key(
     tenant: Tenant,
     *,
@@ -88,7 +86,8 @@ def revoke_api_key(tenant: Tenant, public_id: str) -> bool:
     return alive.update(revoked_at=timezone.now()) == 1
 
 
-def _refuse_bad_name(name: str) -> None:
+def refuse_bad_name(name: str) -> None:
+    """Raises Problem ILLEGAL_NAMESPACE."""
     fault = name_fault(name)
     if fault is not None:
         raise Problem.of("ILLEGAL_NAMESPACE", fault)

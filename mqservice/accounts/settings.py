@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
+
+from msgspec.structs import replace
 
 from mqservice.accounts.limits import (
     INVITATION_LIFE_MAX,
@@ -13,16 +14,18 @@ from mqservice.accounts.limits import (
     KEY_NAME_CHARS_MAX,
     OVERLAP_MAX,
 )
-from mqservice.accounts.scopes import SCOPES_MAX, parse_grant
+from mqservice.accounts.scopes import SCOPES_MAX, Grant, parse_grant
 from mqservice.lib.durations import MINUTE_MS, SECOND_MS
 from mqservice.lib.json_fields import Fields
 from mqservice.lib.settings_table import (
     Choice,
     Duration,
     Email,
+    Json,
     List,
     Moment,
     Name,
+    Setting,
     Settings,
     Text,
     Wrong,
@@ -42,20 +45,18 @@ class Role(enum.StrEnum):
     VIEWER = "viewer"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyName(Text):
+class KeyName(Text, frozen=True, kw_only=True):
     """What people see of it, without spaces around it."""
 
     def parse(self, given: object, fields: Fields, place: str) -> str:
         name = given.strip() if isinstance(given, str) and given.isprintable() else ""
-        if not 1 <= len(name) <= KEY_NAME_CHARS_MAX:
-            raise Wrong(f"must be 1 to {KEY_NAME_CHARS_MAX} printable characters", given)
+        if not 1 <= len(name) <= self.chars_max:
+            raise Wrong(f"must be 1 to {self.chars_max} printable characters", given)
         return name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScopeText(Text):
-    def parse(self, given: object, fields: Fields, place: str) -> Any:  # Any: a Grant
+class Scope(Setting, frozen=True, kw_only=True):
+    def parse(self, given: object, fields: Fields, place: str) -> Grant:
         if not isinstance(given, str):
             raise Wrong("must be a scope such as produce:orders*", given)
         try:
@@ -63,15 +64,17 @@ class ScopeText(Text):
         except ValueError as exc:
             raise Wrong(str(exc)) from None
 
+    def content(self) -> Json:
+        return {"type": "string"}
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Secret(Text):
+
+class Secret(Text, frozen=True, kw_only=True):
     """Characters that no error shows."""
 
     def parse(self, given: object, fields: Fields, place: str) -> str:
-        if not isinstance(given, str) or not 1 <= len(given) <= self.chars_max or "\0" in given:
-            raise Wrong(f"must be a string of 1 to {self.chars_max} characters without NUL")
-        return given
+        if isinstance(given, str) and 1 <= len(given) <= self.chars_max and "\0" not in given:
+            return given
+        raise Wrong(f"must be a string of 1 to {self.chars_max} characters without NUL")
 
 
 NAME: Final = KeyName(
@@ -80,7 +83,7 @@ NAME: Final = KeyName(
 SCOPES: Final = List(
     name="scopes",
     column="grants",
-    item=ScopeText(),
+    item=Scope(),
     count_max=SCOPES_MAX,
     count_fault=Wrong,
     about="What the key may do: `produce`, `consume` or `manage`, for everything or limited as in "

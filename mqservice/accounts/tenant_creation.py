@@ -8,7 +8,7 @@ from django.db import IntegrityError, transaction
 
 from mqservice.accounts.audit import record
 from mqservice.accounts.models import Member, Namespace, Role, Tenant, User
-from mqservice.lib.names import name_fault
+from mqservice.accounts.services import refuse_bad_name
 from mqservice.lib.problem import Problem
 
 
@@ -22,9 +22,7 @@ def create_tenant(user: User, name: str, *, actor: str | None) -> Tenant:
     Raises Problem: ILLEGAL_NAMESPACE, or CONFLICT for a name that is taken, as a tenant's or a
     namespace's, and for a user who belongs to a tenant.
     """
-    fault = name_fault(name)
-    if fault is not None:
-        raise Problem.of("ILLEGAL_NAMESPACE", fault)
+    refuse_bad_name(name)
     User.objects.select_for_update().get(pk=user.pk)
     if Member.objects.filter(user=user).exists():
         raise Problem.of("CONFLICT", f"{user.username} already belongs to a tenant")

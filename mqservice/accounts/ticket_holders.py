@@ -22,12 +22,11 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
 from mqservice.accounts.access import Principal, principal_of_key
-from mqservice.accounts.models import Member, Namespace, Role, User
-from mqservice.accounts.roles import permits_scope
-from mqservice.accounts.scopes import Grant, Scope, are_covered, parse_grants
+from mqservice.accounts.models import Member, Namespace, User
+from mqservice.accounts.scopes import Grant, are_covered, parse_grants
+from mqservice.accounts.session_access import session_principal
 from mqservice.lib.timestamps import datetime_ms
 
-_DIGEST_CHARS: Final = 32
 # What apps above this one take from a person's session before it opens a socket.
 person_limits: Final[list[Callable[[Principal], Principal]]] = []
 
@@ -124,19 +123,14 @@ def principal_of_member(
     member = Member.objects.filter(user=user, tenant_id=place.tenant_id).first()
     if member is None:
         return None
-    role = Role(member.role)
     digest = hashlib.md5(session_key.encode(), usedforsecurity=False).hexdigest()
-    assert len(digest) == _DIGEST_CHARS
-    principal = Principal(
+    principal = replace(
+        session_principal(member, user, place),
         key_id=session_id_of(digest),
-        tenant_id=place.tenant_id,
-        tenant=place.tenant.name,
         namespace_id=place.pk,
         namespace=place.name,
-        scopes=frozenset(scope for scope in Scope if permits_scope(role, scope)),
-        role=role,
         expires_at_ms=expires_at_ms,
-        user=user.username,
+        is_read_only=False,  # sockets go by scopes alone
     )
     for limited in person_limits:
         principal = limited(principal)

@@ -12,14 +12,14 @@ from typing import Final
 from allauth.usersessions.models import UserSession
 from django.conf import settings
 from django.http import HttpRequest
+from msgspec.structs import replace
 from ninja import Router, Schema, Status
 from ninja.utils import check_csrf
 
-from mqservice.accounts.access import Principal, key_of_header, secret_mac, unauthenticated
+from mqservice.accounts.access import key_of_header, secret_mac, unauthenticated
 from mqservice.accounts.key_schemas import unique_grants
 from mqservice.accounts.models import User
 from mqservice.accounts.rest import authenticate
-from mqservice.accounts.scopes import Grant
 from mqservice.accounts.settings import TICKET
 from mqservice.accounts.ticket_holders import Holder, find_holder
 from mqservice.accounts.tickets import LIFE_MS, Tickets
@@ -85,17 +85,16 @@ def issue_ticket(request: TicketRequest) -> Status[TicketOut]:
     holder = request.auth.holder
     if holder.session_row and namespace is None:
         raise refused("/namespace", "a session must name the namespace")
-    holder = Holder(
-        key_id=holder.key_id,
-        key_mac=holder.key_mac,
-        session_row=holder.session_row,
-        namespace=namespace,
-    )
+    holder = replace(holder, namespace=namespace)
     principal = find_holder(holder.text)
     if principal is None:
         raise Problem.of("NAMESPACE_NOT_FOUND", f"{namespace} does not exist")
     if grants is not None:
-        holder, principal = _narrow(holder, principal, grants)
+        texts = [grant.text for grant in grants]
+        holder = replace(holder, scopes=texts)
+        principal = find_holder(holder.text)
+        if principal is None:
+            raise Problem.of("FORBIDDEN", f"you do not have the scopes {', '.join(texts)} yourself")
     ticket = Tickets(settings.MQ_VALKEY_URL).issue(holder, request.headers.get("Origin", ""))
     return Status(
         201,
@@ -106,20 +105,3 @@ def issue_ticket(request: TicketRequest) -> Status[TicketOut]:
             scopes=[grant.text for grant in principal.all_grants],
         ),
     )
-
-
-def _narrow(
-    holder: Holder, principal: Principal, grants: tuple[Grant, ...]
-) -> tuple[Holder, Principal]:
-    texts = [grant.text for grant in grants]
-    narrow = Holder(
-        key_id=holder.key_id,
-        key_mac=holder.key_mac,
-        session_row=holder.session_row,
-        namespace=holder.namespace,
-        scopes=texts,
-    )
-    found = find_holder(narrow.text)
-    if found is None:
-        raise Problem.of("FORBIDDEN", f"you do not have the scopes {', '.join(texts)} yourself")
-    return narrow, found

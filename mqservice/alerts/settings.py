@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Final
 
 from mqservice.alerts.limits import (
@@ -45,8 +44,7 @@ class AlertKind(enum.StrEnum):
     ISSUE = "issue"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Url(Text):
+class Url(Text, frozen=True, kw_only=True):
     """None is an empty text."""
 
     def shown(self, value: str) -> Json:

@@ -31,6 +31,7 @@ from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.quotas.meters import Meters
 from mqservice.store import Store, get_store
 from mqservice.tracing import tracing_from
+from mqservice.web.socket_budget import Debts
 
 T = TypeVar("T")
 Scope = MutableMapping[str, Any]  # Any: as ASGI has it
@@ -52,6 +53,7 @@ class DeliveryContext:
     resume_tokens: ResumeTokens
     times: SessionTimes = field(default_factory=SessionTimes)
     sessions: Sessions = field(default_factory=Sessions)
+    debts: Debts = field(default_factory=Debts)
     origins: Origins = field(default_factory=Origins)
     failures: KeyFailures = failures
     tickets: Tickets = field(default_factory=lambda: Tickets(settings.MQ_VALKEY_URL))

@@ -7,7 +7,6 @@ which has the column's name. Rows stand in the order in which bodies are read an
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Final
 
 from mqservice.lib.durations import DAY_MS, HOUR_MS, SECOND_MS
@@ -56,8 +55,7 @@ class WithinRoom(enum.StrEnum):
     CONSISTENT_HASH = "CONSISTENT_HASH"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempts(Integer):
+class Attempts(Integer, frozen=True, kw_only=True):
     """Deliveries, the first one too: one more than RocketMQ's reconsume times, which the row has.
     Null: as often as it takes.
     """

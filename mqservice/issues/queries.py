@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Q
 
 from mqservice.accounts.models import Namespace
 from mqservice.issues.limits import EVENTS_RETAINED_MAX, PAGE_MAX
@@ -79,17 +79,11 @@ def openings_after(
     namespace_id: int, number: int, *, group: str = "", topic: str = ""
 ) -> list[Issue]:
     """Issues that are open and were opened after that number, the oldest first. One query."""
-    rows = _open_of(namespace_id, group, topic).filter(opening_number__gt=number)
-    return list(rows.order_by("opening_number"))
-
-
-def open_count_of(namespace_id: int, *, group: str = "", topic: str = "") -> int:
-    """How many are open, of a group and a topic where they are given. One query."""
-    return _open_of(namespace_id, group, topic).count()
-
-
-def _open_of(namespace_id: int, group: str, topic: str) -> QuerySet[Issue]:
-    rows = Issue.objects.filter(namespace_id=namespace_id, state=IssueState.OPEN.value)
+    rows = Issue.objects.filter(
+        namespace_id=namespace_id, state=IssueState.OPEN.value, opening_number__gt=number
+    )
     if group:
         rows = rows.filter(group_name=group)
-    return rows.filter(topic=topic) if topic else rows
+    if topic:
+        rows = rows.filter(topic=topic)
+    return list(rows.order_by("opening_number"))

@@ -2,7 +2,7 @@
 
     RowFinder(Topic, "namespace_id", "name").find(7, "orders") ──▶ one query ──▶ Topic, or None
     insert(Topic(...)) ──▶ one query ──▶ the row has its id
-    insert_all, update_all ──▶ a query for so many rows at a time
+    insert_all, update_all, delete_oldest ──▶ a query for so many rows at a time
 
 What the ORM does to write a query costs a request several times what PostgreSQL needs to answer it.
 For rows of one table by equal values, where that is felt; all else is the ORM's.
@@ -74,6 +74,20 @@ def update_all(rows: Sequence[M], names: Sequence[str]) -> None:
             unique_fields=["id"],
             update_fields=list(names),
         )
+
+
+def delete_oldest(
+    table: str, where: str, values: Sequence[int], *, rows_max: int, by: str = "at_ms"
+) -> int:
+    """Delete rows for which ``where`` holds, ``rows_max`` at most, the lowest ``by`` first; how
+    many went. One query."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"DELETE FROM {table} WHERE id IN"
+            f" (SELECT id FROM {table} WHERE {where} ORDER BY {by} LIMIT %s)",
+            [*values, rows_max],
+        )
+        return int(cursor.rowcount)
 
 
 @functools.cache

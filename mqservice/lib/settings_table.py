@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 import msgspec
@@ -51,8 +50,7 @@ def schema_ref(name: str) -> Json:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """One row of a table; its subclass says which values it takes.
 
     Args:
@@ -131,8 +129,8 @@ class Setting:
 
     def types(self) -> dict[str, Any]:  # Any: a type as pydantic takes it
         """The types of these fields."""
-        kind = self.json_type
-        return {self.name: kind if self.null is None else kind | None}
+        may_be_null = self.null is not None and self.shown(self.null)[self.name] is None
+        return {self.name: self.json_type | None if may_be_null else self.json_type}
 
     @property
     def json_type(self) -> Any:  # Any: a type
@@ -165,8 +163,7 @@ class Setting:
         return self.default() if callable(self.default) else self.default
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Integer(Setting):
+class Integer(Setting, frozen=True, kw_only=True):
     """A whole number in the range."""
 
     low: int
@@ -195,8 +192,7 @@ class Integer(Setting):
         return {"type": "integer", "minimum": self.low, "maximum": self.high}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Number(Setting):
+class Number(Setting, frozen=True, kw_only=True):
     """Any number in the range."""
 
     low: float
@@ -216,8 +212,7 @@ class Number(Setting):
         return {"type": "number", "minimum": self.low, "maximum": self.high}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Boolean(Setting):
+class Boolean(Setting, frozen=True, kw_only=True):
     """True or false."""
 
     plain_type: ClassVar[Any] = bool
@@ -231,8 +226,7 @@ class Boolean(Setting):
         return {"type": "boolean"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice(Setting):
+class Choice(Setting, frozen=True, kw_only=True):
     """One of an enum's values.
 
     ``texts``: of each in a form, untranslated, in its order; ``offered``: those that can be chosen,
@@ -240,7 +234,7 @@ class Choice(Setting):
     """
 
     values: type[enum.StrEnum]
-    texts: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, str] = msgspec.field(default_factory=dict)
     offered: tuple[enum.StrEnum, ...] = ()
 
     @property
@@ -261,8 +255,7 @@ class Choice(Setting):
         return {"enum": [value.value for value in self.offered or tuple(self.values)]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Duration(Setting):
+class Duration(Setting, frozen=True, kw_only=True):
     """Milliseconds in the range; in JSON a text, or milliseconds in the twin ``…_ms``."""
 
     low: int
@@ -298,8 +291,7 @@ class Duration(Setting):
         return {"type": "string", "pattern": DURATION_PATTERN}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment(Setting):
+class Moment(Setting, frozen=True, kw_only=True):
     """Milliseconds since the epoch, never negative; in JSON RFC 3339."""
 
     def parse(self, given: object, fields: Fields, place: str) -> int:
@@ -318,8 +310,7 @@ class Moment(Setting):
         return {"type": "string", "format": "date-time", "pattern": TIME_PATTERN}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Text(Setting):
+class Text(Setting, frozen=True, kw_only=True):
     """Characters. ``is_parsed``: who reads more into them finds those that are too long."""
 
     chars_max: int = 0  # 0: as many as a body has
@@ -339,8 +330,7 @@ class Text(Setting):
         return {"type": "string", **limit}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Name(Setting):
+class Name(Setting, frozen=True, kw_only=True):
     """The name of a topic or a group; ``null``, if it has that, is an empty text."""
 
     def parse(self, given: object, fields: Fields, place: str) -> str:
@@ -360,8 +350,7 @@ class Name(Setting):
 _NAME = Name()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Email(Setting):
+class Email(Setting, frozen=True, kw_only=True):
     """An email address."""
 
     def parse(self, given: object, fields: Fields, place: str) -> str:
@@ -380,8 +369,7 @@ class Email(Setting):
         return {"type": "string", "format": "email"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class List(Setting):
+class List(Setting, frozen=True, kw_only=True):
     """Several values of one kind."""
 
     item: Setting
@@ -408,8 +396,7 @@ class List(Setting):
         return {"type": "array", "items": items, **least, "maxItems": self.count_max}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Durations(List):
+class Durations(List, frozen=True, kw_only=True):
     """A list of durations; in JSON of texts, or of milliseconds in the twin ``…_ms``."""
 
     item: Duration
@@ -426,8 +413,7 @@ class Durations(List):
         return {**Setting.schema(self), **self.twin.schema()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ByName(Setting):
+class ByName(Setting, frozen=True, kw_only=True):
     """Values of one kind by names of the tenant's."""
 
     item: Setting
@@ -452,8 +438,7 @@ class ByName(Setting):
         return {"type": "object", "additionalProperties": self.item.content(), **names}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document(Setting):
+class Document(Setting, frozen=True, kw_only=True):
     """An object of the schema ``ref``, stored as JSON: in the engine's form, see its module.
 
     ``tag``: the name of the first part, which says which form the document has; ``forms``: what the
@@ -463,8 +448,8 @@ class Document(Setting):
     ref: str
     parts: tuple[Setting, ...]
     tag: str = ""
-    forms: Mapping[str, str] = field(default_factory=dict)
-    plain: Json = field(default_factory=dict)
+    forms: Mapping[str, str] = msgspec.field(default_factory=dict)
+    plain: Json = msgspec.field(default_factory=dict)
 
     plain_type: ClassVar[Any] = Json
 

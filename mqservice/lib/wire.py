@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from mqservice.lib.durations import pick_duration_ms
 from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.lib.timestamps import datetime_ms, parse_rfc3339, rfc3339
 
@@ -20,6 +19,10 @@ def moment(at: datetime) -> str:
     return rfc3339(datetime_ms(at))
 
 
+def moment_or_none(at: datetime | None) -> str | None:
+    return None if at is None else moment(at)
+
+
 def time_ms(pointer: str, text: str) -> int:
     """Milliseconds since the epoch of an RFC 3339 time, never negative.
 
@@ -31,19 +34,3 @@ def time_ms(pointer: str, text: str) -> int:
     except (ValueError, OverflowError):
         detail = "not an RFC 3339 time such as 2026-12-01T08:00:00.000Z"
         raise refused(pointer, detail) from None
-
-
-def picked_duration_ms(name: str, text: str | None, ms: int | None) -> int | None:
-    """One duration of the twin fields ``name`` and ``name_ms``, None when neither is given.
-
-    Raises:
-        Problem: BAD_REQUEST with a pointer to the field.
-    """
-    if text is None and ms is None:
-        return None
-    try:
-        return pick_duration_ms(name, text, ms, default_ms=0)
-    except ValueError as exc:
-        pointer = f"/{name}" if text is not None else f"/{name}_ms"
-        item = ProblemItem(pointer, "BAD_REQUEST", str(exc))
-        raise Problem.of("BAD_REQUEST", str(exc), errors=[item]) from None

@@ -109,9 +109,6 @@ class Masks:
         )
 
 
-NO_MASKS: Final = Masks(are_bodies_hidden=False, hidden=(), clear=())
-
-
 def masks_of(tenant_id: int, namespace: str, role: Role) -> Masks:
     """What is hidden from who has ``role``. Two queries."""
     place = {"namespace__tenant_id": tenant_id, "namespace__name": namespace}

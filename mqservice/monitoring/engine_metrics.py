@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import http.client
 import math
-import re
 from dataclasses import dataclass
 from typing import Final
+
+from prometheus_client.parser import text_string_to_metric_families
 
 TIMEOUT_S: Final = 1.0
 TEXT_BYTES_MAX: Final = 256 * 1024
 _PREFIX: Final = "mq_engine_"
-_LINE: Final = re.compile(r'([a-z_]+)(?:\{le="([^"]+)"\})? (\S+)')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,21 +56,18 @@ def find_engine_metrics(port: int) -> EngineMetrics | None:
     return parse_metrics(text.decode("utf-8", "replace")) if answer.status == 200 else None
 
 
-def parse_metrics(text: str) -> EngineMetrics:
-    """Lines that are none of ours are passed over."""
+def parse_metrics(text: str) -> EngineMetrics | None:
+    """None for what is not the engine's text."""
     values: dict[str, float] = {}
     buckets: list[tuple[float, float]] = []
-    for line in text.splitlines():
-        match = _LINE.fullmatch(line)
-        if match is None or not match[1].startswith(_PREFIX):
-            continue
-        try:
-            number = float(match[3])
-        except ValueError:
-            continue
-        name = match[1].removeprefix(_PREFIX)
-        if match[2] is None:
-            values[name] = number
-        elif name == "sync_seconds_bucket":
-            buckets.append((math.inf if match[2] == "+Inf" else float(match[2]), number))
+    try:
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                name = sample.name.removeprefix(_PREFIX)
+                if name == "sync_seconds_bucket":
+                    buckets.append((float(sample.labels["le"]), sample.value))
+                elif not sample.labels:
+                    values[name] = sample.value
+    except (ValueError, KeyError):
+        return None
     return EngineMetrics(values=values, sync_buckets=buckets)

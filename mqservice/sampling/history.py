@@ -5,17 +5,22 @@ from, to ──▶ the finest resolution that still has it all ──▶ rows �
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Generic, NamedTuple, TypeVar
+
+from django.db.models import QuerySet
 
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.durations import HOUR_MS, SECOND_MS
-from mqservice.lib.problem import Problem, ProblemItem
-from mqservice.lib.timestamps import datetime_ms, parse_rfc3339
+from mqservice.lib.timestamps import datetime_ms
+from mqservice.lib.wire import refused, time_ms
 from mqservice.sampling.limits import POINTS_MAX, RESOLUTIONS_MS, RETAINED_MS
 from mqservice.sampling.models import ConsumerOffsetStep, GroupSample, TopicSample
 from mqservice.topics.models import Topic
+
+S = TypeVar("S", GroupSample, TopicSample)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,18 +32,11 @@ class Span:
     resolution_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPoint:
-    """``settled_per_s``: since the point before; None after a gap or a reset."""
+class Point(NamedTuple, Generic[S]):
+    """``per_s``: settled or stored since the point before; None after a gap or a reset."""
 
-    sample: GroupSample
-    settled_per_s: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicPoint:
-    sample: TopicSample
-    stored_per_s: float | None
+    sample: S
+    per_s: float | None
 
 
 def span_of(from_text: str, to_text: str, now_ms: int) -> Span:
@@ -46,10 +44,10 @@ def span_of(from_text: str, to_text: str, now_ms: int) -> Span:
 
     Raises Problem BAD_REQUEST: they are no times, in the wrong order, or too far apart.
     """
-    to_ms = _time_ms("?to", to_text) if to_text else now_ms
-    from_ms = _time_ms("?from", from_text) if from_text else to_ms - HOUR_MS
+    to_ms = time_ms("?to", to_text) if to_text else now_ms
+    from_ms = time_ms("?from", from_text) if from_text else to_ms - HOUR_MS
     if from_ms >= to_ms:
-        raise _fault("?from", "must be before `to`")
+        raise refused("?from", "must be before `to`")
     for resolution_ms in RESOLUTIONS_MS:
         is_kept = from_ms >= now_ms - RETAINED_MS[resolution_ms] - resolution_ms
         if is_kept and (to_ms - from_ms) // resolution_ms < POINTS_MAX:
@@ -57,43 +55,39 @@ def span_of(from_text: str, to_text: str, now_ms: int) -> Span:
     coarsest_ms = RESOLUTIONS_MS[-1]
     if (to_ms - from_ms) // coarsest_ms >= POINTS_MAX:
         days = POINTS_MAX * coarsest_ms // (24 * HOUR_MS)
-        raise _fault("?from", f"at most {days} days can be requested at a time")
+        raise refused("?from", f"at most {days} days can be requested at a time")
     return Span(from_ms=from_ms, to_ms=to_ms, resolution_ms=coarsest_ms)
 
 
-def group_history(group: ConsumerGroup, topic: str, span: Span) -> list[GroupPoint]:
+def group_history(group: ConsumerGroup, topic: str, span: Span) -> list[Point[GroupSample]]:
     """Of the group on a topic, or of all of it where that is empty. One query."""
-    rows = list(
-        GroupSample.objects.filter(
-            namespace_id=group.namespace_id,
-            group_name=group.name,
-            topic=topic,
-            resolution_ms=span.resolution_ms,
-            at_ms__gte=max(span.from_ms, _born_ms(group, span)),
-            at_ms__lt=span.to_ms,
-        ).order_by("at_ms")[:POINTS_MAX]
+    rows = GroupSample.objects.filter(
+        namespace_id=group.namespace_id, group_name=group.name, topic=topic
     )
-    rates = rates_of([(row.at_ms, row.settled_last) for row in rows], span.resolution_ms)
-    return [
-        GroupPoint(sample=row, settled_per_s=rate) for row, rate in zip(rows, rates, strict=True)
-    ]
+    return _points(rows, group, span, lambda row: row.settled_last)
 
 
-def topic_history(topic: Topic, span: Span) -> list[TopicPoint]:
+def topic_history(topic: Topic, span: Span) -> list[Point[TopicSample]]:
     """One query."""
-    rows = list(
-        TopicSample.objects.filter(
-            namespace_id=topic.namespace_id,
-            topic=topic.name,
-            resolution_ms=span.resolution_ms,
-            at_ms__gte=max(span.from_ms, _born_ms(topic, span)),
-            at_ms__lt=span.to_ms,
-        ).order_by("at_ms")[:POINTS_MAX]
+    rows = TopicSample.objects.filter(namespace_id=topic.namespace_id, topic=topic.name)
+    return _points(rows, topic, span, lambda row: row.stored_last)
+
+
+def _points(
+    samples: QuerySet[S],
+    measured: ConsumerGroup | Topic,
+    span: Span,
+    total_of: Callable[[S], int | None],
+) -> list[Point[S]]:
+    born_ms = datetime_ms(measured.created_at)
+    # What was measured before was another one of the same name.
+    from_ms = max(span.from_ms, born_ms - born_ms % span.resolution_ms)
+    found = samples.filter(
+        resolution_ms=span.resolution_ms, at_ms__gte=from_ms, at_ms__lt=span.to_ms
     )
-    rates = rates_of([(row.at_ms, row.stored_last) for row in rows], span.resolution_ms)
-    return [
-        TopicPoint(sample=row, stored_per_s=rate) for row, rate in zip(rows, rates, strict=True)
-    ]
+    rows = list(found.order_by("at_ms")[:POINTS_MAX])
+    rates = rates_of([(row.at_ms, total_of(row)) for row in rows], span.resolution_ms)
+    return [Point(row, rate) for row, rate in zip(rows, rates, strict=True)]
 
 
 def offset_steps(
@@ -125,21 +119,3 @@ def rates_of(totals: Sequence[tuple[int, int | None]], resolution_ms: int) -> li
             assert total is not None
             rates.append((total - before) * SECOND_MS / resolution_ms)
     return rates
-
-
-def _born_ms(thing: ConsumerGroup | Topic, span: Span) -> int:
-    """What was measured before was another one of the same name."""
-    born_ms = datetime_ms(thing.created_at)
-    return born_ms - born_ms % span.resolution_ms
-
-
-def _time_ms(place: str, text: str) -> int:
-    try:
-        return max(0, parse_rfc3339(text))
-    except (ValueError, OverflowError):
-        raise _fault(place, "not an RFC 3339 time such as 2026-12-01T08:00:00.000Z") from None
-
-
-def _fault(place: str, detail: str) -> Problem:
-    item = ProblemItem(place, "BAD_REQUEST", detail)
-    return Problem.of("BAD_REQUEST", f"{place}: {detail}", errors=[item])

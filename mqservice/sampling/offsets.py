@@ -17,6 +17,7 @@ from django.db import connection, transaction
 
 from mqservice.accounts.models import Namespace
 from mqservice.lib.names import ENGINE_SEPARATOR
+from mqservice.lib.rows import delete_oldest
 from mqservice.sampling.limits import (
     BATCH_PAGES,
     BATCHES_MAX,
@@ -26,7 +27,7 @@ from mqservice.sampling.limits import (
     OFFSET_STEPS_RETAINED_MS,
     OFFSETS_PAGE_ROWS,
 )
-from mqservice.sampling.models import RETRY_TOPIC, OffsetFeedPlace
+from mqservice.sampling.models import RETRY_TOPIC, ConsumerOffsetStep, OffsetFeedPlace
 from mqservice.store import ChangedOffset, OffsetsChangedRequest, StoreClient
 
 log = logging.getLogger(__name__)
@@ -131,28 +132,18 @@ def delete_old_offsets(now_ms: int, *, rows_max: int = OFFSET_STEP_ROWS_MAX) -> 
     The number of rows that went, at most a few times ``DELETED_ROWS_MAX``: what is left is for
     the next time.
     """
-    deleted_count: int = 0
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "DELETE FROM sampling_consumeroffsetstep WHERE id IN (SELECT id FROM"
-            " sampling_consumeroffsetstep WHERE at_ms < %s ORDER BY at_ms LIMIT %s)",
-            (now_ms - OFFSET_STEPS_RETAINED_MS, DELETED_ROWS_MAX),
+    steps = ConsumerOffsetStep._meta.db_table
+    old = [now_ms - OFFSET_STEPS_RETAINED_MS]
+    deleted_count = delete_oldest(steps, "at_ms < %s", old, rows_max=DELETED_ROWS_MAX)
+    excess = ConsumerOffsetStep.objects.count() - rows_max
+    if excess > 0:
+        deleted_count += delete_oldest(steps, "true", [], rows_max=excess)
+        log.warning(
+            "Deleted old steps of consumer offsets early: there are more than the limit",
+            extra={"action": "offset_steps_dropped", "count": excess},
         )
-        deleted_count += cursor.rowcount
-        cursor.execute("SELECT count(*) FROM sampling_consumeroffsetstep")
-        (kept_count,) = cursor.fetchone() or (0,)
-        if kept_count > rows_max:
-            cursor.execute(
-                "DELETE FROM sampling_consumeroffsetstep WHERE id IN (SELECT id FROM"
-                " sampling_consumeroffsetstep ORDER BY at_ms LIMIT %s)",
-                (kept_count - rows_max,),
-            )
-            deleted_count += cursor.rowcount
-            log.warning(
-                "Deleted old steps of consumer offsets early: there are more than the limit",
-                extra={"action": "offset_steps_dropped", "count": kept_count - rows_max},
-            )
-        for table in ("sampling_consumeroffset", "sampling_consumeroffsetstep"):
+    with connection.cursor() as cursor:
+        for table in ("sampling_consumeroffset", steps):
             cursor.execute(_FORGET.format(table=table), (DELETED_ROWS_MAX,))
             deleted_count += cursor.rowcount
     return deleted_count

@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import msgspec
-from django.db import connection
 
 from mqservice.lib.durations import DAY_MS
 from mqservice.lib.names import ENGINE_SEPARATOR
+from mqservice.lib.rows import delete_oldest
 from mqservice.sampling.limits import (
     DELETED_ROWS_MAX,
     MARK_ROWS_DAY_MAX,
@@ -102,14 +102,12 @@ def mark_pause_ms(mark_count: int) -> int:
 
 def delete_old_marks(now_ms: int) -> int:
     """Drop marks that are too old, ``DELETED_ROWS_MAX`` at most; how many went."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "DELETE FROM sampling_progressmark WHERE id IN (SELECT id FROM sampling_progressmark"
-            " WHERE at_ms < %s ORDER BY at_ms LIMIT %s)",
-            (now_ms - MARKS_RETAINED_MS, DELETED_ROWS_MAX),
-        )
-        count: int = cursor.rowcount
-        return count
+    return delete_oldest(
+        "sampling_progressmark",
+        "at_ms < %s",
+        [now_ms - MARKS_RETAINED_MS],
+        rows_max=DELETED_ROWS_MAX,
+    )
 
 
 def positions_of(standing: GroupPositions) -> Iterable[tuple[str, bytes]]:

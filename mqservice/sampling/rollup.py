@@ -14,43 +14,35 @@ from itertools import pairwise
 from typing import Final
 
 from django.db import connection
+from django.db.models import UniqueConstraint
 
+from mqservice.lib.rows import delete_oldest
 from mqservice.sampling.limits import DELETED_ROWS_MAX, LATE_MS, RESOLUTIONS_MS, RETAINED_MS
+from mqservice.sampling.models import GroupSample, Sample, StoreSample, TopicSample
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Series:
-    """A table of samples: whose they are, and how its columns are put together."""
+    """A table of samples: whose they are, and the columns that are put together."""
 
     table: str
-    keys: tuple[str, ...]
-    columns: tuple[str, ...]
+    keys: list[str]
+    columns: list[str]
+
+    @classmethod
+    def of(cls, model: type[Sample]) -> Series:
+        [unique] = model._meta.constraints
+        assert isinstance(unique, UniqueConstraint)
+        columns = {
+            field.name: field.attname
+            for field in model._meta.concrete_fields
+            if field.name not in ("id", "resolution_ms", "at_ms")
+        }
+        keys = [columns.pop(name) for name in unique.fields if name in columns]
+        return cls(model._meta.db_table, keys, list(columns.values()))
 
 
-SERIES: Final = (
-    Series(
-        table="sampling_groupsample",
-        keys=("namespace_id", "group_name", "topic"),
-        columns=(
-            "sample_count", "known_count", "estimated_count", "lag_sum", "lag_max", "lag_last",
-            "lag_ms_max", "inflight_max", "waiting_retry_last", "settled_last", "member_last",
-            "dead_last",
-        ),
-    ),
-    Series(
-        table="sampling_topicsample",
-        keys=("namespace_id", "topic"),
-        columns=("sample_count", "stored_last", "readable_last"),
-    ),
-    Series(
-        table="sampling_storesample",
-        keys=("broker",),
-        columns=(
-            "sample_count", "disk_total_last", "disk_free_last", "disk_free_min", "disk_state_max",
-            "lost_last",
-        ),
-    ),
-)  # fmt: skip
+SERIES: Final = tuple(Series.of(model) for model in (GroupSample, TopicSample, StoreSample))
 
 # By the end of a column's name.
 _AGGREGATES: Final = {
@@ -75,18 +67,17 @@ def delete_old_samples(now_ms: int) -> int:
     """Drop samples that are too old, ``DELETED_ROWS_MAX`` of each kind at most; how many went."""
     deleted_count = 0
     coarser = dict(pairwise(RESOLUTIONS_MS))
-    with connection.cursor() as cursor:
-        for series in SERIES:
-            for resolution_ms in RESOLUTIONS_MS:
-                end_ms = now_ms - RETAINED_MS[resolution_ms]
-                if resolution_ms in coarser:
-                    end_ms = min(end_ms, _newest(series, coarser[resolution_ms]))
-                cursor.execute(
-                    f"DELETE FROM {series.table} WHERE id IN (SELECT id FROM {series.table}"
-                    " WHERE resolution_ms = %s AND at_ms < %s ORDER BY at_ms LIMIT %s)",
-                    (resolution_ms, end_ms, DELETED_ROWS_MAX),
-                )
-                deleted_count += cursor.rowcount
+    for series in SERIES:
+        for resolution_ms in RESOLUTIONS_MS:
+            end_ms = now_ms - RETAINED_MS[resolution_ms]
+            if resolution_ms in coarser:
+                end_ms = min(end_ms, _newest(series, coarser[resolution_ms]))
+            deleted_count += delete_oldest(
+                series.table,
+                "resolution_ms = %s AND at_ms < %s",
+                [resolution_ms, end_ms],
+                rows_max=DELETED_ROWS_MAX,
+            )
     return deleted_count
 
 

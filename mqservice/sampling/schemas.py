@@ -5,8 +5,8 @@ from __future__ import annotations
 from ninja import Schema
 
 from mqservice.lib.timestamps import rfc3339
-from mqservice.sampling.history import GroupPoint, Span, TopicPoint
-from mqservice.sampling.models import ConsumerOffsetStep, GroupSample
+from mqservice.sampling.history import Point, Span
+from mqservice.sampling.models import ConsumerOffsetStep, GroupSample, TopicSample
 from mqservice.store import LagIs
 
 
@@ -28,7 +28,7 @@ class LagPointOut(Schema):
     dead_letters: int | None
 
     @classmethod
-    def of(cls, point: GroupPoint) -> LagPointOut:
+    def of(cls, point: Point[GroupSample]) -> LagPointOut:
         sample = point.sample
         average = None
         if sample.lag_sum is not None and sample.known_count:
@@ -42,7 +42,7 @@ class LagPointOut(Schema):
             lag_ms=sample.lag_ms_max,
             inflight=sample.inflight_max,
             waiting_retry=sample.waiting_retry_last,
-            settled_per_s=point.settled_per_s,
+            settled_per_s=point.per_s,
             members=sample.member_last,
             dead_letters=sample.dead_last,
         )
@@ -62,7 +62,9 @@ class LagHistoryOut(Schema):
     points: list[LagPointOut]
 
     @classmethod
-    def of(cls, group: str, topic: str, span: Span, points: list[GroupPoint]) -> LagHistoryOut:
+    def of(
+        cls, group: str, topic: str, span: Span, points: list[Point[GroupSample]]
+    ) -> LagHistoryOut:
         return cls(
             group=group,
             topic=topic or None,
@@ -80,12 +82,12 @@ class RatePointOut(Schema):
     stored_per_s: float | None
 
     @classmethod
-    def of(cls, point: TopicPoint) -> RatePointOut:
+    def of(cls, point: Point[TopicSample]) -> RatePointOut:
         return cls(
             at=rfc3339(point.sample.at_ms),
             stored=point.sample.stored_last,
             readable=point.sample.readable_last,
-            stored_per_s=point.stored_per_s,
+            stored_per_s=point.per_s,
         )
 
 
@@ -95,7 +97,7 @@ class RateHistoryOut(Schema):
     points: list[RatePointOut]
 
     @classmethod
-    def of(cls, topic: str, span: Span, points: list[TopicPoint]) -> RateHistoryOut:
+    def of(cls, topic: str, span: Span, points: list[Point[TopicSample]]) -> RateHistoryOut:
         return cls(
             topic=topic,
             resolution_ms=span.resolution_ms,

@@ -108,16 +108,14 @@ class LastRunOut(Schema):
     error: str | None
 
 
-_Settings = create_model(
-    "_Settings", name=(str, ...), namespace=(str, ...), **answer_fields(SETTINGS)
-)
+_HEAD: dict[str, Any] = dict.fromkeys(("id", "name", "namespace"), (str, ...))  # Any: a type
+_Settings = create_model("_Settings", **_HEAD, **answer_fields(SETTINGS))
 
 
 class ScheduleOut(_Settings):  # type: ignore[valid-type, misc]  # reason: made of the table
     """`message`: null for keys that may not produce to the topic. `next_runs`: only for a single
     schedule that is not paused. `missed_at`: the last run that `catch_up: none` skipped."""
 
-    id: str
     message: ScheduleMessageOut | None
     state: ScheduleState
     error: str | None

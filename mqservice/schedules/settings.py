@@ -6,8 +6,9 @@ Its message is no row: it is read as a produce is, see ``message.py``, and has c
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from mqservice.lib.settings_table import (
     Boolean,
@@ -34,8 +35,7 @@ class CatchUp(enum.StrEnum):
     LATEST = "latest"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message(Setting):
+class Message(Setting, frozen=True, kw_only=True):
     """What is sent. Its reader is that of a produce."""
 
     def content(self) -> Json:

@@ -18,7 +18,6 @@ import shutil
 import stat
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
@@ -32,69 +31,29 @@ DATABASES_BYTES: Final = 128 * MIB  # PostgreSQL's empty tables take half of it
 SEGMENT_BYTES: Final = 1024 * MIB  # of the log, as the engine has it; the first message takes all
 
 
-@dataclass(frozen=True, slots=True)
 class DataDir:
     """Paths only; nothing is read or made before ``create``."""
 
-    path: Path
-
-    @property
-    def lock(self) -> Path:
-        return self.path / "lock"
-
-    @property
-    def secrets(self) -> Path:
-        return self.path / "secrets.toml"
-
-    @property
-    def ports(self) -> Path:
-        return self.path / "ports.json"
-
-    @property
-    def restoring(self) -> Path:
-        """There while a backup is brought back or a store imported, and after one that was killed.
-
-        Its text is the command that does so.
-        """
-        return self.path / "restoring"
-
-    @property
-    def quickstart(self) -> Path:
-        return self.path / "quickstart.json"
-
-    @property
-    def logs(self) -> Path:
-        return self.path / "log"
-
-    @property
-    def mail(self) -> Path:
-        """Mails of accounts where there is no mail server: links that set passwords."""
-        return self.path / "mail"
-
-    @property
-    def store(self) -> Path:
-        return self.path / "store"
-
-    @property
-    def postgres(self) -> Path:
-        return self.path / "pg"
-
-    @property
-    def valkey(self) -> Path:
-        return self.path / "valkey"
-
-    @property
-    def run(self) -> Path:
-        """For sockets: ``run/``, or a short private directory under /tmp named after the path."""
-        run = self.path / "run"
-        if len(os.fsencode(run / "engine.sock")) <= SOCKET_PATH_BYTES_MAX:
-            return run
-        digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]
-        return Path("/tmp") / f"mqservice-{os.getuid()}-{digest}"
-
-    @property
-    def engine_socket(self) -> Path:
-        return self.run / "engine.sock"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = path / "lock"
+        self.secrets = path / "secrets.toml"
+        self.ports = path / "ports.json"
+        # There while a backup is brought back or a store imported, and after one that was killed;
+        # its text is the command that does so.
+        self.restoring = path / "restoring"
+        self.quickstart = path / "quickstart.json"
+        self.logs = path / "log"
+        self.mail = path / "mail"  # where there is no mail server: links that set passwords
+        self.store = path / "store"
+        self.postgres = path / "pg"
+        self.valkey = path / "valkey"
+        # For sockets: a short private directory under /tmp where the path would be too long.
+        self.run = path / "run"
+        if len(os.fsencode(self.run / "engine.sock")) > SOCKET_PATH_BYTES_MAX:
+            digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+            self.run = Path("/tmp") / f"mqservice-{os.getuid()}-{digest}"
+        self.engine_socket = self.run / "engine.sock"
 
     def create(self, *, segment_bytes: int = SEGMENT_BYTES) -> None:
         """Makes the directories, private to this user; what is open to others is closed to them.

@@ -45,13 +45,8 @@ def quickstart_of(
         engine_metrics_url=(
             f"http://127.0.0.1:{engine_metrics_port}/metrics" if engine_metrics_port else ""
         ),
-        namespace=facts.namespace,
-        topic=facts.topic,
-        group=facts.group,
-        api_key=facts.api_key,
-        username=facts.username,
-        password=facts.password,
         pids={},
+        **msgspec.structs.asdict(facts),
     )
 
 

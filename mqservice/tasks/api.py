@@ -41,7 +41,7 @@ Answer = Status[DryRunOut] | Status[TaskOut]
 
 @router.post(
     "/ns/{ns}/groups/{group}/dlq:redrive",
-    response={200: DryRunOut, 202: TaskOut},
+    response=ANSWERS,
     by_alias=True,
     operation_id="redriveDeadLetters",
 )
@@ -55,7 +55,7 @@ def redrive(
 
 @router.post(
     "/ns/{ns}/groups/{group}/dlq:purge",
-    response={200: DryRunOut, 202: TaskOut},
+    response=ANSWERS,
     by_alias=True,
     operation_id="purgeDeadLetters",
 )

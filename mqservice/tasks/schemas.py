@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Literal
 
 from django.conf import settings
@@ -15,7 +14,7 @@ from mqservice.delivery.filters import filter_of_query, tags_in
 from mqservice.delivery.messages import key_fault
 from mqservice.delivery.reading.same_cause import NO_REASON, reason_fault, requested_cause
 from mqservice.lib.timestamps import rfc3339
-from mqservice.lib.wire import moment, refused, time_ms
+from mqservice.lib.wire import moment, moment_or_none, refused, time_ms
 from mqservice.tasks.limits import ID_CHARS_MAX, IDS_MAX
 from mqservice.tasks.models import FailureOutcome, Task, TaskFailure, TaskKind, TaskState
 from mqservice.tasks.queries import Count
@@ -187,8 +186,8 @@ class TaskOut(Schema):
             error=task.error or None,
             created_by=task.created_by,
             created_at=moment(task.created_at),
-            started_at=_moment_or_none(task.started_at),
-            finished_at=_moment_or_none(task.finished_at),
+            started_at=moment_or_none(task.started_at),
+            finished_at=moment_or_none(task.finished_at),
         )
 
 
@@ -243,7 +242,3 @@ def _eta_ms(task: Task) -> int | None:
     taken_ms = (timezone.now() - task.started_at).total_seconds() * 1_000
     left = max(0, task.to_look_count - task.looked_count)
     return int(taken_ms * left / task.looked_count)
-
-
-def _moment_or_none(at: datetime | None) -> str | None:
-    return None if at is None else moment(at)

@@ -15,12 +15,12 @@ from typing import Final
 
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
-from django.db.models import QuerySet
 
 from mqservice.accounts.models import Namespace
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import HOUR_MS
 from mqservice.lib.names import ENGINE_SEPARATOR, engine_name
+from mqservice.lib.rows import delete_oldest
 from mqservice.store import StoreClient, UsageRequest
 from mqservice.topics.models import Topic
 from mqservice.usage.counts import UsageBatch, UsageCounts, usage_counts
@@ -137,18 +137,16 @@ def measure_storage(client: StoreClient, now_ms: int) -> int:
 
 def clean_up(now_ms: int, *, rows_max: int = ROWS_MAX) -> int:
     """Drop hours that are too old, and the oldest where there are too many rows; how many went."""
-    old = UsageHour.objects.filter(hour_ms__lt=now_ms - RETAINED_MS)
-    deleted_count = _delete(old.order_by("hour_ms").values_list("pk", flat=True))
-    beyond = UsageHour.objects.count() - rows_max
-    if beyond > 0:
-        oldest = UsageHour.objects.order_by("hour_ms").values_list("pk", flat=True)
-        deleted_count += _delete(oldest, beyond)
+    table = UsageHour._meta.db_table
+    deleted_count = delete_oldest(
+        table, "hour_ms < %s", [now_ms - RETAINED_MS], rows_max=DELETED_ROWS_MAX, by="hour_ms"
+    )
+    excess = UsageHour.objects.count() - rows_max
+    if excess > 0:
+        deleted_count += delete_oldest(
+            table, "true", [], rows_max=min(excess, DELETED_ROWS_MAX), by="hour_ms"
+        )
     return deleted_count
-
-
-def _delete(ids: QuerySet[UsageHour, int], count: int = DELETED_ROWS_MAX) -> int:
-    gone = list(ids[: min(count, DELETED_ROWS_MAX)])
-    return UsageHour.objects.filter(pk__in=gone).delete()[0] if gone else 0
 
 
 def _hour_of(now_ms: int) -> int:

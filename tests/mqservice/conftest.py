@@ -16,6 +16,8 @@ from mqservice.store import GroupRef, StoreClient, TopicRef, blocking_client
 from storage_engine.records.topic_names import is_of_group
 from tests.clock import ManualClock
 from tests.engine import running_engine
+from tests.mqservice.groups.reading import Reader
+from tests.mqservice.tasks.desk import Desk, open_desk
 from tests.people import People, create_people
 
 
@@ -83,6 +85,41 @@ def api() -> Callable[[str], Client]:
 def acme(people: People, api: Callable[[str], Client]) -> Client:
     """A client with a key for namespace acme."""
     return api(people.acme_key)
+
+
+@pytest.fixture
+def reader(acme: Client, store: StoreClient) -> Reader:
+    """Five messages in queue 0 and two in queue 1, of which the group has settled one."""
+    reader = Reader.of_two_queues(acme, store)
+    reader.ack(reader.receive(1))
+    return reader
+
+
+@pytest.fixture
+def admin(people: People, api: Callable[[str], Client]) -> Client:
+    """A client with a key for all of tenant acme."""
+    return api(people.acme_admin_key)
+
+
+@pytest.fixture
+def alice(people: People, client: Client) -> Client:
+    """The browser of acme's owner."""
+    client.force_login(people.alice)
+    return client
+
+
+@pytest.fixture
+def bob(people: People) -> Client:
+    """The browser of a viewer."""
+    client = Client()
+    client.force_login(people.bob)
+    return client
+
+
+@pytest.fixture
+def desk(people: People, engine: str) -> Desk:
+    """Tasks between topics and groups of the engine that all tests share."""
+    return open_desk(people.acme)
 
 
 @pytest.fixture(scope="session")

@@ -159,6 +159,7 @@ class DeliveryConsumer(AsyncConsumer):
             principal = keys.cached(authorization)
             if principal is None:
                 principal = await counted(self._context, self._scope, keys.load(authorization))
+            self._check_debt(principal)
             namespace = self._namespace(principal)
             codec = self._codec()
             meters = self._context.meters
@@ -213,6 +214,17 @@ class DeliveryConsumer(AsyncConsumer):
                 redeemed = self._context.tickets.redeem(text, origin)
                 return await counted(self._context, self._scope, redeemed)
         raise unauthenticated()
+
+    def _check_debt(self, principal: Principal) -> None:
+        """Nothing from one whose refused work is not paid for yet; ``SocketBudget`` says why."""
+        seconds = self._context.debts.seconds(principal.actor)
+        if seconds:
+            raise Problem.of(
+                "RATE_LIMITED",
+                "sockets of this key sent too much that was refused, without effect or no frame at "
+                f"all; connect again in {seconds} s",
+                retry_after_ms=seconds * 1_000,
+            )
 
     def _namespace(self, principal: Principal) -> str:
         query = parse_qs(self._scope["query_string"].decode("latin-1"))

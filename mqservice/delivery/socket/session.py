@@ -244,6 +244,7 @@ class Session:
         self._keys = keys
         self.authorization = authorization
         self.budget = _budget_of(send)
+        self.budget.debt = context.debts.of(principal.actor)
         self.sender = FrameSender(send, context.clock, is_text=self._is_text)
         self._interrupt = interrupt
         self.subscriptions: dict[int, Subscription] = {}
@@ -299,12 +300,14 @@ class Session:
             if not self._is_text:
                 raise SessionEnded(BAD_FRAME_CODE, f"{self.codec.name} takes only binary frames")
             content = text.encode()
+        budget = self.budget
+        budget.start_cost()
         if len(content) > FRAME_BYTES_MAX:
+            budget.spend_end(len(content))
             raise SessionEnded(
                 TOO_LARGE_CODE,
                 f"the frame has {len(content)} bytes, at most {FRAME_BYTES_MAX} are allowed",
             )
-        budget = self.budget
         try:
             for part in self.codec.split(content):
                 if budget.is_turn_over:
@@ -313,8 +316,10 @@ class Session:
                 if pause_s := budget.pause_s():
                     await self._pause(pause_s)
         except TooManyCommands as exc:
+            budget.spend_end(len(content))
             raise SessionEnded(TOO_LARGE_CODE, str(exc)) from exc
         except FrameBroken as exc:
+            budget.spend_end(len(content))
             raise SessionEnded(BAD_FRAME_CODE, str(exc)) from exc
 
     async def _pause(self, pause_s: float) -> None:
@@ -331,16 +336,16 @@ class Session:
             command_id = getattr(command, "id", None)
             await run(command)
         except CommandRefused as exc:
-            self.budget.spend_refusal()
+            self.budget.spend_refusal(memoryview(part).nbytes)
             await self.send_frame(
                 self.codec.encode(self.codec.Err(exc.id, exc.code, False, exc.detail))
             )
         except Problem as problem:
             if not problem.retryable or problem.code == "SUBSCRIPTION_CONFLICT":  # a look each time
-                self.budget.spend_refusal()
+                self.budget.spend_refusal(memoryview(part).nbytes)
             await self.send_problem(command_id, problem)
         except Fault as fault:
-            self.budget.spend_refusal()
+            self.budget.spend_refusal(memoryview(part).nbytes)
             await self.send_problem(command_id, problem_of(fault))
         except StoreError as exc:
             await self.send_problem(command_id, problem_from_store(exc))

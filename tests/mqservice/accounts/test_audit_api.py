@@ -20,11 +20,6 @@ JSON = "application/json"
 
 
 @pytest.fixture
-def admin(people: People, api: Api) -> Client:
-    return api(people.acme_admin_key)
-
-
-@pytest.fixture
 def entries(people: People) -> None:
     """Six of acme's namespace, one of all of acme, one of rival."""
     for index in range(6):

@@ -23,11 +23,6 @@ JSON = "application/json"
 ORDER = {"name": "checkout", "scopes": ["produce:orders*"]}
 
 
-@pytest.fixture
-def admin(people: People, api: Api) -> Client:
-    return api(people.acme_admin_key)
-
-
 def post(client: Client, body: object = ORDER, path: str = "/v1/keys", **headers: str) -> Any:
     # Any: the test client's response, which has no useful type
     return client.post(path, data=body, content_type=JSON, headers=headers)

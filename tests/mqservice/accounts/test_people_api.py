@@ -24,11 +24,6 @@ STRONG = "a long and winding phrase"
 
 
 @pytest.fixture
-def admin(people: People, api: Api) -> Client:
-    return api(people.acme_admin_key)
-
-
-@pytest.fixture
 def owner(people: People, api: Api) -> Client:
     return api(people.acme_owner_key)
 

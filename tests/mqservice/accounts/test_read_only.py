@@ -21,11 +21,6 @@ PATH = "/v1/namespaces/acme"
 GOES_ON = {"/ns/{ns}/groups/{group}/offsets:commit"}
 
 
-@pytest.fixture
-def admin(people: People, api: Api) -> Client:
-    return api(people.acme_admin_key)
-
-
 def switch(client: Client, is_on: bool, reason: str = "") -> object:
     body = json.dumps({"read_only": is_on, "reason": reason})
     answer = client.patch(PATH, body, content_type="application/json")

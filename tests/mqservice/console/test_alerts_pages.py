@@ -32,12 +32,6 @@ FORM = {
 }
 
 
-@pytest.fixture
-def alice(people: People, client: Client) -> Client:
-    client.force_login(people.alice)
-    return client
-
-
 def fire(people: People) -> None:
     """A sample above the threshold, and a look at the rules."""
     now_ms = SystemClock().now_ms()

@@ -17,12 +17,6 @@ TARGET = re.compile(r'title="(topics/[^"]*|=HYPER[^"]*)"')
 
 
 @pytest.fixture
-def alice(people: People, client: Client) -> Client:
-    client.force_login(people.alice)
-    return client
-
-
-@pytest.fixture
 def entries(people: People) -> None:
     for index in range(60):
         action = "topic.put" if index % 2 else "topic.delete"

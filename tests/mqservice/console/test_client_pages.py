@@ -16,6 +16,7 @@ from mqservice.delivery.connections.connections import ConnectedSubscription, Co
 from mqservice.lib.problem import Problem
 from mqservice.masking.models import MaskRule
 from mqservice.store import StoreClient
+from tests.mqservice.console.reading import text_of
 from tests.mqservice.groups.reading import Reader
 from tests.people import People
 
@@ -49,12 +50,6 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
     return processes
 
 
-@pytest.fixture
-def alice(people: People, client: Client) -> Client:
-    client.force_login(people.alice)
-    return client
-
-
 def socket(number: int, *, group: str = "billing", topic: str = "orders") -> Connection:
     return Connection(
         id=f"s_{number}", namespace="acme", actor="key:abc", address=f"10.0.0.{number}",
@@ -68,17 +63,11 @@ def socket(number: int, *, group: str = "billing", topic: str = "orders") -> Con
     )  # fmt: skip
 
 
-def text_of(client: Client, path: str = CLIENTS) -> str:
-    answer = client.get(path)
-    assert answer.status_code == 200
-    return " ".join(answer.content.decode().split())
-
-
 def test_sockets_are_shown_with_what_they_say_and_do(
     processes: Processes, engine: str, alice: Client
 ) -> None:
     processes.connections = [socket(number) for number in range(60)]
-    text = text_of(alice)
+    text = text_of(alice, CLIENTS)
     assert "10.0.0.7" in text
     assert "1,234" in text
     assert "no credit" in text
@@ -110,7 +99,7 @@ def test_who_is_no_admin_sees_no_action_and_is_refused(
     set_role(people.acme.tenant, people.bob, role)
     client.force_login(people.bob)
     processes.connections = [socket(1)]
-    assert "isconnect" not in text_of(client)
+    assert "isconnect" not in text_of(client, CLIENTS)
     assert client.post(DISCONNECT, {"id": "s_1"}).status_code == 403
     assert processes.ended == []
 
@@ -123,7 +112,7 @@ def test_stranger_finds_nothing(people: People, processes: Processes, client: Cl
 
 def test_unknown_is_said_to_be_unknown(processes: Processes, alice: Client) -> None:
     processes.is_away = True
-    text = text_of(alice)
+    text = text_of(alice, CLIENTS)
     assert "open WebSockets are unknown" in text
     assert "consumers are unknown" in text  # nor is there an engine
 
@@ -134,7 +123,7 @@ def test_consumers_over_rest_and_addresses_of_those_on_sockets(
     reader = Reader(api(people.acme_key), store)  # type: ignore[operator]  # conftest's
     reader.put(2)
     reader.receive(1)
-    assert f"/groups/{reader.group}" in text_of(alice)
+    assert f"/groups/{reader.group}" in text_of(alice, CLIENTS)
     processes.connections = [socket(9, group=reader.group, topic=reader.topic)]
     text = text_of(alice, f"/console/acme/groups/{reader.group}")
     assert "10.0.0.9 · shop-9" in text

@@ -16,37 +16,13 @@ from mqservice.tasks.models import Task, TaskState
 from mqservice.tasks.steps import take_turn
 from mqservice.topics.models import Topic
 from tests.clock import ManualClock
+from tests.mqservice.console.reading import text_of
 from tests.mqservice.issues.failing import fail
 from tests.mqservice.tasks.desk import Desk, numbered, open_desk
 from tests.people import People
 
 BASE = "/console/acme"
 LETTERS = f"{BASE}/dead-letters"
-
-
-@pytest.fixture
-def alice(people: People, client: Client) -> Client:
-    client.force_login(people.alice)
-    return client
-
-
-@pytest.fixture
-def bob(people: People) -> Client:
-    """A viewer."""
-    client = Client()
-    client.force_login(people.bob)
-    return client
-
-
-@pytest.fixture
-def desk(people: People, engine: str) -> Desk:
-    return open_desk(people.acme)
-
-
-def text_of(client: Client, path: str) -> str:
-    answer = client.get(path)
-    assert answer.status_code == 200
-    return answer.content.decode()
 
 
 def run(task: Task) -> None:

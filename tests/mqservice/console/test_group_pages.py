@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from django.test import Client
 
@@ -16,7 +14,8 @@ from mqservice.masking.models import MaskRule
 from mqservice.protocol.choices import AssignmentStrategy, Dispatch
 from mqservice.sampling.limits import SAMPLE_MS
 from mqservice.sampling.models import GroupSample
-from mqservice.store import AssignmentPolicy, ReceiveRequest, StoreClient
+from mqservice.store import AssignmentPolicy, ReceiveRequest
+from tests.mqservice.console.reading import names, text_of
 from tests.mqservice.groups.reading import Reader
 from tests.people import People
 
@@ -42,38 +41,6 @@ FORMS = [
     "/console/acme/new-group",
     *(f"{GROUPS}/billing/{verb}" for verb in ("edit", "delete", "reset")),
 ]
-
-
-@pytest.fixture
-def alice(people: People, client: Client) -> Client:
-    client.force_login(people.alice)
-    return client
-
-
-@pytest.fixture
-def bob(people: People) -> Client:
-    """A viewer."""
-    client = Client()
-    client.force_login(people.bob)
-    return client
-
-
-@pytest.fixture
-def reader(acme: Client, store: StoreClient) -> Reader:
-    """Five messages in queue 0 and two in queue 1, of which the group has settled one."""
-    reader = Reader.of_two_queues(acme, store)
-    reader.ack(reader.receive(1))
-    return reader
-
-
-def text_of(client: Client, path: str) -> str:
-    answer = client.get(path)
-    assert answer.status_code == 200
-    return " ".join(answer.content.decode().split())
-
-
-def names(client: Client, query: str = "") -> list[str]:
-    return re.findall(r'class="name" href="[^"]*" title="([^"]*)"', text_of(client, GROUPS + query))
 
 
 def make_groups(people: People, count: int) -> None:
@@ -193,13 +160,13 @@ def test_a_thousand_groups_are_paged_searched_and_sorted_at_a_bounded_cost(
         for index in range(3)
     )  # fmt: skip
     with django_assert_max_num_queries(14):  # type: ignore[operator]  # pytest-django's
-        first = names(alice)
+        first = names(alice, GROUPS)
     assert (first[0], len(first)) == ("group-0000", 50)
-    assert names(alice, "?after=group-0049")[0] == "group-0050"
-    assert names(alice, "?before=group-0050") == first
-    assert names(alice, "?q=0077") == ["group-0077"]
-    assert names(alice, "?sort=lag")[:3] == ["group-0002", "group-0001", "group-0000"]
-    assert names(alice, "?dispatch=exclusive") == []
+    assert names(alice, f"{GROUPS}?after=group-0049")[0] == "group-0050"
+    assert names(alice, f"{GROUPS}?before=group-0050") == first
+    assert names(alice, f"{GROUPS}?q=0077") == ["group-0077"]
+    assert names(alice, f"{GROUPS}?sort=lag")[:3] == ["group-0002", "group-0001", "group-0000"]
+    assert names(alice, f"{GROUPS}?dispatch=exclusive") == []
     assert "951 to 1,000 of 1,000" in text_of(alice, f"{GROUPS}?after=group-0949")
 
 

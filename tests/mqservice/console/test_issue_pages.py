@@ -19,19 +19,6 @@ LIST = "/console/acme/issues"
 HOSTILE = "<script>alert(<n>)</script>"
 
 
-@pytest.fixture
-def alice(people: People, client: Client) -> Client:
-    client.force_login(people.alice)
-    return client
-
-
-@pytest.fixture
-def bob(people: People) -> Client:
-    client = Client()
-    client.force_login(people.bob)
-    return client
-
-
 def letters(
     namespace: Namespace, reason: str, *, group: str = "billing", count: int = 1, at_ms: int = 0
 ) -> Issue:
@@ -180,7 +167,7 @@ def test_new_alert_of_this_page_is_for_issues(people: People, alice: Client) -> 
 def test_history_of_an_alert_leads_to_the_issues_it_told_of(
     people: People, alice: Client, bob: Client
 ) -> None:
-    form = {"name": "broken", "kind": "issue", "for_time": "0s", "window": "5m"}
+    form = {"name": "broken", "kind": "issue", "for": "0s", "window": "5m"}
     assert alice.post("/console/acme/new-alert", form).status_code == 302
     issue = letters(people.acme, "no stock")
     evaluate(SystemClock().now_ms())

@@ -27,20 +27,6 @@ KEY = re.compile(r"mqk_[0-9A-Za-z]{46}")
 
 
 @pytest.fixture
-def alice(people: People, client: Client) -> Client:
-    client.force_login(people.alice)
-    return client
-
-
-@pytest.fixture
-def bob(people: People) -> Client:
-    """A viewer."""
-    client = Client()
-    client.force_login(people.bob)
-    return client
-
-
-@pytest.fixture
 def developer(people: People) -> Client:
     set_role(people.acme.tenant, people.bob, Role.DEVELOPER)
     client = Client()

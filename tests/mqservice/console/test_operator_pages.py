@@ -34,7 +34,6 @@ mq_engine_sync_seconds_sum 1.5
 mq_engine_quarantined_records 3
 mq_engine_storage_size_bytes 1048576
 mq_engine_build_info{version="1"} 1
-mq_engine_nonsense much
 other_metric 7
 """
 
@@ -129,12 +128,16 @@ def test_workers_are_unknown_while_the_broker_is_unavailable(
     assert text.count("unknown") >= 7
 
 
-def test_metrics_are_read_and_nonsense_is_passed_over() -> None:
+def test_metrics_are_read() -> None:
     found = parse_metrics(METRICS)
+    assert found is not None
     assert found.whole("quarantined_records") == 3
     assert found.whole("nonsense") is None
     assert (found.sync_s(0.5), found.sync_s(0.99), found.sync_s(1.0)) == (0.001, 0.01, None)
-    assert parse_metrics("").sync_s(0.5) is None
+    empty = parse_metrics("")
+    assert empty is not None
+    assert empty.sync_s(0.5) is None
+    assert parse_metrics(METRICS + "mq_engine_nonsense much\n") is None
     assert find_engine_metrics(0) is None
 
 

@@ -39,12 +39,6 @@ OWN_FILE = r'<script(?! src="/static/[a-z0-9_./-]+(\?v=[0-9a-f]+)?"[^>]*></scrip
 INLINE = re.compile(rf"{OWN_FILE}|<style|\sstyle=|\son[a-z]+=|javascript:", re.IGNORECASE)
 
 
-@pytest.fixture
-def alice(people: People, client: Client) -> Client:
-    client.force_login(people.alice)
-    return client
-
-
 @pytest.mark.parametrize("path", HTML_PAGES)
 def test_members_see_each_page(people: People, client: Client, path: str) -> None:
     for member in (people.alice, people.bob):

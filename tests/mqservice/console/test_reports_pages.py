@@ -11,18 +11,13 @@ from pytest_django import Settings
 
 from mqservice.accounts.models import AuditEntry, Namespace
 from mqservice.reports.models import ReportPart, ReportRun, RunState, Trigger
+from tests.mqservice.console.reading import text_of
 from tests.people import People
 
 REPORTS = "/console/acme/reports"
 DATE = dt.date(2026, 1, 14)
 DAY = dt.timedelta(days=1)
 SCRIPT = "<script>alert(1)</script>"
-
-
-@pytest.fixture
-def alice(people: People, client: Client) -> Client:
-    client.force_login(people.alice)
-    return client
 
 
 def part(namespace: Namespace, report: str, *rows: dict[str, Any], date: dt.date = DATE) -> None:
@@ -62,12 +57,6 @@ def night(date: dt.date, state: RunState, **values: object) -> ReportRun:
         "created_by": "beat", "next_try_ms": 0, "state": state.value, **values,
     }  # fmt: skip
     return ReportRun.objects.create(**given)
-
-
-def text_of(client: Client, path: str) -> str:
-    answer = client.get(path)
-    assert answer.status_code == 200
-    return answer.content.decode()
 
 
 def row_of(text: str, date: dt.date) -> str:

@@ -19,12 +19,6 @@ from tests.people import People
 
 
 @pytest.fixture
-def alice(people: People, client: Client) -> Client:
-    client.force_login(people.alice)
-    return client
-
-
-@pytest.fixture
 def reader(acme: Client, store: StoreClient) -> Reader:
     """Five messages in queue 0 and two in queue 1, of which the group has settled three and one."""
     reader = Reader.of_two_queues(acme, store)

@@ -21,12 +21,6 @@ PREFERENCES = "/console/preferences"
 AUDIT = "/console/acme/audit"
 
 
-@pytest.fixture
-def alice(people: People, client: Client) -> Client:
-    client.force_login(people.alice)
-    return client
-
-
 def zone_of_page(client: Client, path: str = AUDIT) -> str:
     found = re.search(r'<html [^>]*data-zone="([^"]*)"', client.get(path).content.decode())
     assert found is not None

@@ -15,6 +15,7 @@ from mqservice.sampling.models import GroupSample, TopicSample
 from mqservice.store import blocking_client, encode_plain, new_message_id
 from mqservice.topics.models import Topic
 from mqservice.topics.services import TopicChange, put_topic
+from tests.mqservice.console.reading import names, text_of
 from tests.people import People
 
 TOPICS = "/console/acme/topics"
@@ -32,30 +33,6 @@ FORMS = [
     f"{TOPICS}/orders/delete",
     f"{TOPICS}/orders/purge",
 ]
-
-
-@pytest.fixture
-def alice(people: People, client: Client) -> Client:
-    client.force_login(people.alice)
-    return client
-
-
-@pytest.fixture
-def bob(people: People) -> Client:
-    """A viewer."""
-    client = Client()
-    client.force_login(people.bob)
-    return client
-
-
-def text_of(client: Client, path: str) -> str:
-    answer = client.get(path)
-    assert answer.status_code == 200
-    return answer.content.decode()
-
-
-def names(client: Client, query: str = "") -> list[str]:
-    return re.findall(r'class="name" href="[^"]*" title="([^"]*)"', text_of(client, TOPICS + query))
 
 
 def make_topics(people: People, count: int) -> None:
@@ -171,15 +148,15 @@ def test_a_thousand_topics_are_paged_searched_and_found_again(
     people: People, engine: str, alice: Client
 ) -> None:
     make_topics(people, 1_000)
-    first = names(alice)
+    first = names(alice, TOPICS)
     assert (first[0], len(first)) == ("topic-0000", 50)
-    assert names(alice, "?after=topic-0049")[0] == "topic-0050"
-    assert names(alice, "?before=topic-0050") == first
-    assert len(names(alice, "?after=topic-0989")) == 10
-    assert names(alice, "?q=77") == sorted(
+    assert names(alice, f"{TOPICS}?after=topic-0049")[0] == "topic-0050"
+    assert names(alice, f"{TOPICS}?before=topic-0050") == first
+    assert len(names(alice, f"{TOPICS}?after=topic-0989")) == 10
+    assert names(alice, f"{TOPICS}?q=77") == sorted(
         f"topic-{n:04}" for n in range(1_000) if "77" in f"{n:04}"
     )
-    assert names(alice, "?after=gone") == first
+    assert names(alice, f"{TOPICS}?after=gone") == first
     assert "951 to 1,000 of 1,000" in text_of(alice, f"{TOPICS}?after=topic-0949")
 
 
@@ -211,9 +188,9 @@ def test_list_is_sorted_by_what_is_known_and_has_the_rest_last(
         known_count=1,
         lag_last=40,
     )
-    assert names(alice, "?sort=messages")[:3] == ["topic-0006", "topic-0005", "topic-0004"]
-    assert names(alice, "?sort=rate")[:2] == ["topic-0006", "topic-0005"]
-    assert names(alice, "?sort=lag")[:2] == ["topic-0002", "topic-0000"]
+    assert names(alice, f"{TOPICS}?sort=messages")[:3] == ["topic-0006", "topic-0005", "topic-0004"]
+    assert names(alice, f"{TOPICS}?sort=rate")[:2] == ["topic-0006", "topic-0005"]
+    assert names(alice, f"{TOPICS}?sort=lag")[:2] == ["topic-0002", "topic-0000"]
     text = text_of(alice, f"{TOPICS}?sort=lag")
     assert "<b>readers</b> 40" in text
     assert "30/s" in text  # 300 messages in 10 s

@@ -9,7 +9,6 @@ from pytest_django import Settings
 from mqservice.accounts.models import AuditEntry
 from mqservice.store import StoreClient
 from tests.mqservice.groups.reading import Reader
-from tests.people import People
 
 
 @pytest.fixture
@@ -19,12 +18,6 @@ def reader(acme: Client, store: StoreClient) -> Reader:
     reader.put(34, queue_id=1)
     reader.receive(3)
     return reader
-
-
-@pytest.fixture
-def alice(people: People, client: Client) -> Client:
-    client.force_login(people.alice)
-    return client
 
 
 def test_page_shows_what_would_go_and_the_name_lets_it_go(reader: Reader, alice: Client) -> None:

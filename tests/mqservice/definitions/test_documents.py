@@ -53,11 +53,6 @@ def groups(*things: object) -> Json:
     return {"version": 1, "groups": list(things)}
 
 
-@pytest.fixture
-def acme(people: People, api: Api) -> Client:
-    return api(people.acme_key)
-
-
 def test_what_is_exported_is_imported_elsewhere_without_a_loss(
     engine: str, people: People, api: Api, acme: Client
 ) -> None:

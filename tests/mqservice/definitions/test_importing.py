@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -45,17 +45,6 @@ SECOND = document(
     [{"name": "orders", "queues": 5}, {"name": "audit"}, {"name": "fresh", "queues": 3}],
     [{"name": "billing", "lease": "45s", "max_attempts": 3}],
 )
-
-
-@pytest.fixture
-def acme(people: People, api: Api) -> Client:
-    return api(people.acme_key)
-
-
-@pytest.fixture
-def store(engine: str) -> Iterator[StoreClient]:
-    with blocking_client() as client:
-        yield client
 
 
 def sent(client: Client, content: Json, query: str = "") -> Any:  # Any: the client's answer

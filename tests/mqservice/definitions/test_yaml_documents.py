@@ -24,11 +24,6 @@ GROUPS: dict[str, dict[str, object]] = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def acme(people: People, api: Callable[[str], Client]) -> Client:
-    return api(people.acme_key)
-
-
 def test_yaml_that_is_exported_is_imported_elsewhere_without_a_loss(
     engine: str, people: People, api: Callable[[str], Client], acme: Client
 ) -> None:

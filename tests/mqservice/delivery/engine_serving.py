@@ -5,11 +5,20 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
+from mqservice.delivery.sessions import SessionTimes
 from mqservice.delivery.spans import DeliverySpans
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
-from mqservice.store import AsyncStoreClient, Durability, GroupConfig, StoreClient, TopicConfig
-from tests.mqservice.delivery.serving import Server, serving
+from mqservice.store import (
+    AsyncStoreClient,
+    Dispatch,
+    Durability,
+    GroupConfig,
+    StoreClient,
+    TopicConfig,
+)
+from tests.mqservice.delivery.serving import PATIENT, Server, serving
 from tests.mqservice.delivery.wait_until import wait_until
 
 _numbers = itertools.count()
@@ -22,10 +31,11 @@ def serving_engine(
     quotas: QuotaLimits = DEFAULTS,
     fresh_ms: int = 100,
     spans: DeliverySpans | None = None,
+    times: SessionTimes = PATIENT,
 ) -> Iterator[Server]:
     """A server whose store is the engine at ``socket_path``. ``fresh_ms``: as ``serving``."""
     store = AsyncStoreClient(socket_path, client_name="test")
-    with serving(store, quotas=quotas, fresh_ms=fresh_ms, spans=spans) as server:
+    with serving(store, times, quotas=quotas, fresh_ms=fresh_ms, spans=spans) as server:
         server.call(store.start)
         wait_until(lambda: store.is_connected)
         yield server
@@ -63,3 +73,18 @@ def grow_topic(
         )
         client.group_put(GroupConfig(group="acme%billing"))
     server.topic(name, queue_count=queue_count)
+
+
+def real_group(
+    server: Server, socket_path: str, name: str, **settings: Any
+) -> str:  # Any: fields' of GroupConfig
+    """A group in namespace acme that both know."""
+    config = GroupConfig(group=f"acme%{name}", **settings)
+    with StoreClient(socket_path, client_name="setup") as client:
+        client.group_put(config)
+    server.group(
+        name,
+        is_exclusive=config.dispatch is Dispatch.EXCLUSIVE,
+        is_broadcast=config.dispatch is Dispatch.BROADCAST,
+    )
+    return name

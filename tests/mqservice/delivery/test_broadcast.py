@@ -2,69 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
 
 from mqservice.store import (
     Dispatch,
-    GroupConfig,
     GroupStatsRequest,
     OffsetResetRequest,
     ResetTo,
     StoreClient,
 )
-from tests.mqservice.delivery.browsing import put
-from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
+from tests.mqservice.delivery.browsing import put, receive, received, settle
 from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.resume.resuming import TTL_MS, resume_of, sever, subscribed
 from tests.mqservice.delivery.serving import Json, Server
 from tests.mqservice.delivery.wait_until import wait_until
 
+pytestmark = [
+    pytest.mark.real_engine(queue_count=2),
+    pytest.mark.group_settings(dispatch=Dispatch.BROADCAST),
+]
+
 LEASE = "5s"  # nobody who keeps it alive is as slow as that
 
 CREDIT = {"msgs": 100, "bytes": 10_000}
-
-
-@pytest.fixture(scope="module")
-def server(engine_socket: str) -> Iterator[Server]:
-    with serving_engine(engine_socket) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket, queue_count=2)
-
-
-@pytest.fixture
-def group(server: Server, engine_socket: str, topic: str) -> str:
-    """A broadcast group of this test alone."""
-    name = f"news-{topic}"
-    with StoreClient(engine_socket, client_name="setup") as client:
-        client.group_put(GroupConfig(group=f"acme%{name}", dispatch=Dispatch.BROADCAST))
-    server.group(name, is_broadcast=True)
-    return name
-
-
-def receive(api: httpx.Client, topic: str, group: str, **options: object) -> httpx.Response:
-    path = f"/v1/-/topics/{topic}/groups/{group}:receive"
-    return api.post(path, json={"wait": "0s", **options})
-
-
-def received(api: httpx.Client, topic: str, group: str, **options: object) -> list[Json]:
-    response = receive(api, topic, group, **options)
-    assert response.status_code == 200, response.text
-    messages: list[Json] = response.json()["messages"]
-    return messages
-
-
-def settled(api: httpx.Client, group: str, **what: object) -> Json:
-    response = api.post(f"/v1/-/groups/{group}:settle", json=what)
-    assert response.status_code == 200, response.text
-    answer: Json = response.json()
-    return answer
 
 
 def bodies(messages: list[Json]) -> list[str]:
@@ -92,7 +53,7 @@ def test_every_client_receives_every_message_over_rest(
         messages = received(api, topic, group, client_id=name)
         assert bodies(messages) == ["a", "b", "c"]
         assert {message["max_attempts"] for message in messages} == {1}
-        assert settled(api, group, ack=receipts(messages))["acked"] == 3
+        assert settle(api, group, ack=receipts(messages))["acked"] == 3
         assert received(api, topic, group, client_id=name) == []
     fill(api, topic, "d")
     assert bodies(received(api, topic, group, client_id="host:2")) == ["d"]
@@ -134,7 +95,7 @@ def test_receipts_settle_for_their_own_client_alone(
     mine = received(api, topic, group, client_id="mine")
     other = received(api, topic, group, client_id="other")
     # One call may hold receipts of both; each counts for whom it was given to.
-    answer = settled(
+    answer = settle(
         api,
         group,
         ack=[mine[0]["receipt"], other[0]["receipt"]],
@@ -143,7 +104,7 @@ def test_receipts_settle_for_their_own_client_alone(
     )
     assert (answer["acked"], answer["nacked"], answer["failed"]) == (2, 1, [])
     assert [each["receipt"] for each in answer["extended"]] == [other[1]["receipt"]]
-    again = settled(api, group, ack=[mine[1]["receipt"], other[1]["receipt"]])
+    again = settle(api, group, ack=[mine[1]["receipt"], other[1]["receipt"]])
     assert again["acked"] == 2  # what was dropped is settled as well
 
 
@@ -155,9 +116,9 @@ def test_a_receipt_whose_client_was_changed_is_no_receipt(
     text = message["receipt"]
     at = 4 * (29 // 3)  # the client id begins in this group of four characters
     forged = text[:at] + ("A" if text[at] != "A" else "B") + text[at + 1 :]
-    answer = settled(api, group, ack=[forged])
+    answer = settle(api, group, ack=[forged])
     assert [failed["code"] for failed in answer["failed"]] == ["RECEIPT_INVALID"]
-    assert settled(api, group, ack=[text])["acked"] == 1
+    assert settle(api, group, ack=[text])["acked"] == 1
 
 
 def test_what_fails_is_dropped_and_counted(
@@ -165,8 +126,8 @@ def test_what_fails_is_dropped_and_counted(
 ) -> None:
     fill(api, topic, "a", "b", "c")
     messages = received(api, topic, group, client_id="a", lease="1s")
-    settled(api, group, nack=[{"receipt": messages[0]["receipt"], "delay": "1h"}])
-    settled(api, group, dead_letter=[{"receipt": messages[1]["receipt"]}])
+    settle(api, group, nack=[{"receipt": messages[0]["receipt"], "delay": "1h"}])
+    settle(api, group, dead_letter=[{"receipt": messages[1]["receipt"]}])
     wait_until(lambda: dropped_count(engine_socket, group) == 3)  # the last lease has ended
     assert received(api, topic, group, client_id="a") == []
     assert bodies(received(api, topic, group, client_id="b")) == ["a", "b", "c"]
@@ -185,9 +146,7 @@ def test_a_client_that_goes_away_while_it_waits_loses_nothing(
     server: Server, api: httpx.Client, topic: str, group: str
 ) -> None:
     with (
-        httpx.Client(
-            base_url=server.url, headers={"authorization": server.key()}, timeout=60
-        ) as gone,
+        server.client() as gone,
         pytest.raises(httpx.ReadTimeout),
     ):
         gone.post(
@@ -326,9 +285,9 @@ def test_a_repeated_receive_gets_the_same_of_its_own_client(
     one = received(api, topic, group, client_id="one", attempt_id="x")
     two = received(api, topic, group, client_id="two", attempt_id="x")
     assert receipts(received(api, topic, group, client_id="one", attempt_id="x")) == receipts(one)
-    assert settled(api, group, ack_upto=[receipts(one)[-1]])["acked"] == 2
+    assert settle(api, group, ack_upto=[receipts(one)[-1]])["acked"] == 2
     assert receipts(received(api, topic, group, client_id="two", attempt_id="x")) == receipts(two)
-    assert settled(api, group, ack_upto=[receipts(two)[-1]])["acked"] == 2
+    assert settle(api, group, ack_upto=[receipts(two)[-1]])["acked"] == 2
 
 
 def test_what_an_ack_upto_cannot_ack_is_named_by_receipts_of_the_client(
@@ -336,8 +295,8 @@ def test_what_an_ack_upto_cannot_ack_is_named_by_receipts_of_the_client(
 ) -> None:
     put(api, topic, *[{"body": text, "queue": 0} for text in "ab"])
     messages = received(api, topic, group, client_id="one")
-    settled(api, group, nack=[{"receipt": receipts(messages)[0]}])
-    answer = settled(api, group, ack_upto=[receipts(messages)[1]])
+    settle(api, group, nack=[{"receipt": receipts(messages)[0]}])
+    answer = settle(api, group, ack_upto=[receipts(messages)[1]])
     assert (answer["acked"], answer["failed"]) == (1, [])
 
 
@@ -350,11 +309,11 @@ def test_a_consumer_of_a_client_is_heard_of_without_a_receipt(
     received(api, topic, group, lease=LEASE, client_id="clock")
 
     def lease_of_another_has_ended() -> bool:
-        assert settled(api, group, **who)["failed"] == []
+        assert settle(api, group, **who)["failed"] == []
         return dropped_count(engine_socket, group) > 0
 
     wait_until(lease_of_another_has_ended)
-    assert settled(api, group, ack=receipts(kept))["acked"] == 1
+    assert settle(api, group, ack=receipts(kept))["acked"] == 1
     assert dropped_count(engine_socket, group) == 1
     answer = api.post(f"/v1/-/groups/{group}:settle", json={**who, "client_id": "a b"})
     assert answer.json()["errors"][0]["pointer"] == "/client_id"

@@ -5,28 +5,18 @@ from __future__ import annotations
 import base64
 import random
 import threading
-from collections.abc import Iterator
 
 import httpx
 import msgspec
 import pytest
 
 from tests.mqservice.delivery.browsing import bodies, browse, put, walk
-from tests.mqservice.delivery.engine_serving import grow_topic, real_topic, serving_engine
+from tests.mqservice.delivery.engine_serving import grow_topic, real_topic
 from tests.mqservice.delivery.serving import Server
 
+pytestmark = pytest.mark.real_engine()
+
 MIB = 1024 * 1024
-
-
-@pytest.fixture(scope="module")
-def server(engine_socket: str) -> Iterator[Server]:
-    with serving_engine(engine_socket) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket)
 
 
 def test_a_browsed_message_has_everything_but_a_lease(api: httpx.Client, topic: str) -> None:
@@ -116,9 +106,7 @@ def test_a_walk_beside_a_busy_producer_repeats_and_loses_nothing(
     sent: list[str] = []
 
     def go_on_putting() -> None:
-        with httpx.Client(
-            base_url=server.url, headers={"authorization": server.key()}, timeout=60
-        ) as other:
+        with server.client() as other:
             while not is_over.is_set():
                 more = [f"{len(sent) + number}" for number in range(20)]
                 put(other, topic, *({"body": body} for body in more))
@@ -204,8 +192,7 @@ def test_a_walk_continues_into_queues_that_the_topic_has_got_since(
     first = browse(api, topic, limit=3)
 
     grow_topic(server, engine_socket, topic, queue_count=4)
-    headers = {"authorization": server.key()}
-    with httpx.Client(base_url=server.url, headers=headers, timeout=60) as other:
+    with server.client() as other:
         other.get(f"/v1/-/topics/{topic}/messages")
         # What the process knows of a topic is refreshed by a notification; here it only gets old.
         while other.post(

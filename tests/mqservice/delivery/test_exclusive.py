@@ -2,53 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
 
-from mqservice.store import Dispatch, GroupConfig, StoreClient
-from tests.mqservice.delivery.browsing import put
-from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
+from mqservice.store import Dispatch
+from tests.mqservice.delivery.browsing import put, receive, received
+from tests.mqservice.delivery.engine_serving import serving_engine
 from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.serving import Json, Server
 from tests.mqservice.delivery.wait_until import wait_until
 
+pytestmark = [
+    pytest.mark.real_engine(queue_count=4),
+    pytest.mark.group_settings(dispatch=Dispatch.EXCLUSIVE, is_ordered=True),
+]
+
 QUEUES = 4
-
-
-@pytest.fixture(scope="module")
-def server(engine_socket: str) -> Iterator[Server]:
-    with serving_engine(engine_socket) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket, queue_count=QUEUES)
-
-
-@pytest.fixture
-def group(server: Server, engine_socket: str, topic: str) -> str:
-    """An ordered group of this test alone."""
-    name = f"x-{topic}"
-    config = GroupConfig(group=f"acme%{name}", dispatch=Dispatch.EXCLUSIVE, is_ordered=True)
-    with StoreClient(engine_socket, client_name="setup") as client:
-        client.group_put(config)
-    server.group(name, is_exclusive=True)
-    return name
-
-
-def receive(api: httpx.Client, topic: str, group: str, **options: object) -> httpx.Response:
-    path = f"/v1/-/topics/{topic}/groups/{group}:receive"
-    return api.post(path, json={"wait": "0s", **options})
-
-
-def received(api: httpx.Client, topic: str, group: str, **options: object) -> list[Json]:
-    response = receive(api, topic, group, **options)
-    assert response.status_code == 200, response.text
-    messages: list[Json] = response.json()["messages"]
-    return messages
 
 
 def fill(api: httpx.Client, topic: str, name: str) -> None:
@@ -109,9 +78,7 @@ def test_a_web_process_that_dies_takes_its_consumers_with_it(
     with serving_engine(engine_socket) as other:
         other.topic(topic, queue_count=QUEUES)
         other.group(group, is_exclusive=True)
-        with httpx.Client(
-            base_url=other.url, headers={"authorization": other.key()}, timeout=60
-        ) as gone:
+        with other.client() as gone:
             assert received(gone, topic, group, consumer_id="a") == []
         assert received(api, topic, group, consumer_id="b") == []
         fill(api, topic, "a")

@@ -10,9 +10,11 @@ import pytest
 from mqservice.errors import problem_from_store
 from mqservice.store import FilterInvalid, SubscriptionConflict
 from tests.engine import running_engine
-from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
+from tests.mqservice.delivery.browsing import receive
 from tests.mqservice.delivery.peers import BOTH, Peer, subscribe
 from tests.mqservice.delivery.serving import Json, Server
+
+pytestmark = pytest.mark.real_engine(queue_count=2)
 
 
 @pytest.fixture(scope="module")
@@ -21,25 +23,9 @@ def engine_socket() -> Iterator[str]:
         yield socket_path
 
 
-@pytest.fixture(scope="module")
-def server(engine_socket: str) -> Iterator[Server]:
-    with serving_engine(engine_socket) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket, queue_count=2)
-
-
 def put(api: httpx.Client, topic: str, *messages: Json) -> None:
     offers = [{"body": str(number), **message} for number, message in enumerate(messages)]
     assert api.post(f"/v1/-/topics/{topic}/messages:batch", json=offers).status_code == 201
-
-
-def receive(api: httpx.Client, topic: str, **options: object) -> httpx.Response:
-    path = f"/v1/-/topics/{topic}/groups/billing:receive"
-    return api.post(path, json={"wait": "0s", **options})
 
 
 def bodies(response: httpx.Response) -> list[str]:

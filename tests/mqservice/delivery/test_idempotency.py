@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,26 +15,9 @@ from tests.mqservice.delivery.serving import Server
 from tests.mqservice.delivery.wait_until import wait_until
 from tests.storage_engine.engines import Engine
 
+pytestmark = pytest.mark.real_engine()
+
 KEY = {"idempotency-key": "5f0c2d6a-1"}
-
-
-@pytest.fixture(scope="module")
-def server(engine_socket: str) -> Iterator[Server]:
-    with serving_engine(engine_socket) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket)
-
-
-@pytest.fixture
-def api(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(
-        base_url=server.url, headers={"authorization": server.key()}, timeout=60
-    ) as client:
-        yield client
 
 
 def path_of(topic: str) -> str:
@@ -178,9 +160,7 @@ def test_a_key_is_known_after_the_engine_and_the_web_process_were_killed() -> No
                     name = real_topic(server, engine.socket)
                 else:
                     server.topic(name)
-                with httpx.Client(
-                    base_url=server.url, headers={"authorization": server.key()}, timeout=60
-                ) as api:
+                with server.client() as api:
                     answers.append(put(api, name, {"body": "x", "dedup_id": "once"}))
                     answers.append(put(api, name, [{"body": "y"}] * 3, KEY))
                     engine.kill()

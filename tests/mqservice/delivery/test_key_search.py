@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx
 import msgspec
 import pytest
 
 from tests.mqservice.delivery.browsing import bodies, browse, put, walk
-from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
+from tests.mqservice.delivery.engine_serving import real_topic
 from tests.mqservice.delivery.serving import Server
 
-
-@pytest.fixture(scope="module")
-def server(engine_socket: str) -> Iterator[Server]:
-    with serving_engine(engine_socket) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket)
+pytestmark = pytest.mark.real_engine()
 
 
 def read(api: httpx.Client, topic: str, message_id: str) -> tuple[int, str | None]:

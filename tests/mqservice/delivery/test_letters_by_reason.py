@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
 
 from mqservice.delivery.reading import cause_walk
-from mqservice.store import GroupConfig, StoreClient
-from tests.mqservice.delivery.browsing import put
-from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
-from tests.mqservice.delivery.serving import Json, Server
+from tests.mqservice.delivery.browsing import dead_letters, put
+from tests.mqservice.delivery.serving import Json
 from tests.mqservice.delivery.wait_until import wait_until
 
-
-@pytest.fixture(scope="module")
-def server(engine_socket: str) -> Iterator[Server]:
-    with serving_engine(engine_socket) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket, queue_count=1)
-
-
-@pytest.fixture
-def group(server: Server, engine_socket: str, topic: str) -> str:
-    name = f"g-{topic}"
-    with StoreClient(engine_socket, client_name="setup") as client:
-        client.group_put(GroupConfig(group=f"acme%{name}", max_reconsume_times=0))
-    server.group(name)
-    return name
-
-
-def letters(api: httpx.Client, group: str, **query: str | int) -> Json:
-    response = api.get(f"/v1/-/groups/{group}/dlq", params=query)
-    assert response.status_code == 200, response.text
-    answer: Json = response.json()
-    return answer
+pytestmark = [
+    pytest.mark.real_engine(queue_count=1),
+    pytest.mark.group_settings(max_reconsume_times=0),
+]
 
 
 def give_up(api: httpx.Client, topic: str, group: str, *reasons: str) -> None:
@@ -57,7 +31,7 @@ def give_up(api: httpx.Client, topic: str, group: str, *reasons: str) -> None:
         assert nacks, f"{left} were not delivered"
         settled = api.post(f"/v1/-/groups/{group}:settle", json={"nack": nacks})
         assert settled.json()["failed"] == []
-    wait_until(lambda: len(letters(api, group, limit=256)["messages"]) == len(reasons))
+    wait_until(lambda: len(dead_letters(api, group, limit=256)["messages"]) == len(reasons))
 
 
 def numbers(answer: Json) -> list[int]:
@@ -73,18 +47,18 @@ def test_letters_of_one_cause_fit_whatever_their_numbers(
         "Order 1 timed out after 30 s, twice",
     )  # fmt: skip
 
-    fitting = letters(api, group, reason="Order 999 timed out after 1 s")
+    fitting = dead_letters(api, group, reason="Order 999 timed out after 1 s")
     assert sorted(numbers(fitting)) == [0, 3]
     assert fitting["scanned"] == 5
-    assert numbers(letters(api, group, reason="Order <n> timed out after <n> s")) == numbers(
+    assert numbers(dead_letters(api, group, reason="Order <n> timed out after <n> s")) == numbers(
         fitting
     )
-    assert numbers(letters(api, group, reason=" no  stock ")) == [1]
-    assert numbers(letters(api, group, reason="<none>")) == [2]
-    assert numbers(letters(api, group, reason="another")) == []
-    by_key = letters(api, group, reason="Order 1 timed out after 1 s", key="k1")
+    assert numbers(dead_letters(api, group, reason=" no  stock ")) == [1]
+    assert numbers(dead_letters(api, group, reason="<none>")) == [2]
+    assert numbers(dead_letters(api, group, reason="another")) == []
+    by_key = dead_letters(api, group, reason="Order 1 timed out after 1 s", key="k1")
     assert numbers(by_key) == [3]
-    assert "scanned" not in letters(api, group)
+    assert "scanned" not in dead_letters(api, group)
 
 
 def test_pages_lead_through_all_letters_of_a_cause_once(
@@ -101,7 +75,7 @@ def test_pages_lead_through_all_letters_of_a_cause_once(
         scanned = 0
         query: dict[str, str | int] = {"reason": "wanted 2", "limit": limit}
         while True:
-            page = letters(api, group, **query)
+            page = dead_letters(api, group, **query)
             assert len(page["messages"]) <= limit
             assert page["scanned"] <= 8
             found += numbers(page)
@@ -115,9 +89,9 @@ def test_pages_lead_through_all_letters_of_a_cause_once(
 
 def test_a_cursor_is_one_of_its_reason(api: httpx.Client, topic: str, group: str) -> None:
     give_up(api, topic, group, *["late 1"] * 3)
-    cursor = letters(api, group, reason="late 2", limit=1)["next_cursor"]
+    cursor = dead_letters(api, group, reason="late 2", limit=1)["next_cursor"]
 
-    assert len(letters(api, group, reason="late 3", cursor=cursor)["messages"]) == 2
+    assert len(dead_letters(api, group, reason="late 3", cursor=cursor)["messages"]) == 2
     for query in ({}, {"reason": "early 1"}):
         refused = api.get(f"/v1/-/groups/{group}/dlq", params={**query, "cursor": cursor})
         assert refused.json()["code"] == "CURSOR_INVALID"
@@ -126,5 +100,5 @@ def test_a_cursor_is_one_of_its_reason(api: httpx.Client, topic: str, group: str
 def test_group_that_gave_nothing_up_has_nothing_of_any_reason(
     api: httpx.Client, group: str
 ) -> None:
-    answer = letters(api, group, reason="x")
+    answer = dead_letters(api, group, reason="x")
     assert (answer["messages"], answer["next_cursor"], answer["scanned"]) == ([], None, 0)

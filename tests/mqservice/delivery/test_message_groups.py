@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
 
-from mqservice.store import GroupConfig, StoreClient
-from tests.mqservice.delivery.browsing import put
-from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
+from tests.mqservice.delivery.browsing import put, received, settle
 from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.serving import Json, Server
 from tests.mqservice.delivery.wait_until import wait_until
 
-
-@pytest.fixture(scope="module")
-def server(engine_socket: str) -> Iterator[Server]:
-    with serving_engine(engine_socket) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket, queue_count=1)
-
-
-@pytest.fixture
-def group(server: Server, engine_socket: str, topic: str) -> str:
-    """An ordered group of this test alone that shares its queues."""
-    name = f"lanes-{topic}"
-    with StoreClient(engine_socket, client_name="setup") as client:
-        client.group_put(GroupConfig(group=f"acme%{name}", is_ordered=True))
-    server.group(name)
-    return name
+pytestmark = [pytest.mark.real_engine(queue_count=1), pytest.mark.group_settings(is_ordered=True)]
 
 
 def fill(api: httpx.Client, topic: str, *bodies: str) -> None:
@@ -43,20 +20,6 @@ def fill(api: httpx.Client, topic: str, *bodies: str) -> None:
         offer: Json = {"body": body}
         offers.append(offer if body[0] == "-" else {**offer, "message_group": body[0]})
     put(api, topic, *offers)
-
-
-def received(api: httpx.Client, topic: str, group: str, **options: object) -> list[Json]:
-    path = f"/v1/-/topics/{topic}/groups/{group}:receive"
-    response = api.post(path, json={"wait": "0s", **options})
-    assert response.status_code == 200, response.text
-    messages: list[Json] = response.json()["messages"]
-    return messages
-
-
-def settle(api: httpx.Client, group: str, **settled: object) -> None:
-    response = api.post(f"/v1/-/groups/{group}:settle", json=settled)
-    assert response.status_code == 200, response.text
-    assert response.json()["failed"] == []
 
 
 def bodies(messages: list[Json]) -> list[str]:
@@ -71,9 +34,11 @@ def test_receives_share_the_queue_and_each_message_group_has_its_order(
     second = received(api, topic, group)
     assert (bodies(first), bodies(second)) == (["a1"], ["b1", "-1"])
     assert [message["message_group"] for message in second] == ["b", None]
-    settle(api, group, ack=[second[0]["receipt"]])
+    assert settle(api, group, ack=[second[0]["receipt"]])["failed"] == []
     assert bodies(received(api, topic, group)) == ["b2"]
-    settle(api, group, nack=[{"receipt": first[0]["receipt"], "delay": "10ms"}])
+    assert (
+        settle(api, group, nack=[{"receipt": first[0]["receipt"], "delay": "10ms"}])["failed"] == []
+    )
     again: list[Json] = []
 
     def is_back() -> bool:
@@ -82,7 +47,7 @@ def test_receives_share_the_queue_and_each_message_group_has_its_order(
 
     wait_until(is_back)
     assert [(one["body"], one["attempt"]) for one in again] == [("a1", 2)]
-    settle(api, group, ack=[again[0]["receipt"]])
+    assert settle(api, group, ack=[again[0]["receipt"]])["failed"] == []
     assert bodies(received(api, topic, group)) == ["a2"]
 
 

@@ -3,43 +3,17 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 
 import httpx
 import pytest
 
-from tests.mqservice.delivery.browsing import put
-from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
+from tests.mqservice.delivery.browsing import put, received, settle
 from tests.mqservice.delivery.serving import Json, Server
 from tests.mqservice.delivery.wait_until import wait_until
 
+pytestmark = pytest.mark.real_engine(queue_count=2)
+
 LEASE = "5s"  # nobody who keeps it alive is as slow as that
-
-
-@pytest.fixture(scope="module")
-def server(engine_socket: str) -> Iterator[Server]:
-    with serving_engine(engine_socket) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket, queue_count=2)
-
-
-def receive(api: httpx.Client, topic: str, **options: object) -> list[Json]:
-    path = f"/v1/-/topics/{topic}/groups/billing:receive"
-    response = api.post(path, json={"wait": "0s", **options})
-    assert response.status_code == 200, response.text
-    messages: list[Json] = response.json()["messages"]
-    return messages
-
-
-def settle(api: httpx.Client, **parts: object) -> Json:
-    response = api.post("/v1/-/groups/billing:settle", json=parts)
-    assert response.status_code == 200, response.text
-    answer: Json = response.json()
-    return answer
 
 
 def offers(count: int) -> list[Json]:
@@ -50,9 +24,9 @@ def offers(count: int) -> list[Json]:
 def test_a_repeated_receive_has_the_same_receipts(api: httpx.Client, topic: str, who: Json) -> None:
     put(api, topic, *offers(6))
 
-    first = receive(api, topic, max=3, attempt_id="4f1c/1", **who)
-    again = receive(api, topic, max=3, attempt_id="4f1c/1", lease="90s", **who)
-    other = receive(api, topic, max=6, **who)
+    first = received(api, topic, max=3, attempt_id="4f1c/1", **who)
+    again = received(api, topic, max=3, attempt_id="4f1c/1", lease="90s", **who)
+    other = received(api, topic, max=6, **who)
 
     assert len(first) == 3
     assert [message.pop("lease_until") for message in again] > [
@@ -76,7 +50,7 @@ def test_a_client_that_goes_away_gets_them_by_asking_again(
     found: list[Json] = []
 
     def asked_again() -> bool:
-        found.extend(receive(api, topic, attempt_id="a-1", consumer_id="w"))
+        found.extend(received(api, topic, attempt_id="a-1", consumer_id="w"))
         return bool(found)
 
     wait_until(asked_again)
@@ -86,7 +60,7 @@ def test_a_client_that_goes_away_gets_them_by_asking_again(
 
 def test_ack_upto_settles_what_came_before_in_the_answer(api: httpx.Client, topic: str) -> None:
     put(api, topic, *offers(8))
-    messages = receive(api, topic, max=8, lease="60s")
+    messages = received(api, topic, max=8, lease="60s")
     receipts = [message["receipt"] for message in messages]
 
     answer = settle(api, ack_upto=[receipts[5]], nack=[{"receipt": receipts[2], "delay": "1h"}])
@@ -100,13 +74,13 @@ def test_ack_upto_lists_the_receipts_that_it_could_not_settle(
     api: httpx.Client, topic: str
 ) -> None:
     put(api, topic, *offers(4))
-    messages = receive(api, topic, lease="60s")
+    messages = received(api, topic, lease="60s")
     receipts = [message["receipt"] for message in messages]
     settle(api, extend=[{"receipt": receipt, "lease": "1s"} for receipt in receipts[:3]])
     taken: list[Json] = []
 
     def others_have_them() -> bool:
-        taken.extend(receive(api, topic, lease="60s"))
+        taken.extend(received(api, topic, lease="60s"))
         return len(taken) == 3
 
     wait_until(others_have_them)
@@ -122,7 +96,7 @@ def test_ack_upto_of_a_batch_that_nobody_knows_says_what_to_do(
     api: httpx.Client, topic: str
 ) -> None:
     put(api, topic, *offers(2))
-    receipts = [message["receipt"] for message in receive(api, topic)]
+    receipts = [message["receipt"] for message in received(api, topic)]
     settle(api, ack=receipts)
 
     [failed] = settle(api, ack_upto=[receipts[1]])["failed"]
@@ -133,15 +107,15 @@ def test_ack_upto_of_a_batch_that_nobody_knows_says_what_to_do(
 
 def test_a_consumer_that_settles_keeps_its_leases(api: httpx.Client, topic: str) -> None:
     put(api, topic, *offers(2))
-    messages = receive(api, topic, lease=LEASE, auto_extend="5m", consumer_id="worker-2")
+    messages = received(api, topic, lease=LEASE, auto_extend="5m", consumer_id="worker-2")
     kept = [message["receipt"] for message in messages]
     put(api, topic, {"body": "a clock"})
-    [clock] = receive(api, topic, lease=LEASE)
+    [clock] = received(api, topic, lease=LEASE)
     lost: list[Json] = []
 
     def lease_of_another_has_ended() -> bool:
         assert settle(api, consumer_id="worker-2")["failed"] == []
-        lost.extend(receive(api, topic, lease="60s"))
+        lost.extend(received(api, topic, lease="60s"))
         return bool(lost)
 
     wait_until(lease_of_another_has_ended)

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
 
 from mqservice.accounts.scopes import Grant, Kind, Scope
 from mqservice.lib.timestamps import parse_rfc3339, rfc3339
 from mqservice.store import StoreClient, TopicConfig
-from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
+from tests.mqservice.delivery.engine_serving import real_topic
 from tests.mqservice.delivery.serving import Json, Server
 from tests.mqservice.delivery.test_delays import DAY_MS, browsed, produced, scheduled
 from tests.mqservice.delivery.wait_until import wait_until
 
-
-@pytest.fixture(scope="module")
-def server(engine_socket: str) -> Iterator[Server]:
-    with serving_engine(engine_socket) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket)
+pytestmark = pytest.mark.real_engine()
 
 
 def test_a_message_comes_at_another_time_and_both_handles_are_good(

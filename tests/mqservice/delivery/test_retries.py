@@ -2,61 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
 
-from mqservice.store import GroupConfig, StoreClient
-from tests.mqservice.delivery.browsing import browse, put
-from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
+from tests.mqservice.delivery.browsing import browse, dead_letters, put, received, settle
 from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.resume.resuming import sever
 from tests.mqservice.delivery.serving import Json, Server
 from tests.mqservice.delivery.wait_until import wait_until
 
-
-@pytest.fixture(scope="module")
-def server(engine_socket: str) -> Iterator[Server]:
-    with serving_engine(engine_socket) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket, queue_count=1)
-
-
-@pytest.fixture
-def group(server: Server, engine_socket: str, topic: str) -> str:
-    """A group of this test alone, which gives a message up after the second delivery."""
-    name = f"g-{topic}"
-    with StoreClient(engine_socket, client_name="setup") as client:
-        client.group_put(GroupConfig(group=f"acme%{name}", max_reconsume_times=1))
-    server.group(name)
-    return name
-
-
-def receive(api: httpx.Client, topic: str, group: str, **options: object) -> list[Json]:
-    path = f"/v1/-/topics/{topic}/groups/{group}:receive"
-    response = api.post(path, json={"wait": "20s", **options})
-    assert response.status_code == 200, response.text
-    messages: list[Json] = response.json()["messages"]
-    return messages
-
-
-def settle(api: httpx.Client, group: str, **parts: object) -> Json:
-    response = api.post(f"/v1/-/groups/{group}:settle", json=parts)
-    assert response.status_code == 200, response.text
-    answer: Json = response.json()
-    return answer
-
-
-def dead_letters(api: httpx.Client, group: str, **query: str | int) -> Json:
-    response = api.get(f"/v1/-/groups/{group}/dlq", params=query)
-    assert response.status_code == 200, response.text
-    answer: Json = response.json()
-    return answer
+pytestmark = [
+    pytest.mark.real_engine(queue_count=1),
+    pytest.mark.group_settings(max_reconsume_times=1),
+]
 
 
 MESSAGE: Json = {
@@ -72,11 +30,11 @@ def test_a_retry_shows_the_message_as_it_was_produced(
     api: httpx.Client, topic: str, group: str
 ) -> None:
     [stored] = put(api, topic, MESSAGE)
-    [first] = receive(api, topic, group)
+    [first] = received(api, topic, group, wait="20s")
     answer = settle(
         api, group, nack=[{"receipt": first["receipt"], "delay": "0s", "reason": "db down"}]
     )
-    [second] = receive(api, topic, group)
+    [second] = received(api, topic, group, wait="20s")
 
     assert (answer["nacked"], answer["failed"]) == (1, [])
     assert (first["attempt"], second["attempt"]) == (1, 2)
@@ -84,7 +42,7 @@ def test_a_retry_shows_the_message_as_it_was_produced(
         assert second[name] == first[name]
     assert second["id"] == stored["id"]
     assert settle(api, group, ack=[second["receipt"]])["acked"] == 1
-    assert receive(api, topic, group, wait="0s") == []
+    assert received(api, topic, group) == []
 
 
 def test_what_fails_too_often_is_found_in_the_dead_letters(
@@ -92,7 +50,7 @@ def test_what_fails_too_often_is_found_in_the_dead_letters(
 ) -> None:
     [stored] = put(api, topic, MESSAGE)
     for reason in ("db down", "bad schema"):
-        [message] = receive(api, topic, group)
+        [message] = received(api, topic, group, wait="20s")
         settle(
             api,
             group,
@@ -113,7 +71,7 @@ def test_what_fails_too_often_is_found_in_the_dead_letters(
     )
     assert dead["properties"] == {"source": "web"}
     assert stored["stored_at"] <= dead["first_delivered_at"] <= dead["last_delivered_at"]
-    assert receive(api, topic, group, wait="0s") == []
+    assert received(api, topic, group) == []
     assert [message["id"] for message in browse(api, topic)["messages"]] == [stored["id"]]
 
 
@@ -121,7 +79,7 @@ def test_a_message_is_given_up_at_once_when_asked(
     api: httpx.Client, topic: str, group: str
 ) -> None:
     put(api, topic, {"body": "good"}, {"body": "bad"})
-    good, bad = receive(api, topic, group)
+    good, bad = received(api, topic, group, wait="20s")
     parts = {"receipt": bad["receipt"], "reason": "no such customer"}
     answer = settle(api, group, ack=[good["receipt"]], dead_letter=[parts])
     again = settle(api, group, dead_letter=[parts])
@@ -144,7 +102,7 @@ def test_dead_letters_have_pages_and_none_before_the_first(
     assert (absent.status_code, absent.json()["code"]) == (404, "MESSAGE_NOT_FOUND")
 
     put(api, topic, *[{"body": str(number)} for number in range(5)])
-    messages = receive(api, topic, group)
+    messages = received(api, topic, group, wait="20s")
     settle(api, group, dead_letter=[{"receipt": message["receipt"]} for message in messages])
     wait_until(lambda: len(dead_letters(api, group)["messages"]) == 5)
 
@@ -204,7 +162,7 @@ def test_what_a_socket_holds_when_it_unsubscribes_comes_again_as_the_same_attemp
         put(api, topic, {"body": "a"}, {"body": "b"})
         [held] = peer.take(1)
         peer.ask("unsub", sid=1)
-    messages = receive(api, topic, group, max=2)
+    messages = received(api, topic, group, max=2, wait="20s")
 
     assert {(message["body"], message["attempt"]) for message in messages} == {("a", 1), ("b", 1)}
     assert peer.body(held) == b"a"

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
 
 from mqservice.delivery.limits import SCAN_PULL_COUNT_MAX
 from mqservice.store import StoreClient, StoreMessage, encode_record, new_message_id
 from tests.mqservice.delivery.browsing import bodies, browse, put, walk
-from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
-from tests.mqservice.delivery.serving import Json, Server
+from tests.mqservice.delivery.serving import Json
+
+pytestmark = pytest.mark.real_engine()
 
 MIB = 1024 * 1024
-
-
-@pytest.fixture(scope="module")
-def server(engine_socket: str) -> Iterator[Server]:
-    with serving_engine(engine_socket) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket)
 
 
 def fill(engine_socket: str, topic: str, count: int, body: bytes) -> None:

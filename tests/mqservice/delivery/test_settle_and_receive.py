@@ -35,6 +35,8 @@ from tests.mqservice.delivery.test_receive_settle import put, receive
 from tests.mqservice.delivery.wait_until import wait_until
 from tests.mqservice.delivery.whole_requests import begun, whole_client
 
+pytestmark = pytest.mark.real_engine(queue_count=1)
+
 SECONDS_MAX = 60.0
 
 
@@ -64,11 +66,6 @@ def server(engine_socket: str) -> Iterator[Server]:
 def api(server: Server) -> Iterator[httpx.Client]:
     with whole_client(server) as client:
         yield client
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket, queue_count=1)
 
 
 @pytest.fixture(autouse=True, params=["at once", "in a task"])

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 
 import httpx
 import pytest
 
-from mqservice.store import Dispatch, GroupConfig, StoreClient
-from tests.mqservice.delivery.browsing import put
-from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
+from mqservice.store import Dispatch
+from tests.mqservice.delivery.browsing import put, settle
+from tests.mqservice.delivery.engine_serving import real_group
 from tests.mqservice.delivery.serving import Json, Server
 from tests.mqservice.delivery.wait_until import wait_until
+
+pytestmark = pytest.mark.real_engine(queue_count=3)
 
 KINDS = ("good", "double", "stale", "forged", "foreign", "noise")
 CODES = {
@@ -23,38 +24,12 @@ CODES = {
 RECEIVE_MAX = 256
 
 
-@pytest.fixture(scope="module")
-def server(engine_socket: str) -> Iterator[Server]:
-    with serving_engine(engine_socket) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket, queue_count=3)
-
-
-def make_group(server: Server, engine_socket: str, name: str, **settings: object) -> str:
-    config = GroupConfig(group=f"acme%{name}", max_reconsume_times=1, **settings)  # type: ignore[arg-type]  # reason: settings by name
-    with StoreClient(engine_socket, client_name="setup") as client:
-        client.group_put(config)
-    server.group(name, is_exclusive=config.dispatch is Dispatch.EXCLUSIVE)
-    return name
-
-
 def receive(api: httpx.Client, topic: str, group: str, **options: object) -> list[Json]:
     path = f"/v1/-/topics/{topic}/groups/{group}:receive"
     response = api.post(path, json={"wait": "0s", "max": RECEIVE_MAX, "lease": "60s", **options})
     assert response.status_code == 200, response.text
     messages: list[Json] = response.json()["messages"]
     return messages
-
-
-def settle(api: httpx.Client, group: str, **parts: object) -> Json:
-    response = api.post(f"/v1/-/groups/{group}:settle", json=parts)
-    assert response.status_code == 200, response.text
-    answer: Json = response.json()
-    return answer
 
 
 def forged(receipt: str, chance: random.Random) -> str:
@@ -70,8 +45,8 @@ def test_each_receipt_of_a_mixture_is_answered_by_its_code(
     server: Server, engine_socket: str, api: httpx.Client, topic: str, verb: str, seed: int
 ) -> None:
     chance = random.Random(f"{verb}{seed}")
-    mine = make_group(server, engine_socket, f"mine-{topic}")
-    other = make_group(server, engine_socket, f"other-{topic}")
+    mine = real_group(server, engine_socket, f"mine-{topic}", max_reconsume_times=1)
+    other = real_group(server, engine_socket, f"other-{topic}", max_reconsume_times=1)
     put(api, topic, *[{"body": str(n), "queue": n % 3} for n in range(60)])
     foreign = [message["receipt"] for message in receive(api, topic, other)]
     stale = [message["receipt"] for message in receive(api, topic, mine, max=20)]
@@ -127,7 +102,7 @@ def test_each_receipt_of_a_mixture_is_answered_by_its_code(
 def test_a_thousand_receipts_in_one_call(
     server: Server, engine_socket: str, api: httpx.Client, topic: str
 ) -> None:
-    group = make_group(server, engine_socket, f"many-{topic}")
+    group = real_group(server, engine_socket, f"many-{topic}", max_reconsume_times=1)
     put(api, topic, *[{"body": str(n), "queue": n % 3} for n in range(1_000)])
     receipts: list[str] = []
     while messages := receive(api, topic, group):
@@ -153,7 +128,9 @@ MODES: dict[str, dict[str, object]] = {
 def test_a_poison_message_ends_in_the_dead_letters_and_its_queue_continues(
     server: Server, engine_socket: str, api: httpx.Client, topic: str, mode: str
 ) -> None:
-    group = make_group(server, engine_socket, f"{mode}-{topic}", **MODES[mode])
+    group = real_group(
+        server, engine_socket, f"{mode}-{topic}", max_reconsume_times=1, **MODES[mode]
+    )
     bodies = ["poison", *map(str, range(8))]
     put(api, topic, *[{"body": body, "queue": 0} for body in bodies])
     seen: Counter[str] = Counter()

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 import httpx
 import msgspec
 import pytest
+from websockets.exceptions import InvalidStatus
 
 from mqservice.lib.clock import SystemClock
 from mqservice.protocol.limits import FRAME_COMMANDS_MAX, LIST_COUNT_HARD_MAX
 from mqservice.quotas.limits import DEFAULTS
-from mqservice.web.socket_budget import BudgetLimits
+from mqservice.web.socket_budget import DEBT_S_MAX, BudgetLimits
 from tests.mqservice.delivery.peers import BOTH, JSON, Peer, closed, subscribe
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
@@ -194,3 +195,50 @@ def test_the_session_of_one_that_is_closed_for_it_is_not_kept(strict: Server) ->
         assert closed(peer) == (1008, REASON)
     with Peer(strict, key=key, resume=resume) as again:
         assert again.welcome["resumed"] is False
+
+
+# A debt -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def costly() -> Iterator[Server]:
+    """Whose refused commands are too much at once, whatever they cost."""
+    limits = BudgetLimits(no_op_us_max=1)
+    with serving(StoreDouble(SystemClock()), socket_limits=limits) as server:
+        server.topic("orders")
+        yield server
+
+
+def refused(server: Server, key: str) -> InvalidStatus:
+    """How a new socket is refused."""
+    with pytest.raises(InvalidStatus) as caught, Peer(server, key=key):
+        pass
+    return caught.value
+
+
+@pytest.mark.parametrize("how", ["a refused command", "too many commands", "no frame at all"])
+def test_whoever_owes_gets_no_new_socket_until_it_is_paid(costly: Server, how: str) -> None:
+    key, neighbour = costly.key(), costly.key()
+    with Peer(costly, JSON, key=key) as peer:
+        if how == "a refused command":
+            peer.send("ack", id=7, sid=9, t=[1] * 1_000)
+            assert peer.answer(7)["op"] == "err"
+        else:
+            peer.socket.send("{" if how == "no frame at all" else "\n" * (FRAME_COMMANDS_MAX + 1))
+            assert closed(peer)[0] in (4400, 4413)
+    response = refused(costly, key).response
+    problem = msgspec.json.decode(response.body or b"")
+    assert (response.status_code, problem["code"]) == (429, "RATE_LIMITED")
+    assert 1 <= int(response.headers["retry-after"]) <= DEBT_S_MAX
+    assert "connect again in" in problem["detail"]
+    with Peer(costly, JSON, key=neighbour) as peer:
+        assert peer.welcome["op"] == "welcome"
+
+
+def test_one_broken_frame_does_not_keep_a_client_away(server: Server) -> None:
+    key = server.key()
+    with Peer(server, JSON, key=key) as peer:
+        peer.socket.send("{")
+        assert closed(peer)[0] == 4400
+    with Peer(server, JSON, key=key) as peer:
+        assert peer.welcome["op"] == "welcome"

@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
 
-from mqservice.store import AssignmentPolicy, Dispatch, GroupConfig, StoreClient, Strategy
+from mqservice.store import AssignmentPolicy, Dispatch, Strategy
 from tests.mqservice.delivery.browsing import put
-from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
+from tests.mqservice.delivery.engine_serving import real_group
 from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.resume.resuming import TTL_MS, resume_of, sever
 from tests.mqservice.delivery.serving import Server
 
+pytestmark = pytest.mark.real_engine(queue_count=4)
+
 QUEUES = 4
-
-
-@pytest.fixture(scope="module")
-def server(engine_socket: str) -> Iterator[Server]:
-    with serving_engine(engine_socket) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket, queue_count=QUEUES)
 
 
 def assigned(
     server: Server, engine_socket: str, topic: str, strategy: Strategy, policy: AssignmentPolicy
 ) -> str:
     """A group of this test alone, whose queues are dealt out in that way."""
-    name = f"a-{topic}"
-    config = GroupConfig(
-        group=f"acme%{name}", dispatch=Dispatch.EXCLUSIVE, strategy=strategy, assignment=policy
+    return real_group(
+        server,
+        engine_socket,
+        f"a-{topic}",
+        dispatch=Dispatch.EXCLUSIVE,
+        strategy=strategy,
+        assignment=policy,
     )
-    with StoreClient(engine_socket, client_name="setup") as client:
-        client.group_put(config)
-    server.group(name, is_exclusive=True)
-    return name
 
 
 def fill(api: httpx.Client, topic: str) -> None:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
+from tests.mqservice.delivery.engine_serving import real_topic
 from tests.mqservice.delivery.flowing import subscribe
 from tests.mqservice.delivery.peers import JSON, Peer
 from tests.mqservice.delivery.serving import Server
 from tests.mqservice.delivery.wait_until import wait_until
 
+pytestmark = pytest.mark.real_engine()
+
 KIB = 1024
 MSGPACK = "mq.v1.msgpack"
 COUNT = 1_100
-
-
-@pytest.fixture(scope="module")
-def server(engine_socket: str) -> Iterator[Server]:
-    with serving_engine(engine_socket) as running:
-        yield running
 
 
 @pytest.mark.parametrize("subprotocol", [JSON, MSGPACK])

@@ -8,51 +8,31 @@ import gc
 import json
 import os
 import socket
-from collections.abc import Iterator
 from dataclasses import replace
 
 import httpx
 import pytest
 
 from bench.ws_client import TEXT, LeanSocket
+from mqservice.delivery.sessions import SessionTimes
 from mqservice.delivery.socket.session import Session
 from mqservice.delivery.socket.subscription import Subscription
-from mqservice.store import AsyncStoreClient, GroupConfig, StoreClient
 from tests.mqservice.delivery.browsing import put
-from tests.mqservice.delivery.engine_serving import real_topic
 from tests.mqservice.delivery.peers import Peer
-from tests.mqservice.delivery.serving import PATIENT, Json, Server, serving
+from tests.mqservice.delivery.serving import PATIENT, Json, Server
 from tests.mqservice.delivery.wait_until import wait_until
 from tests.sizes import sized
 
-TIMES = replace(PATIENT, stall_ms=600, tick_ms=50)
+pytestmark = pytest.mark.real_engine(queue_count=2)
+
 SOCKETS = sized(100, torture=500)
 HELD_EACH = 2
 KEY_CHARS = len("Bearer ")
 
 
 @pytest.fixture(scope="module")
-def server(engine_socket: str) -> Iterator[Server]:
-    store = AsyncStoreClient(engine_socket, client_name="test")
-    with serving(store, TIMES) as running:
-        running.call(store.start)
-        wait_until(lambda: store.is_connected)
-        yield running
-        running.stop_store(store)
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket, queue_count=2)
-
-
-@pytest.fixture
-def group(server: Server, engine_socket: str, topic: str) -> str:
-    name = f"h-{topic}"
-    with StoreClient(engine_socket, client_name="setup") as client:
-        client.group_put(GroupConfig(group=f"acme%{name}"))
-    server.group(name)
-    return name
+def times() -> SessionTimes:
+    return replace(PATIENT, stall_ms=600, tick_ms=50)
 
 
 def living(kind: type) -> int:

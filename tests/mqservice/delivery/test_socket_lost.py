@@ -8,8 +8,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
+from mqservice.delivery.sessions import SessionTimes
 from mqservice.store import (
-    AsyncStoreClient,
     Dispatch,
     GroupConfig,
     GroupRef,
@@ -20,48 +20,22 @@ from mqservice.store import (
 )
 from tests.mqservice.delivery.browsing import put
 from tests.mqservice.delivery.engine_serving import real_topic
-from tests.mqservice.delivery.peers import BOTH, Peer
-from tests.mqservice.delivery.serving import HOUR_MS, PATIENT, Json, Server, serving
-from tests.mqservice.delivery.wait_until import wait_until
+from tests.mqservice.delivery.peers import Peer
+from tests.mqservice.delivery.serving import HOUR_MS, PATIENT, Json, Server
 
-# The clock of the sessions hardly ticks: what is told is told by the engine.
-TIMES = replace(PATIENT, tick_ms=HOUR_MS)
+pytestmark = pytest.mark.real_engine(queue_count=2)
 
 
 @pytest.fixture(scope="module")
-def server(engine_socket: str) -> Iterator[Server]:
-    store = AsyncStoreClient(engine_socket, client_name="test")
-    with serving(store, TIMES) as running:
-        running.call(store.start)
-        wait_until(lambda: store.is_connected)
-        yield running
-        running.stop_store(store)
+def times() -> SessionTimes:
+    """The clock of the sessions hardly ticks: what is told is told by the engine."""
+    return replace(PATIENT, tick_ms=HOUR_MS)
 
 
 @pytest.fixture
 def admin(engine_socket: str) -> Iterator[StoreClient]:
     with StoreClient(engine_socket, client_name="admin") as client:
         yield client
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket, queue_count=2)
-
-
-@pytest.fixture
-def group(server: Server, admin: StoreClient, topic: str) -> str:
-    """A group of this test alone."""
-    name = f"l-{topic}"
-    admin.group_put(GroupConfig(group=f"acme%{name}"))
-    server.group(name)
-    return name
-
-
-@pytest.fixture(params=BOTH)
-def peer(server: Server, request: pytest.FixtureRequest) -> Iterator[Peer]:
-    with Peer(server, request.param) as connected:
-        yield connected
 
 
 def consume(peer: Peer, topic: str, group: str, msgs: int) -> None:

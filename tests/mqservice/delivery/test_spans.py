@@ -12,9 +12,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 from mqservice.accounts.scopes import Scope
 from mqservice.delivery import spans
 from mqservice.delivery.spans import LINKS_MAX
-from mqservice.store import Durability, GroupConfig, StoreClient, TopicConfig
+from mqservice.store import Durability, StoreClient, TopicConfig
 from tests.mqservice.delivery.browsing import browse
-from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
+from tests.mqservice.delivery.engine_serving import serving_engine
 from tests.mqservice.delivery.peers import BOTH, Peer, subscribe
 from tests.mqservice.delivery.serving import Json, Server
 from tests.mqservice.delivery.tracing_double import (
@@ -24,7 +24,8 @@ from tests.mqservice.delivery.tracing_double import (
     links_of,
     parent_of,
 )
-from tests.mqservice.delivery.whole_requests import whole_client
+
+pytestmark = pytest.mark.real_engine(queue_count=1)
 
 IDS = "4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7"
 CONTEXT = {"traceparent": f"00-{IDS}-01"}
@@ -42,32 +43,6 @@ def tracing() -> TracingDouble:
 def server(engine_socket: str, tracing: TracingDouble) -> Iterator[Server]:
     with serving_engine(engine_socket, spans=tracing.spans) as running:
         yield running
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket, queue_count=1)
-
-
-@pytest.fixture
-def group(server: Server, engine_socket: str, topic: str) -> str:
-    name = f"g-{topic}"
-    with StoreClient(engine_socket, client_name="setup") as client:
-        client.group_put(GroupConfig(group=f"acme%{name}"))
-    server.group(name)
-    return name
-
-
-@pytest.fixture(params=["at once", "in parts"])
-def sender(server: Server, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
-    """A client whose requests take the lanes, and one whose requests take the data plane."""
-    headers = {"authorization": server.key()}
-    with (
-        whole_client(server)
-        if request.param == "at once"
-        else httpx.Client(base_url=server.url, headers=headers, timeout=60)
-    ) as client:
-        yield client
 
 
 def path_of(topic: str) -> str:
@@ -383,8 +358,7 @@ def test_what_is_not_sampled_is_not_exported_and_marks_no_message(engine_socket:
                 TopicConfig(topic="acme%unseen", queue_count=1, durability=Durability.SYNC)
             )
         server.topic("unseen", queue_count=1)
-        headers = {"authorization": server.key()}
-        with httpx.Client(base_url=server.url, headers=headers, timeout=60) as api:
+        with server.client() as api:
             api.post(path_of("unseen"), json={"body": "a"})
             [message] = browse(api, "unseen")["messages"]
 

@@ -2,56 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
 
-from mqservice.store import GroupConfig, RedriveRequest, StoreClient
-from tests.mqservice.delivery.browsing import browse
-from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
+from mqservice.store import RedriveRequest, StoreClient
+from tests.mqservice.delivery.browsing import browse, dead_letters, received, settle
 from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.serving import Json, Server
-from tests.mqservice.delivery.test_retries import dead_letters, receive, settle
 from tests.mqservice.delivery.wait_until import wait_until
-from tests.mqservice.delivery.whole_requests import whole_client
+
+pytestmark = [
+    pytest.mark.real_engine(queue_count=1),
+    pytest.mark.group_settings(max_reconsume_times=1),
+]
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 OTHER = "00-4bf92f3577b34da6a3ce929d0e0e4736-b7ad6b7169203331-01"
 CONTEXT = {"traceparent": PARENT, "tracestate": "vendor=1"}
-
-
-@pytest.fixture(scope="module")
-def server(engine_socket: str) -> Iterator[Server]:
-    with serving_engine(engine_socket) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket, queue_count=1)
-
-
-@pytest.fixture
-def group(server: Server, engine_socket: str, topic: str) -> str:
-    """A group of this test alone, which gives a message up after the second delivery."""
-    name = f"traced-{topic}"
-    with StoreClient(engine_socket, client_name="setup") as client:
-        client.group_put(GroupConfig(group=f"acme%{name}", max_reconsume_times=1))
-    server.group(name)
-    return name
-
-
-@pytest.fixture(params=["at once", "in parts"])
-def sender(server: Server, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
-    """A client whose requests take the lane, and one whose requests take the data plane."""
-    headers = {"authorization": server.key()}
-    with (
-        whole_client(server)
-        if request.param == "at once"
-        else httpx.Client(base_url=server.url, headers=headers, timeout=60)
-    ) as client:
-        yield client
 
 
 def path_of(topic: str) -> str:
@@ -63,9 +30,9 @@ def test_from_rest_to_rest(sender: httpx.Client, topic: str, group: str) -> None
     assert response.status_code == 201
     sender.post(path_of(topic), content=b"raw", headers={**CONTEXT, "mq-prop-x": "y"})
 
-    messages = receive(sender, topic, group)
+    messages = received(sender, topic, group, wait="20s")
     while len(messages) < 2:
-        messages += receive(sender, topic, group)
+        messages += received(sender, topic, group, wait="20s")
 
     by_body = {message["body"]: message["properties"] for message in messages}
     assert by_body == {"a": CONTEXT, "raw": {**CONTEXT, "x": "y"}}
@@ -152,14 +119,14 @@ def test_it_goes_through_retry_dead_letters_and_redrive(
     api.post(path_of(topic), json={"body": "a"}, headers=CONTEXT)
     seen: list[Json] = []
     for _ in range(2):
-        [message] = receive(api, topic, group)
+        [message] = received(api, topic, group, wait="20s")
         seen.append(message)
         settle(api, group, nack=[{"receipt": message["receipt"], "delay": "0s"}])
     wait_until(lambda: dead_letters(api, group)["messages"])
     [dead] = dead_letters(api, group)["messages"]
     with StoreClient(engine_socket, client_name="test") as client:
         client.redrive(RedriveRequest(group=f"acme%{group}", queue_offsets=[0]))
-    seen += receive(api, topic, group)
+    seen += received(api, topic, group, wait="20s")
 
     assert [message["attempt"] for message in seen[:2]] == [1, 2]
     assert len(seen) == 3
@@ -170,7 +137,7 @@ def test_a_delayed_message_keeps_it(api: httpx.Client, topic: str, group: str) -
     offer = {"body": "a", "delay_ms": 100}
     assert api.post(path_of(topic), json=offer, headers=CONTEXT).status_code == 201
 
-    [message] = receive(api, topic, group)
+    [message] = received(api, topic, group, wait="20s")
 
     assert message["properties"] == CONTEXT
 

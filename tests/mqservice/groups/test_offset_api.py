@@ -34,14 +34,6 @@ from tests.people import People
 Api = Callable[[str], Client]
 
 
-@pytest.fixture
-def reader(acme: Client, store: StoreClient) -> Reader:
-    """Five messages in queue 0 and two in queue 1, of which the group has settled one."""
-    reader = Reader.of_two_queues(acme, store)
-    reader.ack(reader.receive(1))
-    return reader
-
-
 def test_offsets_of_a_topic_that_nobody_reads_are_null(acme: Client, store: StoreClient) -> None:
     base = "/v1/ns/acme"
     for path, settings in (("topics/unread", {"queues": 2}), ("groups/idle", {})):

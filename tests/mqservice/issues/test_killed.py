@@ -16,22 +16,10 @@ from mqservice.issues.models import Issue, IssueBook, ScanPlace
 from tests.mqservice.delivery.wait_until import wait_until
 from tests.mqservice.issues.failing import counts, fail, tick, tick_group
 from tests.mqservice.tasks.desk import Desk, open_desk
-from tests.people import People, create_people
 
 pytestmark = pytest.mark.django_db(transaction=True)
 WAIT_S = 60
 TICKS = 6
-
-
-@pytest.fixture
-def people(transactional_db: None) -> People:
-    """Committed, so that other connections see them."""
-    return create_people()
-
-
-@pytest.fixture
-def desk(people: People, engine: str) -> Desk:
-    return open_desk(people.acme)
 
 
 def run_dying_scanner(desk: Desk, moment: str, engine_socket: str) -> None:

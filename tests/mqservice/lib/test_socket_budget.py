@@ -9,7 +9,15 @@ from typing import cast
 import pytest
 
 from mqservice.web.loop_turns import LoopTurns
-from mqservice.web.socket_budget import BudgetLimits, SocketBudget
+from mqservice.web.socket_budget import (
+    COMMAND_NS_PER_BYTE_MAX,
+    DEBT_S_MAX,
+    DEBTS_MAX,
+    READ_NS_PER_BYTE,
+    BudgetLimits,
+    Debts,
+    SocketBudget,
+)
 
 LIMITS = BudgetLimits(
     turn_count_max=4,
@@ -62,7 +70,7 @@ class Moved:
         self.budget.start()
         self.budget.spend_command()
         self.now_ns += cost_ns
-        self.budget.spend_refusal()
+        self.budget.spend_refusal(cost_ns // COMMAND_NS_PER_BYTE_MAX)
         self.budget.stop()
         return self.budget.pause_s()
 
@@ -194,7 +202,104 @@ def test_a_refused_command_that_waited_has_not_worked(moved: Moved) -> None:
     moved.budget.spend_command()
     moved.now_ns += 900 * MS
     moved.next_turn()
-    moved.budget.spend_refusal()
+    moved.budget.spend_refusal(0)
+    assert moved.budget.pause_s() == 0
+
+
+# A debt -----------------------------------------------------------------------------------------
+
+
+class Sharing:
+    """Two sockets of one key; the clock of both is that of ``first``."""
+
+    def __init__(self) -> None:
+        self.first, self.other = Moved(), Moved()
+        self.debts = Debts(lambda: self.first.now_ns)
+        for moved in (self.first, self.other):
+            moved.budget.debt = self.debts.of("key:1")
+
+    def wait(self, seconds: float) -> None:
+        for moved in (self.first, self.other):
+            moved.now_ns += round(seconds * SECOND)
+
+
+def test_sockets_of_a_key_share_what_their_refused_commands_cost() -> None:
+    sharing = Sharing()
+    assert sharing.first.refuse(800_000) == 0
+    sharing.wait(0)
+    sharing.other.now_ns = sharing.first.now_ns
+    assert sharing.other.refuse(800_000) > 0, "together they cost more than a second may"
+    assert sharing.debts.seconds("key:1") == 2
+    assert sharing.debts.seconds("key:2") == 0
+
+
+def test_a_socket_that_was_refused_nothing_does_not_pay_for_others() -> None:
+    sharing = Sharing()
+    assert sharing.first.refuse(3 * MS) > 0
+    sharing.other.now_ns = sharing.first.now_ns
+    assert sharing.other.work(commands=3) == 0
+
+
+def test_a_debt_is_paid_by_time_and_pauses_until_then(moved: Moved) -> None:
+    assert moved.refuse(5 * MS) == pytest.approx(3, abs=0.1)
+    moved.now_ns += 3 * SECOND
+    assert moved.work() > 1, "of 5 s, 3 are paid"
+    assert moved.budget.excess == "", "it has sent nothing since"
+    moved.now_ns += 3 * SECOND
+    assert moved.work() == 0
+
+
+def test_a_debt_has_a_limit() -> None:
+    sharing = Sharing()
+    for _ in range(5):
+        sharing.first.refuse(500 * MS)
+    assert sharing.debts.seconds("key:1") == DEBT_S_MAX
+    sharing.wait(DEBT_S_MAX)
+    assert sharing.debts.seconds("key:1") == 0
+
+
+def test_bytes_of_a_frame_that_ends_a_session_cost_time_too() -> None:
+    sharing = Sharing()
+    sharing.first.budget.spend_end(4 * 1024 * 1024)
+    assert sharing.debts.seconds("key:1") >= 4 * READ_NS_PER_BYTE
+
+
+def test_a_frame_that_ends_a_session_costs_half_a_second() -> None:
+    sharing = Sharing()
+    sharing.first.budget.start_cost()
+    sharing.first.budget.spend_end(2)
+    assert sharing.debts.seconds("key:1") == 0, "one may come back at once"
+    sharing.first.budget.spend_end(2)
+    assert sharing.debts.seconds("key:1") == 2
+    sharing.wait(2)
+    assert sharing.debts.seconds("key:1") == 0
+
+
+def test_who_is_closed_for_an_excess_owes_as_much_again() -> None:
+    sharing = Sharing()
+    while not sharing.first.budget.excess:
+        sharing.first.work(no_ops=6)
+        sharing.first.now_ns += SECOND
+    assert sharing.debts.seconds("key:1") == LIMITS.excess_s_max - 1
+
+
+def test_debts_that_are_paid_are_forgotten() -> None:
+    now_ns = 0
+    debts = Debts(lambda: now_ns)
+    debts.of("owing").add(50 * SECOND, now_ns)
+    for number in range(3 * DEBTS_MAX):
+        debts.of(f"key:{number}").add(2 * SECOND, now_ns)
+        now_ns += 1_000_000
+    assert debts.seconds("owing") == 20
+    assert len(debts._debts) <= DEBTS_MAX
+
+
+def test_time_that_no_command_of_its_size_takes_is_not_owed(moved: Moved) -> None:
+    """Other processes ran meanwhile."""
+    moved.budget.start()
+    moved.budget.spend_command()
+    moved.now_ns += 900 * MS
+    moved.budget.spend_refusal(10)
     assert moved.budget.pause_s() == 0
 
 

@@ -35,11 +35,6 @@ NOW_MS = 1_800_000_000_000
 WAIT_S = 60
 
 
-@pytest.fixture
-def desk(people: People, engine: str) -> Desk:
-    return open_desk(people.acme)
-
-
 def stood(desk: Desk, topic: str | None = None) -> int | None:
     rows = ConsumerOffset.objects.filter(
         group_name=desk.group.name, topic=desk.topic.name if topic is None else topic

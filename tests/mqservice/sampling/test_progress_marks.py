@@ -25,7 +25,7 @@ from mqservice.sampling.progress_marks import (
 )
 from mqservice.sampling.samples import take_samples
 from mqservice.store import GroupQueueStats, GroupRef, blocking_client
-from tests.mqservice.tasks.desk import Desk, numbered, open_desk
+from tests.mqservice.tasks.desk import Desk, numbered
 from tests.people import People
 
 NOW_MS = 1_800_000_000_000
@@ -37,11 +37,6 @@ def fresh_process() -> Iterator[None]:
     progress_marks._written.clear()
     yield
     progress_marks._written.clear()
-
-
-@pytest.fixture
-def desk(people: People, engine: str) -> Desk:
-    return open_desk(people.acme)
 
 
 def standing(people: People, *names: str, consumer_offset: int = 5) -> list[GroupPositions]:

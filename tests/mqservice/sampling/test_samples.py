@@ -48,11 +48,6 @@ from tests.people import People
 Api = Callable[[str], Client]
 
 
-@pytest.fixture
-def desk(people: People, engine: str) -> Desk:
-    return open_desk(people.acme)
-
-
 def now_ms() -> int:
     at_ms = SystemClock().now_ms()
     return at_ms - at_ms % SAMPLE_MS

@@ -14,25 +14,13 @@ from django.db import connection
 from mqservice.schedules.models import Schedule
 from mqservice.schedules.sending import sweep
 from tests.mqservice.delivery.wait_until import wait_until
-from tests.mqservice.schedules.conftest import HOUR_MS, Desk, open_desk
+from tests.mqservice.schedules.conftest import HOUR_MS, Desk
 from tests.mqservice.tasks.test_killed import run_together
-from tests.people import People, create_people
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MOMENTS = ("ready", "stored", "saved")
 WAIT_S = 60
 COUNT = 30  # more than a chunk
-
-
-@pytest.fixture
-def people(transactional_db: None) -> People:
-    """Committed, so that other connections see them."""
-    return create_people()
-
-
-@pytest.fixture
-def desk(people: People, engine: str) -> Desk:
-    return open_desk(people.acme)
 
 
 def run_dying_worker(moment: str, now_ms: int, engine_socket: str) -> None:

@@ -17,23 +17,11 @@ from mqservice.tasks import limits, turns
 from mqservice.tasks.models import Task, TaskKind, TaskState
 from mqservice.tasks.steps import take_turn
 from tests.mqservice.delivery.wait_until import wait_until
-from tests.mqservice.tasks.desk import Desk, numbered, open_desk
-from tests.people import People, create_people
+from tests.mqservice.tasks.desk import Desk, numbered
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MOMENTS = ("noted", "sent", "saving", "saved")
 WAIT_S = 60
-
-
-@pytest.fixture
-def people(transactional_db: None) -> People:
-    """Committed, so that other connections see them."""
-    return create_people()
-
-
-@pytest.fixture
-def desk(people: People, engine: str) -> Desk:
-    return open_desk(people.acme)
 
 
 def run_dying_worker(task: Task, moment: str, now_ms: int, engine_socket: str) -> None:

@@ -9,17 +9,9 @@ import pytest
 from django.test import Client
 
 from mqservice.accounts.models import AuditEntry
-from mqservice.store import OutcomeUnknown, StoreClient
+from mqservice.store import OutcomeUnknown
 from mqservice.topics import purging
 from tests.mqservice.groups.reading import Json, Reader
-
-
-@pytest.fixture
-def reader(acme: Client, store: StoreClient) -> Reader:
-    """Five messages in queue 0 and two in queue 1; the group has settled one."""
-    reader = Reader.of_two_queues(acme, store)
-    reader.ack(reader.receive(1))
-    return reader
 
 
 def purge(reader: Reader, **body: Any) -> Json:  # Any: fields of the request

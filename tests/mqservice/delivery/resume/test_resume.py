@@ -33,6 +33,8 @@ from tests.mqservice.delivery.resume.resuming import (
 from tests.mqservice.delivery.serving import Server
 from tests.mqservice.delivery.wait_until import wait_until
 
+pytestmark = pytest.mark.real_engine(queue_count=2)
+
 
 @pytest.mark.parametrize("end", ["sever", "close"])
 @pytest.mark.parametrize("where", ["here", "elsewhere"])

@@ -19,6 +19,8 @@ from tests.mqservice.delivery.resume.resuming import (
 )
 from tests.mqservice.delivery.serving import Server
 
+pytestmark = pytest.mark.real_engine(queue_count=2)
+
 
 @pytest.mark.parametrize("how", ["forged", "foreign", "another session", "namespace", "scope"])
 def test_a_token_of_someone_else_gives_a_new_session(
