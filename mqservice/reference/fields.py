@@ -24,7 +24,6 @@ TEXTS: Final = {
     "attempt_id": "Your id for this receive: repeated with it, it returns the same messages.",
     "attempts": "Number of attempts.",
     "auto_extend": "How long leases are extended while the consumer is alive; needs `consumer_id`.",
-    "backlog_hint": "How much more there is; null if unknown.",
     "batch_per_group": "Maximum number of messages of one message group per receive.",
     "body": "The body as text.",
     "body_b64": "The body as bytes, in base64.",
@@ -106,11 +105,10 @@ TEXTS: Final = {
     "target": "A topic to send to instead of each message's own.",
     "title": "The code in words.",
     "topic": "Name of the topic.",
-    "transaction_id": "Always null: there are no transactions yet.",
     "type": "Its type.",
     "updated_at": "When it was last changed.",
-    "wait": "Respond when there is a message, at the latest after this, such as `20s`.",
-    "wait_ms": "Respond when there is a message, at the latest after this many milliseconds.",
+    "wait": "How long to wait for a message before returning an empty list, such as `20s`.",
+    "wait_ms": "The same in milliseconds.",
 }  # fmt: skip
 
 # Fields that mean something else in one shape: (shape, field) -> meaning.

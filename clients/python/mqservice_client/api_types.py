@@ -351,8 +351,8 @@ class IssueDetailOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class IssueEventOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A change of state. `why`: dead letters appeared for the first time, or again, there were
-    none for long (quiet), or a user did it; `by` is None for the service.
+    """A change of state. `why`: first or recurring dead letters, a quiet period, or a user;
+    `by` is None for the service.
     """
 
     number: int

@@ -511,8 +511,8 @@ export interface IssueDetailOut {
 }
 
 /**
- * A change of state. `why`: dead letters appeared for the first time, or again, there were
- * none for long (quiet), or a user did it; `by` is null for the service.
+ * A change of state. `why`: first or recurring dead letters, a quiet period, or a user;
+ * `by` is null for the service.
  */
 export interface IssueEventOut {
   number: number;
@@ -586,7 +586,7 @@ export interface KeyIn {
    * `produce:orders*`, `consume:group/billing`.
    */
   scopes?: string[] | null;
-  /** What it may do besides: its role. */
+  /** Limits the scopes: a key may do what both its role and its scopes allow. */
   role?: "owner" | "admin" | "developer" | "viewer" | null;
   /** When it expires; null for never. */
   expires_at?: string | null;
@@ -750,7 +750,7 @@ export interface NewKeyIn {
   scopes: string[];
   /** The namespace it is limited to: by default that of who asks, or all. */
   namespace?: string | null;
-  /** What it may do besides: its role. */
+  /** Limits the scopes: a key may do what both its role and its scopes allow. */
   role?: "owner" | "admin" | "developer" | "viewer" | null;
   /** When it expires; null for never. */
   expires_at?: string | null;
@@ -1004,9 +1004,9 @@ export interface RatePointOut {
 export interface ReceiveOptions {
   /** Maximum number of messages. */
   max?: number;
-  /** Respond when there is a message, at the latest after this, such as `20s`. */
+  /** How long to wait for a message before returning an empty list, such as `20s`. */
   wait?: string | null;
-  /** Respond when there is a message, at the latest after this many milliseconds. */
+  /** The same in milliseconds. */
   wait_ms?: number | null;
   /** How long messages are leased, such as `60s`. */
   lease?: string | null;
@@ -1031,15 +1031,10 @@ export interface ReceiveOptions {
   settle?: SettleItems | null;
 }
 
-/**
- * `backlog_hint` is null if the engine does not report it; `settled` is present if the
- * request had something to settle.
- */
+/** `settled` is present if the request had something to settle. */
 export interface ReceiveResponse {
   /** The messages; may be empty. */
   messages: ReceivedMessage[];
-  /** How much more there is; null if unknown. */
-  backlog_hint?: number | null;
   settled?: SettleResponse;
 }
 

@@ -49,7 +49,7 @@ def make_tables() -> None:
     executor = MigrationExecutor(connection)
     if missing := executor.migration_plan(executor.loader.graph.leaf_nodes()):
         log.info(
-            "Bringing the tables to this version",
+            "Migrating the database",
             extra={"action": "migrate", "migration_count": len(missing)},
         )
         call_command("migrate", interactive=False, verbosity=0)
