@@ -28,6 +28,7 @@ from .messages import (
     NACK,
     OPEN,
     QUEUED,
+    SESSION_LOST,
     BaseMessage,
     Feed,
     Home,
@@ -143,7 +144,7 @@ class SocketSubscription(Home):
         """The service has forgotten the session, and with it all tags."""
         waiting = set(map(id, list(self.feed.buffer)))
         for message in self.outstanding.values():
-            message._note = "session_lost"
+            message._note = SESSION_LOST
             if message._state == OPEN and id(message) not in waiting:
                 self.orphans[message.id] = message
         self.feed.stats.lost += len(self.outstanding)
@@ -153,6 +154,7 @@ class SocketSubscription(Home):
         self.is_confirmed = False
 
     def remember(self, message: BaseMessage, kind: str, reason: str | None) -> None:
+        message._lose_result()
         self.remembered[message.id] = _Remembered(kind, reason, weakref.ref(message))
         while len(self.remembered) > REMEMBERED_MAX:
             self.remembered.popitem(last=False)
