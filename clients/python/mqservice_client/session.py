@@ -144,7 +144,8 @@ class SocketSubscription(Home):
         """The service has forgotten the session, and with it all tags."""
         waiting = set(map(id, list(self.feed.buffer)))
         for message in self.outstanding.values():
-            message._note = SESSION_LOST
+            if message._state in (OPEN, QUEUED):
+                message._note = SESSION_LOST
             if message._state == OPEN and id(message) not in waiting:
                 self.orphans[message.id] = message
         self.feed.stats.lost += len(self.outstanding)
