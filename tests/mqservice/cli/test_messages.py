@@ -91,7 +91,6 @@ def test_received_bodies_of_all_three_forms() -> None:
                 {**common, "body_b64": "/wA="},
                 {**common, "body_json": {"order": 42}, "tag": None, "born_at": "x"},
             ],
-            "backlog_hint": None,
         }
     )
     assert [message.body for message in parse_received(content)] == [

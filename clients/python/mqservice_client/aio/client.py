@@ -48,6 +48,7 @@ from ..values import (
     target_of,
 )
 from .batch import AsyncBatch
+from .control_plane import AsyncControlPlane
 from .message import AsyncMessage
 from .subscription import AsyncSubscription
 
@@ -57,7 +58,7 @@ Transport = Literal["auto", "websocket", "rest"]
 MIB = 1024 * 1024
 
 
-class AsyncClient:
+class AsyncClient(AsyncControlPlane):
     """A client of one service with one API key, on one event loop.
 
     Connections are opened when they are needed; ``async with``, or ``close``, ends them.

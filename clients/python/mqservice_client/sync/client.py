@@ -49,6 +49,7 @@ from ..values import (
     target_of,
 )
 from .batch import Batch
+from .control_plane import ControlPlane
 from .message import Message
 from .subscription import Subscription
 
@@ -58,7 +59,7 @@ Transport = Literal["auto", "websocket", "rest"]
 MIB = 1024 * 1024
 
 
-class Client:
+class Client(ControlPlane):
     """A client of one service with one API key, on one event loop.
 
     Connections are opened when they are needed; ``with``, or ``close``, ends them.
