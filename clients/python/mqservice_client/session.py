@@ -23,6 +23,7 @@ import msgspec
 
 from .errors import ConnectionLost, MQError, ResponseMalformed, UsageError, rejected
 from .messages import (
+    CONFIRMED,
     DEAD_LETTER,
     EXTEND,
     NACK,
@@ -401,6 +402,13 @@ class SocketSession:
         failed = _failed_tags(push)
         outstanding = subscription.outstanding
         stats = subscription.feed.stats
+        if command.kind == ACK and not failed and not subscription.feed.confirm_waiters:
+            # Nearly always: worth its lines, as every message passes here.
+            for message in command.results:
+                outstanding.pop(message._handle, None)  # type: ignore[union-attr]  # acks have no Result
+                message._state, message._note = CONFIRMED, None  # type: ignore[union-attr]
+            stats.acked += len(command.results)
+            return
         done = 0
         for each in command.results:
             message = each.message if isinstance(each, Result) else each

@@ -51,7 +51,7 @@ def take(subscription: Subscription, count: int) -> list[Message]:
 
 
 def send_numbers(mq: Client, topic: str, count: int, **options: Any) -> None:
-    with mq.batch(topic, requests_max=1) as batch:  # several would be stored in any order
+    with mq.batch(topic, requests_max=1) as batch:  # in their order
         for number in range(count):
             batch.send(number, **options)
 
