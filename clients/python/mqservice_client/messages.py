@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol, TypeVar, overload
 
 import msgspec
 
-from .errors import AlreadySettled, MQError, SettleFailed, UsageError
+from .errors import AlreadySettled, MQError, OutcomeUnknown, SettleFailed, UsageError
 from .protocol.frames import PackDelivered
 from .values import Duration, milliseconds, optional_ms
 
@@ -43,6 +43,8 @@ DEAD_LETTER: Final = "dead_letter"
 EXTEND: Final = "extend"
 # Why a result had no effect: its subscription was over before the service confirmed it.
 SUBSCRIPTION_CLOSED: Final = "SUBSCRIPTION_CLOSED"
+# Why a message is lost: the service has forgotten the session in which it came.
+SESSION_LOST: Final = "session_lost"
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -274,6 +276,11 @@ class BaseMessage:
         if waiters:
             waiters.resolve(self)
 
+    def _lose_result(self) -> None:
+        """Nobody knows whether its result arrived; it is repeated if the message comes again."""
+        self._note = SESSION_LOST
+        self._home.feed.confirm_waiters.resolve(self)
+
     def _fail(self, code: str) -> None:
         self._state = FAILED
         self._note = code
@@ -380,10 +387,10 @@ class Feed:
                 self._is_thread_waiting = False
 
     async def wait_confirmed(self, message: BaseMessage, timeout_s: float | None) -> None:
-        """Raises SettleFailed, TimeoutError, UsageError for a message without a result."""
+        """Raises SettleFailed, OutcomeUnknown, TimeoutError, and UsageError without a result."""
         if message._state == OPEN:
             raise UsageError(f"message {message.id} has no result to be confirmed yet")
-        if message._state == QUEUED:
+        if message._state == QUEUED and message._note != SESSION_LOST:
             future = self.confirm_waiters.add(message)
             try:
                 done, _ = await asyncio.wait({future}, timeout=timeout_s)
@@ -393,6 +400,8 @@ class Feed:
                 raise TimeoutError(f"the result for {message.id} is not confirmed yet")
         if message._state == FAILED:
             raise SettleFailed(message.id, message._note or "UNKNOWN")
+        if message._state == QUEUED:
+            raise OutcomeUnknown(f"the result for message {message.id}", "the session was lost")
 
     def settle_failed(self, message: BaseMessage, code: str) -> None:
         self.stats.failed += 1

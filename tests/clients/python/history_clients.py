@@ -11,6 +11,7 @@ from mqservice_client import (
     AsyncMessage,
     Batch,
     Message,
+    OutcomeUnknown,
     Pending,
     SettleFailed,
     Subscription,
@@ -83,6 +84,8 @@ class MessageConsumer(Client):
     def confirm(self, message: Message) -> None:
         try:
             message.confirmed(PATIENCE)
+        except OutcomeUnknown:
+            return
         except SettleFailed as exc:
             if exc.code not in NO_MATTER:
                 raise
@@ -161,6 +164,8 @@ class AsyncConsumer(MessageConsumer):
     async def _confirm(self, message: AsyncMessage) -> None:
         try:
             await message.confirmed(PATIENCE)
+        except OutcomeUnknown:
+            return
         except SettleFailed as exc:
             if exc.code not in NO_MATTER:
                 raise

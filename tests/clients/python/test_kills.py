@@ -1,13 +1,17 @@
-"""The judge of histories over the Python client while processes of the service are killed."""
+"""The judge of histories over the Python client while processes are killed and restarted."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import pytest
 
 from mqservice.supervisor.quickstart import Quickstart
-from tests.acceptance.history.events import Delivered, History
+from tests.acceptance.history.events import Delivered, History, Killed
 from tests.acceptance.nemesis.processes import Kill
-from tests.acceptance.nemesis.run import Clients, run_faults
+from tests.acceptance.nemesis.run import Clients, Fault, run_faults
+from tests.acceptance.nemesis.site import Site
+from tests.acceptance.test_rolling_restart import restart
 from tests.clients.python.conftest import Target
 from tests.clients.python.history_clients import (
     AsyncConsumer,
@@ -21,13 +25,38 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.torture, pytest.mark.timeout(3
 SEED = 20_261
 
 
-def test_kills_of_engine_and_web_lose_nothing_and_store_nothing_twice(service: Target) -> None:
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """A process is replaced as an upgrade does it: its clients are asked to come again."""
+
+    kind: str
+
+    @property
+    def name(self) -> str:
+        return f"restart: {self.kind}"
+
+    def fire(self, site: Site) -> None:
+        site.history.add(Killed(self.kind))
+        restart(site.service.data_dir, self.kind)
+        site.load.run.fired[self.name] += 1
+        site.history.add(Killed(self.kind))
+        site.must_heal(f"{self.name} is over")
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [[Kill("engine"), Kill("web-1")], [Restart("web"), Restart("engine")]],
+    ids=["kills", "restarts"],
+)
+def test_faults_of_engine_and_web_lose_nothing_and_store_nothing_twice(
+    service: Target, faults: list[Fault], request: pytest.FixtureRequest
+) -> None:
     assert service.process is not None
     load = run_faults(
         service.process,
-        [Kill("engine"), Kill("web-1")],
+        faults,
         seed=SEED,
-        name="python",
+        name=f"python-{request.node.callspec.id}",
         is_ordered=False,
         is_thorough=False,
         clients=python_clients,

@@ -16,15 +16,14 @@ from mqservice_client import (
     RequestRejected,
     Stored,
     TopicNotFound,
-    Unauthenticated,
     Unreachable,
     UsageError,
 )
 
-from tests.clients.python.conftest import Connect, Place, Target, make_place
+from tests.clients.python.conftest import CONTRACT, Connect, Place, Target, make_place
 from tests.ports import held_port
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, CONTRACT]
 WAIT = "20s"
 
 
@@ -178,14 +177,6 @@ def test_a_refusal_says_what_is_wrong_and_what_to_do(mq: Client, place: Place) -
     with pytest.raises(RequestRejected) as faults:
         mq.send(place.topic, "x", queue=7, tag="a" * 300)
     assert faults.value.stored is False
-
-
-def test_an_unknown_key_is_unauthenticated(connect: Connect, place: Place) -> None:
-    with pytest.raises(Unauthenticated) as raised:
-        connect(api_key="mqk_wrong").send(place.topic, "x")
-
-    assert raised.value.stored is False
-    assert raised.value.what_to_do
 
 
 def test_nobody_there_is_unreachable_and_nothing_was_sent(
