@@ -3,7 +3,8 @@
 #   make run            set up, then start the whole service (MQ_PORT, MQ_DATA_DIR, MQ_WEB_WORKERS, DATABASE_URL, VALKEY_URL)
 #   make test           set up, check style, types and import rules, then run a test of each kind
 #   make analytics      add what nightly reports need (450 MB); make run keeps it
-#                       All three look for Java 17 or newer, or install it by apt where they may; none fails without it.
+#                       Both of these, and then make run, look for Java 17 or newer, or install it by apt where they may;
+#                       none fails without it.
 #   make stop           stop the service that owns the data directory
 #   make torture        run what counts and repeats: the long tests, then the fault tests at release size; updates
 #                       evidence/ and docs/reliability.md (two hours; QUICK=1: 15 minutes, updates neither)
@@ -45,7 +46,7 @@ UV_ENV := \
 	unset VIRTUAL_ENV CONDA_PREFIX;
 
 # $(call sync,LOCK): make the environment exactly what LOCK lists, with every file checked against its hash.
-# The project itself is added by a .pth file, so nothing outside the lock is downloaded.
+# The project and its client are added by a .pth file, so nothing outside the lock is downloaded.
 define sync
 	@echo "Installing the packages of $(1) into $(VENV) ..."
 	@# Show which large packages uv downloads, but not its list of everything installed.
@@ -54,8 +55,8 @@ define sync
 	if [ -f $(VENV)/.uv-failed ]; then \
 		rm $(VENV)/.uv-failed; echo "uv could not install them; trying again with pip"; \
 		$(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r $(1); fi
-	@$(BIN)/python -c "import pathlib, sysconfig; \
-		pathlib.Path(sysconfig.get_path('purelib'), 'mqservice_checkout.pth').write_text(str(pathlib.Path.cwd()))"
+	@$(BIN)/python -c "import pathlib, sysconfig; here = pathlib.Path.cwd(); \
+		pathlib.Path(sysconfig.get_path('purelib'), 'mqservice_checkout.pth').write_text(f'{here}\n{here}/clients/python\n')"
 	@printf '#!%s\nfrom mqservice.cli.main import app\n\napp()\n' "$(CURDIR)/$(BIN)/python" > $(BIN)/mqservice
 	@chmod +x $(BIN)/mqservice
 endef
@@ -63,9 +64,8 @@ endef
 .PHONY: run analytics test lint stop bench bench-peers torture fuzz docs clean lock console image image-analytics image-test
 
 run: $(VENV)/.run-ready
-	@$(BIN)/python -m analytics.java --background $(VENV)/java.log
-	@if [ ! -f $(VENV)/.analytics-ready ]; then \
-		echo "Nightly reports are off; make analytics adds what they need (450 MB)."; fi
+	@if [ -f $(VENV)/.analytics-ready ]; then $(BIN)/python -m analytics.java --background $(VENV)/java.log; \
+	else echo "Nightly reports are off; make analytics adds what they need (450 MB)."; fi
 	@exec $(BIN)/python -m mqservice.cli.main up
 
 analytics: $(VENV)/.analytics-ready
@@ -185,5 +185,6 @@ $(VENV)/.uv-ready: requirements-bootstrap.lock
 		echo "Install one of them, or name it: make PYTHON=/path/to/python3 …" >&2; exit 1; fi; \
 	echo "Creating the environment $(VENV) with $$($$python --version) ..."; \
 	$$python -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bootstrap.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bootstrap.lock \
+	|| { echo "Could not install uv from the package index, as pip says above. Run the command again." >&2; exit 1; }
 	@touch $@

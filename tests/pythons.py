@@ -1,4 +1,4 @@
-"""Which Pythons that the service supports are on this machine.
+"""Which Pythons are on this machine.
 
 ``python3.N`` of the PATH, and those of pyenv, whose commands in the PATH may lead nowhere.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,10 +21,10 @@ class InstalledPython(NamedTuple):
     path: Path
 
 
-def installed_pythons() -> list[InstalledPython]:
-    """One of each supported version that is here, the oldest first."""
+def installed_pythons(versions: Sequence[str] = SUPPORTED) -> list[InstalledPython]:
+    """One of each version that is here, in their order; by default those of the service."""
     found = []
-    for version in SUPPORTED:
+    for version in versions:
         path = next((path for path in _candidates(version) if _makes_environments(path)), None)
         if path is not None:
             found.append(InstalledPython(version, path))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import enum
+from .str_enum import StrEnum
 
 
-class Durability(enum.StrEnum):
+class Durability(StrEnum):
     """When a produce is answered: after the disk has the message, or at once."""
 
     SYNC = "sync"
     ASYNC = "async"
 
 
-class StartFrom(enum.StrEnum):
+class StartFrom(StrEnum):
     """Where the group begins on a topic it has never read."""
 
     EARLIEST = "earliest"
@@ -20,7 +20,7 @@ class StartFrom(enum.StrEnum):
     TIMESTAMP = "timestamp"  # the first message stored at ``start_ms`` or later
 
 
-class Dispatch(enum.StrEnum):
+class Dispatch(StrEnum):
     """Who reads a queue: any consumer at any time, the one that it is assigned to, or each client
     for itself.
     """
@@ -30,7 +30,7 @@ class Dispatch(enum.StrEnum):
     BROADCAST = "broadcast"
 
 
-class AssignmentStrategy(enum.StrEnum):
+class AssignmentStrategy(StrEnum):
     """How queues are assigned; RocketMQ's names. Some need the row's ``assignment``."""
 
     AVG = "AVG"

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from mqservice.protocol.frames import (
+from .frames import (
     COMMANDS,
     PUSHES,
     FrameBroken,

@@ -11,7 +11,6 @@ null only.
 
 from __future__ import annotations
 
-import enum
 import functools
 import operator
 from collections.abc import Iterable
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar, ca
 
 import msgspec
 
-from mqservice.protocol.limits import (
+from .limits import (
     CREDIT_BYTES_DEFAULT,
     CREDIT_BYTES_MAX,
     CREDIT_MSGS_DEFAULT,
@@ -30,10 +29,11 @@ from mqservice.protocol.limits import (
     PING_MS,
     PONG_MS,
 )
-from mqservice.protocol.messages import FilterForm, PackedMessage, ProduceMessage
+from .messages import FilterForm, PackedMessage, ProduceMessage
+from .str_enum import StrEnum
 
 
-class Subprotocol(enum.StrEnum):
+class Subprotocol(StrEnum):
     """JSON: one object per frame, or several joined by newlines; ping and pong may be {}.
     MSGPACK: one array per frame, or an array of arrays; pong may be an empty array.
     """
@@ -483,9 +483,9 @@ def union_of(forms: Iterable[type[msgspec.Struct]]) -> Any:  # Any: a union made
 def array_length(content: bytes) -> int:
     """What the head of a MessagePack array says, before any of it is decoded."""
     if content[0] == 0xDC:
-        return int.from_bytes(content[1:3])
+        return int.from_bytes(content[1:3], "big")
     if content[0] == 0xDD:
-        return int.from_bytes(content[1:5])
+        return int.from_bytes(content[1:5], "big")
     return content[0] & 0x0F
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from mqservice.lib.problem import CODES, RETRYABLE_CODES
-from mqservice.lib.problem_texts import FRAME_MEANINGS, ITEM_MEANINGS, MEANINGS, RESERVED
+from mqservice.protocol.problem_texts import FRAME_MEANINGS, ITEM_MEANINGS, MEANINGS, RESERVED
 from mqservice.reference.parts import table_cell
 
 _HEAD: Final = """\

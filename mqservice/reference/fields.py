@@ -175,8 +175,14 @@ _SETTLEMENT: Final[dict[str, JsonObject]] = {
 # By name, in every answer.
 ANSWER_RULES: Final[dict[str, JsonObject]] = {
     name: {"format": "date-time"}
-    for name in ("born_at", "created_at", "deliver_at", "lease_until", "stored_at", "updated_at")
-}
+    for name in (
+        "at", "born_at", "changed_at", "connected_at", "created_at", "deliver_at", "delivered_at",
+        "due_at", "evaluated_at", "expires_at", "finished_at", "first_delivered_at", "first_seen",
+        "heard_at", "last_delivered_at", "last_seen", "last_used_at", "lease_until", "missed_at",
+        "muted_until", "next_run_at", "oldest_stored_at", "planned_at", "revoked_at", "seen_at",
+        "since", "start_time", "started_at", "stored_at", "until", "updated_at",
+    )
+}  # fmt: skip
 
 RULES: Final[dict[str, dict[str, Any]]] = {  # Any: JSON
     "FilterIn": {"reason": {"minLength": 1, "maxLength": limits.REASON_QUERY_CHARS_MAX}},
@@ -193,6 +199,11 @@ RULES: Final[dict[str, dict[str, Any]]] = {  # Any: JSON
         "delay_level": _range(1, (1 << 31) - 1),
         "delay": _DURATION,
         "delay_ms": _range(1, limits.NACK_DELAY_MS_MAX),
+        "deliver_at": _TIME,
+    },
+    "RescheduleRequest": {
+        "delay": _DURATION,
+        "delay_ms": _range(0, limits.NACK_DELAY_MS_MAX),
         "deliver_at": _TIME,
     },
     "ReceiveOptions": {
@@ -214,6 +225,7 @@ RULES: Final[dict[str, dict[str, Any]]] = {  # Any: JSON
         "delay_ms": _range(0, limits.NACK_DELAY_MS_MAX),
         "reason": {"maxLength": limits.NACK_REASON_CHARS_MAX},
     },
+    "ReportListOut": {"at": {"pattern": "^[0-9]{2}:[0-9]{2}$"}},  # a time of day
     "DeadLetterItem": {"reason": {"maxLength": limits.NACK_REASON_CHARS_MAX}},
     "ExtendItem": {
         "lease": _DURATION,

@@ -9,8 +9,8 @@ from typing import Final
 from django.conf import settings
 
 from mqservice.lib.problem import CODES
-from mqservice.lib.problem_texts import RESERVED
 from mqservice.protocol.frames import COMMANDS, PUSHES, Frame
+from mqservice.protocol.problem_texts import RESERVED
 from mqservice.reference.openapi import openapi_document
 from mqservice.reference.parts import JsonObject
 

@@ -31,6 +31,8 @@ US_NS: Final = 1_000
 DEBT_S_MAX: Final = 60
 DEBTS_MAX: Final = 10_000
 READ_NS_PER_BYTE: Final = 4  # to read and unmask a frame and make text of it
+COMMAND_NS_MAX: Final = 500_000
+COMMAND_NS_PER_BYTE_MAX: Final = 16
 
 
 class BudgetLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,9 +107,7 @@ class SocketBudget:
         "_command_count",
         "_command_since_ns",
         "_command_turn",
-        "_cpu_ns",
         "_excess_s",
-        "_frame_cpu_ns",
         "_is_exceeded",
         "_is_owing",
         "_limits",
@@ -130,12 +130,10 @@ class SocketBudget:
         turns: LoopTurns,
         limits: BudgetLimits,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
-        cpu_ns: Callable[[], int] = time.thread_time_ns,
     ) -> None:
         self._turns = turns
         self._limits = limits
         self._clock_ns = clock_ns
-        self._cpu_ns = cpu_ns
         self._turn = -1  # the one that the next four are about
         self._turn_count = 0
         self._turn_bytes = 0
@@ -149,7 +147,6 @@ class SocketBudget:
         self._is_owing = False  # some of the debt comes from this socket
         self._command_turn = -1
         self._command_since_ns = 0
-        self._frame_cpu_ns = 0
         self._paused_until_ns = 0
         self._excess_s = 0  # seconds in a row with too many no-ops
         self.debt = Debt()  # replaced by that of the key once it is known
@@ -189,16 +186,16 @@ class SocketBudget:
         """A frame is taken."""
         self._turn_count += 1
 
-    def start_frame(self) -> None:
-        """Its commands are looked for and then taken, one by one."""
-        self._frame_cpu_ns = self._cpu_ns()
-        self._start_cost()
+    def start_cost(self) -> None:
+        """What is done from now on is the cost of a refusal, if one follows."""
+        self._command_turn = self._turn
+        self._command_since_ns = self._clock_ns()
 
     def spend_command(self) -> None:
         """A command is taken."""
         self._turn_count += 1
         self._command_count += 1
-        self._start_cost()
+        self.start_cost()
 
     def spend_commands(self, count: int) -> None:
         """The command that was taken costs as much as so many."""
@@ -211,19 +208,16 @@ class SocketBudget:
     def spend_refusal(self, byte_count: int) -> None:
         """The command that was taken last, of so many bytes, is refused, and would be again."""
         self._no_op_count += 1
-        now_ns = self._clock_ns()
-        cost_ns = byte_count * READ_NS_PER_BYTE
         # One that gave way to the loop has waited, which is no work.
         if self._command_turn == self._turns.number():
-            # On a busy machine much of the time was not its own.
-            used_ns = self._cpu_ns() - self._frame_cpu_ns
-            cost_ns += min(now_ns - self._command_since_ns, used_ns)
-        self._owe(cost_ns, now_ns)
+            # No command of so many bytes takes more; the rest went to other processes.
+            most_ns = COMMAND_NS_MAX + byte_count * COMMAND_NS_PER_BYTE_MAX
+            self._owe(min(self._clock_ns() - self._command_since_ns, most_ns))
 
     def spend_end(self, byte_count: int) -> None:
         """A frame of so many bytes ends the session: half a second's worth, and its own cost."""
         self.spend_refusal(byte_count)
-        self._owe(self._limits.no_op_us_max * US_NS // 2, self._clock_ns())
+        self._owe(self._limits.no_op_us_max * US_NS // 2 + byte_count * READ_NS_PER_BYTE)
 
     # What follows from it -----------------------------------------------------------------------
 
@@ -309,14 +303,9 @@ class SocketBudget:
         self._paused_until_ns = 0
         self._second_end_ns = now_ns + SECOND_NS
 
-    def _start_cost(self) -> None:
-        """What is done from now on is the cost of a refusal, if one follows."""
-        self._command_turn = self._turn
-        self._command_since_ns = self._clock_ns()
-
-    def _owe(self, cost_ns: int, now_ns: int) -> None:
+    def _owe(self, cost_ns: int) -> None:
         self._is_owing = True
-        self.debt.add(cost_ns * SECOND_NS // (self._limits.no_op_us_max * US_NS), now_ns)
+        self.debt.add(cost_ns * SECOND_NS // (self._limits.no_op_us_max * US_NS), self._clock_ns())
 
     def _record_excess(self, seconds: int, *, is_costly: bool) -> None:
         limits = self._limits

@@ -130,9 +130,7 @@ def test_an_answer_larger_than_the_cork_arrives_whole(server: Server) -> None:
     server.topic("large")
     server.group("readers")
     body = "x" * (CORK_BYTES_MAX + 1)
-    with httpx.Client(
-        base_url=server.url, headers={"authorization": server.key()}, timeout=60
-    ) as api:
+    with server.client() as api:
         api.post("/v1/-/topics/large/messages:batch", json=[{"body": body}] * 5)
         messages = api.post("/v1/-/topics/large/groups/readers:receive").json()["messages"]
 

@@ -26,7 +26,7 @@ from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.topics import Durability, TopicConfig
 
 SEGMENT_BYTES: Final = 1_024 * KIB
-INDEX_SLOTS: Final = 20_000
+INDEX_SLOTS: Final = 5_000
 # The third has a name of more than 127 bytes, so its records are of version 2.
 TOPICS: Final = (
     TopicConfig(topic="orders", queue_count=4),

@@ -7,8 +7,8 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from mqservice.lib.problem import CODES, RETRYABLE_CODES
-from mqservice.lib.problem_texts import MEANINGS
 from mqservice.lib.prose import prose
+from mqservice.protocol.problem_texts import MEANINGS
 
 
 @require_safe

@@ -301,7 +301,7 @@ class Session:
                 raise SessionEnded(BAD_FRAME_CODE, f"{self.codec.name} takes only binary frames")
             content = text.encode()
         budget = self.budget
-        budget.start_frame()
+        budget.start_cost()
         if len(content) > FRAME_BYTES_MAX:
             budget.spend_end(len(content))
             raise SessionEnded(

@@ -78,21 +78,14 @@ def _settings(request: pytest.FixtureRequest, marker: str) -> dict[str, Any] | N
 @pytest.fixture
 def api(server: Server) -> Iterator[httpx.Client]:
     """An HTTP client with a key for namespace acme."""
-    with httpx.Client(
-        base_url=server.url, headers={"authorization": server.key()}, timeout=60
-    ) as client:
+    with server.client() as client:
         yield client
 
 
 @pytest.fixture(params=["at once", "in parts"])
 def sender(server: Server, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
-    """A client whose requests take the lane, and one whose requests take the data plane."""
-    headers = {"authorization": server.key()}
-    with (
-        whole_client(server)
-        if request.param == "at once"
-        else httpx.Client(base_url=server.url, headers=headers, timeout=60)
-    ) as client:
+    """A client that writes a request at once, and one that writes its head before its body."""
+    with whole_client(server) if request.param == "at once" else server.client() as client:
         yield client
 
 

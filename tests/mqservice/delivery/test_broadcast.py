@@ -146,9 +146,7 @@ def test_a_client_that_goes_away_while_it_waits_loses_nothing(
     server: Server, api: httpx.Client, topic: str, group: str
 ) -> None:
     with (
-        httpx.Client(
-            base_url=server.url, headers={"authorization": server.key()}, timeout=60
-        ) as gone,
+        server.client() as gone,
         pytest.raises(httpx.ReadTimeout),
     ):
         gone.post(

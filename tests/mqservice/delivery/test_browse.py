@@ -106,9 +106,7 @@ def test_a_walk_beside_a_busy_producer_repeats_and_loses_nothing(
     sent: list[str] = []
 
     def go_on_putting() -> None:
-        with httpx.Client(
-            base_url=server.url, headers={"authorization": server.key()}, timeout=60
-        ) as other:
+        with server.client() as other:
             while not is_over.is_set():
                 more = [f"{len(sent) + number}" for number in range(20)]
                 put(other, topic, *({"body": body} for body in more))
@@ -194,8 +192,7 @@ def test_a_walk_continues_into_queues_that_the_topic_has_got_since(
     first = browse(api, topic, limit=3)
 
     grow_topic(server, engine_socket, topic, queue_count=4)
-    headers = {"authorization": server.key()}
-    with httpx.Client(base_url=server.url, headers=headers, timeout=60) as other:
+    with server.client() as other:
         other.get(f"/v1/-/topics/{topic}/messages")
         # What the process knows of a topic is refreshed by a notification; here it only gets old.
         while other.post(

@@ -39,8 +39,7 @@ def topic(server: Server, engine: Engine) -> str:
 
 @pytest.fixture
 def client(server: Server) -> Iterator[httpx.Client]:
-    headers = {"authorization": server.key()}
-    with httpx.Client(base_url=server.url, headers=headers, trust_env=False, timeout=60) as made:
+    with server.client() as made:
         yield made
 
 

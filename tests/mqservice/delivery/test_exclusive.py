@@ -78,9 +78,7 @@ def test_a_web_process_that_dies_takes_its_consumers_with_it(
     with serving_engine(engine_socket) as other:
         other.topic(topic, queue_count=QUEUES)
         other.group(group, is_exclusive=True)
-        with httpx.Client(
-            base_url=other.url, headers={"authorization": other.key()}, timeout=60
-        ) as gone:
+        with other.client() as gone:
             assert received(gone, topic, group, consumer_id="a") == []
         assert received(api, topic, group, consumer_id="b") == []
         fill(api, topic, "a")

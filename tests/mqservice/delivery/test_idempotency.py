@@ -160,9 +160,7 @@ def test_a_key_is_known_after_the_engine_and_the_web_process_were_killed() -> No
                     name = real_topic(server, engine.socket)
                 else:
                     server.topic(name)
-                with httpx.Client(
-                    base_url=server.url, headers={"authorization": server.key()}, timeout=60
-                ) as api:
+                with server.client() as api:
                     answers.append(put(api, name, {"body": "x", "dedup_id": "once"}))
                     answers.append(put(api, name, [{"body": "y"}] * 3, KEY))
                     engine.kill()

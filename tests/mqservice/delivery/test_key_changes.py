@@ -92,7 +92,7 @@ def test_a_change_that_takes_nothing_away_leaves_polls_alone(
 ) -> None:
     poll = Poll(server, store, topic, key)
     narrow(server, key, "consume", "produce")
-    with httpx.Client(base_url=server.url, headers={"authorization": key}, timeout=60) as api:
+    with server.client(key) as api:
         path = f"/v1/ns/acme/topics/{topic}/messages"
         assert api.post(path, json={"body": "x"}).status_code == 201
     answer = poll.answer()
@@ -169,7 +169,7 @@ def test_a_pattern_is_kept_on_every_path_of_messages(server: Server, topic: str,
         ("GET", f"{ns}/groups/others/dlq"),
         ("GET", f"{ns}/groups/others/dlq/01AC"),
     ]
-    with httpx.Client(base_url=server.url, headers={"authorization": key}, timeout=60) as api:
+    with server.client(key) as api:
         for method, path in allowed:
             body = {"body": "x"} if path.endswith("messages") else {}
             if path.endswith("receive"):

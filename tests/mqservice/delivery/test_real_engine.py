@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from mqservice.store import (
@@ -100,9 +99,7 @@ def topic(server: Server, engine_process: EngineProcess) -> str:
 def test_a_message_goes_all_the_way(server: Server, topic: str, subprotocol: str) -> None:
     body = os.urandom(10_000)
     with (
-        httpx.Client(
-            base_url=server.url, headers={"authorization": server.key()}, timeout=60
-        ) as api,
+        server.client() as api,
         Peer(server, subprotocol) as peer,
     ):
         stored = api.post(
@@ -131,9 +128,7 @@ def test_a_message_goes_all_the_way(server: Server, topic: str, subprotocol: str
 
 
 def test_receive_and_settle_by_receipt(server: Server, topic: str) -> None:
-    with httpx.Client(
-        base_url=server.url, headers={"authorization": server.key()}, timeout=60
-    ) as api:
+    with server.client() as api:
         receive = f"/v1/-/topics/{topic}/groups/billing:receive"
         settle = "/v1/-/groups/billing:settle"
         offers: list[Json] = [{"body": str(n), "queue": 0} for n in range(5)]
@@ -176,9 +171,7 @@ def test_a_stopped_engine_is_reported_at_once_and_closes_no_session(
 ) -> None:
     path = f"/v1/-/topics/{topic}"
     with (
-        httpx.Client(
-            base_url=server.url, headers={"authorization": server.key()}, timeout=60
-        ) as api,
+        server.client() as api,
         Peer(server) as peer,
     ):
         peer.ask("sub", sid=1, topic=topic, group="billing", credit={"msgs": 100, "bytes": 2**20})
@@ -219,9 +212,7 @@ def test_nothing_confirmed_is_lost_when_the_engine_is_killed(
     confirmed: dict[str, bytes] = {}
     refusals: set[str] = set()
     with (
-        httpx.Client(
-            base_url=server.url, headers={"authorization": server.key()}, timeout=60
-        ) as api,
+        server.client() as api,
         Peer(server) as consumer,
     ):
         consumer.ask(

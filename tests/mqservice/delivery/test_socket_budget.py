@@ -221,7 +221,7 @@ def test_whoever_owes_gets_no_new_socket_until_it_is_paid(costly: Server, how: s
     key, neighbour = costly.key(), costly.key()
     with Peer(costly, JSON, key=key) as peer:
         if how == "a refused command":
-            peer.send("pub", id=7, topic="nowhere", m=[{"body": "x" * 100_000}])
+            peer.send("ack", id=7, sid=9, t=[1] * 1_000)
             assert peer.answer(7)["op"] == "err"
         else:
             peer.socket.send("{" if how == "no frame at all" else "\n" * (FRAME_COMMANDS_MAX + 1))

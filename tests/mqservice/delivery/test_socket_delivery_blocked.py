@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import httpx
 import pytest
 
 from mqservice.store import AsyncStoreClient
@@ -40,10 +39,9 @@ def test_inflight_is_told_until_messages_come_again(
     server: Server, few_socket: str, subprotocol: str
 ) -> None:
     topic = real_topic(server, few_socket, queue_count=1)
-    headers = {"authorization": server.key()}
     with (
         Peer(server, subprotocol) as peer,
-        httpx.Client(base_url=server.url, headers=headers, timeout=60) as api,
+        server.client() as api,
     ):
         put(api, topic, *[{"body": str(number)} for number in range(3)])
         credit = {"msgs": 100, "bytes": 100_000}

@@ -358,8 +358,7 @@ def test_what_is_not_sampled_is_not_exported_and_marks_no_message(engine_socket:
                 TopicConfig(topic="acme%unseen", queue_count=1, durability=Durability.SYNC)
             )
         server.topic("unseen", queue_count=1)
-        headers = {"authorization": server.key()}
-        with httpx.Client(base_url=server.url, headers=headers, timeout=60) as api:
+        with server.client() as api:
             api.post(path_of("unseen"), json={"body": "a"})
             [message] = browse(api, "unseen")["messages"]
 

@@ -1,6 +1,6 @@
 """Requests that reach the server whole, in one read, as most clients of machines send them.
 
-httpx sends the head first and the body behind it, which the lanes leave to the data plane.
+httpx sends the head first and the body behind it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ class WholeTransport(httpx.BaseTransport):
 
 def whole_client(server: Server) -> httpx.Client:
     """A client with a key for namespace acme."""
-    headers = {"authorization": server.key()}
-    return httpx.Client(base_url=server.url, headers=headers, transport=WholeTransport())
+    return server.client(transport=WholeTransport())
 
 
 @contextlib.contextmanager

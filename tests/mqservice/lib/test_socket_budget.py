@@ -9,7 +9,15 @@ from typing import cast
 import pytest
 
 from mqservice.web.loop_turns import LoopTurns
-from mqservice.web.socket_budget import DEBT_S_MAX, DEBTS_MAX, BudgetLimits, Debts, SocketBudget
+from mqservice.web.socket_budget import (
+    COMMAND_NS_PER_BYTE_MAX,
+    DEBT_S_MAX,
+    DEBTS_MAX,
+    READ_NS_PER_BYTE,
+    BudgetLimits,
+    Debts,
+    SocketBudget,
+)
 
 LIMITS = BudgetLimits(
     turn_count_max=4,
@@ -30,13 +38,9 @@ class Moved:
 
     def __init__(self, limits: BudgetLimits = LIMITS) -> None:
         self.now_ns = 7 * SECOND
-        self.away_ns = 0  # of it, while other processes ran
         self.calls: list[Callable[[], None]] = []
         self.budget = SocketBudget(
-            LoopTurns(cast("asyncio.AbstractEventLoop", self)),
-            limits,
-            lambda: self.now_ns,
-            lambda: self.now_ns - self.away_ns,
+            LoopTurns(cast("asyncio.AbstractEventLoop", self)), limits, lambda: self.now_ns
         )
 
     def call_soon(self, call: Callable[[], None]) -> None:
@@ -66,7 +70,7 @@ class Moved:
         self.budget.start()
         self.budget.spend_command()
         self.now_ns += cost_ns
-        self.budget.spend_refusal(0)
+        self.budget.spend_refusal(cost_ns // COMMAND_NS_PER_BYTE_MAX)
         self.budget.stop()
         return self.budget.pause_s()
 
@@ -254,16 +258,15 @@ def test_a_debt_has_a_limit() -> None:
     assert sharing.debts.seconds("key:1") == 0
 
 
-def test_bytes_of_a_refused_command_cost_time_too(moved: Moved) -> None:
-    moved.budget.start()
-    moved.budget.spend_command()
-    moved.budget.spend_refusal(4 * 1024 * 1024)
-    assert moved.budget.pause_s() > 1
+def test_bytes_of_a_frame_that_ends_a_session_cost_time_too() -> None:
+    sharing = Sharing()
+    sharing.first.budget.spend_end(4 * 1024 * 1024)
+    assert sharing.debts.seconds("key:1") >= 4 * READ_NS_PER_BYTE
 
 
 def test_a_frame_that_ends_a_session_costs_half_a_second() -> None:
     sharing = Sharing()
-    sharing.first.budget.start_frame()
+    sharing.first.budget.start_cost()
     sharing.first.budget.spend_end(2)
     assert sharing.debts.seconds("key:1") == 0, "one may come back at once"
     sharing.first.budget.spend_end(2)
@@ -291,13 +294,12 @@ def test_debts_that_are_paid_are_forgotten() -> None:
     assert len(debts._debts) <= DEBTS_MAX
 
 
-def test_time_of_other_processes_is_not_owed(moved: Moved) -> None:
+def test_time_that_no_command_of_its_size_takes_is_not_owed(moved: Moved) -> None:
+    """Other processes ran meanwhile."""
     moved.budget.start()
-    moved.budget.start_frame()
     moved.budget.spend_command()
     moved.now_ns += 900 * MS
-    moved.away_ns += 899 * MS
-    moved.budget.spend_refusal(0)
+    moved.budget.spend_refusal(10)
     assert moved.budget.pause_s() == 0
 
 

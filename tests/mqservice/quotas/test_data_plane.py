@@ -56,7 +56,7 @@ class QuotaServer:
 
     def client(self, tenant_id: int) -> httpx.Client:
         key = self.key(tenant_id)
-        return httpx.Client(base_url=self.server.url, headers={"authorization": key}, timeout=60)
+        return self.server.client(key)
 
 
 @pytest.fixture(scope="module")

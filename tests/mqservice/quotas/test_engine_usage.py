@@ -35,9 +35,7 @@ class Tenant:
         server.topic("orders", queue_count=1, tenant_id=self.id, namespace=self.namespace)
         server.group("billing", tenant_id=self.id, namespace=self.namespace)
         self.key = server.key(tenant_id=self.id, namespace=self.namespace)
-        self.api = httpx.Client(
-            base_url=server.url, headers={"authorization": self.key}, timeout=60
-        )
+        self.api = server.client(self.key)
         self._clock = ManualClock()
         self._holdings = EngineUsage(
             server.context.meters, server.store.use, self._clock, find_names=self._find_names
@@ -152,7 +150,7 @@ def test_what_other_processes_stored_counts_from_the_next_look_on(
     with serving_engine(engine_socket, quotas=LIMITS) as other:
         beside = other.key(tenant_id=tenant.id, namespace=tenant.namespace)
         other.topic("orders", queue_count=1, tenant_id=tenant.id, namespace=tenant.namespace)
-        with httpx.Client(base_url=other.url, headers={"authorization": beside}, timeout=60) as api:
+        with other.client(beside) as api:
             assert api.post("/v1/-/topics/orders/messages", content=b"x" * 9_000).status_code == 201
     assert tenant.put(1).status_code == 201  # nobody here has heard of it
     tenant.look()

@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 
 from mqservice.lib.problem import CODES, slug
-from mqservice.lib.problem_texts import FRAME_MEANINGS, ITEM_MEANINGS, MEANINGS, RESERVED
+from mqservice.protocol.problem_texts import FRAME_MEANINGS, ITEM_MEANINGS, MEANINGS, RESERVED
 from mqservice.reference.error_page import error_page
 
 ROOT = Path(__file__).resolve().parents[3]

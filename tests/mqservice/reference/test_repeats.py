@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-import httpx
 import pytest
 from django.test import Client
 
@@ -42,9 +41,7 @@ def fits(method: str, path: str, status: int, headers: Mapping[str, str]) -> lis
 
 def test_rates_of_the_data_plane_are_as_documented(server: Server) -> None:
     path = "/v1/ns/acme/topics/orders/messages"
-    with httpx.Client(
-        base_url=server.url, headers={"authorization": server.key()}, timeout=60
-    ) as http:
+    with server.client() as http:
         for answer in (http.post(path, json={}), http.post(path, json={"body": "x"})):
             assert fits("post", MESSAGES, answer.status_code, answer.headers) == []
         answer = http.get(path)

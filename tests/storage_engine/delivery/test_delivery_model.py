@@ -354,4 +354,4 @@ class DeliveryMachine(RuleBasedStateMachine):
 
 # `make torture` runs many more in its step delivery_model.
 TestDelivery = DeliveryMachine.TestCase
-TestDelivery.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestDelivery.settings = settings(max_examples=25, stateful_step_count=50, deadline=None)

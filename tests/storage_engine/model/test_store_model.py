@@ -11,7 +11,7 @@ from tests.storage_engine.model.store_machine import StoreMachine
 pytestmark = [pytest.mark.sized, pytest.mark.timeout(1_200)]
 TestStore = StoreMachine.TestCase
 TestStore.settings = settings(
-    max_examples=sized(40, torture=500),
+    max_examples=sized(15, torture=500),
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -74,7 +74,7 @@ def record_of(like: StoreMessage, change: tuple[str, Any]) -> bytes:  # Any: of 
 
 
 @pytest.mark.sized
-@settings(max_examples=sized(60, torture=1000), deadline=None)
+@settings(max_examples=sized(25, torture=1000), deadline=None)
 @given(
     base=st.lists(st.sampled_from(field_changes), max_size=1),
     following=st.lists(changes, min_size=1, max_size=8),

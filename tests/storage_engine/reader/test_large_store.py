@@ -1,4 +1,4 @@
-"""100,000 mixed records, read back record for record by a reader that shares no code."""
+"""Many mixed records, read back record for record by a reader that shares no code."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from storage_engine.records.record import StoreMessage
 from storage_engine.tools.verify.verification import Verification
+from tests.sizes import sized
 from tests.storage_engine.doubles import fingerprint
 from tests.storage_engine.independent_reader import (
     IndexFile,
@@ -23,7 +24,8 @@ from tests.storage_engine.independent_reader import (
 )
 from tests.storage_engine.mixed_store import INDEX_SLOTS, TOPICS, SentMessage, fill
 
-RECORD_COUNT: Final = 100_000
+RECORD_COUNT: Final = sized(30_000, torture=100_000)
+pytestmark = pytest.mark.sized
 Filled = tuple[Path, list[SentMessage], list[StoredRecord]]
 
 

@@ -93,6 +93,30 @@ export interface BatchResponse {
 }
 
 /**
+ * `lag` is null for one that reads none of the topics; `dropped` counts from the engine's
+ * start.
+ */
+export interface BroadcastClientOut {
+  /** The client of a broadcast group; required there, rejected elsewhere. */
+  client_id: string;
+  /** Messages still to do: ready + inflight + waiting_retry; null if unknown. */
+  lag: number | null;
+  ready: number;
+  /** Messages in flight: leased and not settled. */
+  inflight: number;
+  dropped: number;
+  seen_at: string;
+}
+
+/** A page by client id; `next` is the `after` of the following page, null on the last one. */
+export interface BroadcastClientsOut {
+  total: number;
+  clients: BroadcastClientOut[];
+  /** Pass it as `after` or `before` for the following page; null on the last one. */
+  next: string | null;
+}
+
+/**
  * `is_complete` is false while the key index lacks the newest messages. `scanned`: with
  * `filter` or `contains`, how many messages were checked for this page.
  */
@@ -126,14 +150,6 @@ export interface ClientOut {
   heard_at: string;
   /** The client of a broadcast group; null in others. */
   client_id: string | null;
-}
-
-/** A page by client id; `next` is the `after` of the following page, null on the last one. */
-export interface ClientsOut {
-  total: number;
-  clients: ClientOut[];
-  /** Pass it as `after` or `before` for the following page; null on the last one. */
-  next: string | null;
 }
 
 /** `offset` is the next to be read: everything below it is settled. */
@@ -385,7 +401,7 @@ export interface GroupLagOut {
   /** The client of a broadcast group; required there, rejected elsewhere. */
   client_id?: string | null;
   dropped?: number | null;
-  clients?: ClientsOut | null;
+  clients?: BroadcastClientsOut | null;
   /** Messages still to do: ready + inflight + waiting_retry; null if unknown. */
   lag: number | null;
   /** exact, or estimated from a sample if a filter has too many messages to check. */
@@ -1600,6 +1616,12 @@ export interface TopicProgressOut {
   queues: QueueProgressOut[];
 }
 
+/** `dry_run`: only say what would go. */
+export interface TopicPurgeIn {
+  /** Whether this is only a preview. */
+  dry_run?: boolean;
+}
+
 /**
  * `is_complete` is false when events or groups may be missing: there were too many, or the
  * key index lacks the newest messages.
@@ -1641,7 +1663,7 @@ export class Topics {
   }
 
   /** Purge a topic. */
-  purge(topic: string, body: PurgeIn = {}, options: CallOptions = {}): Promise<PurgeOut> {
+  purge(topic: string, body: TopicPurgeIn = {}, options: CallOptions = {}): Promise<PurgeOut> {
     return this.#call("POST", "/v1/ns/{ns}/topics/{topic}:purge", { topic }, options, [], body);
   }
 

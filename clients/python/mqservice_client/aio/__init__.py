@@ -1,0 +1,1 @@
+"""The asynchronous client. ``sync`` is made from these modules: ``python -m clients.generate``."""

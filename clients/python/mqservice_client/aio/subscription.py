@@ -1,0 +1,80 @@
+"""Subscriptions: messages of one or several topics for one group, as they come."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import cast
+
+from ..messages import SubscriptionStats
+from ..runtime import EndOfFeed, Reading
+from ..sides import AsyncSide
+from ..values import Duration, optional_s
+from .message import AsyncMessage
+
+
+class AsyncSubscription:
+    """An iterator over messages; it ends when it is closed. Leaving ``async with`` closes it."""
+
+    def __init__(self, side: AsyncSide, reading: Reading, idle_timeout_s: float | None) -> None:
+        self._side = side
+        self._reading = reading
+        self._idle_timeout_s = idle_timeout_s
+
+    @property
+    def stats(self) -> SubscriptionStats:
+        """What happened so far."""
+        return self._reading.feed.stats
+
+    @property
+    def transport(self) -> str:
+        """How messages come: "websocket" or "rest"."""
+        return self._reading.transport
+
+    async def get(self, timeout: Duration | None = None) -> AsyncMessage | None:
+        """The next message; None when there is none within ``timeout``, or after the end.
+
+        Raises:
+            RequestRejected, ConnectionLost: the service ended the subscription.
+        """
+        return await self._next(optional_s(timeout, "timeout"))
+
+    async def close(self) -> None:
+        """Confirm what was settled, give the rest back without an attempt counted."""
+        await self._side.run(self._reading.close())
+
+    def __aiter__(self) -> AsyncIterator[AsyncMessage]:
+        return self
+
+    async def __anext__(self) -> AsyncMessage:
+        message = self._reading.feed.take()
+        if message is not None:
+            return cast("AsyncMessage", message)
+        awaited = await self._next(self._idle_timeout_s)
+        if awaited is None:
+            raise StopAsyncIteration
+        return awaited
+
+    async def _next(self, timeout_s: float | None) -> AsyncMessage | None:
+        reading = self._reading
+        try:
+            while (message := reading.next_or_raise()) is None:
+                if not await self._side.wait(reading.feed, timeout_s):
+                    return None
+        except EndOfFeed:
+            return None
+        return cast("AsyncMessage", message)
+
+    async def __aenter__(self) -> AsyncSubscription:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __del__(self) -> None:
+        self._reading.abandon()

@@ -1,0 +1,119 @@
+# Made from aio/batch.py by `python -m clients.generate`; change that instead.
+"""Batches: many messages in few requests, with a result for each message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+
+from ..accumulator import Chunk
+from ..batch_core import BatchCore
+from ..errors import MQError
+from ..http_calls import Stored, outgoing
+from ..sides import SyncSide
+from ..values import Body, Duration, optional_ms, optional_s, optional_time
+
+
+class Pending:
+    """The result to come of one message of a batch."""
+
+    __slots__ = ("_chunk", "_index", "_side")
+
+    def __init__(self, side: SyncSide, chunk: Chunk, index: int) -> None:
+        self._side = side
+        self._chunk = chunk
+        self._index = index
+
+    @property
+    def is_done(self) -> bool:
+        return self._chunk.done.is_set()
+
+    def result(self, timeout: Duration | None = None) -> Stored:
+        """Where the message was stored; raises why it was not, or why nobody knows.
+
+        Raises TimeoutError when there is no result within ``timeout``.
+        """
+        timeout_s = optional_s(timeout, "timeout")
+        if not self.is_done and not self._side.wait_for_results(self._chunk, timeout_s):
+            raise TimeoutError("the message has no result yet")
+        result = self._chunk.results[self._index]
+        if isinstance(result, MQError):
+            raise result
+        return result
+
+
+class Batch:
+    """Messages for one topic, sent together; leaving ``with`` waits for every result.
+
+    ``send`` returns when the message has its place in a request; what it returns has the result of
+    that message. Leaving the block raises ``BatchFailed`` if a message was not stored, or nobody
+    knows. Memory is bounded: ``send`` waits while too much is under way.
+    """
+
+    def __init__(self, side: SyncSide, core: BatchCore) -> None:
+        self._side = side
+        self._core = core
+
+    @property
+    def stored(self) -> int:
+        """How many messages are confirmed."""
+        return self._core.stored
+
+    @property
+    def failures(self) -> list[tuple[int, MQError]]:
+        """(number of the message, from 0; its error), the latest 10,000."""
+        return list(self._core.failures)
+
+    def send(
+        self,
+        body: Body,
+        *,
+        tag: str | None = None,
+        keys: str | Sequence[str] = (),
+        message_group: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        queue: int | None = None,
+        delay: Duration | None = None,
+        delay_level: int | None = None,
+        deliver_at: datetime | None = None,
+        idempotency_key: str | None = None,
+    ) -> Pending:
+        """Add a message; the arguments are those of ``Client.send``."""
+        core = self._core
+        message = outgoing(
+            body,
+            tag=tag,
+            keys=keys,
+            message_group=message_group,
+            properties=properties,
+            queue=queue,
+            delay_level=delay_level,
+            delay_ms=optional_ms(delay, "delay"),
+            deliver_at=optional_time(deliver_at, "deliver_at"),
+            dedup_id=core.key_of(idempotency_key),
+        )
+        if core.accumulator.is_full:
+            self._side.wait_for_room(core)
+        return Pending(self._side, *core.add(message))
+
+    def flush(self) -> None:
+        """Send what lingers, and wait until every message so far has its result."""
+        self._side.run(self._core.flush())
+
+    def close(self) -> None:
+        """Wait for every result; nothing can be added any more. Failures are not raised."""
+        self._side.run(self._core.close())
+
+    def __enter__(self) -> Batch:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+        if error is None:
+            self._core.raise_for_failures()

@@ -1,0 +1,97 @@
+"""Clients of both kinds, and the service that they talk to.
+
+Cases ask for ``service``, and know of it only what a ``Target`` has: another implementation of the
+service can take the real one's place.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import pytest
+from mqservice_client import Client
+from mqservice_client.network import Network
+
+from tests.clients.python.blocking import blocking
+from tests.services import Service, wait_until
+
+OUR_THREADS = ("mqservice", "blocking")
+WAIT_S = 30.0
+Connect = Callable[..., Client]
+
+
+class Target(NamedTuple):
+    """Where a client connects to. ``network`` leads to a service that has no address."""
+
+    base_url: str
+    api_key: str
+    network: Network | None = None
+
+
+class Place(NamedTuple):
+    """A topic and a group of one test's own, of one name."""
+
+    topic: str
+    group: str
+
+
+@pytest.fixture(scope="session")
+def service(service: Service) -> Target:
+    facts = service.facts
+    return Target(facts.base_url, facts.api_key)
+
+
+@pytest.fixture(params=["sync", "async"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which of the twins."""
+    return str(request.param)
+
+
+@pytest.fixture
+def connect(service: Target, kind: str) -> Iterator[Connect]:
+    """Makes clients with arguments of their own; at the end each is closed and has left nothing."""
+    with ExitStack() as stack:
+
+        def make(
+            base_url: str = service.base_url, api_key: str = service.api_key, **options: Any
+        ) -> Client:
+            options.setdefault("network", service.network)
+            maker = Client if kind == "sync" else blocking
+            return stack.enter_context(maker(base_url, api_key, **options))
+
+        yield make
+    # A thread whose last work is done ends a moment later.
+    wait_until(lambda: not threads_left(), WAIT_S, "no thread is left")
+
+
+def threads_left() -> list[str]:
+    """Of clients and of what runs them here."""
+    return [each.name for each in threading.enumerate() if each.name.startswith(OUR_THREADS)]
+
+
+@pytest.fixture
+def mq(connect: Connect) -> Client:
+    return connect()
+
+
+_numbers = itertools.count(1)
+
+
+def make_place(
+    mq: Client, *, topic: dict[str, Any] | None = None, group: dict[str, Any] | None = None
+) -> Place:
+    """A topic of one queue and a group that begins with its first message, by default."""
+    name = f"py-{os.getpid()}-{next(_numbers)}"
+    mq.request("PUT", f"topics/{name}", json={"queues": 1, **(topic or {})})
+    mq.request("PUT", f"groups/{name}", json={"start_from": "earliest", **(group or {})})
+    return Place(name, name)
+
+
+@pytest.fixture
+def place(mq: Client) -> Place:
+    return make_place(mq)
