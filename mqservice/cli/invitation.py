@@ -12,10 +12,12 @@ from urllib.parse import quote
 import msgspec
 import typer
 
+from mqservice.accounts.settings import INVITATION
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import ResponseMalformed
 from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.setting_options import Body, takes_settings
 from mqservice.cli.tables import Table
 from mqservice.cli.target import TenantTarget
 
@@ -38,23 +40,18 @@ class Invitation(msgspec.Struct, kw_only=True):
 
 
 @app.command("create")
+@takes_settings(INVITATION[1:])
 async def create(
+    body: Body,
     target: TenantTarget,
     email: Annotated[
         str, typer.Argument(help="Email address of the user to invite; the service sends no email.")
     ],
-    role: Annotated[
-        str, typer.Option("--role", help="viewer, developer, admin or owner.")
-    ] = "developer",
-    expires_in: Annotated[
-        str | None, typer.Option("--expires-in", help="How long it is valid, such as 7d.")
-    ] = None,
 ) -> int:
     """Invite a user and print the link to send. It is shown only once."""
-    order = {"email": email, "role": role, "expires_in": expires_in}
-    given = {name: value for name, value in order.items() if value is not None}
+    order = {"email": email, "role": "developer", **body}
     async with RestClient(target) as client:
-        content = msgspec.json.encode(given)
+        content = msgspec.json.encode(order)
         made = await client.call("POST", _PATH, Invitation, content=content)
     if made.link is None:
         raise ResponseMalformed("the response has no link")

@@ -13,11 +13,13 @@ from urllib.parse import quote
 import msgspec
 import typer
 
+from mqservice.accounts.settings import KEY_CHANGE, NEW_KEY
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import ResponseMalformed
 from mqservice.cli.options import asks
 from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.setting_options import Body, takes_settings
 from mqservice.cli.tables import Table
 from mqservice.cli.target import Target, TenantTarget
 
@@ -26,26 +28,6 @@ app = typer.Typer(no_args_is_help=True, help="Create, list, change, rotate and r
 _PATH: Final = "/v1/keys"
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="ID of the key, as shown by list.")]
-ScopeOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--scope",
-        "-s",
-        help=(
-            "produce, consume or manage, for everything or limited as in "
-            "produce:orders*, consume:group/billing. Repeatable."
-        ),
-        show_default=False,
-    ),
-]
-RoleOption = Annotated[
-    str | None,
-    typer.Option("--role", help="viewer, developer, admin or owner.", show_default=False),
-]
-EndOption = Annotated[
-    str | None,
-    typer.Option("--expires-in", help="How long it is valid, such as 30d.", show_default=False),
-]
 
 
 class ApiKey(msgspec.Struct, kw_only=True):
@@ -65,25 +47,14 @@ class ApiKey(msgspec.Struct, kw_only=True):
 
 
 @app.command("create")
+@takes_settings(NEW_KEY[1:])
 def create(
+    body: Body,
     target: TenantTarget,
     name: Annotated[str, typer.Argument(help="Name of the key, such as what it is for.")],
-    scope: ScopeOption = None,
-    role: RoleOption = None,
-    expires_in: EndOption = None,
-    bound_to: Annotated[
-        str | None,
-        typer.Option("--bind", help="Namespace that the key is limited to.", show_default=False),
-    ] = None,
 ) -> None:
     """Create a key and print it. It is shown only once."""
-    order = {
-        "name": name,
-        "scopes": scope or [],
-        "role": role,
-        "expires_in": expires_in,
-        "namespace": bound_to,
-    }
+    order = {"name": name, "scopes": [], **body}
     screen.run(_make(target, _PATH, order, "was created"))
 
 
@@ -105,22 +76,11 @@ async def show(target: TenantTarget, key_id: IdArgument, form: FormOption = Outp
 
 
 @app.command("update")
-async def update(
-    target: TenantTarget,
-    key_id: IdArgument,
-    name: Annotated[
-        str | None,
-        typer.Option("--name", help="Name of the key, such as what it is for.", show_default=False),
-    ] = None,
-    scope: ScopeOption = None,
-    role: RoleOption = None,
-    expires_in: EndOption = None,
-) -> int:
+@takes_settings(KEY_CHANGE)
+async def update(body: Body, target: TenantTarget, key_id: IdArgument) -> int:
     """Change a key; what is not given is left unchanged. Given scopes replace the old ones."""
-    given = {"name": name, "scopes": scope or None, "role": role, "expires_in": expires_in}
-    change = {field: value for field, value in given.items() if value is not None}
     async with RestClient(target) as client:
-        content = msgspec.json.encode(change)
+        content = msgspec.json.encode(body)
         changed = await client.call("PATCH", _path(key_id), ApiKey, content=content)
     screen.notice(f"key {changed.id} ({changed.name}) now has the scopes: {_scopes(changed)}")
     return 0
@@ -152,9 +112,8 @@ async def revoke(target: TenantTarget, key_id: IdArgument) -> int:
 
 
 async def _make(target: Target, path: str, order: Mapping[str, object], done: str) -> int:
-    given = {name: value for name, value in order.items() if value is not None}
     async with RestClient(target) as client:
-        made = await client.call("POST", path, ApiKey, content=msgspec.json.encode(given))
+        made = await client.call("POST", path, ApiKey, content=msgspec.json.encode(order))
     if made.key is None:
         raise ResponseMalformed("the response has no key")
     screen.notice(f"key {made.id} ({made.name}) {done}; it is shown only once")

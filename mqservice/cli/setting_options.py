@@ -69,7 +69,7 @@ def _body_of(settings: table.Settings, given: object) -> Body:
             value: object = _document_of(setting, given)
         else:
             value = getattr(given, f"{setting.name}_")
-        if value is None:
+        if value in (None, []):
             continue
         body[setting.name] = value
         if setting.null is not None:
