@@ -73,9 +73,11 @@ async def test_a_store_that_is_closed_writes_nothing_any_more(tmp_path: Path) ->
     store.topic()
     await store.put_bodies(b"0")
     store.files.sync_failures = 1
+    store.files.sync_gate = gate = threading.Event()
     store.files.syncing.clear()
     put = store.start_put([message(b"1")])
     await asyncio.to_thread(store.files.syncing.wait, WAIT_S)
+    gate.set()  # the loop hears of the failure only when the store is being closed
     await store.close()
     assert isinstance((await put).error, SyncFailed)
     count = len(store.files.operations)
