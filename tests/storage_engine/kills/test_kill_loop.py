@@ -9,7 +9,7 @@ from tests.storage_engine.kills.kill_loop import run_kill_loop
 from tests.storage_engine.kills.outcomes import Outcome
 
 SEED: Final = 20_260
-KILLS: Final = 8  # `make torture` kills 500 times in its step kills
+KILLS: Final = 5  # `make torture` kills 500 times in its step kills
 ACKED_EACH: Final = 11
 
 
