@@ -18,7 +18,7 @@ import msgspec
 
 from ..accumulator import BatchLimits
 from ..batch_core import BatchCore
-from ..errors import OutcomeUnknown
+from ..errors import MQError, OutcomeUnknown
 from ..handlers import ConsumerRunner, HandlerOptions, OrderedBy, Registration
 from ..http_calls import (
     JSON_TYPE,
@@ -183,6 +183,10 @@ class AsyncClient:
         bytes_max: int = MIB,
         requests_max: int = 4,
         idempotent: bool = False,
+        repeat_unknown: bool = False,
+        timeout: Duration | None = None,
+        attempts_max: int | None = None,
+        on_result: Callable[[int, Stored | MQError], None] | None = None,
     ) -> AsyncBatch:
         """Send many messages in few requests; see ``AsyncBatch``.
 
@@ -194,16 +198,26 @@ class AsyncClient:
             requests_max: how many requests are under way at a time.
             idempotent: give each message a key of its own, so that an unknown outcome can be
                 repeated. The service keeps 100,000 keys of a namespace for 10 minutes.
+            repeat_unknown: send a message again though it may be stored already: rather twice
+                than not at all.
+            timeout: how long a message is tried for, instead of the client's.
+            attempts_max: how often, the first time included; by default as the time allows.
+            on_result: called with the number of a message, from 0, and what became of it, in the
+                order in which the results come. It runs on the client's event loop, must not wait,
+                and must not raise.
         """
         limits = BatchLimits(
             linger_ms=milliseconds(linger, "linger"),
             messages_max=messages_max,
             bytes_max=bytes_max,
             requests_max=requests_max,
+            timeout_ms=optional_ms(timeout, "timeout"),
+            attempts_max=attempts_max,
+            repeat_unknown=repeat_unknown,
         )
         runtime = self._open()
         core = self._side.on_loop(
-            lambda: BatchCore(runtime, topic, limits, is_idempotent=idempotent)
+            lambda: BatchCore(runtime, topic, limits, is_idempotent=idempotent, on_result=on_result)
         )
         return AsyncBatch(self._side, core)
 
