@@ -35,7 +35,7 @@ from .messages import (
     Sender,
 )
 from .protocol import client_codec, frames
-from .protocol.frames import FrameBroken, PackDelivered, PackMessages, Subprotocol
+from .protocol.frames import FrameBroken, JsonMessages, PackDelivered, PackMessages, Subprotocol
 from .protocol.limits import CREDIT_BYTES_MAX, CREDIT_MSGS_MAX, PING_MS, PONG_MS
 from .protocol.messages import FilterForm
 
@@ -175,7 +175,9 @@ PROBE: Final = "probe"
 class SocketSession:
     """See the module. ``retry`` is not empty while commands wait to be sent again."""
 
-    def __init__(self, client_name: str, sender: Sender) -> None:
+    def __init__(
+        self, client_name: str, sender: Sender, subprotocol: Subprotocol = Subprotocol.MSGPACK
+    ) -> None:
         self.subscriptions: dict[int, SocketSubscription] = {}
         self.is_welcome = False
         self.was_welcome = False
@@ -183,6 +185,7 @@ class SocketSession:
         self.silence_ms_max = PING_MS + PONG_MS
         self._client_name = client_name
         self._sender = sender
+        self._subprotocol = subprotocol
         self._sids = itertools.count(1)
         self._ids = itertools.count(2)
         self._session_id = ""
@@ -205,6 +208,10 @@ class SocketSession:
         if self.is_welcome:
             self._send_subscribe(subscription)
         return subscription
+
+    def add_credit(self, subscription: SocketSubscription, messages: int, size: int) -> None:
+        if self.is_welcome and not subscription.is_draining:
+            self._out.append(frames.AddCredit(sid=subscription.sid, msgs=messages, bytes=size))
 
     def drain(self, subscription: SocketSubscription) -> None:
         """Ask for nothing more; what is outstanding can still be settled."""
@@ -285,7 +292,9 @@ class SocketSession:
     def take(self, content: bytes) -> None:
         """What the service sent. Raises ResponseMalformed, RequestRejected for the hello."""
         try:
-            pushes = client_codec.decode(content, Subprotocol.MSGPACK)
+            pushes = client_codec.decode(content, self._subprotocol)
+            if self._subprotocol is Subprotocol.JSON:
+                pushes = [_as_pack(push) for push in pushes]
         except FrameBroken as exc:
             raise ResponseMalformed(str(exc)) from exc
         for push in pushes:
@@ -526,7 +535,7 @@ class SocketSession:
         self._out.append(frame)
 
     def _encode(self, frame: msgspec.Struct) -> bytes:
-        return client_codec.encode(frame, Subprotocol.MSGPACK)
+        return client_codec.encode(frame, self._subprotocol)
 
 
 def _settle_frame(
@@ -547,6 +556,20 @@ def _settle_frame(
         for tag, result in zip(tags, results, strict=True)
     ]
     return frames.Nack(id=number, sid=sid, t=back)
+
+
+def _as_pack(push: msgspec.Struct) -> msgspec.Struct:
+    """Messages of a JSON frame as those of a MessagePack one. Raises FrameBroken."""
+    if not isinstance(push, JsonMessages):
+        return push
+    fields = PackDelivered.__struct_fields__
+    wires = [
+        PackDelivered(
+            *(client_codec.body_of(each) if name == "b" else getattr(each, name) for name in fields)
+        )
+        for each in push.m
+    ]
+    return PackMessages(push.sid, wires)
 
 
 def _failed_tags(push: frames.Ok) -> dict[int, str]:

@@ -31,6 +31,7 @@ from ..http_calls import (
     with_query,
 )
 from ..network import Network, RealNetwork
+from ..protocol.frames import Subprotocol
 from ..protocol.limits import CREDIT_MSGS_MAX
 from ..runtime import Reading, Runtime, closed_error
 from ..session import SubscribeOptions
@@ -54,6 +55,7 @@ from .subscription import AsyncSubscription
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])  # Any: a function of a message
 Transport = Literal["auto", "websocket", "rest"]
+Frames = Literal["msgpack", "json"]
 MIB = 1024 * 1024
 
 
@@ -73,6 +75,7 @@ class AsyncClient:
         timeout: Duration = "30s",
         client_name: str = "mqservice-client-python/1",
         verify: bool | str | ssl.SSLContext = True,
+        frames: Frames = "msgpack",
         network: Network | None = None,
     ) -> None:
         """Nothing is sent yet.
@@ -87,6 +90,7 @@ class AsyncClient:
             timeout: how long a request may take, with its repeats.
             client_name: what the service shows of this client among its connections.
             verify: False, a file of certificates, or an SSL context, for https.
+            frames: "json" makes frames of the socket that people can read, at twice the cost.
             network: another way to the service; ``mqservice_client.testing`` has one.
 
         Raises:
@@ -98,7 +102,8 @@ class AsyncClient:
         self._transport = transport
         self._timeout_ms = milliseconds(timeout, "timeout")
         self._client_name = client_name
-        self._network = network or RealNetwork(self._target, verify)
+        self._subprotocol = Subprotocol.JSON if frames == "json" else Subprotocol.MSGPACK
+        self._network = network or RealNetwork(self._target, verify, self._subprotocol)
         self._runtime: Runtime | None = None
         self._is_closed = False
         self._side = AsyncSide()
@@ -438,6 +443,7 @@ class AsyncClient:
                     timeout_ms=self._timeout_ms,
                     client_name=self._client_name,
                     transport=self._transport,
+                    subprotocol=self._subprotocol,
                 )
             )
         self._side.check(runtime)
