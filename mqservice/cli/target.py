@@ -16,7 +16,7 @@ import os
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 import typer
@@ -65,12 +65,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str
     key: str
     namespace: str = "-"
-
-    @property
-    def ws_url(self) -> str:
-        scheme, rest = self.base_url.split("://", 1)
-        url = f"{'wss' if scheme == 'https' else 'ws'}://{rest}/v1/ws"
-        return url if self.namespace == "-" else f"{url}?ns={quote(self.namespace, safe='')}"
 
     @property
     def is_loopback(self) -> bool:

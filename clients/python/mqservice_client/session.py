@@ -562,13 +562,11 @@ def _as_pack(push: msgspec.Struct) -> msgspec.Struct:
     """Messages of a JSON frame as those of a MessagePack one. Raises FrameBroken."""
     if not isinstance(push, JsonMessages):
         return push
-    fields = PackDelivered.__struct_fields__
-    wires = [
-        PackDelivered(
-            *(client_codec.body_of(each) if name == "b" else getattr(each, name) for name in fields)
-        )
-        for each in push.m
-    ]
+    wires = []
+    for each in push.m:
+        fields = msgspec.structs.asdict(each)
+        del fields["e"]
+        wires.append(PackDelivered(**{**fields, "b": client_codec.body_of(each)}))
     return PackMessages(push.sid, wires)
 
 
