@@ -21,7 +21,7 @@ from mqservice_client import (
     UsageError,
 )
 from mqservice_client import network as library
-from mqservice_client.http_calls import Request, Response
+from mqservice_client.http_calls import Request, Response, rejection_of
 from mqservice_client.protocol.frames import Subprotocol
 from mqservice_client.values import Target as LibraryTarget
 
@@ -117,6 +117,11 @@ def client_error(exc: MQError) -> ClientError:
     if isinstance(exc, Unreachable):
         return errors.Unreachable(exc.base_url, exc.cause)
     return errors.UsageError(str(exc)) if isinstance(exc, UsageError) else ClientError(str(exc))
+
+
+def rejection_from(status: int, content: bytes) -> ClientError:
+    """The error of a response that is no success."""
+    return client_error(rejection_of(status, content))
 
 
 def explain(exc: MQError) -> tuple[str, str]:
