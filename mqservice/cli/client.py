@@ -238,7 +238,7 @@ class RestClient:
         if answer.is_success:
             return answer
         # Here, for only a command that fails needs it.
-        from mqservice.cli.messaging import rejection_from
+        from mqservice.cli.library_errors import rejection_from
 
         raise rejection_from(answer.status, answer.content)
 

@@ -20,8 +20,8 @@ import msgspec
 from mqservice_client import AsyncClient, AsyncMessage, AsyncSubscription, MQError
 from mqservice_client.values import Filter, rfc3339
 
+from mqservice.cli.library_errors import client_error
 from mqservice.cli.messages import Delivered
-from mqservice.cli.messaging import client_error
 
 HANDED_OVER_MAX: Final = 256
 # What the library tells by log that a person at a terminal wants to know, and in which words.

@@ -1,7 +1,6 @@
 """The client library as ``produce`` and ``consume`` use it.
 
     Target ─▶ [connected] ─▶ mqservice_client.AsyncClient ─▶ CommandNetwork ─▶ service
-                                 MQError ─▶ [client_error, explain] ─▶ what a person reads
 
 Two things differ from a program's client. Requests go over ``http``, for httpx takes longer to
 load than all that a command does. And when nobody answers the first time, the command says so at
@@ -14,20 +13,16 @@ from typing import Final
 
 from mqservice_client import (
     AsyncClient,
-    MQError,
-    OutcomeUnknown,
-    RequestRejected,
     Unreachable,
     UsageError,
 )
 from mqservice_client import network as library
-from mqservice_client.http_calls import Request, Response, rejection_of
+from mqservice_client.http_calls import Request, Response
 from mqservice_client.protocol.frames import Subprotocol
 from mqservice_client.values import Target as LibraryTarget
 
-from mqservice.cli import errors
 from mqservice.cli.client import CONNECT_TIMEOUT_MS, CONNECTIONS_MAX, USER_AGENT
-from mqservice.cli.errors import ClientError, os_cause
+from mqservice.cli.errors import os_cause
 from mqservice.cli.http import Connections, NoResponse, NotConnected
 from mqservice.cli.target import Target
 
@@ -100,39 +95,3 @@ def connected(
         frames="json" if subprotocol is Subprotocol.JSON else "msgpack",
         network=CommandNetwork(target, subprotocol),
     )
-
-
-def client_error(exc: MQError) -> ClientError:
-    """The same in the words of the command line, with its hints and exit codes."""
-    if isinstance(exc, RequestRejected):
-        return errors.RequestRejected(
-            status=exc.status,
-            code=exc.code,
-            detail=exc.detail,
-            retriable=exc.retryable,
-            stored=exc.stored,
-            retry_after_ms=exc.retry_after_ms,
-            request_id=exc.request_id,
-        )
-    if isinstance(exc, Unreachable):
-        return errors.Unreachable(exc.base_url, exc.cause)
-    return errors.UsageError(str(exc)) if isinstance(exc, UsageError) else ClientError(str(exc))
-
-
-def rejection_from(status: int, content: bytes) -> ClientError:
-    """The error of a response that is no success."""
-    return client_error(rejection_of(status, content))
-
-
-def explain(exc: MQError) -> tuple[str, str]:
-    """(code, detail) of what became of a message that was not confirmed."""
-    answer = exc if isinstance(exc, RequestRejected) else exc.__cause__
-    if isinstance(answer, RequestRejected):
-        return answer.code, answer.detail
-    if isinstance(exc, OutcomeUnknown):
-        if exc.__cause__ is None:  # the service said so of one message of a batch
-            return "OUTCOME_UNKNOWN", exc.cause
-        return "NO_ANSWER", f"no response ({exc.cause}); the outcome is unknown"
-    if isinstance(exc, UsageError):
-        return "BAD_REQUEST", str(exc)
-    return ("UNREACHABLE" if isinstance(exc, Unreachable) else "NO_ANSWER"), str(client_error(exc))

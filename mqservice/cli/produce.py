@@ -27,8 +27,9 @@ from mqservice_client import MQError, Stored
 from mqservice.cli import screen
 from mqservice.cli.errors import ClientError, UsageError
 from mqservice.cli.inputs import Common, Format, count_ahead, from_bodies, from_files
+from mqservice.cli.library_errors import explain
 from mqservice.cli.messages import Outgoing
-from mqservice.cli.messaging import connected, explain
+from mqservice.cli.messaging import connected
 from mqservice.cli.options import takes
 from mqservice.cli.sender import Sender, SendLimits, Totals, Verdict
 from mqservice.cli.target import (

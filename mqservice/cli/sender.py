@@ -26,8 +26,8 @@ from mqservice_client import (
     UsageError,
 )
 
+from mqservice.cli.library_errors import client_error
 from mqservice.cli.messages import Outgoing
-from mqservice.cli.messaging import client_error
 
 # The service takes 4 MiB a batch; half of it keeps one slow request short.
 BATCH_BYTES_MAX: Final = 2 * 1024 * 1024

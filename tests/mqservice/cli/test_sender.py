@@ -11,8 +11,9 @@ from mqservice_client import MQError, Stored
 from mqservice_client.http_calls import ALONE_BYTES_MIN
 
 from mqservice.cli.errors import RequestRejected, Unreachable
+from mqservice.cli.library_errors import explain
 from mqservice.cli.messages import Outgoing
-from mqservice.cli.messaging import connected, explain
+from mqservice.cli.messaging import connected
 from mqservice.cli.produce import REQUEST_TIMEOUT
 from mqservice.cli.sender import Sender, SendLimits, Totals, Verdict
 from mqservice.cli.target import Target
