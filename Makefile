@@ -3,7 +3,8 @@
 #   make run            set up, then start the whole service (MQ_PORT, MQ_DATA_DIR, MQ_WEB_WORKERS, DATABASE_URL, VALKEY_URL)
 #   make test           set up, check style, types and import rules, then run a test of each kind
 #   make analytics      add what nightly reports need (450 MB); make run keeps it
-#                       All three look for Java 17 or newer, or install it by apt where they may; none fails without it.
+#                       Both of these, and then make run, look for Java 17 or newer, or install it by apt where they may;
+#                       none fails without it.
 #   make stop           stop the service that owns the data directory
 #   make torture        run what counts and repeats: the long tests, then the fault tests at release size; updates
 #                       evidence/ and docs/reliability.md (two hours; QUICK=1: 15 minutes, updates neither)
@@ -32,7 +33,8 @@ export MQ_DATA_DIR
 export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --ignore=tests/acceptance/image
 COMPILE := $(BIN)/uv pip compile --quiet $(UPGRADE) --universal --python-version 3.11 \
-	--generate-hashes --no-emit-package mqservice-client --no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock"
+	--generate-hashes --no-emit-package mqservice-client --no-emit-index-url --no-emit-find-links --no-annotate \
+	--custom-compile-command "make lock"
 
 # uv reads no PIP_* variables, but a machine set up for pip must work too. Values set for uv itself take precedence.
 UV_ENV := \
@@ -63,9 +65,8 @@ endef
 .PHONY: run analytics test lint stop bench bench-peers torture fuzz docs clean lock console image image-analytics image-test
 
 run: $(VENV)/.run-ready
-	@$(BIN)/python -m analytics.java --background $(VENV)/java.log
-	@if [ ! -f $(VENV)/.analytics-ready ]; then \
-		echo "Nightly reports are off; make analytics adds what they need (450 MB)."; fi
+	@if [ -f $(VENV)/.analytics-ready ]; then $(BIN)/python -m analytics.java --background $(VENV)/java.log; \
+	else echo "Nightly reports are off; make analytics adds what they need (450 MB)."; fi
 	@exec $(BIN)/python -m mqservice.cli.main up
 
 analytics: $(VENV)/.analytics-ready
@@ -185,5 +186,6 @@ $(VENV)/.uv-ready: requirements-bootstrap.lock
 		echo "Install one of them, or name it: make PYTHON=/path/to/python3 …" >&2; exit 1; fi; \
 	echo "Creating the environment $(VENV) with $$($$python --version) ..."; \
 	$$python -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bootstrap.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bootstrap.lock \
+	|| { echo "Could not install uv from the package index, as pip says above. Run the command again." >&2; exit 1; }
 	@touch $@

@@ -19,7 +19,7 @@ from mqservice.web.__main__ import address_from, bind_socket, server_config
 ANSWER: Final = (
     b'{"id":"0100000000000000000000000000000000","topic":"orders","queue":3,"offset":88123,'
     b'"stored_at":"2026-11-21T09:00:00.123Z","durability":"synced","deliver_at":null,'
-    b'"recall_handle":null,"transaction_id":null,"duplicate":false}'
+    b'"recall_handle":null,"duplicate":false}'
 )
 HEADERS: Final = [
     (b"content-type", b"application/json"),

@@ -39,7 +39,7 @@ def synchronous(name: str, text: str) -> str:
     text = _AWAITABLE.sub("", text)
     for pattern, word in _WORDS:
         text = pattern.sub(word, text)
-    return _formatted(NOTE.format(name=name) + text)
+    return formatted(NOTE.format(name=name) + text)
 
 
 def made_modules() -> dict[Path, str]:
@@ -50,8 +50,11 @@ def made_modules() -> dict[Path, str]:
     }
 
 
-def _formatted(text: str) -> str:
-    for command in (("check", "--select", "I", "--fix", "--exit-zero", "--quiet"), ("format",)):
+def formatted(text: str) -> str:
+    """As ruff writes it, imports sorted."""
+    # A loop that yields each is a ``yield from`` once it is no longer asynchronous.
+    fixes = ("--select", "I,UP028", "--fix", "--unsafe-fixes")
+    for command in (("check", *fixes, "--exit-zero", "--quiet"), ("format",)):
         done = subprocess.run(
             [
                 sys.executable, "-m", "ruff", *command,

@@ -38,7 +38,6 @@ class BodyGuard:
         self._is_whole = False
         self._total_bytes = 0
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        self.has_length = b"content-length" in headers
         self.refusal = self._refusal_of(headers)
 
     async def receive(self) -> Message:

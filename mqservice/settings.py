@@ -398,12 +398,6 @@ LOGGING = {
         "django.security.DisallowedHost": {"level": "CRITICAL"},
         "django.server": {"handlers": [], "level": "INFO", "propagate": True},
         # Several lines a tick, each a second apart, would bury what matters.
-        **{
-            name: {"level": "WARNING"}
-            for name in (
-                *("celery.beat", "celery.app.trace", "celery.worker.strategy"),
-                "celery.worker.request",  # a line for each tick that has expired
-            )
-        },
+        "celery": {"level": "WARNING"},
     },
 }

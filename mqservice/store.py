@@ -32,7 +32,6 @@ from storage_engine.client import (
     PullRequest,
     PutCall,
     PutOncePlace,
-    PutResult,
     Received,
     ReceiveReplyHandler,
     ReceiveRequest,
@@ -65,8 +64,6 @@ class Store(Protocol):
 
     @property
     def is_connected(self) -> bool: ...
-
-    def put(self, records: list[bytes]) -> asyncio.Future[list[PutResult]]: ...
 
     def put_for(self, call: PutCall, records: list[bytes]) -> None: ...
 

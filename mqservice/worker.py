@@ -70,6 +70,7 @@ def main() -> None:
     signals.task_prerun.connect(stay_connected)  # in the thread that runs it, which stays
     signals.worker_ready.connect(start_beat)  # ticks begin once somebody takes them
     signals.worker_shutting_down.connect(stop_beat)
+    logging.getLogger("mqservice.scheduler").setLevel(logging.WARNING)  # the only one always leads
     app.worker_main(
         [
             "--quiet",  # no banner

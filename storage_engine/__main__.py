@@ -47,7 +47,10 @@ async def run(config: StoreConfig) -> None:
         loop.add_signal_handler(number, stopping.set)
     set_compiled_max(config.filter_compiled_max)
     store = Store(config, SystemClock())
-    store.open(loop)
+    try:
+        store.open(loop)
+    except OSError as exc:
+        raise StoreError(f"{config.store_dir}: {exc.strerror}") from exc
     server = Server(store)
     # Before the socket: whoever sees that one may ask for metrics too.
     metrics = await _start_metrics(config, store, server)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from django.contrib.auth.hashers import make_password
 
+from mqservice.accounts.access import find_principal
+from mqservice.accounts.key_services import revoke_key
 from mqservice.accounts.models import Member, Namespace, Role, Tenant, User
 from mqservice.accounts.roles import permits_scope
 from mqservice.accounts.scopes import Scope
@@ -77,6 +79,13 @@ def create_people() -> People:
 def bearer(key: str) -> bytes:
     """The Authorization header of a key, as the data plane sees it."""
     return b"Bearer " + key.encode()
+
+
+def revoke(key: str) -> None:
+    """The key revokes itself."""
+    principal = find_principal(bearer(key))
+    assert principal is not None
+    revoke_key(principal, principal.key_id)
 
 
 def _role_key(tenant: Tenant, role: Role) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -39,3 +40,30 @@ def test_a_directory_of_someone_else_stays_as_it_is(tmp_path: Path) -> None:
     (other / "store" / "file").touch()
     cleaned(tmp_path, other)
     assert (other / "store" / "file").exists()
+
+
+def test_a_machine_without_a_suitable_python_is_told_which_were_found(tmp_path: Path) -> None:
+    folder, programs = tmp_path / "checkout", tmp_path / "bin"
+    folder.mkdir()
+    programs.mkdir()
+    (folder / "requirements-bootstrap.lock").touch()
+    (folder / "requirements.lock").touch()
+    for program in ("sh", "make"):
+        (programs / program).symlink_to(str(shutil.which(program)))
+    for name, version in (("python3", "3.10"), ("python3.14", "3.15"), ("python3.11", "3.11")):
+        has_venv = 'case "$2" in *version*) echo ' + version + ";; *) exit 1;; esac"
+        (programs / name).write_text(f"#!{programs}/sh\n{has_venv}\n")
+        (programs / name).chmod(0o755)
+
+    done = subprocess.run(
+        ["make", "-f", str(ROOT / "Makefile"), "run"],
+        cwd=folder, env={"PATH": str(programs)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[:2] == [
+        "Python 3.11 to 3.14 is needed. Looked for python3 (is 3.10), python3.14 (is 3.15), "
+        "python3.13 (not found), python3.12 (not found), python3.11 (3.11 without venv; on Debian: "
+        "apt-get install python3.11-venv), python (not found).",
+        "Install one of them, or name it: make PYTHON=/path/to/python3 …",
+    ]
+    assert not (folder / ".venv").exists()

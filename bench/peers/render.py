@@ -86,7 +86,7 @@ def _table(evidence: Evidence) -> Iterator[str]:
     )
     if _noise_cores(evidence) >= NOISE_CORES:
         yield (
-            f"\n**The machine did other work meanwhile** ({_noise_cores(evidence):.1f} of "
+            f"\n**The machine did other work during this run** ({_noise_cores(evidence):.1f} of "
             f"{machine.cores} cores): compare CPU per message rather than rates."
         )
     yield "\n| peer | version | setup |\n|---|---|---|"

@@ -356,7 +356,7 @@ WORKLOADS: Final = (
         key="idle",
         title=f"{SOCKETS:,} idle subscriptions",
         unit="KiB each",
-        how="memory without files behind it, for each, 0 where a peer freed more meanwhile; CPU of "
+        how="memory without files behind it, for each, 0 where a peer freed more; CPU of "
         "all in percent of a core",
         turns=_idle,
         is_less_better=True,

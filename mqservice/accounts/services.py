@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from django.utils import timezone
-
 from mqservice.accounts.access import PEPPER_VERSION, secret_mac
 from mqservice.accounts.models import ApiKey, Member, Namespace, Role, Tenant, User
 from mqservice.accounts.scopes import parse_grants
@@ -78,12 +76,6 @@ def create_api_key(
         creator=creator,
     )
     return row, text
-
-
-def revoke_api_key(tenant: Tenant, public_id: str) -> bool:
-    """End a key for good; True when it was alive. Web processes hear of it at the commit."""
-    alive = ApiKey.objects.filter(tenant=tenant, public_id=public_id, revoked_at=None)
-    return alive.update(revoked_at=timezone.now()) == 1
 
 
 def refuse_bad_name(name: str) -> None:

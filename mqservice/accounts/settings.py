@@ -92,7 +92,11 @@ SCOPES: Final = List(
     option_help="produce, consume or manage, for everything or limited as in produce:orders*, "
     "consume:group/billing. Repeatable.",
 )
-ROLE: Final = Choice(name="role", values=Role, about="What it may do besides: its role.")
+ROLE: Final = Choice(
+    name="role",
+    values=Role,
+    about="Limits the scopes: a key may do what both its role and its scopes allow.",
+)
 NAMESPACE: Final = Name(
     name="namespace",
     about="The namespace it is limited to: by default that of who asks, or all.",

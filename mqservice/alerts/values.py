@@ -18,7 +18,6 @@ from mqservice.alerts.models import AlertRule
 from mqservice.alerts.settings import AlertKind
 from mqservice.sampling.limits import SAMPLE_MS
 
-NO_CONSUMER_THRESHOLD: Final = 1
 PERCENT: Final = 100
 
 _GROUPS: Final = """

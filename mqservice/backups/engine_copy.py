@@ -3,8 +3,7 @@
     [EngineCopy] ◀── ready ──   take ──▶ TARGET
          └────────── go ─────▶
 
-The lines are those of ``storage_engine/tools/backup/protocol_lines.py``; these structs read them.
-The service knows the engine as a program.
+The service runs the engine's program; of its code it shares the lines that both exchange.
 """
 
 from __future__ import annotations
@@ -21,41 +20,20 @@ from mqservice.backups.errors import BackupError
 from mqservice.backups.manifest import STORE, FileEntry, Manifest
 from mqservice.supervisor.child import die_with_parent
 from mqservice.supervisor.processes import PYTHON
+from storage_engine.tools.backup.protocol_lines import (
+    CopiedFile,
+    CopyProgress,
+    CopyStarted,
+    Done,
+    KnownSegment,
+    Line,
+    Ready,
+    StartCopy,
+    encode_line,
+)
 
 _MODULE = "storage_engine.tools.backup"
-LineT = TypeVar("LineT", bound="_Line")
-
-
-class _Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="say"):
-    """One line of JSON."""
-
-
-class Ready(_Line, frozen=True, kw_only=True, tag="ready"):
-    """The engine keeps its files."""
-
-
-class CopyStarted(_Line, frozen=True, kw_only=True, tag="taken"):
-    start_offset: int
-    end_offset: int
-    segment_bytes: int
-
-
-class _Step(_Line, frozen=True, kw_only=True, tag="step"):
-    done_bytes: int
-    total_bytes: int
-
-
-class _File(_Line, frozen=True, kw_only=True, tag="file"):
-    path: str
-    size_bytes: int
-    sha256: str
-    source_inode: int
-    source_mtime_ns: int
-    is_linked: bool
-
-
-class _Done(_Line, frozen=True, kw_only=True, tag="done"):
-    pass
+LineT = TypeVar("LineT", bound=Line)
 
 
 class EngineCopy:
@@ -89,11 +67,11 @@ class EngineCopy:
         """Raises BackupError with the engine's words."""
         self._next(Ready)
 
-    def start(self, known: list[dict[str, str | int]]) -> CopyStarted:
-        """Fix the moment; ``known``: segments to link, as ``Known`` of the other end."""
+    def start(self, known: list[KnownSegment]) -> CopyStarted:
+        """Fix the moment; ``known``: segments to link."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(msgspec.json.encode({"say": "go", "known": known}) + b"\n")
+            self._process.stdin.write(encode_line(StartCopy(known=known)))
             self._process.stdin.flush()
         except BrokenPipeError:
             raise self._failure() from None
@@ -104,20 +82,12 @@ class EngineCopy:
         files = []
         while True:
             line = self._read()
-            if isinstance(line, _Step):
+            if isinstance(line, CopyProgress):
                 told(line.done_bytes, line.total_bytes)
-            elif isinstance(line, _File):
-                files.append(
-                    FileEntry(
-                        path=f"{STORE}/{line.path}",
-                        size_bytes=line.size_bytes,
-                        sha256=line.sha256,
-                        source_inode=line.source_inode,
-                        source_mtime_ns=line.source_mtime_ns,
-                        is_linked=line.is_linked,
-                    )
-                )
-            elif isinstance(line, _Done):
+            elif isinstance(line, CopiedFile):
+                found = msgspec.structs.asdict(line)
+                files.append(FileEntry(**{**found, "path": f"{STORE}/{line.path}"}))
+            elif isinstance(line, Done):
                 return files
 
     def _next(self, kind: type[LineT]) -> LineT:
@@ -125,12 +95,14 @@ class EngineCopy:
         assert isinstance(line, kind), line
         return line
 
-    def _read(self) -> Ready | CopyStarted | _Step | _File | _Done:
+    def _read(self) -> Ready | CopyStarted | CopyProgress | CopiedFile | Done:
         assert self._process.stdout is not None
         text = self._process.stdout.readline()
         if not text.endswith(b"\n"):
             raise self._failure()
-        return msgspec.json.decode(text, type=Ready | CopyStarted | _Step | _File | _Done)
+        return msgspec.json.decode(
+            text, type=Ready | CopyStarted | CopyProgress | CopiedFile | Done
+        )
 
     def _failure(self) -> BackupError:
         assert self._process.stderr is not None
@@ -140,17 +112,17 @@ class EngineCopy:
         )
 
 
-def known_segments(base: Path, manifest: Manifest) -> list[dict[str, str | int]]:
+def known_segments(base: Path, manifest: Manifest) -> list[KnownSegment]:
     """The segments that an earlier backup holds whole."""
     return [
-        {
-            "name": Path(file.path).name,
-            "path": str(base / file.path),
-            "size_bytes": file.size_bytes,
-            "sha256": file.sha256,
-            "source_inode": file.source_inode,
-            "source_mtime_ns": file.source_mtime_ns,
-        }
+        KnownSegment(
+            name=Path(file.path).name,
+            path=str(base / file.path),
+            size_bytes=file.size_bytes,
+            sha256=file.sha256,
+            source_inode=file.source_inode,
+            source_mtime_ns=file.source_mtime_ns,
+        )
         for file in manifest.files
         if file.source_inode and _is_full(file, manifest)
     ]

@@ -227,7 +227,7 @@ async def _history(target: Target, name: str, limit: int, *, form: Output) -> in
     async with RestClient(target) as client:
         page = await client.call("GET", f"{_path(name)}/history?limit={limit}", _History)
     if not prints(form, page.events):
-        table = Table("at", "state", "value", "told")
+        table = Table("at", "state", "value", "notified")
         for document in page.events:
             event = msgspec.json.decode(document, type=_Event)
             told = [f"{each.channel} {each.target}: {each.state}" for each in event.notifications]

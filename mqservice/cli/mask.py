@@ -70,7 +70,7 @@ def list_rules(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """List the rules, and the role from which on bodies are shown at all."""
+    """List the rules, and the lowest role that sees bodies."""
     screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
 
 
@@ -93,7 +93,7 @@ def set_rule(
         ),
     ] = None,
     clear_for: Annotated[
-        ClearFor, typer.Option("--clear-for", help="Role from which on it is shown.")
+        ClearFor, typer.Option("--clear-for", help="Lowest role that sees it.")
     ] = ClearFor.ADMIN,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
@@ -114,10 +114,10 @@ def delete(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Delete a rule: what it hid is shown from now on."""
+    """Delete a rule. What it hides becomes visible."""
     target = screen.target_of(base_url, key, namespace)
     if not is_sure:
-        typer.confirm(f"Delete {name}, so that what it hides is shown?", abort=True, err=True)
+        typer.confirm(f"Delete rule {name}? What it hides becomes visible.", abort=True, err=True)
     screen.run(_delete(target, name))
 
 
@@ -127,14 +127,14 @@ def bodies(
         BodiesFor,
         typer.Argument(
             metavar="ROLE",
-            help="Role from which on bodies are shown; developer is every user who may read.",
+            help="Lowest role that sees bodies; developer is every user who may read.",
         ),
     ],
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Set the role from which on bodies are shown at all, for all topics."""
+    """Set the lowest role that sees bodies, for all topics."""
     content = msgspec.json.encode({"bodies_for": shown_for})
     screen.run(_bodies(screen.target_of(base_url, key, namespace), content))
 

@@ -23,7 +23,7 @@ from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.status import DataDirOption
 
 if TYPE_CHECKING:
-    from mqservice.transfers.reports import DelayedReport, ExportReport, ImportReport
+    from storage_engine.tools.transfer.report import DelayedReport, ExportReport, ImportReport
 
 _RETENTION_MS_MIN: Final = 60_000
 _RETENTION_MS_MAX: Final = 30 * 24 * 3_600_000

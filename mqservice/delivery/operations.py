@@ -51,8 +51,7 @@ _MESSAGE: Final = {
 }
 _STORED: Final = {
     "id": MESSAGE_ID, "topic": "orders", "queue": 0, "offset": 26146, "stored_at": STORED_AT,
-    "durability": "synced", "deliver_at": None, "recall_handle": None, "transaction_id": None,
-    "duplicate": False,
+    "durability": "synced", "deliver_at": None, "recall_handle": None, "duplicate": False,
 }  # fmt: skip
 _RESULT: Final = {
     "index": 0, "status": 201, "id": MESSAGE_ID, "queue": 0, "offset": 26146,
@@ -173,7 +172,7 @@ RECEIVE: Final = Operation(
         Reply(
             "The leased messages; the list may be empty.",
             ReceiveResponse,
-            {"messages": [_RECEIVED], "backlog_hint": None},
+            {"messages": [_RECEIVED]},
         ),
     ),
     codes=(

@@ -2,7 +2,7 @@
 them.
 
 client_id of a request ──▶ [client_id_of] ──▶ the client, "" for the group, or Problem
-lag ──▶ [client_page] ── engine GROUP_CLIENTS ──▶ [ClientsOut]
+lag ──▶ [client_page] ── engine GROUP_CLIENTS ──▶ [BroadcastClientsOut]
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _fault(detail: str) -> Problem:
     return Problem.of("BAD_REQUEST", f"/client_id: {detail}", errors=[item])
 
 
-class ClientOut(Schema):
+class BroadcastClientOut(Schema):
     """``lag`` is null for one that reads none of the topics; ``dropped`` counts from the engine's
     start.
     """
@@ -59,7 +59,7 @@ class ClientOut(Schema):
     seen_at: str
 
     @classmethod
-    def of(cls, client: ClientStats) -> ClientOut:
+    def of(cls, client: ClientStats) -> BroadcastClientOut:
         return cls(
             client_id=client.client_id,
             lag=client.lag,
@@ -70,23 +70,23 @@ class ClientOut(Schema):
         )
 
 
-class ClientsOut(Schema):
+class BroadcastClientsOut(Schema):
     """A page by client id; `next` is the `after` of the following page, null on the last one."""
 
     total: int
-    clients: list[ClientOut]
+    clients: list[BroadcastClientOut]
     next: str | None
 
     @classmethod
-    def of(cls, page: GroupClients) -> ClientsOut:
+    def of(cls, page: GroupClients) -> BroadcastClientsOut:
         return cls(
             total=page.count,
-            clients=[ClientOut.of(client) for client in page.clients],
+            clients=[BroadcastClientOut.of(client) for client in page.clients],
             next=None if page.is_last else page.clients[-1].client_id,
         )
 
 
-def client_page(group: ConsumerGroup, topic: str, *, after: str, limit: int) -> ClientsOut:
+def client_page(group: ConsumerGroup, topic: str, *, after: str, limit: int) -> BroadcastClientsOut:
     """Clients of a broadcast group. ``topic``: the engine's name, empty for all.
 
     One call to the engine. Raises Problem when it cannot tell.
@@ -96,6 +96,6 @@ def client_page(group: ConsumerGroup, topic: str, *, after: str, limit: int) -> 
     )
     try:
         with blocking_client() as client:
-            return ClientsOut.of(client.group_clients(request))
+            return BroadcastClientsOut.of(client.group_clients(request))
     except StoreError as exc:
         raise problem_from_store(exc) from exc

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from ninja import Schema
 from pydantic import ConfigDict, Field
 
-from mqservice.groups.broadcast_clients import ClientsOut
+from mqservice.groups.broadcast_clients import BroadcastClientsOut
 from mqservice.groups.lag import lag_of
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.offsets import SeekTarget
@@ -305,7 +305,7 @@ class GroupLagOut(Schema):
     group: str
     client_id: str | None = None
     dropped: int | None = None
-    clients: ClientsOut | None = None
+    clients: BroadcastClientsOut | None = None
     lag: int | None
     lag_is: LagIs | None
     lag_ms: int | None

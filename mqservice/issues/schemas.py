@@ -88,8 +88,8 @@ class IssueMessageOut(Schema):
 
 
 class IssueEventOut(Schema):
-    """A change of state. `why`: dead letters appeared for the first time, or again, there were none
-    for long (quiet), or a user did it; `by` is null for the service."""
+    """A change of state. `why`: first or recurring dead letters, a quiet period, or a user; `by` is
+    null for the service."""
 
     number: int
     state: IssueState

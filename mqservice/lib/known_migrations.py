@@ -1,31 +1,29 @@
-"""Refuses a database that another version has made, before anything in it changes.
+"""Whether this version made a database, asked before anything in it or in the store changes.
 
-Called by ``migrate`` and by ``prepare``, which skips ``migrate`` when nothing is missing.
+Called by ``migrate``, and by ``mqservice up`` before it starts the engine.
 """
 
 from __future__ import annotations
 
-from django.apps import apps
-from django.core.management.base import CommandError
-from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.migrations.loader import MigrationLoader
+from collections.abc import Iterable
+from pathlib import Path
 
 from mqservice import __version__
 
 
-def refuse_unknown_migrations(connection: BaseDatabaseWrapper) -> None:
-    """Raises CommandError when a migration of ours was applied that this version does not have.
+def version_problem(applied: Iterable[tuple[str, str]]) -> str:
+    """Why migrations (app, name) are not this version's, for people to read; empty when they are.
 
     Only our own count: a library may give up the names of its old ones.
     """
-    loader = MigrationLoader(connection)
-    ours = {app.label for app in apps.get_app_configs() if app.name.startswith("mqservice.")}
-    applied = {key for key in loader.applied_migrations if key[0] in ours}
-    unknown = sorted(applied - set(loader.disk_migrations))
-    if unknown:
-        raise CommandError(
-            "Another version of mqservice has made this database: this version, "
-            f"{__version__}, does not know {len(unknown)} of its migrations, such as "
-            f"{'.'.join(unknown[0])}. Start the version that made it, restore a backup made by "
-            "this one, or start with an empty database."
-        )
+    files = Path(__file__).parents[1].glob("*/migrations/0*.py")
+    known = {(file.parts[-3], file.stem) for file in files}
+    ours = {app for app, _ in known}
+    unknown = sorted(each for each in applied if each[0] in ours and each not in known)
+    if not unknown:
+        return ""
+    return (
+        f"Another version of mqservice has made this database: this version, {__version__}, does "
+        f"not know {len(unknown)} of its migrations, such as {'.'.join(unknown[0])}. Start the "
+        "version that made it, restore a backup made by this one, or start with an empty database."
+    )

@@ -19,8 +19,8 @@ router = Router(tags=["masking"])
 
 @router.get("/ns/{ns}/masking", response=MaskingOut)
 def read_masking(request: AuthedRequest, ns: str) -> MaskingOut:
-    """Read what the console hides of messages, and from whom: a setting for bodies, and at most
-    fifty rules. Programs with keys get messages as they were produced, whatever is hidden here.
+    """Read the masking settings: who sees message bodies in the console, and up to fifty rules.
+    Programs with keys get messages as they were produced, whatever is hidden here.
     Three queries."""
     return _masking(get_namespace(request.auth, ns))
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from django.apps import AppConfig
+from django.core.management.base import CommandError
 from django.db import connections
+from django.db.migrations.recorder import MigrationRecorder
 from django.db.models.signals import post_migrate, pre_migrate
 
-from mqservice.lib.known_migrations import refuse_unknown_migrations
+from mqservice.lib.known_migrations import version_problem
 from mqservice.lib.restore_stamp import FORGET
 
 
@@ -22,7 +24,9 @@ class MonitoringConfig(AppConfig):
 
 
 def _refuse_other_version(using: str, **kwargs: Any) -> None:  # Any: the signal's own signature
-    refuse_unknown_migrations(connections[using])
+    problem = version_problem(MigrationRecorder(connections[using]).applied_migrations())
+    if problem:
+        raise CommandError(problem)
 
 
 def _forget_restore(using: str, **kwargs: Any) -> None:  # Any: the signal's own signature

@@ -205,7 +205,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "Drop the message: it is no longer yours. Use a longer lease, or extend it in time.",
     ),
     "PRECONDITION_FAILED": Meaning(
-        "`If-Match` does not name the current revision: it was changed meanwhile.",
+        "`If-Match` does not name the current revision: it was changed in the meantime.",
         "Read it again, and repeat the change with the new `ETag`.",
     ),
     "BODY_TOO_LARGE": Meaning(

@@ -153,9 +153,9 @@ class TenantMeter:
     def _no_storage(self) -> Problem:
         return Problem.of(
             "QUOTA_EXCEEDED",
-            f"the tenant's messages have {self.stored_bytes} bytes, which is over the "
-            f"limit of {self.limits.storage_bytes_max}: delete topics, shorten their "
-            "retention, cancel scheduled messages, or wait",
+            f"the tenant stores {self.stored_bytes} bytes, over its limit of "
+            f"{self.limits.storage_bytes_max}: delete topics, shorten their retention, cancel "
+            "scheduled messages, or wait",
             stored=False,
         )
 

@@ -24,7 +24,6 @@ TEXTS: Final = {
     "attempt_id": "Your id for this receive: repeated with it, it returns the same messages.",
     "attempts": "Number of attempts.",
     "auto_extend": "How long leases are extended while the consumer is alive; needs `consumer_id`.",
-    "backlog_hint": "How much more there is; null if unknown.",
     "batch_per_group": "Maximum number of messages of one message group per receive.",
     "body": "The body as text.",
     "body_b64": "The body as bytes, in base64.",
@@ -106,11 +105,10 @@ TEXTS: Final = {
     "target": "A topic to send to instead of each message's own.",
     "title": "The code in words.",
     "topic": "Name of the topic.",
-    "transaction_id": "Always null: there are no transactions yet.",
     "type": "Its type.",
     "updated_at": "When it was last changed.",
-    "wait": "Respond when there is a message, at the latest after this, such as `20s`.",
-    "wait_ms": "Respond when there is a message, at the latest after this many milliseconds.",
+    "wait": "How long to wait for a message before returning an empty list, such as `20s`.",
+    "wait_ms": "The same in milliseconds.",
 }  # fmt: skip
 
 # Fields that mean something else in one shape: (shape, field) -> meaning.
@@ -177,8 +175,14 @@ _SETTLEMENT: Final[dict[str, JsonObject]] = {
 # By name, in every answer.
 ANSWER_RULES: Final[dict[str, JsonObject]] = {
     name: {"format": "date-time"}
-    for name in ("born_at", "created_at", "deliver_at", "lease_until", "stored_at", "updated_at")
-}
+    for name in (
+        "at", "born_at", "changed_at", "connected_at", "created_at", "deliver_at", "delivered_at",
+        "due_at", "evaluated_at", "expires_at", "finished_at", "first_delivered_at", "first_seen",
+        "heard_at", "last_delivered_at", "last_seen", "last_used_at", "lease_until", "missed_at",
+        "muted_until", "next_run_at", "oldest_stored_at", "planned_at", "revoked_at", "seen_at",
+        "since", "start_time", "started_at", "stored_at", "until", "updated_at",
+    )
+}  # fmt: skip
 
 RULES: Final[dict[str, dict[str, Any]]] = {  # Any: JSON
     "FilterIn": {"reason": {"minLength": 1, "maxLength": limits.REASON_QUERY_CHARS_MAX}},
@@ -195,6 +199,11 @@ RULES: Final[dict[str, dict[str, Any]]] = {  # Any: JSON
         "delay_level": _range(1, (1 << 31) - 1),
         "delay": _DURATION,
         "delay_ms": _range(1, limits.NACK_DELAY_MS_MAX),
+        "deliver_at": _TIME,
+    },
+    "RescheduleRequest": {
+        "delay": _DURATION,
+        "delay_ms": _range(0, limits.NACK_DELAY_MS_MAX),
         "deliver_at": _TIME,
     },
     "ReceiveOptions": {
@@ -216,6 +225,7 @@ RULES: Final[dict[str, dict[str, Any]]] = {  # Any: JSON
         "delay_ms": _range(0, limits.NACK_DELAY_MS_MAX),
         "reason": {"maxLength": limits.NACK_REASON_CHARS_MAX},
     },
+    "ReportListOut": {"at": {"pattern": "^[0-9]{2}:[0-9]{2}$"}},  # a time of day
     "DeadLetterItem": {"reason": {"maxLength": limits.NACK_REASON_CHARS_MAX}},
     "ExtendItem": {
         "lease": _DURATION,

@@ -6,8 +6,7 @@ from typing import Final
 
 from mqservice.lib.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
-# Consumer offsets: every PERSIST_MS what has changed; every STEP_MS one step of their history.
-PERSIST_MS: Final = 5 * SECOND_MS
+# Consumer offsets: what has changed, and every STEP_MS one step of their history.
 OFFSETS_PAGE_ROWS: Final = 10_000
 BATCH_PAGES: Final = 10  # in one transaction, and at most so much in memory: about 30 MB
 BATCHES_MAX: Final = 10  # in one run; the next one goes on from there

@@ -27,7 +27,8 @@ SOCKET_PATH_BYTES_MAX: Final = 100  # sun_path holds 108 with its end mark; some
 LOCK_ATTEMPTS_MAX: Final = 5  # `status` holds the lock for an instant when nobody runs
 LOCK_RETRY_WAIT_MS: Final = 50
 MIB: Final = 1024 * 1024
-FIRST_START_BYTES_MIN: Final = 128 * MIB  # PostgreSQL's empty tables take half of it
+DATABASES_BYTES: Final = 128 * MIB  # PostgreSQL's empty tables take half of it
+SEGMENT_BYTES: Final = 1024 * MIB  # of the log, as the engine has it; the first message takes all
 
 
 class DataDir:
@@ -54,10 +55,11 @@ class DataDir:
             self.run = Path("/tmp") / f"mqservice-{os.getuid()}-{digest}"
         self.engine_socket = self.run / "engine.sock"
 
-    def create(self) -> None:
+    def create(self, *, segment_bytes: int = SEGMENT_BYTES) -> None:
         """Makes the directories, private to this user; what is open to others is closed to them.
 
-        Only a mounted volume that somebody else owns stays as it is: what is made in it is private.
+        A first start needs room for a segment of the log beside the databases. Only a mounted
+        volume that somebody else owns stays as it is: what is made in it is private.
 
         Raises ConfigInvalid when the place cannot be written, has no room for a first start, holds
         something else, or the short directory is not ours.
@@ -80,7 +82,7 @@ class DataDir:
                     "service. Set MQ_DATA_DIR to an empty or new directory."
                 )
             if not self.secrets.exists():
-                self._check_room()
+                self._check_room(DATABASES_BYTES + segment_bytes)
             for directory in (self.path, self.logs, self.store, self.mail, self.run):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             for directory in (self.path, self.logs, self.store, self.mail):
@@ -102,14 +104,14 @@ class DataDir:
             # Anybody may have made that name in /tmp first; a socket in it would be theirs.
             raise ConfigInvalid(f"{self.run} belongs to another user; remove it and start again.")
 
-    def _check_room(self) -> None:
-        """Raises ConfigInvalid where the disk is too full for the databases of a first start."""
+    def _check_room(self, needed_bytes: int) -> None:
+        """Raises ConfigInvalid where the disk is too full for a first start."""
         place = next(each for each in (self.path, *self.path.parents) if each.exists())
         free_bytes = shutil.disk_usage(place).free
-        if free_bytes < FIRST_START_BYTES_MIN:
+        if free_bytes < needed_bytes and os.access(place, os.W_OK):
             raise ConfigInvalid(
                 f"The disk of {self.path} has {free_bytes // MIB} MiB free; a first start needs "
-                f"{FIRST_START_BYTES_MIN // MIB} MiB. Make room, or set MQ_DATA_DIR to a directory "
+                f"{needed_bytes // MIB} MiB. Make room, or set MQ_DATA_DIR to a directory "
                 "on another disk."
             )
 

@@ -8,6 +8,7 @@ since programs read it there.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -43,9 +44,8 @@ class Output:
         self._print("mqservice", line)
 
     def close(self) -> None:
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+        for name in list(self._files):
+            self._close(name)
 
     def _print(self, name: str, line: str) -> None:
         if self._console is None:
@@ -68,7 +68,7 @@ class Output:
         try:
             file = self._files.get(name)
             if file is not None and file.tell() > LOG_FILE_BYTES_MAX:
-                file.close()
+                self._close(name)
                 (self.logs / f"{name}.log").replace(self.logs / f"{name}.log.1")
                 file = None
             if file is None:
@@ -77,7 +77,13 @@ class Output:
             file.write(line + "\n")
         except (OSError, ValueError):
             # A full disk must not end the supervisor, which is the one that can still stop things.
-            self._files.pop(name, None)
+            self._close(name)
+
+    def _close(self, name: str) -> None:
+        file = self._files.pop(name, None)
+        if file is not None:
+            with contextlib.suppress(OSError):  # what the full disk did not take is lost
+                file.close()
 
 
 def readable(line: str) -> str:

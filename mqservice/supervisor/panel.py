@@ -56,10 +56,12 @@ def next_steps(quickstart: Quickstart, data_dir: Path) -> list[tuple[str, str]]:
     """What a newcomer does, each with a command that works when pasted into another terminal there,
     or an address.
     """
+    program = _program(data_dir)
     consume = f"consume {quickstart.topic} --group {quickstart.group} --ack --count 1"
     return [
-        ("Send a message", curl_line(quickstart)),
-        ("Receive it and acknowledge it", f"{_program(data_dir)} {consume}"),
+        ("Send a message", f"{program} produce {quickstart.topic} 'hello, queue'"),
+        ("Receive it and acknowledge it", f"{program} {consume}"),
+        ("Send one over HTTP, as a program would", curl_line(quickstart)),
         ("See it in the console, signed in as above", quickstart.console_url),
         ("Read about the API and try it", f"{quickstart.base_url}/docs"),
     ]
@@ -73,6 +75,6 @@ def _program(data_dir: Path) -> str:
         program = "mqservice"
     else:
         program = str(own.relative_to(Path.cwd())) if own.is_relative_to(Path.cwd()) else str(own)
-    is_found = data_dir == Path.cwd() / "var" and "MQ_DATA_DIR" not in os.environ
-    words = [shlex.quote(program)]
-    return " ".join(words if is_found else [f"MQ_DATA_DIR={shlex.quote(str(data_dir))}", *words])
+    if data_dir == Path.cwd() / "var":
+        return shlex.quote(program)
+    return f"MQ_DATA_DIR={shlex.quote(str(data_dir))} {shlex.quote(program)}"

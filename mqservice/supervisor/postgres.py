@@ -25,6 +25,7 @@ from typing import Final
 import psycopg
 from psycopg import sql
 
+from mqservice.lib.known_migrations import version_problem
 from mqservice.supervisor.binaries import Account, PostgresPrograms
 from mqservice.supervisor.child import ChildSpec, die_with_parent
 from mqservice.supervisor.data_dir import close_to_others
@@ -250,3 +251,16 @@ async def wait_for_external(url: str, *, timeout_ms: int) -> None:
         if time.monotonic() > deadline:
             raise StartFailed(f"DATABASE_URL: could not log in within {timeout_ms} ms.")
         await asyncio.sleep(POLL_WAIT_S)
+
+
+async def check_tables(url: str) -> None:
+    """Raises StartFailed, and changes nothing, when another version has made the tables."""
+    connection = await psycopg.AsyncConnection.connect(url, connect_timeout=CONNECT_TIMEOUT_S)
+    async with connection:
+        found = await connection.execute("SELECT to_regclass('django_migrations')")
+        if await found.fetchone() == (None,):
+            return
+        applied = await connection.execute("SELECT app, name FROM django_migrations")
+        problem = version_problem(await applied.fetchall())
+    if problem:
+        raise StartFailed(problem)

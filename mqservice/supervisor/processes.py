@@ -11,7 +11,7 @@ from typing import Final
 from mqservice.lib.durations import HOUR_MS
 from mqservice.supervisor.child import ChildSpec
 from mqservice.supervisor.config import PORT_MAX, SupervisorConfig
-from mqservice.supervisor.data_dir import DataDir
+from mqservice.supervisor.data_dir import SEGMENT_BYTES, DataDir
 from mqservice.supervisor.errors import ConfigInvalid
 from mqservice.supervisor.readiness import is_listening, is_running, is_unix_socket_open
 from mqservice.supervisor.secrets_file import Secrets
@@ -86,6 +86,12 @@ def engine_metrics_port(env: Mapping[str, str], chosen: int) -> int:
             f"{METRICS_PORT_VARIABLE} must be a whole number from 0 to {PORT_MAX}, not {text!r}."
         )
     return int(text)
+
+
+def segment_bytes(env: Mapping[str, str]) -> int:
+    """Size of a file of the log; of a value that the engine rejects, the usual one."""
+    text = env.get("MQ_ENGINE_SEGMENT_BYTES", "")
+    return int(text) if text.isascii() and text.isdigit() else SEGMENT_BYTES
 
 
 def _engine_env(env: Mapping[str, str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Starts the stages in order, supervises them, and stops them in reverse.
 
-  lock port secrets ▶ [postgres valkey engine] ▶ tables ▶ [web-*] [worker], demo ▶ ready
-                                                  │
+  lock port secrets ▶ [postgres valkey] ▶ [engine] ▶ tables ▶ [web-*] [worker], demo ▶ ready
+                                │
             SIGINT, SIGTERM, SIGHUP, a dead database, a failed stage ──▶ the same list backwards
 
 Children are stopped in the reverse of the order they were started in, so nobody loses what it still
@@ -11,6 +11,7 @@ needs. A second SIGINT kills them. The data directory's lock is released last.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -28,7 +29,12 @@ from mqservice.supervisor.errors import StartFailed
 from mqservice.supervisor.output import Output
 from mqservice.supervisor.panel import print_panel
 from mqservice.supervisor.ports import choose_ports, reserve_port
-from mqservice.supervisor.postgres import PostgresServer, check_own_name, wait_for_external
+from mqservice.supervisor.postgres import (
+    PostgresServer,
+    check_own_name,
+    check_tables,
+    wait_for_external,
+)
 from mqservice.supervisor.quickstart import Quickstart, quickstart_of, write_quickstart
 from mqservice.supervisor.readiness import is_url_ok
 from mqservice.supervisor.secrets_file import Secrets, load_or_create_secrets
@@ -50,10 +56,10 @@ def run_service(config: SupervisorConfig, env: Mapping[str, str], *, is_quiet: b
         reserve_port(config.bind, config.port).close()
         if config.database_url is None:
             check_own_name()
-    data_dir.create()
+    data_dir.create(segment_bytes=processes.segment_bytes(env))
     lock = DataDirLock(data_dir)
-    lock.acquire()
     try:
+        lock.acquire()
         with reserve_port(config.bind, config.port):
             data_dir.quickstart.unlink(missing_ok=True)
             output = Output(data_dir.logs, is_quiet=is_quiet, console=sys.stdout)
@@ -61,6 +67,13 @@ def run_service(config: SupervisorConfig, env: Mapping[str, str], *, is_quiet: b
                 return asyncio.run(Supervisor(config, env, output).run())
             finally:
                 output.close()
+    except (StartFailed, OSError) as error:
+        # Whoever met it first says so at length: initdb, a server, a migration.
+        if os.strerror(errno.ENOSPC) not in str(error):
+            raise
+        raise StartFailed(
+            f"The disk of {config.data_dir} became full. Make room, then start the service again."
+        ) from error
     finally:
         lock.release()
 
@@ -113,7 +126,6 @@ class Supervisor:
             self._env, config, secrets, database_url=database_url, valkey_url=valkey_url
         )
         data_dir.engine_socket.unlink(missing_ok=True)  # of an engine that was killed
-        specs.append(processes.engine_spec(env, data_dir, metrics_port=metrics_port))
         preparation = first_run.Preparation(self._output)
         try:
             await preparation.start(env, data_dir, secrets)
@@ -122,6 +134,10 @@ class Supervisor:
                 await postgres.ensure_database()
             else:
                 await wait_for_external(database_url, timeout_ms=EXTERNAL_WAIT_MS)
+            await check_tables(database_url)
+            # Only now: by its start alone the version that made them could not open the store.
+            engine = processes.engine_spec(env, data_dir, metrics_port=metrics_port)
+            await self._start_stages([engine])
             await preparation.tables()
             web = processes.web_specs(env, config, metrics_port=metrics_port)
             if config.has_separate_workers:
@@ -161,6 +177,8 @@ class Supervisor:
                 password=secrets.postgres_password,
             )
             self._note_if_copied("PostgreSQL", postgres.programs.postgres)
+            if not data_dir.postgres.exists():
+                self._output.note(f"first start: creating the database in {data_dir.postgres}")
             await asyncio.to_thread(postgres.prepare)
             database_url = postgres.url
             specs.append(postgres.child_spec(self._env))

@@ -16,7 +16,7 @@ from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.store import blocking_client
 from mqservice.topics.purging import preview_purge, purge_topic
 from mqservice.topics.queries import TOPICS_PAGE_MAX, get_topic, queue_stats, topics_of
-from mqservice.topics.schemas import PurgeIn, PurgeOut, TopicListOut, TopicOut, read_change
+from mqservice.topics.schemas import PurgeOut, TopicListOut, TopicOut, TopicPurgeIn, read_change
 from mqservice.topics.services import delete_topic, put_topic
 
 router = Router(tags=["topics"])
@@ -43,7 +43,9 @@ def list_topics(
 @router.post(
     "/ns/{ns}/topics/{topic}:purge", response=PurgeOut, operation_id="purgeTopic"
 )  # fits `{topic}` as well
-def purge(request: AuthedRequest, ns: str, topic: str, order: PurgeIn | None = None) -> PurgeOut:
+def purge(
+    request: AuthedRequest, ns: str, topic: str, order: TopicPurgeIn | None = None
+) -> PurgeOut:
     """Purge a topic: delete all its messages, or only count them.
 
     The topic, its groups, their dead letters and messages scheduled for later remain.

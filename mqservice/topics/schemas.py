@@ -80,7 +80,7 @@ class TopicListOut(BaseModel):
     next: str | None
 
 
-class PurgeIn(Schema):
+class TopicPurgeIn(Schema):
     """``dry_run``: only say what would go."""
 
     model_config = ConfigDict(extra="forbid")

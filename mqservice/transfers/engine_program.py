@@ -16,20 +16,12 @@ import msgspec
 from mqservice.supervisor.child import die_with_parent
 from mqservice.supervisor.processes import PYTHON
 from mqservice.transfers.errors import TransferError, TransferRejected
+from storage_engine.tools.transfer.report import ProgressLine, ReportLine
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 ReportT = TypeVar("ReportT")
 _MODULE: Final = "storage_engine.tools.transfer"
 _EXIT_REFUSED: Final = 2
-
-
-class _Step(msgspec.Struct, frozen=True, tag_field="say", tag="step"):
-    done_bytes: int
-    total_bytes: int
-
-
-class _Report(msgspec.Struct, frozen=True, tag_field="say", tag="report"):
-    report: msgspec.Raw
 
 
 def run_program(
@@ -55,8 +47,8 @@ def run_program(
         found: ReportT | None = None
         try:
             for text in process.stdout:
-                line = msgspec.json.decode(text, type=_Step | _Report)
-                if isinstance(line, _Step):
+                line = msgspec.json.decode(text, type=ProgressLine | ReportLine)
+                if isinstance(line, ProgressLine):
                     told(line.done_bytes, line.total_bytes)
                 else:
                     found = msgspec.json.decode(line.report, type=kind)

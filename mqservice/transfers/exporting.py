@@ -18,7 +18,7 @@ from mqservice.backups.installation import store_dir
 from mqservice.backups.manifest import sync_directory
 from mqservice.transfers.engine_program import Progress, run_program
 from mqservice.transfers.errors import TransferError, TransferRejected
-from mqservice.transfers.reports import ExportReport
+from storage_engine.tools.transfer.report import ExportReport
 
 _ASIDE_SUFFIX: Final = ".exporting"
 _MARK: Final = "EXPORT-IS-NOT-COMPLETE"

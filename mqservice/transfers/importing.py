@@ -29,7 +29,7 @@ from mqservice.supervisor.operator_commands import run_command
 from mqservice.supervisor.secrets_file import load_or_create_secrets
 from mqservice.transfers.engine_program import Progress, run_program
 from mqservice.transfers.errors import TransferError, TransferRejected
-from mqservice.transfers.reports import ImportReport
+from storage_engine.tools.transfer.report import ImportReport
 
 _COMMAND: Final = "import-store"
 _DEFINITIONS_FILE: Final = "imported.json"

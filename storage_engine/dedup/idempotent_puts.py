@@ -71,7 +71,6 @@ class IdempotentPuts:
         self._catalog = catalog
         self._delay_clock = delay_clock
         self._put = put
-        self.duplicate_count = 0
 
     def put(self, request: PutOnceRequest, answer: Answer) -> None:
         """Store what is new of a request; ``answer(reply, error)`` comes once.
@@ -117,7 +116,6 @@ class IdempotentPuts:
         if wait_for > self._commit_log.flushed_offset:
             waiting.count += 1
             self._durability.wait(wait_for, waiting.settle_one)
-        self.duplicate_count += sum(place is not None and place.is_duplicate for place in places)
         waiting.begin(PutOnceReply(places=[place for place in places if place is not None]))
 
     def _require_room(self, offers: list[_Offer]) -> None:

@@ -81,8 +81,9 @@ class StoreLock:
 
     def write_owner(self) -> None:
         """Write down who has it, now that the store may be changed."""
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
+        owner = str(os.getpid()).encode()
+        os.pwrite(self._descriptor, owner, 0)  # first: on a full disk it keeps the block it has
+        os.ftruncate(self._descriptor, len(owner))
         self._is_mine = False
 
     def release(self) -> None:

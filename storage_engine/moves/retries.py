@@ -82,8 +82,6 @@ class Retries:
         self._mover = mover
         self._delay_ms = delay_clock.delay_ms
         self._waiting: deque[Failure] = deque()
-        self.retried_count = 0
-        self.dead_count = 0
 
     def fail(self, failure: Failure) -> None:
         """Take a message out of its lease; ``tick`` moves it.
@@ -168,8 +166,6 @@ class Retries:
             failure.process_queue.moved(
                 failure.queue_offset, failure.generation, place if successor.is_ready else -1
             )
-            self.dead_count += successor.is_dead
-            self.retried_count += not successor.is_dead
         return True
 
     def _published(self, successors: list[_Successor], reset_counts: list[int]) -> None:

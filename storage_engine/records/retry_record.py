@@ -141,8 +141,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def retry_record(
-    buffer: bytes | memoryview,
-    at: int = 0,
+    record: bytes,
     *,
     group: str,
     due_ms: int = 0,
@@ -159,7 +158,7 @@ def retry_record(
     Or at once, for the retry topic itself.
 
     Args:
-        buffer: holds the record whose delivery failed, at ``at``: of the topic or the retry topic.
+        record: whose delivery failed, of the topic or the retry topic.
         group: the full name, ``namespace%name``.
         due_ms: when it is to be delivered again, epoch ms.
         delivered_ms: when the delivery that failed began, epoch ms.
@@ -176,8 +175,8 @@ def retry_record(
         StoreCorrupt: it is no record.
     """
     assert 0 <= due_ms < _DUE_MS_END
-    draft = _delivered(buffer, at, delivered_ms)
-    stored_ms = first_stored_ms(draft.properties, store_timestamp_of(buffer, at))
+    draft = _delivered(record, delivered_ms)
+    stored_ms = first_stored_ms(draft.properties, store_timestamp_of(record))
     _set(draft, FIRST_STORED_MS, str(stored_ms))
     draft.reconsume_times += 1
     _settle(draft, settles)
@@ -197,27 +196,22 @@ def retry_record(
 
 
 def dead_letter_record(
-    buffer: bytes | memoryview,
-    at: int = 0,
+    record: bytes,
     *,
     group: str,
     reason: str,
     delivered_ms: int,
-    first_delivered_ms: int | None = None,
     attempts: int | None = None,
-    queue_id: int = 0,
     settles: Settles | None = None,
     member_id: str = "",
 ) -> bytes:
     """The record of a message that the group gave up, for ``%DLQ%group``.
 
     Args:
-        buffer: holds the record whose delivery failed, at ``at``: of the topic or the retry topic.
+        record: whose delivery failed, of the topic or the retry topic.
         group: the full name, ``namespace%name``.
         reason: cut to ``REASON_BYTES_MAX``, and further to what the properties leave.
         delivered_ms: when the last delivery began, epoch ms.
-        first_delivered_ms: when the first one began, unless the record says so itself;
-            ``delivered_ms`` when not given.
         attempts: deliveries made; by default as many as the record tells. An ordered group retries
             in place, which no record tells.
         settles: the place that it takes the place of.
@@ -225,8 +219,7 @@ def dead_letter_record(
 
     Raises as ``retry_record``.
     """
-    first_ms = delivered_ms if first_delivered_ms is None else first_delivered_ms
-    draft = _delivered(buffer, at, first_ms)
+    draft = _delivered(record, delivered_ms)
     draft.properties.pop(FIRST_STORED_MS.encode(), None)
     draft.reconsume_times = draft.reconsume_times + 1 if attempts is None else attempts
     draft.properties.pop(DLQ_REASON.encode(), None)
@@ -242,11 +235,11 @@ def dead_letter_record(
     if told:
         draft.set(DLQ_REASON.encode(), told)
     _set_trace_property(draft, RETRY_MEMBER, member_id)
-    draft.topic, draft.queue_id = dlq_topic_of(group).encode(), queue_id
+    draft.topic, draft.queue_id = dlq_topic_of(group).encode(), 0
     return draft.encode()
 
 
-def due_record(buffer: bytes | memoryview, at: int = 0, *, settles: Settles | None = None) -> bytes:
+def due_record(record: bytes, *, settles: Settles | None = None) -> bytes:
     """The record that a scheduled one becomes when it is due, for the topic that it names.
 
     ``settles`` is the place that it takes the place of.
@@ -255,7 +248,7 @@ def due_record(buffer: bytes | memoryview, at: int = 0, *, settles: Settles | No
         RecordRefused: it does not say where it belongs.
         StoreCorrupt: it is no record.
     """
-    draft = read_draft(buffer, at)
+    draft = read_draft(record)
     topic = draft.properties.get(REAL_TOPIC.encode(), b"")
     queue_id = draft.properties.get(REAL_QUEUE_ID.encode(), b"")
     if not topic or not queue_id.isdigit() or int(queue_id) > INT_MAX:
@@ -284,7 +277,7 @@ def scheduled_queue_of(record: bytes, topic: str) -> int | None:
     return int(queue_id) if is_there else None
 
 
-def forwarded_record(buffer: bytes | memoryview, at: int = 0, *, settles: Settles) -> bytes:
+def forwarded_record(record: bytes, *, settles: Settles) -> bytes:
     """The same record again, still to come, in the place of the one that ``settles`` names.
 
     What is there for traces only goes when there is no room for both.
@@ -293,14 +286,14 @@ def forwarded_record(buffer: bytes | memoryview, at: int = 0, *, settles: Settle
         RecordRefused: its properties leave no room, see ``PROPERTIES_RESERVE_BYTES``.
         StoreCorrupt: it is no record.
     """
-    draft = read_draft(buffer, at)
+    draft = read_draft(record)
     if (
         DELAY_LEVEL.encode() in draft.properties
         and PROPERTY_DELIVER_AT.encode() not in draft.properties
     ):
         # RocketMQ's own: its delay must not begin again.
         properties = b"".join(b"%b\x01%b\x02" % pair for pair in draft.properties.items())
-        due_ms = due_ms_of(properties, store_timestamp_of(buffer, at))
+        due_ms = due_ms_of(properties, store_timestamp_of(record))
         draft.set(PROPERTY_DELIVER_AT.encode(), str(due_ms).encode())
     _settle(draft, settles)
     if draft.properties_bytes() > PROPERTIES_BYTES_MAX:
@@ -309,8 +302,7 @@ def forwarded_record(buffer: bytes | memoryview, at: int = 0, *, settles: Settle
 
 
 def redrive_record(
-    buffer: bytes | memoryview,
-    at: int = 0,
+    record: bytes,
     *,
     queue_id: int,
     topic: str | None = None,
@@ -319,7 +311,7 @@ def redrive_record(
     """The record that sends a dead letter on its way again: what was first produced, as if new.
 
     Args:
-        buffer: holds the dead letter, at ``at``.
+        record: the dead letter.
         queue_id: queue of the topic to which it goes.
         topic: by default the one that it was produced to.
         settles: the place that it takes the place of.
@@ -328,7 +320,7 @@ def redrive_record(
         RecordRefused: no topic is given and the record names none.
         StoreCorrupt: it is no record.
     """
-    draft = read_draft(buffer, at)
+    draft = read_draft(record)
     origin = draft.properties.get(DLQ_ORIGIN_TOPIC.encode()) or draft.properties.get(
         RETRY_TOPIC.encode()
     )
@@ -364,14 +356,6 @@ def shown_record(record: Record) -> Record:
     )
 
 
-def attempt_of(record: Record) -> int:
-    """Which delivery of its message a delivery of the record is, from 1.
-
-    Deliveries of the same record again, as an ordered group makes them, come on top.
-    """
-    return record.reconsume_times + 1
-
-
 def find_dead_letter(record: Record) -> DeadLetter | None:
     """What a record of a DLQ says about its end; None when it is no dead letter."""
     properties = record.properties
@@ -400,9 +384,9 @@ def first_stored_ms(properties: Mapping[bytes, bytes], store_ms: int) -> int:
     return store_ms
 
 
-def _delivered(buffer: bytes | memoryview, at: int, first_delivered_ms: int) -> RecordDraft:
+def _delivered(record: bytes, first_delivered_ms: int) -> RecordDraft:
     """A draft that knows where its message came from and when it was first delivered."""
-    draft = read_draft(buffer, at)
+    draft = read_draft(record)
     if draft.topic == SCHEDULE_TOPIC_BYTES:
         raise RecordRefused(f"message {draft.message_id!r} is still in the schedule topic")
     draft.drop(_SCHEDULE_NAMES | _TRACE_NAMES)

@@ -57,11 +57,9 @@ class Wait(NamedTuple):
 def scheduled(message: StoreMessage, wait: Wait) -> StoreMessage:
     """The message that waits. Raises ``BadRequest``: no such delay."""
     if sum([part != 0 for part in wait]) != 1:
-        raise BadRequest(
-            f"a scheduled message has exactly one of level, delay and time, found {wait}"
-        )
+        raise BadRequest("a scheduled message has exactly one of level, delay and time")
     if not 0 <= wait.delay_ms <= DELAY_MS_MAX or wait.deliver_at_ms < 0:
-        raise BadRequest(f"a delay must be 1 to {DELAY_MS_MAX} ms, found {wait}")
+        raise BadRequest(f"a delay must be 1 to {DELAY_MS_MAX} ms, found {wait.delay_ms}")
     properties = {REAL_TOPIC: message.topic, REAL_QUEUE_ID: str(message.queue_id)}
     if wait.deliver_at_ms:
         properties[PROPERTY_DELIVER_AT] = str(wait.deliver_at_ms)

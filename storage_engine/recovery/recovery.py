@@ -246,7 +246,8 @@ def _read_log(
     """``scan``, announced: of a whole log it takes minutes, in which nobody is answered."""
     segment_count = sum(1 for each in segments if each.base_offset + each.size_bytes > start)
     told = {"action": "log_reading", "start_offset": start, "segment_count": segment_count}
-    log.info("Reading the commit log; clients cannot connect until this is done", extra=told)
+    if segment_count:
+        log.info("Reading the commit log; clients cannot connect until this is done", extra=told)
     return scan(segments, start, flushed_offset, keeps_whole=keeps_whole)
 
 

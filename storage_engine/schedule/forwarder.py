@@ -33,7 +33,6 @@ class Forwarder:
         self._schedule = schedule
         self._mover = schedule.mover
         self._durable_to = durability.durable_to
-        self.forwarded_count = 0
 
     async def forward(self, below_offset: int) -> None:
         """Append again what is still to come and stands below ``below_offset``; durable on return.
@@ -73,7 +72,6 @@ class Forwarder:
             taken = {move.queue_offset for move in moves}
             self._mover.move(moves, lambda: source.moving.difference_update(taken))
             source.moving |= taken
-            self.forwarded_count += len(moves)
         return first
 
     def _forwarded(self, source: Source, queue_offset: int, old: bytes) -> bytes | None:

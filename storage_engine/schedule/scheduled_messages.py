@@ -23,7 +23,7 @@ from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.errors import BadRequest, StoreBusy, TopicNotFound
 from storage_engine.moves.moves import Move, settles_for
 from storage_engine.reads.queries import Queries
-from storage_engine.records.delay_levels import DELAY_MS_MAX
+from storage_engine.records.delay_levels import DAY_MS, DELAY_MS_MAX
 from storage_engine.records.record import Record
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.retry_record import rescheduled_record, scheduled_queue_of
@@ -166,7 +166,6 @@ class ScheduledMessages:
         self._catalog = catalog
         self._schedule = schedule
         self._queries = queries
-        self.cancelled_count = 0
         self._blocks = TopicBlocks()
 
     def page(self, request: ScheduledListRequest) -> tuple[ScheduledListHead, bytes]:
@@ -269,7 +268,6 @@ class ScheduledMessages:
             return ScheduledReply(outcome=found)
         self._consumer_offsets.settle([(found.source.progress, [(found.queue_offset, 1)])])
         self._consumer_offsets.sync()
-        self.cancelled_count += 1
         return ScheduledReply(outcome=ScheduledOutcome.DONE)
 
     def send(self, request: ScheduledRef, answer: Callable[[ScheduledReply], None]) -> None:
@@ -339,7 +337,10 @@ class ScheduledMessages:
         # What has begun of the millisecond counts in full: never early.
         due_ms = now_ms + 1 + request.delay_ms if request.delay_ms else request.deliver_at_ms
         if request.delay_ms < 0 or not 0 < due_ms <= now_ms + 1 + DELAY_MS_MAX:
-            raise BadRequest(f"a delivery time is at most {DELAY_MS_MAX} ms ahead, found {request}")
+            raise BadRequest(
+                "the delivery time must be in the future and at most "
+                f"{DELAY_MS_MAX // DAY_MS} days ahead"
+            )
         return queue_id, due_ms
 
     def _sent(self, found: _Found, answer: Callable[[ScheduledReply], None]) -> None:

@@ -7,8 +7,10 @@ import signal
 import socket
 import stat
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
+import psycopg
 import pytest
 
 from mqservice.supervisor.quickstart import Quickstart
@@ -62,6 +64,27 @@ def test_taken_port_is_named_and_nothing_is_left_running(tmp_path: Path) -> None
     assert len(refused.stderr.strip().splitlines()) == 1
     assert pids_using(data_dir) == set()
     assert not data_dir.exists()
+
+
+def test_tables_of_another_version_stop_the_start_before_the_store_is_opened(
+    tmp_path: Path, postgres_server: str, valkey_server: str
+) -> None:
+    """The version that made them must be able to open it again."""
+    with psycopg.connect(postgres_server, autocommit=True) as server:
+        server.execute("CREATE DATABASE other_version")
+        url = urlsplit(postgres_server)._replace(path="/other_version").geturl()
+        try:
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute(
+                    "CREATE TABLE django_migrations AS SELECT 'topics' app, '0002_old' AS name"
+                )
+            refused = run_up(tmp_path / "data", DATABASE_URL=url, VALKEY_URL=valkey_server)
+        finally:
+            server.execute("DROP DATABASE other_version WITH (FORCE)")
+    assert refused.returncode == 6
+    (line,) = refused.stderr.splitlines()
+    assert "does not know 1 of its migrations, such as topics.0002_old" in line
+    assert not list((tmp_path / "data" / "store").iterdir())
 
 
 @pytest.mark.timeout(600)

@@ -125,7 +125,7 @@ def test_a_busy_machine_is_reported_before_anything_else() -> None:
     usage = msgspec.structs.replace(quiet.usage, other_cores=0.02)
     quiet = msgspec.structs.replace(quiet, usage=usage)
 
-    assert "other work meanwhile** (0.4 of 2" in table(
+    assert "other work during this run** (0.4 of 2" in table(
         _evidence(_section("push-one", _figure("mqservice, sync", 1)))
     )
     assert "other work" not in table(_evidence(_section("push-one", quiet)))

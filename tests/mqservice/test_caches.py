@@ -18,13 +18,13 @@ from psycopg.conninfo import make_conninfo
 from mqservice.accounts.access import Principal
 from mqservice.accounts.models import ApiKey, Member, Role, Tenant, User
 from mqservice.accounts.scopes import Scope
-from mqservice.accounts.services import create_api_key, revoke_api_key, set_role
+from mqservice.accounts.services import create_api_key, set_role
 from mqservice.caches import Caches, listen
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.api_keys import generate_api_key, parse_api_key
 from mqservice.lib.problem import Problem
 from mqservice.topics.models import Topic
-from tests.people import bearer, create_people
+from tests.people import bearer, create_people, revoke
 
 WAIT_S = 60.0
 
@@ -159,7 +159,7 @@ async def test_revoked_key_is_forgotten_by_notification() -> None:
     assert key is not None
     async with listening() as (caches, _):
         await principal_of(caches, people.acme_key)
-        await in_db(lambda: revoke_api_key(people.acme.tenant, key.public_id))
+        await in_db(lambda: revoke(people.acme_key))
         await caches.saw(f"key {key.public_id}")
         assert caches.keys.cached(bearer(people.acme_key)) is None
         assert (await refusal(caches.keys.load(bearer(people.acme_key)))).status == 401

@@ -42,7 +42,7 @@ SCHEDULE: Final = (
     ),
     Promise(
         "T4",
-        "A scheduled message is delivered once, under its id, whatever is killed meanwhile.",
+        "A scheduled message is delivered once, under its id, whatever is killed in the meantime.",
         (
             *_CRASH,
             *_of(

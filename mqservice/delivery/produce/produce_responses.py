@@ -15,9 +15,9 @@ from mqservice.topics.routes import TopicRoute
 
 
 class StoredResponse(msgspec.Struct, frozen=True, gc=False):
-    """Response for one stored message. The last two fields belong to later features.
+    """Response for one stored message.
 
-    A scheduled message has no offset yet, but ``deliver_at`` and ``recall_handle``.
+    A scheduled one has no offset yet, but ``deliver_at`` and ``recall_handle``.
     """
 
     id: str
@@ -28,7 +28,6 @@ class StoredResponse(msgspec.Struct, frozen=True, gc=False):
     durability: str
     deliver_at: str | None = None
     recall_handle: str | None = None
-    transaction_id: str | None = None
     duplicate: bool = False
 
 

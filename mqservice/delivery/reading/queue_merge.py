@@ -75,7 +75,6 @@ class _QueueCursor:
     position: int
     end: int
     waiting: deque[Record] = field(default_factory=deque)
-    waiting_bytes: int = 0
     begin: int = -1  # where the page began; not known before the first pull
     pulled_to: int = 0  # behind all that the last pull looked at
     max_offset: int = 0  # of the queue at the last pull
@@ -196,9 +195,7 @@ class QueueMerge:
 
     def _give(self, lane: _QueueCursor) -> None:
         record = lane.waiting.popleft()
-        size_bytes = _size_bytes(record)
-        lane.waiting_bytes -= size_bytes
-        self._waiting_bytes -= size_bytes
+        self._waiting_bytes -= _size_bytes(record)
         lane.position = record.queue_offset + 1
         if lane.waiting:
             lane.next_at = lane.waiting[0].physical_offset
@@ -241,7 +238,6 @@ class QueueMerge:
         size_bytes = sum(map(_size_bytes, wanted))
         if is_kept or self._waiting_bytes + size_bytes <= MERGE_BYTES_MAX:
             lane.waiting.extend(wanted)
-            lane.waiting_bytes = size_bytes
             self._waiting_bytes += size_bytes
         else:
             # Messages before the first wanted one need not be looked at again.

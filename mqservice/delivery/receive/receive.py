@@ -86,11 +86,9 @@ class ReceiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReceiveResponse(msgspec.Struct, frozen=True):
-    """``backlog_hint`` is null if the engine does not report it; ``settled`` is present if the
-    request had something to settle."""
+    """``settled`` is present if the request had something to settle."""
 
     messages: list[ReceivedMessage]
-    backlog_hint: int | None = None
     settled: SettleResponse | msgspec.UnsetType = msgspec.UNSET
 
 

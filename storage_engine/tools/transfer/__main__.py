@@ -26,7 +26,12 @@ from storage_engine.errors import ConfigInvalid, StoreError
 from storage_engine.tools.transfer.conversion import ImportLimits
 from storage_engine.tools.transfer.exporting import export_store
 from storage_engine.tools.transfer.importing import import_store, inspect_store
-from storage_engine.tools.transfer.report import ExportReport, ImportReport
+from storage_engine.tools.transfer.report import (
+    ExportReport,
+    ImportReport,
+    ProgressLine,
+    ReportLine,
+)
 from storage_engine.tools.transfer.source import SourceRejected
 
 EXIT_FAILED = 1
@@ -44,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (StoreError, OSError) as exc:
         print(exc, file=sys.stderr)
         return EXIT_FAILED
-    _print_line({"say": "report", "report": msgspec.to_builtins(report)})
+    _print_line(ReportLine(msgspec.Raw(msgspec.json.encode(report))))
     return 0
 
 
@@ -84,10 +89,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _print_progress(done_bytes: int, total_bytes: int) -> None:
-    _print_line({"say": "step", "done_bytes": done_bytes, "total_bytes": total_bytes})
+    _print_line(ProgressLine(done_bytes, total_bytes))
 
 
-def _print_line(line: dict[str, object]) -> None:
+def _print_line(line: ProgressLine | ReportLine) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
     sys.stdout.buffer.flush()
 

@@ -1,8 +1,19 @@
-"""What an import brings and what it leaves behind, as one JSON object."""
+"""What ``python -m storage_engine.tools.transfer`` prints: lines of progress, then a report."""
 
 from __future__ import annotations
 
 import msgspec
+
+
+class ProgressLine(msgspec.Struct, frozen=True, tag_field="say", tag="step"):
+    done_bytes: int
+    total_bytes: int
+
+
+class ReportLine(msgspec.Struct, frozen=True, tag_field="say", tag="report"):
+    """The last line; ``report`` is an ``ImportReport`` or an ``ExportReport``."""
+
+    report: msgspec.Raw
 
 
 class TopicReport(msgspec.Struct, kw_only=True):
@@ -55,7 +66,7 @@ class LeftBehind(msgspec.Struct, kw_only=True):
 
 
 class ImportReport(msgspec.Struct, kw_only=True):
-    """See the module's docstring. ``verified_queues``: whose messages were compared; 0 before."""
+    """What an import brings and leaves behind. ``verified_…``: compared after writing; else 0."""
 
     source: str
     namespace: str

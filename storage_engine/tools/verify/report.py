@@ -125,6 +125,13 @@ class FileCount(msgspec.Struct, kw_only=True):
     item_count: int = 0
 
 
+class Progress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much of the log is read; ``total_bytes`` is a guess until the end is found."""
+
+    done_bytes: int
+    total_bytes: int
+
+
 class Report(msgspec.Struct, kw_only=True):
     """The outcome; ``is_whole_store`` is False beside a running engine."""
 

@@ -42,7 +42,7 @@ from storage_engine.tools.verify.files import (
 from storage_engine.tools.verify.index import IndexCheck
 from storage_engine.tools.verify.log import LogCheck
 from storage_engine.tools.verify.queues import QueueCheck
-from storage_engine.tools.verify.report import Kind, Report, lines
+from storage_engine.tools.verify.report import Kind, Progress, Report, lines
 from storage_engine.tools.verify.requests import RequestCheck
 
 EXIT_FINDINGS: Final = 1
@@ -53,13 +53,6 @@ _SLOTS_VARIABLE: Final = "MQ_ENGINE_INDEX_SLOTS"
 
 class NoStore(Exception):
     """There is nothing at the path that could be a store."""
-
-
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of the log is read; ``total_bytes`` is a guess until the end is found."""
-
-    done_bytes: int
-    total_bytes: int
 
 
 class Verification:

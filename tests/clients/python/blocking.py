@@ -93,4 +93,4 @@ async def _others() -> set[asyncio.Task[Any]]:
 
 
 def _is_ours(value: object) -> bool:
-    return type(value).__module__.startswith("mqservice_client.aio.")
+    return inspect.isasyncgen(value) or type(value).__module__.startswith("mqservice_client.aio.")

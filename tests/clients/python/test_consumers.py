@@ -204,10 +204,10 @@ def test_a_function_that_takes_too_long_loses_its_message(
 def test_a_message_outlives_its_lease_while_its_function_runs(mq: Client, place: Place) -> None:
     attempts: list[int] = []
 
-    @mq.consumer(*place, lease="1s", concurrency=2)
+    @mq.consumer(*place, lease="3s", concurrency=2)
     def handle(message: Message) -> None:
         attempts.append(message.attempt)
-        threading.Event().wait(3)
+        threading.Event().wait(5)
 
     with running(mq):
         mq.send(place.topic, "x")

@@ -18,7 +18,7 @@ from tests.pythons import InstalledPython, installed_pythons
 ROOT: Final = PACKAGE.parent
 DEPENDENCIES: Final = {"httpx", "msgspec", "websockets"}
 # Used where the program has it; nothing asks for it.
-OPTIONAL: Final = {"opentelemetry"}
+OPTIONAL: Final = {"django", "django_tasks", "opentelemetry"}
 UV: Final = Path(sys.executable).with_name("uv")
 VERSIONS: Final = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
@@ -107,7 +107,8 @@ def test_an_empty_environment_elsewhere_gets_the_client(
 def _modules() -> list[Path]:
     """Those of ``protocol`` too, which are the service's own behind a link."""
     folders = (PACKAGE, SOURCE, MADE, PACKAGE / "protocol")
-    return [path for folder in folders for path in sorted(folder.glob("*.py"))]
+    found = [path for folder in folders for path in sorted(folder.glob("*.py"))]
+    return [*found, *sorted((PACKAGE / "django").rglob("*.py"))]
 
 
 def _imported(node: ast.AST) -> list[str]:

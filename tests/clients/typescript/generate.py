@@ -4,7 +4,8 @@
     OpenAPI  ──▶ api_module ─────▶ src/generated/api.ts       bodies, error codes, the control plane
 
 ``python -m tests.docs`` writes both; a test fails while they differ from what the service serves.
-The control plane is one class for each resource of ``RESOURCES``, with a method for each operation.
+The control plane is one class for each of ``tests.clients.resources``, with a method for each
+operation.
 """
 
 from __future__ import annotations
@@ -19,53 +20,12 @@ from mqservice.protocol.problem_texts import MEANINGS
 from mqservice.reference.asyncapi import asyncapi_document
 from mqservice.reference.openapi import openapi_document
 from mqservice.reference.parts import SCHEMAS, JsonObject
+from tests.clients.resources import RESOURCES, operations
 
 HEAD: Final = (
     "// Made from the service's {name} document by `python -m tests.docs`; do not edit it.\n"
 )
 
-# Class, then the name of each method and the operation that it calls.
-RESOURCES: Final[dict[str, dict[str, str]]] = {
-    "Topics": {
-        "list": "listTopics", "get": "readTopic", "create": "writeTopic", "delete": "removeTopic",
-        "purge": "purgeTopic", "rateHistory": "rateHistory",
-    },
-    "Groups": {
-        "list": "listGroups", "get": "readGroup", "create": "writeGroup", "delete": "removeGroup",
-        "pause": "pauseGroup", "resume": "resumeGroup", "seek": "seekGroup", "lag": "readLag",
-        "lagHistory": "lagHistory", "offsets": "readOffsets", "commitOffset": "commitOffset",
-        "clients": "readClients",
-    },
-    "DeadLetters": {
-        "list": "browseDeadLetters", "get": "readDeadLetter", "redrive": "redriveDeadLetters",
-        "purge": "purgeDeadLetters",
-    },
-    "Tasks": {
-        "list": "listTasks", "get": "readTask", "cancel": "cancelTask", "failures": "listFailures",
-    },
-    "Messages": {
-        "browse": "browseMessages", "get": "readMessage", "trace": "traceMessage",
-        "pull": "pullMessages", "offsetAtTime": "readOffsetAtTime",
-    },
-    "Scheduled": {
-        "list": "listScheduled", "listAll": "listAllScheduled", "cancel": "cancelScheduled",
-        "send": "sendScheduled", "reschedule": "reschedule",
-    },
-    "Schedules": {
-        "list": "listSchedules", "get": "readSchedule", "create": "writeSchedule",
-        "delete": "removeSchedule", "pause": "pauseSchedule", "resume": "resumeSchedule",
-        "send": "sendSchedule", "preview": "previewSchedule",
-    },
-    "Issues": {
-        "list": "listIssues", "get": "readIssue", "acknowledge": "acknowledgeIssue",
-        "resolve": "resolveIssue", "ignore": "ignoreIssue", "reopen": "reopenIssue",
-    },
-    "Keys": {
-        "list": "listKeys", "create": "createKey", "get": "readKey", "update": "updateKey",
-        "revoke": "revoke", "rotate": "rotate",
-    },
-    "Tickets": {"create": "issueTicket"},
-}  # fmt: skip
 # What the data plane of the client uses besides.
 _DATA_SCHEMAS: Final = (
     "ProduceMessage", "BatchResponse", "ReceiveOptions", "ReceiveResponse", "SettleOptions",
@@ -99,15 +59,7 @@ def api_module() -> str:
     """Bodies, error codes with what to do about them, and the classes of the control plane."""
     document = openapi_document()
     render = _Types(document["components"]["schemas"], bytes_type="string")
-    operations = {
-        operation["operationId"]: (method.upper(), path, operation)
-        for path, methods in document["paths"].items()
-        for method, operation in methods.items()
-    }
-    classes = [
-        _resource(render, name, {each: operations[row[each]] for each in row})
-        for name, row in RESOURCES.items()
-    ]
+    classes = [_resource(render, name, operations(name)) for name in RESOURCES]
     remedies = [f"  {code}: {json.dumps(m.remedy)}," for code, m in sorted(MEANINGS.items())]
     return (
         "\n".join(
@@ -209,7 +161,7 @@ class _Types:
         return f"[{', '.join(places)}]"
 
 
-def _resource(render: _Types, name: str, operations: dict[str, tuple[str, str, JsonObject]]) -> str:
+def _resource(render: _Types, name: str, methods: dict[str, tuple[str, str, JsonObject]]) -> str:
     lines = [
         f"export class {name} {{",
         "  readonly #call: Call;\n",
@@ -217,7 +169,7 @@ def _resource(render: _Types, name: str, operations: dict[str, tuple[str, str, J
         "    this.#call = call;",
         "  }",
     ]
-    for method, (verb, path, operation) in operations.items():
+    for method, (verb, path, operation) in methods.items():
         lines += ["", *_method(render, method, verb, path, operation)]
     return "\n".join([*lines, "}\n"])
 

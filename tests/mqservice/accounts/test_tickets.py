@@ -17,7 +17,6 @@ from pytest_django import Settings
 
 from mqservice.accounts import tickets_api
 from mqservice.accounts.models import Member
-from mqservice.accounts.services import revoke_api_key
 from mqservice.accounts.ticket_holders import find_holder, session_id_of
 from mqservice.accounts.tickets import Tickets
 from mqservice.asgi import Application
@@ -25,14 +24,13 @@ from mqservice.caches import Caches
 from mqservice.delivery.context import DeliveryContext, process_context
 from mqservice.delivery.http import Message
 from mqservice.delivery.origins import Origins
-from mqservice.lib.api_keys import parse_api_key
 from mqservice.lib.problem import Problem
 from mqservice.lib.throttle import Throttle
 from mqservice.store import close_store
 from tests.clock import ManualClock
 from tests.mqservice.delivery.wait_until import wait_until
 from tests.mqservice.people.visitors import sign_in
-from tests.people import People
+from tests.people import People, revoke
 
 PATH = "/v1/ws-tickets"
 PAGE = "https://app.example.com"
@@ -181,7 +179,7 @@ async def test_ticket_is_valid_for_the_page_that_asked_and_gone_when_another_bri
 
 async def test_ticket_of_a_revoked_key_opens_nothing(engine: str, people: People, api: Api) -> None:
     made = await issue(api(people.acme_key))
-    await sync_to_async(revoke)(people, people.acme_key)
+    await sync_to_async(revoke)(people.acme_key)
     async with opened() as context:
         assert await Handshake(context, made["ticket"]).code() == 4401
 
@@ -318,12 +316,6 @@ async def test_without_valkey_tickets_are_unavailable_and_keys_open_sockets_as_e
         socket = Handshake(context, "")
         socket.scope["headers"].append((b"authorization", f"Bearer {people.acme_key}".encode()))
         assert await socket.code() is None
-
-
-def revoke(people: People, text: str) -> None:
-    key = parse_api_key(text)
-    assert key is not None
-    revoke_api_key(people.acme.tenant, key.public_id)
 
 
 def _url() -> str:

@@ -49,7 +49,7 @@ async def test_verify_says_what_is_damaged_for_people_and_machines(store_dir: Pa
     exchange_unit(store_dir)
     code, out = await verify(store_dir)
     assert code == 1
-    assert b"unit_wrong consumequeue/t/1 at 5: size is" in out
+    assert b"unit_wrong: consumequeue/t/1 at 5: size is" in out
     assert b"delete consumequeue/" in out
     code, out = await verify(store_dir, "-o", "ndjson")
     assert code == 1

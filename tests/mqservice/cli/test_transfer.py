@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mqservice.transfers.reports import ImportReport
+from storage_engine.tools.transfer.report import ImportReport
 from tests.mqservice.cli.commands import Ended, mqservice
 from tests.storage_engine.doubles import OpenStore, message
 from tests.storage_engine.rocketmq_store import RocketmqStore

@@ -72,30 +72,9 @@ def test_a_missing_migration_is_run(db: None, migrations_run: list[str]) -> None
     assert migrations_run == ["migrate"]
 
 
-@pytest.mark.parametrize("name", ["9999_of_tomorrow", "0002_before_they_were_squashed"])
-def test_tables_of_another_version_are_refused_and_left_alone(
-    db: None, migrations_run: list[str], name: str
-) -> None:
-    MigrationRecorder(connection).record_applied("topics", name)
-    with pytest.raises(
-        CommandError,
-        match=rf"Another version .* 1 of its migrations, such as topics\.{name}.* empty database",
-    ):
-        prepare.make_tables()
-    assert migrations_run == []
-
-
 def test_migrate_refuses_tables_of_another_version_too(db: None) -> None:
     """Deployments without ``mqservice up`` call it; it would fail halfway through."""
     MigrationRecorder(connection).record_unapplied("console", "0001_initial")
     MigrationRecorder(connection).record_applied("console", "0001_before_they_were_squashed")
     with pytest.raises(CommandError, match=r"Another version .* empty database"):
         call_command("migrate", interactive=False, verbosity=0)
-
-
-def test_migrations_that_a_library_has_given_up_do_not_matter(
-    db: None, migrations_run: list[str]
-) -> None:
-    MigrationRecorder(connection).record_applied("account", "0001_before_it_was_squashed")
-    prepare.make_tables()
-    assert migrations_run == []

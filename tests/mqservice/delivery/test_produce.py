@@ -44,7 +44,6 @@ def test_produce_answers_where_the_message_is(
         "durability": "synced",
         "deliver_at": None,
         "recall_handle": None,
-        "transaction_id": None,
         "duplicate": False,
     }
     assert len(answer["id"]) == 34

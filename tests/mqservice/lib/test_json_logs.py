@@ -74,3 +74,9 @@ def test_keys_tokens_and_tickets_are_cut_in_whatever_text(kind: str) -> None:
     record = logging.makeLogRecord({"msg": f"/account/join/{kind}0123456789-_abcXYZ/ failed"})
     line = JsonFormatter().format(record)
     assert f"/account/join/{kind}01234567…/ failed" in line
+
+
+def test_celerys_chat_is_not_logged_and_its_trouble_is() -> None:
+    logger = logging.getLogger("celery.worker.consumer.connection")  # one that names its broker
+    assert not logger.isEnabledFor(logging.INFO)
+    assert logger.isEnabledFor(logging.WARNING)

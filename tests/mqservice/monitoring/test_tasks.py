@@ -19,7 +19,7 @@ from mqservice.monitoring.tasks import (
     record_worker_heartbeat,
     tick,
 )
-from mqservice.sampling.limits import OFFSET_STEP_MS, PERSIST_MS, SAMPLE_MS
+from mqservice.sampling.limits import OFFSET_STEP_MS, SAMPLE_MS
 from mqservice.store import StoreClient, blocking_client
 
 
@@ -115,7 +115,6 @@ def test_each_task_of_the_schedule_exists_and_has_a_limit_and_a_queue() -> None:
 
 def test_measurements_are_taken_as_often_as_they_are_dated() -> None:
     assert SCHEDULE["sampling.take_samples"][1] * 1_000 == SAMPLE_MS
-    assert SCHEDULE["sampling.persist_offsets"][1] * 1_000 == PERSIST_MS
     assert SCHEDULE["sampling.save_offset_step"][1] * 1_000 == OFFSET_STEP_MS
 
 

@@ -94,7 +94,7 @@ def test_nothing_more_is_stored_above_the_limit_and_all_can_be_consumed(tenant: 
         "QUOTA_EXCEEDED",
         False,
     )
-    assert "over the limit of 10000" in problem["detail"]
+    assert "over its limit of 10000" in problem["detail"]
     assert 8 <= stored <= 10
     batch = tenant.api.post("/v1/-/topics/orders/messages:batch", json=[{"body": "x"}])
     assert (batch.status_code, batch.json()["code"]) == (403, "QUOTA_EXCEEDED")

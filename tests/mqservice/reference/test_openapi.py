@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import jsonschema_rs
 import msgspec
+import pydantic
 import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
@@ -47,6 +48,12 @@ def operations() -> Iterator[tuple[str, str, JsonObject]]:
             yield method.upper(), path, operation
 
 
+def subclasses(kind: type[Any]) -> Iterator[type[Any]]:
+    for child in kind.__subclasses__():
+        yield child
+        yield from subclasses(child)
+
+
 def filled(path: str) -> str:
     return path.replace("{queue}", "0").replace("{ns}", "demo").replace("{", "").replace("}", "")
 
@@ -70,6 +77,30 @@ def test_special_texts_are_those_of_fields_that_exist() -> None:
     }
 
     assert shown == SPECIAL_TEXTS
+
+
+def test_no_two_shapes_share_a_name() -> None:
+    shapes: dict[str, set[str]] = {}
+    for shape in subclasses(pydantic.BaseModel):
+        if shape.__module__.startswith("mqservice.") and "." not in shape.__qualname__:
+            shapes.setdefault(shape.__name__, set()).add(shape.__module__)
+    shown = openapi_document()["components"]["schemas"]
+
+    assert "PurgeIn" in shown
+    assert {name: found for name, found in shapes.items() if name in shown and len(found) > 1} == {}
+
+
+def test_times_say_that_they_are_times() -> None:
+    untyped = [
+        f"{name}.{field}"
+        for name, schema in openapi_document()["components"]["schemas"].items()
+        for field, prop in schema.get("properties", {}).items()
+        if re.search(r"(^|_)(at|until|since|seen)$|^start_time$", field)
+        and '"string"' in json.dumps(prop)
+        and "date-time" not in json.dumps(prop)
+    ]
+
+    assert untyped == ["ReportListOut.at"]  # a time of day
 
 
 def test_every_route_of_django_is_documented() -> None:

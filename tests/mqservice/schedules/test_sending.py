@@ -201,7 +201,7 @@ def test_storage_that_is_full_shows_and_is_tried_again_when_there_is_room(
         wait_until(lambda: engine_usage(client, tenant_id).stored_bytes > 0)
     desk.tick(HOUR_MS - 30 * MINUTE_MS)
     schedule.refresh_from_db()
-    assert schedule.last_error.startswith("QUOTA_EXCEEDED: the tenant's messages have")
+    assert schedule.last_error.startswith("QUOTA_EXCEEDED: the tenant stores")
     assert (schedule.due_ms or 0) - desk.clock.now_ms() == PAUSE_MS_MIN
     assert len(desk.stored()) == 1
     row.delete()

@@ -12,7 +12,7 @@ import pytest
 
 from mqservice.lib.api_keys import parse_api_key
 from mqservice.supervisor.data_dir import (
-    FIRST_START_BYTES_MIN,
+    DATABASES_BYTES,
     SOCKET_PATH_BYTES_MAX,
     DataDir,
     DataDirLock,
@@ -126,15 +126,19 @@ def test_short_directory_that_is_a_link_is_refused(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     machine.need_mounts()
-    with machine.tmpfs(FIRST_START_BYTES_MIN - machine.MIB) as disk:
-        with pytest.raises(ConfigInvalid, match="127 MiB free; a first start needs 128 MiB"):
-            DataDir(disk / "below" / "data").create()
+    with machine.tmpfs(DATABASES_BYTES + machine.MIB) as disk:
+        data_dir = DataDir(disk / "below" / "data")
+        with pytest.raises(ConfigInvalid, match="129 MiB free; a first start needs 1152 MiB"):
+            data_dir.create()
+        with pytest.raises(ConfigInvalid, match="129 MiB free; a first start needs 130 MiB"):
+            data_dir.create(segment_bytes=2 * machine.MIB)
         assert not (disk / "below").exists()
+        data_dir.create(segment_bytes=machine.MIB)
 
 
 def test_a_read_only_disk_is_named_with_the_way_out(tmp_path: Path) -> None:
     machine.need_mounts()
-    with machine.tmpfs(2 * FIRST_START_BYTES_MIN) as disk:
+    with machine.tmpfs(machine.MIB) as disk:
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         with pytest.raises(ConfigInvalid) as refused:
             DataDir(disk / "data").create()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from mqservice.supervisor.output import Output
 from mqservice.supervisor.processes import engine_metrics_port, engine_spec
 from storage_engine.disk.files import Files
 from storage_engine.log import checkpoint
+from tests.storage_engine.faults import machine
 
 
 @pytest.mark.parametrize(("given", "port"), [("", 7_000), ("0", 0), ("9100", 9_100)])
@@ -49,8 +51,25 @@ def test_engine_is_told_its_own_settings_and_no_secrets(tmp_path: Path) -> None:
     }
 
 
+@pytest.fixture
+def output(tmp_path: Path) -> Iterator[Output]:
+    output = Output(tmp_path, is_quiet=True)
+    yield output
+    output.close()
+
+
+def engine_of(data_dir: DataDir, output: Output) -> Child:
+    env = {
+        **os.environ,
+        "MQ_ENGINE_STORE_DIR": str(data_dir.store),
+        "MQ_ENGINE_SOCKET": str(data_dir.engine_socket),
+    }
+    spec = engine_spec(env, data_dir, metrics_port=0)
+    return Child(spec, output, on_change=lambda: None, on_fatal=lambda _: None)
+
+
 async def test_a_store_of_a_newer_engine_is_refused_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data_dir = DataDir(tmp_path / "data")
     data_dir.create()
@@ -59,20 +78,47 @@ async def test_a_store_of_a_newer_engine_is_refused_in_one_line(
     with monkeypatch.context() as patched:
         patched.setattr(checkpoint, "FORMAT_VERSION", 9)
         checkpoint.write_checkpoint(Files(), data_dir.store / "checkpoint", checkpoint.Checkpoint())
-    env = {
-        **os.environ,
-        "MQ_ENGINE_STORE_DIR": str(data_dir.store),
-        "MQ_ENGINE_SOCKET": str(data_dir.engine_socket),
-    }
-    output = Output(data_dir.logs, is_quiet=True)
-    spec = engine_spec(env, data_dir, metrics_port=0)
-    child = Child(spec, output, on_change=lambda: None, on_fatal=lambda _: None)
 
     with pytest.raises(StartFailed) as refused:
-        await child.start()
-    output.close()
+        await engine_of(data_dir, output).start()
     assert str(refused.value) == (
         f"cannot open the store: {data_dir.store}/checkpoint has format version 9, but this engine "
         "knows none above 3: start the newer engine that wrote it. Nothing was changed"
     )
     assert not list((data_dir.store / "commitlog").iterdir())
+
+
+async def test_a_full_disk_stops_a_first_start_in_one_line_and_no_later_one(
+    tmp_path: Path, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.need_mounts()
+    monkeypatch.setenv("MQ_ENGINE_RESERVE_BYTES", "65536")
+    data_dir = DataDir(tmp_path / "data")
+    data_dir.create()
+    data_dir.store.rmdir()
+    with machine.tmpfs(4 * machine.MIB) as disk:
+        (disk / "store").mkdir()
+        data_dir.store.symlink_to(disk / "store")
+        fill(disk / "ballast")
+        with pytest.raises(StartFailed) as refused:
+            await engine_of(data_dir, output).start()
+        assert str(refused.value) == (
+            f"cannot open the store: {data_dir.store}: No space left on device"
+        )
+
+        (disk / "ballast").unlink()
+        await started_and_stopped(data_dir, output)
+        fill(disk / "ballast")
+        await started_and_stopped(data_dir, output)
+
+
+async def started_and_stopped(data_dir: DataDir, output: Output) -> None:
+    engine = engine_of(data_dir, output)
+    await engine.start()
+    await engine.stop()
+
+
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file, pytest.raises(OSError, match="28"):
+        while True:
+            file.write(bytes(4_096))

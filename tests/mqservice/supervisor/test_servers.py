@@ -19,6 +19,7 @@ import pytest
 from mqservice.supervisor import binaries
 from mqservice.supervisor.child import Child
 from mqservice.supervisor.config import SupervisorConfig
+from mqservice.supervisor.data_dir import DataDir, find_owner_pid
 from mqservice.supervisor.errors import BinaryMissing, ConfigInvalid, StartFailed
 from mqservice.supervisor.output import Output
 from mqservice.supervisor.ports import find_free_port
@@ -28,6 +29,7 @@ from mqservice.supervisor.supervisor import run_service
 from mqservice.supervisor.valkey import ValkeyServer
 from tests.servers import POSTGRES_SETTINGS
 from tests.services import wait_until
+from tests.storage_engine.faults import machine
 
 
 @pytest.fixture
@@ -294,3 +296,20 @@ def test_signals_differ_so_that_no_backend_outlives_its_postmaster(
 
     assert spec.stop_signal is signal.SIGINT
     assert spec.orphan_signal is signal.SIGQUIT
+
+
+@pytest.mark.parametrize("room", [8_192, 8 * machine.MIB], ids=["secrets", "databases"])
+def test_a_disk_that_fills_during_a_first_start_is_named_in_one_line(
+    room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.need_mounts()
+    monkeypatch.setattr("mqservice.supervisor.data_dir.DATABASES_BYTES", 0)
+    with machine.tmpfs(room) as disk:
+        config = SupervisorConfig(data_dir=disk / "data", port=find_free_port())
+        with pytest.raises(StartFailed) as failed:
+            run_service(config, {**os.environ, "MQ_ENGINE_SEGMENT_BYTES": "4096"}, is_quiet=True)
+        assert str(failed.value) == (
+            f"The disk of {disk}/data became full. Make room, then start the service again."
+        )
+        assert not list((disk / "data").glob("pg*"))
+        assert find_owner_pid(DataDir(disk / "data")) is None

@@ -12,7 +12,7 @@ from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.errors import ConfigInvalid, StartFailed
 from mqservice.transfers import importing
 from mqservice.transfers.errors import TransferRejected
-from mqservice.transfers.reports import ImportReport
+from storage_engine.tools.transfer.report import ImportReport
 from tests.mqservice.backups.making import ignored, scratch_database
 from tests.storage_engine.rocketmq_store import RocketmqStore
 from tests.storage_engine.tools.test_store_import import hashes

@@ -26,6 +26,7 @@ from analytics.session import spark_problem
 from tests.acceptance.image.containers import why_no_image
 from tests.acceptance.partitions.network import why_no_namespaces
 from tests.chromium import find_chromium, why_no_chromium
+from tests.clients.python.django_shop import why_no_variant
 from tests.clients.typescript.package import why_no_package
 from tests.rocketmq.broker_program import why_no_broker
 
@@ -68,6 +69,12 @@ def need_image() -> None:
     """Skip where the container image cannot be built and run."""
     if reason := why_no_image():
         pytest.skip(reason)  # no image here; what the Dockerfile says is checked without one
+
+
+def need_django(variant: str) -> None:
+    """Skip where no Python is new enough for this Django."""
+    if reason := why_no_variant(variant):
+        pytest.skip(reason)  # the other Django has the same tasks
 
 
 def need_node() -> None:

@@ -145,8 +145,12 @@ async def test_a_time_that_is_over_means_at_once(tmp_path: Path) -> None:
 async def test_no_such_time_changes_nothing(tmp_path: Path, when: dict[str, int]) -> None:
     store = await waiting(tmp_path)
     before = listed(store)
-    with pytest.raises(BadRequest):
+    with pytest.raises(BadRequest) as refusal:
         begin_move(store, **when)
+    assert str(refusal.value) in {
+        "give either delay_ms or deliver_at_ms",
+        "the delivery time must be in the future and at most 365 days ahead",
+    }
     assert listed(store) == before
     await store.close()
 

@@ -49,6 +49,7 @@ from ..values import (
     target_of,
 )
 from .batch import AsyncBatch
+from .control_plane import AsyncControlPlane
 from .message import AsyncMessage
 from .subscription import AsyncSubscription
 
@@ -59,7 +60,7 @@ Frames = Literal["msgpack", "json"]
 MIB = 1024 * 1024
 
 
-class AsyncClient:
+class AsyncClient(AsyncControlPlane):
     """A client of one service with one API key, on one event loop.
 
     Connections are opened when they are needed; ``async with``, or ``close``, ends them.

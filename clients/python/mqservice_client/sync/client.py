@@ -50,6 +50,7 @@ from ..values import (
     target_of,
 )
 from .batch import Batch
+from .control_plane import ControlPlane
 from .message import Message
 from .subscription import Subscription
 
@@ -60,7 +61,7 @@ Frames = Literal["msgpack", "json"]
 MIB = 1024 * 1024
 
 
-class Client:
+class Client(ControlPlane):
     """A client of one service with one API key, on one event loop.
 
     Connections are opened when they are needed; ``with``, or ``close``, ends them.

@@ -93,6 +93,30 @@ export interface BatchResponse {
 }
 
 /**
+ * `lag` is null for one that reads none of the topics; `dropped` counts from the engine's
+ * start.
+ */
+export interface BroadcastClientOut {
+  /** The client of a broadcast group; required there, rejected elsewhere. */
+  client_id: string;
+  /** Messages still to do: ready + inflight + waiting_retry; null if unknown. */
+  lag: number | null;
+  ready: number;
+  /** Messages in flight: leased and not settled. */
+  inflight: number;
+  dropped: number;
+  seen_at: string;
+}
+
+/** A page by client id; `next` is the `after` of the following page, null on the last one. */
+export interface BroadcastClientsOut {
+  total: number;
+  clients: BroadcastClientOut[];
+  /** Pass it as `after` or `before` for the following page; null on the last one. */
+  next: string | null;
+}
+
+/**
  * `is_complete` is false while the key index lacks the newest messages. `scanned`: with
  * `filter` or `contains`, how many messages were checked for this page.
  */
@@ -126,14 +150,6 @@ export interface ClientOut {
   heard_at: string;
   /** The client of a broadcast group; null in others. */
   client_id: string | null;
-}
-
-/** A page by client id; `next` is the `after` of the following page, null on the last one. */
-export interface ClientsOut {
-  total: number;
-  clients: ClientOut[];
-  /** Pass it as `after` or `before` for the following page; null on the last one. */
-  next: string | null;
 }
 
 /** `offset` is the next to be read: everything below it is settled. */
@@ -385,7 +401,7 @@ export interface GroupLagOut {
   /** The client of a broadcast group; required there, rejected elsewhere. */
   client_id?: string | null;
   dropped?: number | null;
-  clients?: ClientsOut | null;
+  clients?: BroadcastClientsOut | null;
   /** Messages still to do: ready + inflight + waiting_retry; null if unknown. */
   lag: number | null;
   /** exact, or estimated from a sample if a filter has too many messages to check. */
@@ -495,8 +511,8 @@ export interface IssueDetailOut {
 }
 
 /**
- * A change of state. `why`: dead letters appeared for the first time, or again, there were
- * none for long (quiet), or a user did it; `by` is null for the service.
+ * A change of state. `why`: first or recurring dead letters, a quiet period, or a user;
+ * `by` is null for the service.
  */
 export interface IssueEventOut {
   number: number;
@@ -570,7 +586,7 @@ export interface KeyIn {
    * `produce:orders*`, `consume:group/billing`.
    */
   scopes?: string[] | null;
-  /** What it may do besides: its role. */
+  /** Limits the scopes: a key may do what both its role and its scopes allow. */
   role?: "owner" | "admin" | "developer" | "viewer" | null;
   /** When it expires; null for never. */
   expires_at?: string | null;
@@ -734,7 +750,7 @@ export interface NewKeyIn {
   scopes: string[];
   /** The namespace it is limited to: by default that of who asks, or all. */
   namespace?: string | null;
-  /** What it may do besides: its role. */
+  /** Limits the scopes: a key may do what both its role and its scopes allow. */
   role?: "owner" | "admin" | "developer" | "viewer" | null;
   /** When it expires; null for never. */
   expires_at?: string | null;
@@ -988,9 +1004,9 @@ export interface RatePointOut {
 export interface ReceiveOptions {
   /** Maximum number of messages. */
   max?: number;
-  /** Respond when there is a message, at the latest after this, such as `20s`. */
+  /** How long to wait for a message before returning an empty list, such as `20s`. */
   wait?: string | null;
-  /** Respond when there is a message, at the latest after this many milliseconds. */
+  /** The same in milliseconds. */
   wait_ms?: number | null;
   /** How long messages are leased, such as `60s`. */
   lease?: string | null;
@@ -1015,15 +1031,10 @@ export interface ReceiveOptions {
   settle?: SettleItems | null;
 }
 
-/**
- * `backlog_hint` is null if the engine does not report it; `settled` is present if the
- * request had something to settle.
- */
+/** `settled` is present if the request had something to settle. */
 export interface ReceiveResponse {
   /** The messages; may be empty. */
   messages: ReceivedMessage[];
-  /** How much more there is; null if unknown. */
-  backlog_hint?: number | null;
   settled?: SettleResponse;
 }
 
@@ -1605,6 +1616,12 @@ export interface TopicProgressOut {
   queues: QueueProgressOut[];
 }
 
+/** `dry_run`: only say what would go. */
+export interface TopicPurgeIn {
+  /** Whether this is only a preview. */
+  dry_run?: boolean;
+}
+
 /**
  * `is_complete` is false when events or groups may be missing: there were too many, or the
  * key index lacks the newest messages.
@@ -1646,7 +1663,7 @@ export class Topics {
   }
 
   /** Purge a topic. */
-  purge(topic: string, body: PurgeIn = {}, options: CallOptions = {}): Promise<PurgeOut> {
+  purge(topic: string, body: TopicPurgeIn = {}, options: CallOptions = {}): Promise<PurgeOut> {
     return this.#call("POST", "/v1/ns/{ns}/topics/{topic}:purge", { topic }, options, [], body);
   }
 

@@ -1,0 +1,167 @@
+"""The project ``shop`` with each Django that has tasks, in processes of its own.
+
+.cache/django-shop/<hash of packages> ── uv, once ──▶ an environment without the service
+Shop ─▶ python -c … │ manage.py mqservice_worker ─▶ the service
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from tests.pythons import InstalledPython, installed_pythons
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+HERE: Final = Path(__file__).resolve().parent
+CACHE: Final = ROOT / ".cache" / "django-shop"
+UV: Final = Path(sys.executable).with_name("uv")
+CLIENT_PACKAGES: Final = ("httpx<1", "websockets>=15", "msgspec>=0.20")
+RUN_WAIT_S: Final = 60
+_SETUP: Final = "import django, json; django.setup(); result = None\n"
+_PRINT: Final = "\nprint(json.dumps(result, default=str))"
+
+
+class Variant(NamedTuple):
+    """A Django with tasks, and the oldest Python that it runs on."""
+
+    packages: tuple[str, ...]
+    python_min: tuple[int, int]
+
+
+VARIANTS: Final = {
+    "django-5.2-and-django-tasks": Variant(("django==5.2.*", "django-tasks>=0.12,<1"), (3, 10)),
+    "django-6": Variant(("django==6.0.*",), (3, 12)),
+}
+
+
+def why_no_variant(name: str) -> str:
+    """For people to read; empty where a Python is new enough for this Django."""
+    if _pythons(VARIANTS[name]):
+        return ""
+    return f"{name} needs a newer Python than those that are here"
+
+
+def python_of(name: str) -> Path:
+    """Python of an environment with the packages of a variant."""
+    variant = VARIANTS[name]
+    pythons = _pythons(variant)
+    packages = (*variant.packages, *CLIENT_PACKAGES)
+    key = hashlib.sha256(" ".join((pythons[0].version, *packages)).encode()).hexdigest()[:12]
+    folder = CACHE / key
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            _uv("venv", "--python", str(pythons[0].path), str(folder))
+            _uv("pip", "install", "--python", str(folder / "bin" / "python"), *packages)
+            (folder / "complete").touch()
+    return folder / "bin" / "python"
+
+
+def _pythons(variant: Variant) -> list[InstalledPython]:
+    return [
+        each
+        for each in installed_pythons()
+        if tuple(map(int, each.version.split("."))) >= variant.python_min
+    ]
+
+
+class Shop:
+    """One project with a database of its own."""
+
+    def __init__(
+        self,
+        python: Path,
+        folder: Path,
+        prefix: str,
+        *,
+        base_url: str,
+        api_key: str,
+        project: Path = HERE,
+    ) -> None:
+        """``project``: where the package ``shop`` is, with its settings."""
+        self.prefix = prefix
+        self.folder = folder
+        self._python = python
+        self._notes = folder / "notes"
+        self._stack = ExitStack()
+        self.env = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": f"{ROOT / 'clients' / 'python'}:{project}",
+            "PYTHONWARNINGS": "error",
+            "DJANGO_SETTINGS_MODULE": "shop.settings",
+            "MQ_BASE_URL": base_url,
+            "MQ_API_KEY": api_key,
+            "SHOP_DATABASE": str(folder / "shop.db"),
+            "SHOP_NOTES": str(self._notes),
+            "SHOP_PREFIX": prefix,
+        }
+        self.manage("migrate", "--verbosity", "0")
+
+    @property
+    def notes(self) -> list[str]:
+        """What tasks have left, in order."""
+        return self._notes.read_text().splitlines() if self._notes.exists() else []
+
+    def run(self, code: str, **env: str) -> Any:
+        """Run statements in the project; what they leave in ``result``, as JSON."""
+        done = self._run("-c", _SETUP + code + _PRINT, env=env)
+        return json.loads(done.splitlines()[-1])
+
+    def manage(self, *args: str) -> str:
+        return self._run("-m", "django", *args)
+
+    def burst(self, *args: str) -> str:
+        """Run what is waiting."""
+        return self.manage("mqservice_worker", "--burst", *args)
+
+    def start_worker(self, *args: str) -> subprocess.Popen[str]:
+        """A worker that runs until it is told to stop, or the shop is closed."""
+        process = subprocess.Popen(
+            [str(self._python), "-m", "django", "mqservice_worker", *args],
+            env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        self._stack.callback(_end, process)
+        return process
+
+    def status(self, task_id: str) -> str:
+        """Of a task, read from the database."""
+        found: str = self.run(
+            "from mqservice_client.django.models import TaskRecord\n"
+            f"result = TaskRecord.objects.get(pk={task_id!r}).status"
+        )
+        return found
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def _run(self, *args: str, env: dict[str, str] | None = None) -> str:
+        done = subprocess.run(
+            [str(self._python), *args],
+            env={**self.env, **(env or {})}, capture_output=True, text=True, check=False,
+            timeout=RUN_WAIT_S,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        process.kill()
+    process.communicate()
+
+
+def _uv(*args: str) -> None:
+    argv: Sequence[str] = [str(UV), "--quiet", *args]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
