@@ -77,8 +77,8 @@ def test_an_empty_environment_gets_the_whole_service(
     _run(str(python.path), "-m", "venv", "--without-pip", str(environment))
     install = (str(UV), "pip", "install", "--quiet", "--python", str(environment / "bin/python"))
     _run(*install, "--require-hashes", "-r", str(ROOT / "requirements.lock"))
-    client = built_wheel(tmp_path / "client", ROOT / "clients" / "python")
-    _run(*install, "--no-deps", str(client), str(first))
+    library = built_wheel(tmp_path / "client", ROOT / "clients" / "python")
+    _run(*install, "--no-deps", str(library), str(first))
     _run(str(UV), "pip", "check", "--python", str(environment / "bin/python"))
     program = str(environment / "bin/mqservice")
     assert _run(program, "--version").strip() == f"mqservice {__version__}"
