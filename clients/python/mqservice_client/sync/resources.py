@@ -1165,7 +1165,7 @@ class Keys:
             scopes: What the key may do: `produce`, `consume` or `manage`, for everything or
                 limited as in `produce:orders*`, `consume:group/billing`.
             namespace: The namespace it is limited to: by default that of who asks, or all.
-            role: What it may do besides: its role.
+            role: Limits the scopes: a key may do what both its role and its scopes allow.
             expires_at: When it expires; None for never.
             expires_in: How long it is valid, such as `30d`.
         """
@@ -1203,7 +1203,7 @@ class Keys:
             name: What the key is for, such as its program.
             scopes: What the key may do: `produce`, `consume` or `manage`, for everything or
                 limited as in `produce:orders*`, `consume:group/billing`.
-            role: What it may do besides: its role.
+            role: Limits the scopes: a key may do what both its role and its scopes allow.
             expires_at: When it expires; None for never.
             expires_in: How long it is valid, such as `30d`.
         """
