@@ -25,6 +25,7 @@ from bench import (
     neighbours,
     offsets,
     push,
+    python_client,
     rest,
     scale,
     schedule,
@@ -51,6 +52,7 @@ WORKLOADS: Final[dict[str, Callable[[Plan, Path], Awaitable[list[Row]]]]] = {
 LARGE: Final = {
     "attacks": attacks.measure,
     "clients": clients.measure,
+    "python-client": python_client.measure,
     "footprint": footprint.measure,
     "idle": idle.measure,
     "scale": scale.measure,

@@ -66,6 +66,7 @@ class BatchCore:
 
     def add(self, message: Outgoing) -> tuple[Chunk, int]:
         """The request that the message is part of, and its place there."""
+        self._runtime.check_process()
         if self.is_closed:
             raise ClientClosed("this batch is closed")
         chunk, index, is_new, is_ready = self.accumulator.add(message)

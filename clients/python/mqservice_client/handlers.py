@@ -26,6 +26,7 @@ from .errors import UsageError
 from .messages import BaseMessage, log
 from .runtime import Reading, Runtime
 from .session import SubscribeOptions
+from .tasks import end
 from .values import Duration, optional_ms
 
 Handler = Callable[..., Any]  # Any: of a message to whatever, awaited or not
@@ -167,8 +168,7 @@ class _Consumer:
     async def stop(self, drain_s: float) -> None:
         """Begin nothing more, wait for what is being handled, give back the rest."""
         self._is_stopping = True
-        self.task.cancel()
-        await asyncio.wait({self.task})
+        await end(self.task)
         if self._handling:
             _, late = await asyncio.wait(self._handling, timeout=drain_s)
             for task in late:

@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol, TypeVar, overload
 
 import msgspec
 
-from .errors import AlreadySettled, MQError, SettleFailed, UsageError
+from .errors import AlreadySettled, MQError, OutcomeUnknown, SettleFailed, UsageError
 from .protocol.frames import PackDelivered
 from .values import Duration, milliseconds, optional_ms
 
@@ -43,6 +43,8 @@ DEAD_LETTER: Final = "dead_letter"
 EXTEND: Final = "extend"
 # Why a result had no effect: its subscription was over before the service confirmed it.
 SUBSCRIPTION_CLOSED: Final = "SUBSCRIPTION_CLOSED"
+# Why a message is lost: the service has forgotten the session in which it came.
+SESSION_LOST: Final = "session_lost"
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -274,6 +276,11 @@ class BaseMessage:
         if waiters:
             waiters.resolve(self)
 
+    def _lose_result(self) -> None:
+        """Nobody knows whether its result arrived; it is repeated if the message comes again."""
+        self._note = SESSION_LOST
+        self._home.feed.confirm_waiters.resolve(self)
+
     def _fail(self, code: str) -> None:
         self._state = FAILED
         self._note = code
@@ -324,6 +331,8 @@ class Feed:
         self._is_thread_waiting = False
 
     def deliver(self, messages: list[BaseMessage]) -> None:
+        if self.is_ended:
+            return  # nobody takes them; whoever ended it gives them back
         self.stats.received += len(messages)
         self.buffer.extend(messages)
         self._wake()
@@ -333,6 +342,11 @@ class Feed:
         if self.error is None:
             self.error = error
         self.end()
+
+    def close(self) -> None:
+        """The program wants no more, not even of what is here."""
+        self.end()
+        self.buffer.clear()
 
     def end(self) -> None:
         self.is_ended = True
@@ -373,10 +387,10 @@ class Feed:
                 self._is_thread_waiting = False
 
     async def wait_confirmed(self, message: BaseMessage, timeout_s: float | None) -> None:
-        """Raises SettleFailed, TimeoutError, UsageError for a message without a result."""
+        """Raises SettleFailed, OutcomeUnknown, TimeoutError, and UsageError without a result."""
         if message._state == OPEN:
             raise UsageError(f"message {message.id} has no result to be confirmed yet")
-        if message._state == QUEUED:
+        if message._state == QUEUED and message._note != SESSION_LOST:
             future = self.confirm_waiters.add(message)
             try:
                 done, _ = await asyncio.wait({future}, timeout=timeout_s)
@@ -386,6 +400,8 @@ class Feed:
                 raise TimeoutError(f"the result for {message.id} is not confirmed yet")
         if message._state == FAILED:
             raise SettleFailed(message.id, message._note or "UNKNOWN")
+        if message._state == QUEUED:
+            raise OutcomeUnknown(f"the result for message {message.id}", "the session was lost")
 
     def settle_failed(self, message: BaseMessage, code: str) -> None:
         self.stats.failed += 1
@@ -403,6 +419,13 @@ class Feed:
         with self._condition:
             if self._is_thread_waiting:
                 self._condition.notify_all()
+
+
+def broken(exc: Exception) -> MQError:
+    """What a program gets for a mistake of this library, instead of waiting for ever."""
+    error = MQError(f"the client failed by a mistake of its own: {exc!r}")
+    error.__cause__ = exc
+    return error
 
 
 def _cut(reason: str | None) -> str | None:

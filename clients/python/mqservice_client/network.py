@@ -111,7 +111,7 @@ class RealNetwork:
 
         target = self._target
         try:
-            connection = await connect(
+            opening = connect(
                 target.ws_url,
                 subprotocols=[SubprotocolName(self._subprotocol)],
                 additional_headers={"authorization": f"Bearer {target.api_key}"},
@@ -124,6 +124,9 @@ class RealNetwork:
                 max_size=FRAME_BYTES_MAX,
                 ssl=self._ssl() if target.ws_url.startswith("wss:") else None,
             )
+            # A key is not carried to where somebody else sends the client, over REST neither.
+            opening.process_redirect = lambda exc: exc  # type: ignore[method-assign]
+            connection = await opening
         except InvalidStatus as exc:
             raise _refusal(exc.response.status_code, bytes(exc.response.body or b"")) from exc
         except InvalidMessage as exc:

@@ -14,19 +14,22 @@ import asyncio
 import contextlib
 import threading
 import uuid
+from collections.abc import Callable
 from datetime import datetime
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from .backoff import Backoff
-from .errors import MQError, RequestRejected, Unreachable
+from .caller import Caller
+from .errors import MQError, RequestRejected, ResponseMalformed, Unreachable
 from .http_calls import JSON_TYPE, PACK_TYPE, Request, Response, raise_for, segment
-from .messages import DEAD_LETTER, EXTEND, NACK, Feed, Home, Result, log
-from .network import Network, NoResponse, NotSent
+from .messages import DEAD_LETTER, EXTEND, NACK, Feed, Home, Result, broken, log
+from .network import NoResponse, NotSent
 from .protocol.frames import PackDelivered
 from .session import ACK, SubscribeOptions
+from .tasks import end
 
 RECEIVE_MAX: Final = 256
 WAIT_S: Final = 20
@@ -34,6 +37,7 @@ SETTLE_COUNT_MAX: Final = 1_000
 LEASE_MS_DEFAULT: Final = 60_000
 GIVE_BACK_MS: Final = 10
 TIMEOUT_MS: Final = 30_000
+T = TypeVar("T")
 
 
 class _Received(msgspec.Struct, kw_only=True):
@@ -73,7 +77,7 @@ class RestSource(Home):
 
     def __init__(
         self,
-        network: Network,
+        caller: Caller,
         root: str,
         topic: str,
         group: str,
@@ -83,7 +87,7 @@ class RestSource(Home):
     ) -> None:
         super().__init__(topic, group, feed, self)
         self.is_flush_due = False
-        self._network = network
+        self._caller = caller
         self._root = root
         self._options = options
         self._prefetch = options.prefetch
@@ -94,7 +98,7 @@ class RestSource(Home):
         self._thread_id = threading.get_ident()
         self._wake = asyncio.Event()
         self._settled = asyncio.Event()
-        self._last_seen = 0.0
+        self._was_seen = False
         self._is_stopping = False
         self._is_settling = False
         self._receiving = self._loop.create_task(self._receive_all(), name="mqservice receive")
@@ -120,8 +124,7 @@ class RestSource(Home):
     async def drain(self, timeout_s: float) -> bool:
         """Receive nothing more; whether all results are confirmed within the time."""
         self.stop()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._receiving
+        await end(self._receiving)
         return await self.settled(timeout_s)
 
     async def settled(self, timeout_s: float) -> bool:
@@ -146,15 +149,20 @@ class RestSource(Home):
         self.end(self.outstanding.values())
 
     async def close(self) -> None:
-        for task in (self._receiving, self._settling):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await end(self._receiving, self._settling)
 
     # Receiving ------------------------------------------------------------------------------
 
     async def _receive_all(self) -> None:
+        try:
+            await self._receive_until_stopped()
+        except Exception as exc:
+            log.exception("Receiving failed", extra={"action": "receive_failed"})
+            self.feed.fail(broken(exc))
+
+    async def _receive_until_stopped(self) -> None:
         attempt = 0
+        started = self._loop.time()
         attempt_id = uuid.uuid4().hex
         while not self._is_stopping:
             room = self._prefetch - len(self.outstanding)
@@ -163,9 +171,11 @@ class RestSource(Home):
                 continue
             try:
                 await self._receive(min(room, RECEIVE_MAX), attempt_id)
-            except (MQError, NoResponse, NotSent) as exc:
+            except MQError as exc:
                 attempt += 1
-                if not self._may_retry(exc):
+                is_late = self._loop.time() - started >= self._caller.timeout_ms / 1000
+                if _is_final(exc) or (is_late and not self._was_seen):
+                    self.feed.fail(exc)
                     return
                 await self._pause(attempt, exc)
                 continue  # with the same id: what a lost response leased comes again
@@ -194,7 +204,8 @@ class RestSource(Home):
             wait_ms=WAIT_S * 1000,
             accept=PACK_TYPE,
         )
-        received = _decode_received(response.content).messages
+        received = _decoded(_decode_received, response).messages
+        self._was_seen = True
         fresh = []
         for each in received:
             if each.receipt in self.outstanding:
@@ -213,20 +224,12 @@ class RestSource(Home):
             await asyncio.wait_for(self._settled.wait(), lease_ms / 3000)
         except asyncio.TimeoutError:
             if self._options.auto_extend_ms:
-                with contextlib.suppress(MQError, NoResponse, NotSent):
+                with contextlib.suppress(MQError):
                     await self._settle({})
 
-    def _may_retry(self, exc: Exception) -> bool:
-        is_final = isinstance(exc, RequestRejected) and exc.status < 500 and not exc.retryable
-        if is_final:
-            assert isinstance(exc, MQError)
-            self.feed.fail(exc)
-        return not is_final
-
-    async def _pause(self, attempt: int, exc: Exception) -> None:
+    async def _pause(self, attempt: int, exc: MQError) -> None:
         self.feed.stats.reconnects += 1
-        floor_ms = getattr(exc, "retry_after_ms", None) or 0
-        wait_ms = self._backoff.wait_ms(attempt, self._random, floor_ms=floor_ms)
+        wait_ms = self._backoff.wait_ms(attempt, self._random, floor_ms=exc.retry_after_ms or 0)
         log.warning(
             "A receive failed and is tried again",
             extra={"action": "receive_retried", "wait_ms": wait_ms, "error": str(exc)},
@@ -260,9 +263,9 @@ class RestSource(Home):
         while True:
             try:
                 failed = await self._settle(_settle_fields(batch))
-            except (MQError, NoResponse, NotSent) as exc:
+            except MQError as exc:
                 attempt += 1
-                if isinstance(exc, RequestRejected) and exc.status < 500 and not exc.retryable:
+                if isinstance(exc, RequestRejected) and _is_final(exc):
                     self._confirm(batch, {str(each.message._handle): exc.code for each in batch})
                     return
                 await self._pause(attempt, exc)
@@ -276,7 +279,7 @@ class RestSource(Home):
         if self._options.client_id is not None:
             body["client_id"] = self._options.client_id
         response = await self._exchange(path, body)
-        return {each.receipt: each.code for each in _decode_settled(response.content).failed}
+        return {each.receipt: each.code for each in _decoded(_decode_settled, response).failed}
 
     def _confirm(self, batch: list[Result], failed: dict[str, str]) -> None:
         stats = self.feed.stats
@@ -308,15 +311,28 @@ class RestSource(Home):
             wait_ms=wait_ms,
         )
         try:
-            response = await self._network.exchange(request, TIMEOUT_MS)
-        except NotSent as exc:
-            raise Unreachable("the service", str(exc)) from exc
+            response = await self._caller.network.exchange(request, TIMEOUT_MS)
+        except (NotSent, NoResponse) as exc:
+            raise Unreachable(self._caller.base_url, str(exc)) from exc
         raise_for(response)
         return response
 
     def _flush(self) -> None:
         self.is_flush_due = False
         self._wake.set()
+
+
+def _is_final(exc: MQError) -> bool:
+    """Whether trying again does not help."""
+    is_rejected_for_now = isinstance(exc, RequestRejected) and exc.status >= 500
+    return not (exc.retryable or is_rejected_for_now)
+
+
+def _decoded(decode: Callable[[bytes], T], response: Response) -> T:
+    try:
+        return decode(response.content)
+    except msgspec.DecodeError as exc:
+        raise ResponseMalformed(f"a response is not what the API promises: {exc}") from exc
 
 
 def _settle_fields(batch: list[Result]) -> dict[str, object]:

@@ -60,11 +60,15 @@ class Runtime:
 
     def check(self) -> None:
         """Raises ForkedClient, WrongEventLoop: this client must not be used here."""
-        if self.is_forked:
-            raise ForkedClient("this client had connected before the process forked")
+        self.check_process()
         if asyncio.get_running_loop() is not self.loop:
             state = "is closed" if self.loop.is_closed() else "is another one"
             raise WrongEventLoop(f"the event loop that this client belongs to {state}")
+
+    def check_process(self) -> None:
+        """Raises ForkedClient."""
+        if self.is_forked:
+            raise ForkedClient("this client had connected before the process forked")
 
     @property
     def hub(self) -> SocketHub:
@@ -157,7 +161,7 @@ class Reading:
         runtime = self._runtime
         self._on_rest = [
             RestSource(
-                runtime.caller.network,
+                runtime.caller,
                 runtime.root,
                 topic,
                 self.group,
@@ -196,12 +200,12 @@ class Reading:
         if self._finishing is not None and self._finishing is not asyncio.current_task():
             self._finishing.cancel()
         self._runtime.subscriptions.discard(self)
+        self.feed.close()
         await self.drain()
         if self._on_socket:
             hub = self._runtime.hub
             await asyncio.gather(*(hub.leave(each, LEAVE_WAIT_S) for each in self._on_socket))
         await asyncio.gather(*(each.leave(LEAVE_WAIT_S) for each in self._on_rest))
-        self.feed.end()
 
     def abandon(self) -> None:
         """The program has lost it without closing it, as a loop does that is left by ``break``."""

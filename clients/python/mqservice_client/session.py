@@ -23,11 +23,13 @@ import msgspec
 
 from .errors import ConnectionLost, MQError, ResponseMalformed, UsageError, rejected
 from .messages import (
+    CONFIRMED,
     DEAD_LETTER,
     EXTEND,
     NACK,
     OPEN,
     QUEUED,
+    SESSION_LOST,
     BaseMessage,
     Feed,
     Home,
@@ -143,7 +145,8 @@ class SocketSubscription(Home):
         """The service has forgotten the session, and with it all tags."""
         waiting = set(map(id, list(self.feed.buffer)))
         for message in self.outstanding.values():
-            message._note = "session_lost"
+            if message._state in (OPEN, QUEUED):
+                message._note = SESSION_LOST
             if message._state == OPEN and id(message) not in waiting:
                 self.orphans[message.id] = message
         self.feed.stats.lost += len(self.outstanding)
@@ -153,6 +156,7 @@ class SocketSubscription(Home):
         self.is_confirmed = False
 
     def remember(self, message: BaseMessage, kind: str, reason: str | None) -> None:
+        message._lose_result()
         self.remembered[message.id] = _Remembered(kind, reason, weakref.ref(message))
         while len(self.remembered) > REMEMBERED_MAX:
             self.remembered.popitem(last=False)
@@ -237,9 +241,9 @@ class SocketSession:
         self._refused = [each for each in self._refused if each.subscription is not subscription]
 
     def is_busy(self, subscription: SocketSubscription) -> bool:
-        """Whether results or commands of it are not confirmed yet."""
+        """Whether results of it are not confirmed yet, or commands while there is a connection."""
         return subscription.has_queued or any(
-            command.subscription is subscription
+            command.subscription is subscription and (command.results or self.is_welcome)
             for command in (*self._commands.values(), *self._refused)
         )
 
@@ -407,6 +411,13 @@ class SocketSession:
         failed = _failed_tags(push)
         outstanding = subscription.outstanding
         stats = subscription.feed.stats
+        if command.kind == ACK and not failed and not subscription.feed.confirm_waiters:
+            # Nearly always: worth its lines, as every message passes here.
+            for message in command.results:
+                outstanding.pop(message._handle, None)  # type: ignore[union-attr]  # acks have no Result
+                message._state, message._note = CONFIRMED, None  # type: ignore[union-attr]
+            stats.acked += len(command.results)
+            return
         done = 0
         for each in command.results:
             message = each.message if isinstance(each, Result) else each

@@ -18,10 +18,11 @@ from typing import Final
 
 from .backoff import Backoff
 from .errors import ConnectionLost, MQError, RequestRejected, ResponseMalformed, Unreachable
-from .messages import Feed, log
+from .messages import Feed, broken, log
 from .network import BROKEN, Network, Socket, UpgradeRefused
 from .protocol.frames import Subprotocol
 from .session import SocketSession, SocketSubscription, SubscribeOptions
+from .tasks import end
 
 TAKEN_OVER: Final = 4409
 GOING_AWAY: Final = 1001
@@ -125,9 +126,7 @@ class SocketHub:
         if self._refused_timer is not None:
             self._refused_timer.cancel()
         if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await end(task)
 
     # The connection -------------------------------------------------------------------------
 
@@ -147,6 +146,10 @@ class SocketHub:
                 if not self._may_retry(exc, self._loop.time() - started):
                     return
                 await self._pause(attempt, exc)
+            except Exception as exc:
+                log.exception("The connection failed", extra={"action": "connection_failed"})
+                self.session.fail_all(broken(exc))
+                return
             finally:
                 self.session.disconnected()
                 self._changed.set()
@@ -225,9 +228,7 @@ class SocketHub:
                 if self._loop.time() - self._last_received >= silence_s:
                     raise ConnectionLost(BROKEN, f"nothing came for {silence_s:g} s")
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end(*tasks)
 
     async def _read(self, socket: Socket) -> None:
         session = self.session

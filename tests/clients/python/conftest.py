@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 from mqservice_client import Client
 from mqservice_client.network import Network
+from mqservice_client.testing import FakeService
 
 from tests.clients.python.blocking import blocking
 from tests.services import Service, wait_until
@@ -26,11 +28,15 @@ Connect = Callable[..., Client]
 
 
 class Target(NamedTuple):
-    """Where a client connects to. ``network`` leads to a service that has no address."""
+    """Where a client connects to. ``network`` leads to a service that has no address.
+
+    ``process``: the real service, which a test may harm if it waits until all is as before.
+    """
 
     base_url: str
     api_key: str
     network: Network | None = None
+    process: Service | None = None
 
 
 class Place(NamedTuple):
@@ -40,10 +46,18 @@ class Place(NamedTuple):
     group: str
 
 
+# For modules whose cases hold for the fake as well.
+CONTRACT = pytest.mark.parametrize("service", ["real", "fake"], indirect=True, scope="session")
+
+
 @pytest.fixture(scope="session")
-def service(service: Service) -> Target:
-    facts = service.facts
-    return Target(facts.base_url, facts.api_key)
+def service(request: pytest.FixtureRequest) -> Target:
+    """The real one, unless the module says that the fake has to pass its cases too."""
+    if getattr(request, "param", "real") == "fake":
+        fake = FakeService(clock=lambda: time.time_ns() // 1_000_000)
+        return Target("http://127.0.0.1:9", "mqk_fake", fake.network())
+    real: Service = request.getfixturevalue("service")
+    return Target(real.facts.base_url, real.facts.api_key, process=real)
 
 
 @pytest.fixture(params=["sync", "async"])

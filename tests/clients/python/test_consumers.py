@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from mqservice_client import Client, Message, Reject, Retry, TopicNotFound, UsageError
 
-from tests.clients.python.conftest import Place, make_place
+from tests.clients.python.conftest import CONTRACT, Place, make_place
 from tests.clients.python.test_receiving import lag, send_numbers
 from tests.services import wait_until
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, CONTRACT]
 WAIT_S = 30
 
 

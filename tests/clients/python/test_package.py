@@ -108,7 +108,8 @@ def _modules() -> list[Path]:
     """Those of ``protocol`` too, which are the service's own behind a link."""
     folders = (PACKAGE, SOURCE, MADE, PACKAGE / "protocol")
     found = [path for folder in folders for path in sorted(folder.glob("*.py"))]
-    return [*found, *sorted((PACKAGE / "django").rglob("*.py"))]
+    apart = (path for name in ("django", "testing") for path in (PACKAGE / name).rglob("*.py"))
+    return [*found, *sorted(apart)]
 
 
 def _imported(node: ast.AST) -> list[str]:

@@ -16,15 +16,14 @@ from mqservice_client import (
     RequestRejected,
     Stored,
     TopicNotFound,
-    Unauthenticated,
     Unreachable,
     UsageError,
 )
 
-from tests.clients.python.conftest import Connect, Place, Target, make_place
+from tests.clients.python.conftest import CONTRACT, Connect, Place, Target, make_place
 from tests.ports import held_port
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, CONTRACT]
 WAIT = "20s"
 
 
@@ -180,14 +179,6 @@ def test_a_refusal_says_what_is_wrong_and_what_to_do(mq: Client, place: Place) -
     assert faults.value.stored is False
 
 
-def test_an_unknown_key_is_unauthenticated(connect: Connect, place: Place) -> None:
-    with pytest.raises(Unauthenticated) as raised:
-        connect(api_key="mqk_wrong").send(place.topic, "x")
-
-    assert raised.value.stored is False
-    assert raised.value.what_to_do
-
-
 def test_nobody_there_is_unreachable_and_nothing_was_sent(
     service: Target, connect: Connect
 ) -> None:
@@ -219,6 +210,8 @@ def test_a_client_needs_an_address_and_a_key(
 def test_address_and_key_come_from_the_environment(
     service: Target, connect: Connect, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("MQ_BASE_URL", "MQ_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
     with pytest.raises(UsageError, match="MQ_API_KEY"):
         connect(None, None, network=None)
     monkeypatch.setenv("MQ_BASE_URL", service.base_url)

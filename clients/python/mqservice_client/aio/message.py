@@ -21,6 +21,8 @@ class AsyncMessage(BaseMessage):
 
         Raises:
             SettleFailed: it had no effect, as the lease had ended.
+            OutcomeUnknown: the service has restarted and forgotten the session. If the message
+                comes again, the result is given again, and the program does not see it.
             TimeoutError: there is no answer after ``timeout``; the result is still under way.
         """
         side: AsyncSide = self._home.feed.side

@@ -20,6 +20,7 @@ class AsyncSubscription:
         self._side = side
         self._reading = reading
         self._idle_timeout_s = idle_timeout_s
+        self._take = reading.feed.take
 
     @property
     def stats(self) -> SubscriptionStats:
@@ -59,7 +60,7 @@ class AsyncSubscription:
         return self
 
     async def __anext__(self) -> AsyncMessage:
-        message = self._reading.feed.take()
+        message = self._take()
         if message is not None:
             return cast("AsyncMessage", message)
         awaited = await self._next(self._idle_timeout_s)

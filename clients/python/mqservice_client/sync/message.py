@@ -22,6 +22,8 @@ class Message(BaseMessage):
 
         Raises:
             SettleFailed: it had no effect, as the lease had ended.
+            OutcomeUnknown: the service has restarted and forgotten the session. If the message
+                comes again, the result is given again, and the program does not see it.
             TimeoutError: there is no answer after ``timeout``; the result is still under way.
         """
         side: SyncSide = self._home.feed.side

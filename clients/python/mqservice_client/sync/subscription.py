@@ -21,6 +21,7 @@ class Subscription:
         self._side = side
         self._reading = reading
         self._idle_timeout_s = idle_timeout_s
+        self._take = reading.feed.take
 
     @property
     def stats(self) -> SubscriptionStats:
@@ -60,7 +61,7 @@ class Subscription:
         return self
 
     def __next__(self) -> Message:
-        message = self._reading.feed.take()
+        message = self._take()
         if message is not None:
             return cast("Message", message)
         awaited = self._next(self._idle_timeout_s)

@@ -1,0 +1,50 @@
+"""A server that answers each connection with bytes of the test's choice, then waits."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
+@contextmanager
+def answering(answer: Callable[[bytes], bytes]) -> Iterator[str]:
+    """Its address. ``answer`` gets what a connection begins with."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            opened = []
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    opened.append(connection)
+                    content = answer(connection.recv(65_536))
+                    connection.sendall(content)
+                    if b" 101 " not in content:
+                        connection.shutdown(socket.SHUT_WR)
+            for each in opened:
+                each.close()
+
+        thread = threading.Thread(target=serve, name="nonsense", daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def accept_socket(head: bytes) -> bytes:
+    """The handshake of a WebSocket, as the service would answer it."""
+    found = re.search(rb"sec-websocket-key: (\S+)", head, re.IGNORECASE)
+    key = found[1] if found else b""
+    accept = base64.b64encode(hashlib.sha1(key + _GUID).digest())
+    return (
+        b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Protocol: mq.v1.msgpack\r\nSec-WebSocket-Accept: " + accept + b"\r\n\r\n"
+    )
