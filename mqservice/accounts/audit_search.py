@@ -8,9 +8,7 @@ sequence for the whole service, and a cursor says nothing of them to who cannot 
 
 from __future__ import annotations
 
-import binascii
 import struct
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -20,8 +18,8 @@ from django.db.models import QuerySet
 
 from mqservice.accounts.access import Principal
 from mqservice.accounts.models import AuditEntry
-from mqservice.lib.problem import Problem, ProblemItem
-from mqservice.lib.signing import MAC_BYTES, Signer
+from mqservice.lib.signed_text import read_cursor, signed_text
+from mqservice.lib.signing import Signer
 
 PAGE_MAX: Final = 100
 EXPORT_ROWS_MAX: Final = 10_000
@@ -60,13 +58,15 @@ def audit_page(
     claim = _claim(principal, question)
     rows = _matching(principal, question)
     if cursor is not None:
-        rows = rows.filter(pk__lt=_place(cursor, claim))
+        place = read_cursor(_signer(), cursor, claim, chars_max=_CURSOR_CHARS_MAX)
+        rows = rows.filter(pk__lt=_PLACE.unpack(place)[0])
     limit = min(limit, PAGE_MAX)
     entries = list(rows.order_by("-id")[: limit + 1])
     if len(entries) <= limit:
         return AuditPage(entries=entries, next_cursor=None)
     entries.pop()
-    return AuditPage(entries=entries, next_cursor=_cursor(entries[-1].pk, claim))
+    cursor = signed_text(_signer(), _PLACE.pack(entries[-1].pk), claim)
+    return AuditPage(entries=entries, next_cursor=cursor)
 
 
 def audit_rows(principal: Principal, question: AuditQuery) -> list[AuditEntry]:
@@ -108,27 +108,3 @@ def _claim(principal: Principal, question: AuditQuery) -> bytes:
     ]  # fmt: skip
     texts = [b"-" if part is None else b"+" + str(part).encode() for part in parts]
     return b"".join(len(text).to_bytes(4, "big") + text for text in texts)
-
-
-def _cursor(place: int, claim: bytes) -> str:
-    content = _PLACE.pack(place)
-    mac = _signer().mac(content + claim)
-    return urlsafe_b64encode(content + mac).rstrip(b"=").decode()
-
-
-def _place(cursor: str, claim: bytes) -> int:
-    try:
-        if len(cursor) > _CURSOR_CHARS_MAX or not cursor.isascii():
-            raise ValueError
-        content = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-    except (binascii.Error, ValueError):
-        content = b""
-    place, mac = content[: _PLACE.size], content[_PLACE.size :]
-    if len(mac) != MAC_BYTES or not _signer().is_valid(place + claim, mac):
-        detail = (
-            "the cursor does not belong to this query; give next_cursor of the "
-            "previous page, and the same parameters except limit"
-        )
-        item = ProblemItem("?cursor", "CURSOR_INVALID", detail)
-        raise Problem.of("CURSOR_INVALID", f"?cursor: {detail}", errors=[item])
-    return int(_PLACE.unpack(place)[0])

@@ -101,15 +101,21 @@ NAMESPACE: Final = Name(
     name="namespace",
     about="The namespace it is limited to: by default that of who asks, or all.",
     option="--bind",
+    metavar="NAMESPACE",
 )
 EXPIRES_AT: Final = Moment(
-    name="expires_at", null=ENDLESS, about="When it expires; null for never."
+    name="expires_at",
+    null=ENDLESS,
+    about="When it expires; null for never.",
+    option_help="When it expires, in RFC 3339; an empty text for never.",
+    metavar="TIME",
 )
 EXPIRES_IN: Final = Duration(
     name="expires_in",
     low=1 * SECOND_MS,
     high=KEY_LIFE_MAX // MS,
     about="How long it is valid, such as `30d`.",
+    metavar="DURATION",
 )
 
 _CHANGED: Final[Settings] = (ROLE, EXPIRES_AT, EXPIRES_IN)
@@ -132,7 +138,14 @@ TICKET: Final[Settings] = (
     ),
     replace(SCOPES, about="Like those of a key, and at most your own: all by default."),
 )
-MEMBER: Final[Settings] = (replace(ROLE, is_required=True, about="The role in the tenant."),)
+MEMBER: Final[Settings] = (
+    replace(
+        ROLE,
+        is_required=True,
+        about="The role in the tenant.",
+        option_help="The role in the tenant: developer by default.",
+    ),
+)
 INVITATION: Final[Settings] = (
     Email(name="email", is_required=True, about="Who is invited."),
     *MEMBER,
@@ -141,6 +154,7 @@ INVITATION: Final[Settings] = (
         low=1 * MINUTE_MS,
         high=INVITATION_LIFE_MAX // MS,
         about="How long it is valid: `7d` by default.",
+        metavar="DURATION",
     ),
 )
 JOIN: Final[Settings] = tuple(

@@ -8,7 +8,6 @@ export                GET …/alerts.yaml ─▶ stdout, or a file
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import quote
 
@@ -18,10 +17,11 @@ import typer
 from mqservice.alerts.settings import BODY, MUTE
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
+from mqservice.cli.options import asks
 from mqservice.cli.outputs import FileOption, FormOption, Output, prints, write_output
 from mqservice.cli.setting_options import Body, takes_settings
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+from mqservice.cli.target import Target
 
 app = typer.Typer(no_args_is_help=True, help="Alert rules: list, create, change, mute, delete.")
 
@@ -80,99 +80,8 @@ class _History(msgspec.Struct):
 
 
 @app.command("list")
-def list_alerts(
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+async def list_alerts(target: Target, form: FormOption = Output.TABLE) -> int:
     """List the rules and their states."""
-    screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
-
-
-@app.command("set")
-@takes_settings(BODY)
-def set_alert(
-    body: Body,
-    name: NameArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Create a rule, or change the given settings of it."""
-    screen.run(_set(screen.target_of(base_url, key, namespace), name, body))
-
-
-@app.command("mute")
-@takes_settings(MUTE)
-def mute(
-    body: Body,
-    name: NameArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Send no notifications for a rule for a time; it is still evaluated."""
-    target = screen.target_of(base_url, key, namespace)
-    screen.run(_mute(target, name, "mute", msgspec.json.encode(body)))
-
-
-@app.command("unmute")
-def unmute(
-    name: NameArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """End a mute; missed changes are notified at the next evaluation."""
-    screen.run(_mute(screen.target_of(base_url, key, namespace), name, "unmute", b""))
-
-
-@app.command("delete")
-def delete(
-    name: NameArgument,
-    is_sure: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
-    ] = False,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Delete a rule with its history."""
-    target = screen.target_of(base_url, key, namespace)
-    if not is_sure:
-        typer.confirm(f"Delete alert {name} with its history?", abort=True, err=True)
-    screen.run(_delete(target, name))
-
-
-@app.command("history")
-def history(
-    name: NameArgument,
-    limit: Annotated[
-        int, typer.Option("--limit", "-c", min=1, max=LIMIT_MAX, help="Maximum number of changes.")
-    ] = LIMIT_DEFAULT,
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Show when a rule fired and recovered, newest first, and who was notified."""
-    target = screen.target_of(base_url, key, namespace)
-    screen.run(_history(target, name, limit, form=form))
-
-
-@app.command("export")
-def export(
-    file: FileOption = None,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Write all rules as alerting rules of Prometheus, in YAML."""
-    screen.run(_export(screen.target_of(base_url, key, namespace), file))
-
-
-async def _list(target: Target, *, form: Output) -> int:
     async with RestClient(target) as client:
         found = (await client.call("GET", "alerts", _Rules)).alerts
     if prints(form, found):
@@ -193,7 +102,64 @@ async def _list(target: Target, *, form: Output) -> int:
     return 0
 
 
-async def _export(target: Target, file: Path | None) -> int:
+@app.command("set")
+@takes_settings(BODY)
+def set_alert(body: Body, target: Target, name: NameArgument) -> None:
+    """Create a rule, or change the given settings of it."""
+    screen.run(_set(target, name, body))
+
+
+@app.command("mute")
+@takes_settings(MUTE)
+def mute(body: Body, target: Target, name: NameArgument) -> None:
+    """Send no notifications for a rule for a time; it is still evaluated."""
+    screen.run(_mute(target, name, "mute", msgspec.json.encode(body)))
+
+
+@app.command("unmute")
+def unmute(target: Target, name: NameArgument) -> None:
+    """End a mute; missed changes are notified at the next evaluation."""
+    screen.run(_mute(target, name, "unmute", b""))
+
+
+@app.command("delete")
+@asks("Delete alert {name} with its history?")
+async def delete(target: Target, name: NameArgument) -> int:
+    """Delete a rule with its history."""
+    async with RestClient(target) as client:
+        await client.call("DELETE", _path(name))
+    screen.notice(f"alert {name} was deleted")
+    return 0
+
+
+@app.command("history")
+async def history(
+    target: Target,
+    name: NameArgument,
+    limit: Annotated[
+        int, typer.Option("--limit", "-c", min=1, max=LIMIT_MAX, help="Maximum number of changes.")
+    ] = LIMIT_DEFAULT,
+    form: FormOption = Output.TABLE,
+) -> int:
+    """Show when a rule fired and recovered, newest first, and who was notified."""
+    async with RestClient(target) as client:
+        page = await client.call("GET", f"{_path(name)}/history?limit={limit}", _History)
+    if not prints(form, page.events):
+        table = Table("at", "state", "value", "notified")
+        for document in page.events:
+            event = msgspec.json.decode(document, type=_Event)
+            told = [f"{each.channel} {each.target}: {each.state}" for each in event.notifications]
+            value = UNKNOWN if event.value is None else f"{event.value:,}"
+            table.add_row(event.at, event.state, value, screen.without_controls("\n".join(told)))
+        screen.show(table)
+    if page.next is not None:
+        screen.notice(f"there are more than these {len(page.events):,}")
+    return 0
+
+
+@app.command("export")
+async def export(target: Target, file: FileOption = None) -> int:
+    """Write all rules as alerting rules of Prometheus, in YAML."""
     async with RestClient(target) as client:
         return write_output(await client.download("alerts.yaml"), file)
 
@@ -213,29 +179,6 @@ async def _mute(target: Target, name: str, verb: str, content: bytes) -> int:
     async with RestClient(target) as client:
         rule = await client.call("POST", path, _Rule, content=content)
     screen.notice(f"alert {rule.name}: {rule.state_text}")
-    return 0
-
-
-async def _delete(target: Target, name: str) -> int:
-    async with RestClient(target) as client:
-        await client.call("DELETE", _path(name))
-    screen.notice(f"alert {name} was deleted")
-    return 0
-
-
-async def _history(target: Target, name: str, limit: int, *, form: Output) -> int:
-    async with RestClient(target) as client:
-        page = await client.call("GET", f"{_path(name)}/history?limit={limit}", _History)
-    if not prints(form, page.events):
-        table = Table("at", "state", "value", "notified")
-        for document in page.events:
-            event = msgspec.json.decode(document, type=_Event)
-            told = [f"{each.channel} {each.target}: {each.state}" for each in event.notifications]
-            value = UNKNOWN if event.value is None else f"{event.value:,}"
-            table.add_row(event.at, event.state, value, screen.without_controls("\n".join(told)))
-        screen.show(table)
-    if page.next is not None:
-        screen.notice(f"there are more than these {len(page.events):,}")
     return 0
 
 

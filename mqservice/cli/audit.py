@@ -15,7 +15,7 @@ from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, Target
+from mqservice.cli.target import TenantTarget
 
 app = typer.Typer(no_args_is_help=True, help="Who changed what, and when.")
 
@@ -52,7 +52,8 @@ def audit() -> None:
 
 
 @app.command("search")
-def search(
+async def search(
+    target: TenantTarget,
     since: Annotated[
         str | None, typer.Option("--from", metavar="TIME", help="Start time, in RFC 3339.")
     ] = None,
@@ -65,7 +66,7 @@ def search(
     action: Annotated[
         str | None, typer.Option("--action", help="Kind of change, such as topic.put.")
     ] = None,
-    target: Annotated[
+    changed: Annotated[
         str | None,
         typer.Option("--target", help="What was changed, such as topics/orders, or topics/*."),
     ] = None,
@@ -76,19 +77,13 @@ def search(
         int, typer.Option("--limit", min=1, max=ENTRIES_MAX, help="Maximum number of entries.")
     ] = 100,
     form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-) -> None:
+) -> int:
     """Show who changed what, newest first."""
     given = {
-        "from": since, "to": until, "actor": actor, "action": action, "target": target,
+        "from": since, "to": until, "actor": actor, "action": action, "target": changed,
         "namespace": of_namespace,
     }  # fmt: skip
     question = {name: value for name, value in given.items() if value is not None}
-    screen.run(_search(screen.target_of(base_url, key, None), question, limit, form=form))
-
-
-async def _search(target: Target, question: dict[str, str], limit: int, *, form: Output) -> int:
     entries: list[Entry] = []
     cursor: dict[str, str] = {}
     async with RestClient(target) as client:

@@ -15,17 +15,17 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
-from mqservice.cli.errors import ClientError, UsageError
+from mqservice.cli.errors import UsageError
 from mqservice.cli.messages import Delivered, encode_line
-from mqservice.cli.outputs import Documents, FormOption, Output
-from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target, find_target
+from mqservice.cli.outputs import PAGE_MESSAGES_MAX, Documents, FormOption, Output
+from mqservice.cli.target import Target
 
 LIMIT_DEFAULT: Final = 32
-PAGE_MESSAGES_MAX: Final = 256
 BODY_CHARS_MAX: Final = 120  # of one line in a list; --id shows all of it
 
 
-def browse(
+async def browse(
+    target: Target,
     topic: Annotated[str, typer.Argument(help="Topic to browse.")],
     message_key: Annotated[
         str | None,
@@ -65,10 +65,7 @@ def browse(
         int, typer.Option("--limit", "-c", min=1, help="Stop after this many messages.")
     ] = LIMIT_DEFAULT,
     form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+) -> int:
     """Show messages of a topic, oldest first; their delivery to groups is not affected."""
     conditions = {
         "key": message_key,
@@ -81,17 +78,11 @@ def browse(
         "contains": contains,
     }
     query = {name: value for name, value in conditions.items() if value is not None}
-    try:
-        if message_id is not None and query:
-            raise UsageError(
-                "--id selects one message and cannot be combined with other conditions"
-            )
-        target = find_target(base_url, key, namespace)
-    except ClientError as exc:
-        screen.fail(exc)
-    if message_id is not None:
-        screen.run(_show(target, topic, message_id, form=form))
-    screen.run(_browse(target, topic, query, limit, form=form))
+    if message_id is None:
+        return await _browse(target, topic, query, limit, form=form)
+    if query:
+        raise UsageError("--id selects one message and cannot be combined with other conditions")
+    return await _show(target, topic, message_id, form=form)
 
 
 async def _show(target: Target, topic: str, message_id: str, *, form: Output) -> int:

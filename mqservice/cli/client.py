@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Final, Self, TypeVar, overload
+from typing import Any, Final, Self, TypeVar, overload
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -35,7 +35,7 @@ from mqservice.cli.messages import (
 )
 from mqservice.cli.progress import GroupLag, SeekResult
 from mqservice.cli.target import Target
-from mqservice.cli.tasks import DeadLetterPage, DryRun, Task, TaskFailurePage, TaskOrder
+from mqservice.cli.tasks import DryRun, Task, TaskFailurePage, TaskOrder
 
 TIMEOUT_MS_DEFAULT: Final = 30_000
 # The server parks a receive for its `wait`; the answer may take that much longer.
@@ -53,12 +53,8 @@ class Topic(msgspec.Struct, kw_only=True):
     type: str = ""
 
 
-class _TopicsResponse(msgspec.Struct):
-    topics: list[Topic]
-    next: str | None = None
-
-
 ResponseT = TypeVar("ResponseT", bound=msgspec.Struct)
+ItemT = TypeVar("ItemT", bound=msgspec.Struct | msgspec.Raw)
 
 
 class RestClient:
@@ -98,28 +94,17 @@ class RestClient:
         await self._http.aclose()
 
     async def topics(self) -> list[Topic]:
-        """All topics by name; one request a page of them."""
-        topics: list[Topic] = []
-        path = f"{self._root}/topics"
-        for _ in range(PAGES_MAX):
-            page = _decode(await self._request("GET", path), _TopicsResponse)
-            topics += page.topics
-            if page.next is None:
-                return topics
-            path = f"{self._root}/topics?after={quote(page.next, safe='')}"
-        raise ResponseMalformed(f"the list of topics did not end after {PAGES_MAX} pages")
+        """All topics by name."""
+        return await self.all_pages("topics", "topics", Topic)
 
     async def create_topic(self, name: str, *, queues: int, durability: str) -> Topic:
         """Create the topic, or change it to these settings; the same call again is harmless."""
         content = msgspec.json.encode({"queues": queues, "durability": durability})
-        answer = await self._request(
-            "PUT", f"{self._root}/topics/{quote(name, safe='')}", content=content
-        )
-        return _decode(answer, Topic)
+        return await self.call("PUT", f"topics/{quote(name, safe='')}", Topic, content=content)
 
     async def delete_topic(self, name: str) -> None:
         """Delete the topic with its messages."""
-        await self._request("DELETE", f"{self._root}/topics/{quote(name, safe='')}")
+        await self.call("DELETE", f"topics/{quote(name, safe='')}")
 
     async def browse(self, topic: str, query: Mapping[str, str]) -> BrowsedPage:
         """One page of a topic's messages, with the parameters of the API as ``query``."""
@@ -135,26 +120,22 @@ class RestClient:
         path = f"{self._messages_path(topic)}/{quote(message_id, safe='')}"
         return parse_stored((await self._request("GET", path)).content)
 
-    async def dead_letters(self, group: str, query: Mapping[str, str]) -> DeadLetterPage:
-        """One page of what a group gave up, with the parameters of the API as ``query``."""
-        path = f"{self._root}/groups/{quote(group, safe='')}/dlq?{urlencode(query)}"
-        return _decode(await self._request("GET", path), DeadLetterPage)
-
     async def create_task(self, group: str, verb: str, order: TaskOrder) -> Task | DryRun:
         """``redrive`` or ``purge`` dead letters of a group: the task, or what it would move."""
-        path = f"{self._root}/groups/{quote(group, safe='')}/dlq:{verb}"
-        answer = await self._request("POST", path, content=msgspec.json.encode(order))
-        return _decode(answer, DryRun) if order.dry_run else _decode(answer, Task)
+        path = f"groups/{quote(group, safe='')}/dlq:{verb}"
+        content = msgspec.json.encode(order)
+        if order.dry_run:
+            return await self.call("POST", path, DryRun, content=content)
+        return await self.call("POST", path, Task, content=content)
 
     async def task(self, task_id: str) -> Task:
         """How far a task has come."""
-        path = f"{self._root}/tasks/{quote(task_id, safe='')}"
-        return _decode(await self._request("GET", path), Task)
+        return await self.call("GET", f"tasks/{quote(task_id, safe='')}", Task)
 
     async def task_failures(self, task_id: str, *, limit: int) -> TaskFailurePage:
         """The first ``limit`` messages that a task did not move."""
-        path = f"{self._root}/tasks/{quote(task_id, safe='')}/failures?limit={limit}"
-        return _decode(await self._request("GET", path), TaskFailurePage)
+        path = f"tasks/{quote(task_id, safe='')}/failures?limit={limit}"
+        return await self.call("GET", path, TaskFailurePage)
 
     @overload
     async def call(
@@ -185,6 +166,22 @@ class RestClient:
         answer = await self._request(method, whole, content=content, headers=headers)
         return None if kind is None else _decode(answer, kind)
 
+    async def all_pages(self, path: str, field: str, kind: type[ItemT]) -> list[ItemT]:
+        """What all pages of a list hold in ``field``; one request a page."""
+        page_kind = msgspec.defstruct(
+            "Page",
+            [(field, list[kind]), ("next", str | None, None)],  # type: ignore[valid-type]  # reason: made here
+        )
+        found: list[ItemT] = []
+        place = ""
+        for _ in range(PAGES_MAX):
+            page: Any = await self.call("GET", f"{path}{place}", page_kind)  # reason: made here
+            found += getattr(page, field)
+            if page.next is None:
+                return found
+            place = f"?after={quote(page.next, safe='')}"
+        raise ResponseMalformed(f"the list of {field} did not end after {PAGES_MAX} pages")
+
     async def download(self, path: str, media_type: str | None = None) -> bytes:
         """A file below the namespace's path, as it is, of this type where there are several."""
         headers = None if media_type is None else {"accept": media_type}
@@ -195,16 +192,15 @@ class RestClient:
     ) -> SeekResult:
         """Let a group go on from another place; ``wanted``: the API's ``to`` and ``queues``."""
         content = msgspec.json.encode({"topic": topic, **wanted, "dry_run": is_dry_run})
-        path = f"{self._root}/groups/{quote(group, safe='')}:seek"
-        return _decode(await self._request("POST", path, content=content), SeekResult)
+        path = f"groups/{quote(group, safe='')}:seek"
+        return await self.call("POST", path, SeekResult, content=content)
 
     async def lag(self, group: str, topic: str | None, client_id: str | None = None) -> GroupLag:
         """What a group or its client has to settle, of one topic or of all it has read."""
         given = {"topic": topic, "client_id": client_id}
         wanted = urlencode({name: value for name, value in given.items() if value is not None})
         query = f"?{wanted}" if wanted else ""
-        path = f"{self._root}/groups/{quote(group, safe='')}/lag{query}"
-        return _decode(await self._request("GET", path), GroupLag)
+        return await self.call("GET", f"groups/{quote(group, safe='')}/lag{query}", GroupLag)
 
     def _messages_path(self, topic: str) -> str:
         return f"{self._root}/topics/{quote(topic, safe='')}/messages"

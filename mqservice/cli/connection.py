@@ -15,7 +15,7 @@ from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+from mqservice.cli.target import Target
 
 app = typer.Typer(no_args_is_help=True, help="Open WebSockets: list and disconnect them.")
 
@@ -52,28 +52,8 @@ class _Disconnected(msgspec.Struct, kw_only=True):
 
 
 @app.command("list")
-def show(
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+async def show(target: Target, form: FormOption = Output.TABLE) -> int:
     """List the open sockets of the namespace, newest first."""
-    screen.run(_show(screen.target_of(base_url, key, namespace), form=form))
-
-
-@app.command("end")
-def end(
-    connection: Annotated[str, typer.Argument(help="ID of the socket, as shown by list.")],
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Disconnect a socket; its leases are released. It may reconnect unless its key is revoked."""
-    screen.run(_end(screen.target_of(base_url, key, namespace), connection))
-
-
-async def _show(target: Target, *, form: Output) -> int:
     async with RestClient(target) as client:
         found = await client.call("GET", "connections", _Page)
     if prints(form, found.connections):
@@ -99,7 +79,12 @@ async def _show(target: Target, *, form: Output) -> int:
     return 0
 
 
-async def _end(target: Target, connection: str) -> int:
+@app.command("end")
+async def end(
+    target: Target,
+    connection: Annotated[str, typer.Argument(help="ID of the socket, as shown by list.")],
+) -> int:
+    """Disconnect a socket; its leases are released. It may reconnect unless its key is revoked."""
     async with RestClient(target) as client:
         path = f"connections/{quote(connection, safe='')}"
         ended = await client.call("DELETE", path, _Disconnected)

@@ -37,12 +37,8 @@ from mqservice.cli.messaging import PATIENCE, connected
 from mqservice.cli.options import takes
 from mqservice.cli.reader import BEGINNING, Reader, parse_position
 from mqservice.cli.target import (
-    BaseUrlOption,
-    KeyOption,
-    NamespaceOption,
     Target,
     find_quickstart,
-    find_target,
 )
 from mqservice.cli.templates import Template
 
@@ -137,9 +133,6 @@ class _Options:
         bool, typer.Option("--json-frames", help="Use mq.v1.json instead of MessagePack.")
     ] = False
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print totals.")] = False
-    base_url: BaseUrlOption = None
-    key: KeyOption = None
-    namespace: NamespaceOption = None
 
     @property
     def has_no_group(self) -> bool:
@@ -173,6 +166,7 @@ class _Options:
 @takes(_Options)
 def consume(
     options: _Options,
+    target: Target,
     topic: Annotated[str, typer.Argument(help="Topic to receive from.")],
 ) -> None:
     """Receive messages and print them.
@@ -190,7 +184,6 @@ def consume(
         start = options.parse_start()
         template = None if options.template is None else Template(options.template)
         writer = _Writer(options.output, topic, template)
-        target = find_target(options.base_url, options.key, options.namespace)
         limits = options.limits()
         group = options.group or (None if options.has_no_group else _group_default())
     except ClientError as exc:

@@ -21,9 +21,10 @@ import typer
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageError
+from mqservice.cli.options import SureOption
 from mqservice.cli.outputs import FileOption, FormOption, Output, prints, write_output
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+from mqservice.cli.target import Target
 
 app = typer.Typer(
     no_args_is_help=True, help="All topics and groups of a namespace as one document."
@@ -76,34 +77,27 @@ class ImportResponse(msgspec.Struct, kw_only=True):
 
 @app.command("export")
 def export(
+    target: Target,
     prefix: Annotated[
         str, typer.Option("--prefix", help="Only topics and groups whose names start with this.")
     ] = "",
     file: FileOption = None,
     document_form: DocumentFormOption = None,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
 ) -> None:
     """Export the settings of all topics and groups as JSON or YAML."""
-    target = screen.target_of(base_url, key, namespace)
     screen.run(_export(target, prefix, file, document_form or _form_of(file)))
 
 
 @app.command("import")
 def import_(
+    target: Target,
     file: Annotated[str, typer.Argument(help="The document; - for standard input.")],
     document_form: DocumentFormOption = None,
-    is_sure: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
-    ] = False,
+    is_sure: SureOption = False,
     is_dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done.")
     ] = False,
     form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
 ) -> None:
     """Create and change topics and groups as a document defines them, all or none; deletes nothing.
 
@@ -119,7 +113,6 @@ def import_(
         content = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
     except OSError as exc:
         screen.fail(UsageError(f"cannot read {file}: {exc.strerror}"))
-    target = screen.target_of(base_url, key, namespace)
     kind = (document_form or _form_of(Path(file))).media_type
     screen.run(_import(target, content, kind, is_sure=is_sure, is_dry_run=is_dry_run, form=form))
 

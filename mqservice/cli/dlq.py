@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from typing import Annotated, Final
+from urllib.parse import quote
 
 import msgspec
 import typer
@@ -17,14 +18,13 @@ from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageError
 from mqservice.cli.options import takes
-from mqservice.cli.outputs import Documents, FormOption, Output
-from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+from mqservice.cli.outputs import FormOption, Output, print_pages
+from mqservice.cli.target import Target
 from mqservice.cli.tasks import DeadLetter, DryRun, Task, TaskOrder
 
 app = typer.Typer(no_args_is_help=True, help="Dead letters: list, redrive, purge.")
 
 LIMIT_DEFAULT: Final = 32
-PAGE_MESSAGES_MAX: Final = 256
 BODY_CHARS_MAX: Final = 120
 POLL_PAUSE_S: Final = 0.5
 SHOWN_FAILURES_MAX: Final = 20
@@ -65,7 +65,8 @@ WaitOption = Annotated[bool, typer.Option("--wait", "-w", help="Wait until the t
 
 
 @app.command("list")
-def list_dead_letters(
+async def list_dead_letters(
+    target: Target,
     group: GroupArgument,
     message_key: MessageKeyOption = None,
     tag: TagOption = None,
@@ -76,14 +77,14 @@ def list_dead_letters(
         int, typer.Option("--limit", "-c", min=1, help="Stop after this many messages.")
     ] = LIMIT_DEFAULT,
     form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+) -> int:
     """List the dead letters of a group with their reasons, oldest first (--key: newest first)."""
-    target = screen.target_of(base_url, key, namespace)
-    conditions = _conditions(message_key, tag, from_time, to_time, reason)
-    screen.run(_list(target, group, conditions, limit, form))
+    query = _conditions(message_key, tag, from_time, to_time, reason)
+    path = f"groups/{quote(group, safe='')}/dlq"
+    async with RestClient(target) as client:
+        return await print_pages(
+            client, path, query, _line, limit=limit, form=form, none="no dead letters"
+        )
 
 
 @dataclass
@@ -128,6 +129,7 @@ class Order:
 @takes(Order)
 def redrive(
     order: Order,
+    target: Target,
     group: GroupArgument,
     target_topic: Annotated[
         str | None,
@@ -135,27 +137,16 @@ def redrive(
             "--target", "-t", help="Topic to send to; by default the one each message came from."
         ),
     ] = None,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
 ) -> None:
     """Redrive dead letters: those with --id, those that match, or --all."""
-    target = screen.target_of(base_url, key, namespace)
     task = order.task(target_topic)
     screen.run(_run(target, group, "redrive", task, is_waited_for=order.is_waited_for))
 
 
 @app.command("purge")
 @takes(Order)
-def purge(
-    order: Order,
-    group: GroupArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+def purge(order: Order, target: Target, group: GroupArgument) -> None:
     """Delete dead letters permanently: those with --id, those that match, or --all."""
-    target = screen.target_of(base_url, key, namespace)
     screen.run(_run(target, group, "purge", order.task(), is_waited_for=order.is_waited_for))
 
 
@@ -170,30 +161,6 @@ def _conditions(
         "key": message_key, "tag": tag, "from": from_time, "to": to_time, "reason": reason
     }  # fmt: skip
     return {name: value for name, value in conditions.items() if value is not None}
-
-
-async def _list(target: Target, group: str, query: dict[str, str], limit: int, form: Output) -> int:
-    left = limit
-    async with RestClient(target) as client:
-        with Documents(form) as documents:
-            while True:
-                page = await client.dead_letters(
-                    group, {**query, "limit": str(min(left, PAGE_MESSAGES_MAX))}
-                )
-                for message in page.messages:
-                    documents.write(bytes(message), _line(bytes(message)))
-                left -= len(page.messages)
-                if page.next_cursor is None:
-                    break
-                if left <= 0:
-                    screen.notice(
-                        f"there may be more than these {limit:,}; raise --limit to see more"
-                    )
-                    return 0
-                query = {**query, "cursor": page.next_cursor}
-    if left == limit:
-        screen.notice("no dead letters")
-    return 0
 
 
 def _line(document: bytes) -> str:

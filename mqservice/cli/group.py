@@ -13,11 +13,12 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
-from mqservice.cli.errors import ClientError, UsageError
+from mqservice.cli.errors import UsageError
+from mqservice.cli.options import SureOption
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.progress import ClientLags, Retries, SeekResult, TopicLag
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target, find_target
+from mqservice.cli.target import Target
 
 app = typer.Typer(no_args_is_help=True, help="Consumer groups: settings, pauses, progress.")
 
@@ -34,7 +35,8 @@ GroupArgument = Annotated[str, typer.Argument(help="Name of the group.")]
 
 
 @app.command("seek")
-def seek(
+async def seek(
+    target: Target,
     group: GroupArgument,
     topic: Annotated[str, typer.Argument(help="Topic to move the group on.")],
     to: Annotated[
@@ -53,43 +55,48 @@ def seek(
         typer.Option("--queue", min=0, help="Only this queue; repeatable."),
     ] = None,
     client_id: ClientOption = None,
-    is_sure: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
-    ] = False,
+    is_sure: SureOption = False,
     is_dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done.")
     ] = False,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+) -> int:
     """Move a group to other offsets of a topic. Shows what that does, and asks first."""
-    try:
-        wanted = _wanted(to, queues or [])
-        if client_id is not None:
-            wanted["client_id"] = client_id
-        target = find_target(base_url, key, namespace)
-    except ClientError as exc:
-        screen.fail(exc)
-    screen.run(_seek(target, group, topic, wanted, is_sure=is_sure, is_dry_run=is_dry_run))
+    wanted = _wanted(to, queues or [])
+    if client_id is not None:
+        wanted["client_id"] = client_id
+    async with RestClient(target) as client:
+        _show(await client.seek(group, topic, wanted, is_dry_run=True))
+        if is_dry_run:
+            return 0
+        if not is_sure and not screen.is_confirmed("Move the group there?"):
+            screen.notice("nothing was changed")
+            return DECLINED
+        done = await client.seek(group, topic, wanted, is_dry_run=False)
+    skipped, replayed = _text(done.skipped), _text(done.replayed)
+    screen.notice(f"group {group} was moved: {skipped} skipped, {replayed} replayed")
+    return 0
 
 
 @app.command("lag")
-def lag(
+async def lag(
+    target: Target,
     group: GroupArgument,
     topic: Annotated[str | None, typer.Option("--topic", help="Only this topic.")] = None,
     client_id: ClientOption = None,
     form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+) -> int:
     """Show the lag of a group and the age of its oldest message. Unknown values are shown as ?."""
-    try:
-        target = find_target(base_url, key, namespace)
-    except ClientError as exc:
-        screen.fail(exc)
-    screen.run(_lag(target, group, topic, client_id, form=form))
+    async with RestClient(target) as client:
+        found = await client.lag(group, topic, client_id)
+    if prints(form, found.topics):
+        return 0
+    if not found.topics:
+        screen.notice(f"group {group} has not read any topic yet: its lag is unknown")
+    for each in found.topics:
+        _show_lag(each)
+    if found.clients is not None:
+        _show_clients(found.clients)
+    return 0
 
 
 def _wanted(to: str, queues: list[int]) -> dict[str, object]:
@@ -102,28 +109,6 @@ def _wanted(to: str, queues: list[int]) -> dict[str, object]:
     if _SHIFT.fullmatch(to):
         place = {"shift": int(to)}
     return {"to": place, "queues": queues} if queues else {"to": place}
-
-
-async def _seek(
-    target: Target,
-    group: str,
-    topic: str,
-    wanted: dict[str, object],
-    *,
-    is_sure: bool,
-    is_dry_run: bool,
-) -> int:
-    async with RestClient(target) as client:
-        _show(await client.seek(group, topic, wanted, is_dry_run=True))
-        if is_dry_run:
-            return 0
-        if not is_sure and not screen.is_confirmed("Move the group there?"):
-            screen.notice("nothing was changed")
-            return DECLINED
-        done = await client.seek(group, topic, wanted, is_dry_run=False)
-    skipped, replayed = _text(done.skipped), _text(done.replayed)
-    screen.notice(f"group {group} was moved: {skipped} skipped, {replayed} replayed")
-    return 0
 
 
 def _show(preview: SeekResult) -> None:
@@ -140,22 +125,6 @@ def _show(preview: SeekResult) -> None:
         )
     screen.show_on_stderr(table)
     screen.notice(f"not changed: {_retries(preview.retry)}")
-
-
-async def _lag(
-    target: Target, group: str, topic: str | None, client_id: str | None, *, form: Output
-) -> int:
-    async with RestClient(target) as client:
-        found = await client.lag(group, topic, client_id)
-    if prints(form, found.topics):
-        return 0
-    if not found.topics:
-        screen.notice(f"group {group} has not read any topic yet: its lag is unknown")
-    for each in found.topics:
-        _show_lag(each)
-    if found.clients is not None:
-        _show_clients(found.clients)
-    return 0
 
 
 def _show_lag(topic: TopicLag) -> None:

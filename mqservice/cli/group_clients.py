@@ -11,28 +11,22 @@ import typer
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.outputs import FormOption, Output, prints
-from mqservice.cli.rest_groups import GroupCalls, TopicClients
+from mqservice.cli.rest_groups import GroupClients, TopicClients, group_path
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+from mqservice.cli.target import Target
 
 app = typer.Typer()
 
 
 @app.command("clients")
-def clients(
+async def clients(
+    target: Target,
     name: Annotated[str, typer.Argument(help="Name of the group.")],
     form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+) -> int:
     """List the current consumers of a group by topic, last seen first."""
-    screen.run(_clients(screen.target_of(base_url, key, namespace), name, form=form))
-
-
-async def _clients(target: Target, name: str, *, form: Output) -> int:
     async with RestClient(target) as client:
-        found = await GroupCalls(client).clients(name)
+        found = await client.call("GET", f"{group_path(name)}/clients", GroupClients)
     if prints(form, found.topics):
         return 0
     if not found.topics:

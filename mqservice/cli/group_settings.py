@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Annotated, Final
 
+import msgspec
 import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageError
+from mqservice.cli.options import asks
 from mqservice.cli.outputs import FormOption, Output, prints
-from mqservice.cli.rest_groups import Group, GroupCalls
+from mqservice.cli.rest_groups import Group, group_path
 from mqservice.cli.setting_options import UNLIMITED, Body, takes_settings
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+from mqservice.cli.target import Target
 from mqservice.groups.settings import SETTINGS
 
 app = typer.Typer()
@@ -24,124 +25,36 @@ NameArgument = Annotated[str, typer.Argument(help="Up to 64 letters, digits, - a
 
 @app.command("create")
 @takes_settings(SETTINGS)
-def create(
-    body: Body,
-    name: NameArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+async def create(body: Body, target: Target, name: NameArgument) -> int:
     """Create a group. Creating it again with the same settings changes nothing."""
-    _put(screen.target_of(base_url, key, namespace), name, body, is_new=True)
+    async with RestClient(target) as client:
+        await _put(client, name, body)
+    screen.notice(f"group {name} was created")
+    return 0
 
 
 @app.command("update")
 @takes_settings(SETTINGS)
-def update(
-    body: Body,
-    name: NameArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+async def update(body: Body, target: Target, name: NameArgument) -> int:
     """Change an existing group. Settings that are not given are left unchanged."""
     if not body:
-        screen.fail(UsageError("nothing to change: give at least one setting"))
-    _put(screen.target_of(base_url, key, namespace), name, body, is_new=False)
+        raise UsageError("nothing to change: give at least one setting")
+    async with RestClient(target) as client:
+        await client.call("GET", group_path(name), Group)  # a change does not make a group
+        await _put(client, name, body)
+    screen.notice(f"group {name} was changed")
+    return 0
+
+
+async def _put(client: RestClient, name: str, body: Body) -> None:
+    await client.call("PUT", group_path(name), Group, content=msgspec.json.encode(body))
 
 
 @app.command("show")
-def show(
-    name: NameArgument,
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+async def show(target: Target, name: NameArgument, form: FormOption = Output.TABLE) -> int:
     """Show a group with its lag."""
-    screen.run(_show(screen.target_of(base_url, key, namespace), name, form=form))
-
-
-@app.command("list")
-def list_groups(
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """List the groups of the namespace."""
-    screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
-
-
-@app.command("pause")
-def pause(
-    name: NameArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Deliver nothing to the group until it is resumed."""
-    _call(
-        screen.target_of(base_url, key, namespace),
-        lambda groups: groups.set_paused(name, is_paused=True),
-        f"group {name} was paused",
-    )
-
-
-@app.command("resume")
-def resume(
-    name: NameArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Resume a paused group."""
-    _call(
-        screen.target_of(base_url, key, namespace),
-        lambda groups: groups.set_paused(name, is_paused=False),
-        f"group {name} was resumed",
-    )
-
-
-@app.command("delete")
-def delete(
-    name: NameArgument,
-    is_sure: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
-    ] = False,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Delete a group with its progress, its retries and its dead letters."""
-    target = screen.target_of(base_url, key, namespace)
-    if not is_sure:
-        typer.confirm(f"Delete group {name} with its dead letters?", abort=True, err=True)
-    _call(target, lambda groups: groups.delete(name), f"group {name} was deleted")
-
-
-def _put(target: Target, name: str, settings: dict[str, object], *, is_new: bool) -> None:
-    async def put(groups: GroupCalls) -> None:
-        if not is_new:
-            await groups.group(name)  # a change does not make a group
-        await groups.put(name, settings)
-
-    _call(target, put, f"group {name} was created" if is_new else f"group {name} was changed")
-
-
-def _call(target: Target, call: Callable[[GroupCalls], Awaitable[object]], done: str) -> None:
-    async def run() -> int:
-        async with RestClient(target) as client:
-            await call(GroupCalls(client))
-        screen.notice(done)
-        return 0
-
-    screen.run(run())
-
-
-async def _show(target: Target, name: str, *, form: Output) -> int:
     async with RestClient(target) as client:
-        group = await GroupCalls(client).group(name)
+        group = await client.call("GET", group_path(name), Group)
     if prints(form, group):
         return 0
     table = Table("setting", "value")
@@ -154,15 +67,43 @@ async def _show(target: Target, name: str, *, form: Output) -> int:
     return 0
 
 
-async def _list(target: Target, *, form: Output) -> int:
+@app.command("list")
+async def list_groups(target: Target, form: FormOption = Output.TABLE) -> int:
+    """List the groups of the namespace."""
     async with RestClient(target) as client:
-        groups = await GroupCalls(client).groups()
+        groups = await client.all_pages("groups", "groups", Group)
     if prints(form, groups):
         return 0
     table = Table(*_COLUMNS)
     for group in groups:
         table.add_row(*_row(group))
     screen.show(table)
+    return 0
+
+
+@app.command("pause")
+async def pause(target: Target, name: NameArgument) -> int:
+    """Deliver nothing to the group until it is resumed."""
+    return await _change(target, "POST", f"{group_path(name)}:pause", f"group {name} was paused")
+
+
+@app.command("resume")
+async def resume(target: Target, name: NameArgument) -> int:
+    """Resume a paused group."""
+    return await _change(target, "POST", f"{group_path(name)}:resume", f"group {name} was resumed")
+
+
+@app.command("delete")
+@asks("Delete group {name} with its dead letters?")
+async def delete(target: Target, name: NameArgument) -> int:
+    """Delete a group with its progress, its retries and its dead letters."""
+    return await _change(target, "DELETE", group_path(name), f"group {name} was deleted")
+
+
+async def _change(target: Target, method: str, path: str, done: str) -> int:
+    async with RestClient(target) as client:
+        await client.call(method, path)
+    screen.notice(done)
     return 0
 
 

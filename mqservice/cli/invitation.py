@@ -12,12 +12,14 @@ from urllib.parse import quote
 import msgspec
 import typer
 
+from mqservice.accounts.settings import INVITATION
 from mqservice.cli import screen
-from mqservice.cli.client import PAGES_MAX, RestClient
+from mqservice.cli.client import RestClient
 from mqservice.cli.errors import ResponseMalformed
 from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.setting_options import Body, takes_settings
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, Target
+from mqservice.cli.target import TenantTarget
 
 app = typer.Typer(no_args_is_help=True, help="Invite users, list and withdraw invitations.")
 
@@ -37,54 +39,19 @@ class Invitation(msgspec.Struct, kw_only=True):
     link: str | None = None
 
 
-class _Page(msgspec.Struct):
-    invitations: list[Invitation]
-    next: str | None = None
-
-
 @app.command("create")
-def create(
+@takes_settings(INVITATION[1:])
+async def create(
+    body: Body,
+    target: TenantTarget,
     email: Annotated[
         str, typer.Argument(help="Email address of the user to invite; the service sends no email.")
     ],
-    role: Annotated[
-        str, typer.Option("--role", help="viewer, developer, admin or owner.")
-    ] = "developer",
-    expires_in: Annotated[
-        str | None, typer.Option("--expires-in", help="How long it is valid, such as 7d.")
-    ] = None,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-) -> None:
+) -> int:
     """Invite a user and print the link to send. It is shown only once."""
-    order = {"email": email, "role": role, "expires_in": expires_in}
-    screen.run(_create(screen.target_of(base_url, key, None), order))
-
-
-@app.command("list")
-def list_invitations(
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-) -> None:
-    """List invitations, including expired ones."""
-    screen.run(_list(screen.target_of(base_url, key, None), form=form))
-
-
-@app.command("revoke")
-def revoke(
-    invitation_id: Annotated[str, typer.Argument(metavar="ID", help="ID, as shown by list.")],
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-) -> None:
-    """Withdraw an open invitation."""
-    screen.run(_revoke(screen.target_of(base_url, key, None), invitation_id))
-
-
-async def _create(target: Target, order: dict[str, str | None]) -> int:
-    given = {name: value for name, value in order.items() if value is not None}
+    order = {"email": email, "role": "developer", **body}
     async with RestClient(target) as client:
-        content = msgspec.json.encode(given)
+        content = msgspec.json.encode(order)
         made = await client.call("POST", _PATH, Invitation, content=content)
     if made.link is None:
         raise ResponseMalformed("the response has no link")
@@ -93,18 +60,11 @@ async def _create(target: Target, order: dict[str, str | None]) -> int:
     return 0
 
 
-async def _list(target: Target, *, form: Output) -> int:
-    found: list[Invitation] = []
-    path = _PATH
+@app.command("list")
+async def list_invitations(target: TenantTarget, form: FormOption = Output.TABLE) -> int:
+    """List invitations, including expired ones."""
     async with RestClient(target) as client:
-        for _ in range(PAGES_MAX):
-            page = await client.call("GET", path, _Page)
-            found += page.invitations
-            if page.next is None:
-                break
-            path = f"{_PATH}?after={quote(page.next, safe='')}"
-        else:
-            raise ResponseMalformed(f"the list of invitations did not end after {PAGES_MAX} pages")
+        found = await client.all_pages(_PATH, "invitations", Invitation)
     if prints(form, found):
         return 0
     table = Table("id", "email", "role", "state", "invited by", "until")
@@ -118,7 +78,12 @@ async def _list(target: Target, *, form: Output) -> int:
     return 0
 
 
-async def _revoke(target: Target, invitation_id: str) -> int:
+@app.command("revoke")
+async def revoke(
+    target: TenantTarget,
+    invitation_id: Annotated[str, typer.Argument(metavar="ID", help="ID, as shown by list.")],
+) -> int:
+    """Withdraw an open invitation."""
     async with RestClient(target) as client:
         await client.call("DELETE", f"{_PATH}/{quote(invitation_id, safe='')}")
     screen.notice(f"invitation {invitation_id} was withdrawn")

@@ -17,7 +17,7 @@ from mqservice.cli import screen
 from mqservice.cli.client import RestClient, decode
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+from mqservice.cli.target import Target
 
 app = typer.Typer(no_args_is_help=True, help="Issues: dead letters by their cause.")
 
@@ -83,7 +83,8 @@ class _Detail(_Issue, kw_only=True):
 
 
 @app.command("list")
-def list_issues(
+async def list_issues(
+    target: Target,
     state: Annotated[
         State | None, typer.Option("--state", help="Only issues in this state.")
     ] = None,
@@ -95,73 +96,10 @@ def list_issues(
         int, typer.Option("--limit", "-c", min=1, max=LIMIT_MAX, help="Maximum number of issues.")
     ] = LIMIT_DEFAULT,
     form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+) -> int:
     """List issues, last seen first."""
     asked = {"state": state, "group": group, "topic": topic, "limit": str(limit)}
     query = urlencode({name: value for name, value in asked.items() if value is not None})
-    screen.run(_list(screen.target_of(base_url, key, namespace), query, form=form))
-
-
-@app.command("show")
-def show(
-    issue_id: IdArgument,
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Show one issue with its newest messages and its history."""
-    screen.run(_show(screen.target_of(base_url, key, namespace), issue_id, form=form))
-
-
-@app.command("acknowledge")
-def acknowledge(
-    issue_id: IdArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Acknowledge an issue: someone is working on it."""
-    screen.run(_change(screen.target_of(base_url, key, namespace), issue_id, "acknowledge"))
-
-
-@app.command("resolve")
-def resolve(
-    issue_id: IdArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Resolve an issue; a later dead letter opens it again."""
-    screen.run(_change(screen.target_of(base_url, key, namespace), issue_id, "resolve"))
-
-
-@app.command("ignore")
-def ignore(
-    issue_id: IdArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Ignore an issue: its dead letters are only counted."""
-    screen.run(_change(screen.target_of(base_url, key, namespace), issue_id, "ignore"))
-
-
-@app.command("reopen")
-def reopen(
-    issue_id: IdArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Reopen an issue."""
-    screen.run(_change(screen.target_of(base_url, key, namespace), issue_id, "reopen"))
-
-
-async def _list(target: Target, query: str, *, form: Output) -> int:
     async with RestClient(target) as client:
         page = await client.call("GET", f"issues?{query}", _Issues)
     if not prints(form, page.issues):
@@ -189,7 +127,9 @@ async def _list(target: Target, query: str, *, form: Output) -> int:
     return 0
 
 
-async def _show(target: Target, issue_id: str, *, form: Output) -> int:
+@app.command("show")
+async def show(target: Target, issue_id: IdArgument, form: FormOption = Output.TABLE) -> int:
+    """Show one issue with its newest messages and its history."""
     async with RestClient(target) as client:
         document = msgspec.Raw(await client.download(_path(issue_id)))
     if prints(form, document):
@@ -210,6 +150,30 @@ async def _show(target: Target, issue_id: str, *, form: Output) -> int:
         facts.add_row(name, screen.without_controls(text))
     screen.show(facts)
     return 0
+
+
+@app.command("acknowledge")
+def acknowledge(target: Target, issue_id: IdArgument) -> None:
+    """Acknowledge an issue: someone is working on it."""
+    screen.run(_change(target, issue_id, "acknowledge"))
+
+
+@app.command("resolve")
+def resolve(target: Target, issue_id: IdArgument) -> None:
+    """Resolve an issue; a later dead letter opens it again."""
+    screen.run(_change(target, issue_id, "resolve"))
+
+
+@app.command("ignore")
+def ignore(target: Target, issue_id: IdArgument) -> None:
+    """Ignore an issue: its dead letters are only counted."""
+    screen.run(_change(target, issue_id, "ignore"))
+
+
+@app.command("reopen")
+def reopen(target: Target, issue_id: IdArgument) -> None:
+    """Reopen an issue."""
+    screen.run(_change(target, issue_id, "reopen"))
 
 
 async def _change(target: Target, issue_id: str, verb: str) -> int:

@@ -13,38 +13,21 @@ from urllib.parse import quote
 import msgspec
 import typer
 
+from mqservice.accounts.settings import KEY_CHANGE, NEW_KEY
 from mqservice.cli import screen
-from mqservice.cli.client import PAGES_MAX, RestClient
+from mqservice.cli.client import RestClient
 from mqservice.cli.errors import ResponseMalformed
+from mqservice.cli.options import asks
 from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.setting_options import Body, takes_settings
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, Target
+from mqservice.cli.target import Target, TenantTarget
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, change, rotate and revoke API keys.")
 
 _PATH: Final = "/v1/keys"
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="ID of the key, as shown by list.")]
-ScopeOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--scope",
-        "-s",
-        help=(
-            "produce, consume or manage, for everything or limited as in "
-            "produce:orders*, consume:group/billing. Repeatable."
-        ),
-        show_default=False,
-    ),
-]
-RoleOption = Annotated[
-    str | None,
-    typer.Option("--role", help="viewer, developer, admin or owner.", show_default=False),
-]
-EndOption = Annotated[
-    str | None,
-    typer.Option("--expires-in", help="How long it is valid, such as 30d.", show_default=False),
-]
 
 
 class ApiKey(msgspec.Struct, kw_only=True):
@@ -63,75 +46,49 @@ class ApiKey(msgspec.Struct, kw_only=True):
     key: str | None = None
 
 
-class _Page(msgspec.Struct):
-    keys: list[ApiKey]
-    next: str | None = None
-
-
 @app.command("create")
+@takes_settings(NEW_KEY[1:])
 def create(
+    body: Body,
+    target: TenantTarget,
     name: Annotated[str, typer.Argument(help="Name of the key, such as what it is for.")],
-    scope: ScopeOption = None,
-    role: RoleOption = None,
-    expires_in: EndOption = None,
-    bound_to: Annotated[
-        str | None,
-        typer.Option("--bind", help="Namespace that the key is limited to.", show_default=False),
-    ] = None,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
 ) -> None:
     """Create a key and print it. It is shown only once."""
-    order = {
-        "name": name,
-        "scopes": scope or [],
-        "role": role,
-        "expires_in": expires_in,
-        "namespace": bound_to,
-    }
-    screen.run(_make(screen.target_of(base_url, key, None), _PATH, order, "was created"))
+    order = {"name": name, "scopes": [], **body}
+    screen.run(_make(target, _PATH, order, "was created"))
 
 
 @app.command("list")
-def list_keys(
-    form: FormOption = Output.TABLE, base_url: BaseUrlOption = None, key: KeyOption = None
-) -> None:
+async def list_keys(target: TenantTarget, form: FormOption = Output.TABLE) -> int:
     """List all keys, including revoked ones."""
-    screen.run(_list(screen.target_of(base_url, key, None), form=form))
+    async with RestClient(target) as client:
+        keys = await client.all_pages(_PATH, "keys", ApiKey)
+    _print(keys, form=form)
+    return 0
 
 
 @app.command("show")
-def show(
-    key_id: IdArgument,
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-) -> None:
+async def show(target: TenantTarget, key_id: IdArgument, form: FormOption = Output.TABLE) -> int:
     """Show one key, without its secret."""
-    screen.run(_show(screen.target_of(base_url, key, None), key_id, form=form))
+    async with RestClient(target) as client:
+        _print([await client.call("GET", _path(key_id), ApiKey)], form=form)
+    return 0
 
 
 @app.command("update")
-def update(
-    key_id: IdArgument,
-    name: Annotated[
-        str | None,
-        typer.Option("--name", help="Name of the key, such as what it is for.", show_default=False),
-    ] = None,
-    scope: ScopeOption = None,
-    role: RoleOption = None,
-    expires_in: EndOption = None,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-) -> None:
+@takes_settings(KEY_CHANGE)
+async def update(body: Body, target: TenantTarget, key_id: IdArgument) -> int:
     """Change a key; what is not given is left unchanged. Given scopes replace the old ones."""
-    given = {"name": name, "scopes": scope or None, "role": role, "expires_in": expires_in}
-    change = {field: value for field, value in given.items() if value is not None}
-    screen.run(_update(screen.target_of(base_url, key, None), key_id, change))
+    async with RestClient(target) as client:
+        content = msgspec.json.encode(body)
+        changed = await client.call("PATCH", _path(key_id), ApiKey, content=content)
+    screen.notice(f"key {changed.id} ({changed.name}) now has the scopes: {_scopes(changed)}")
+    return 0
 
 
 @app.command("rotate")
 def rotate(
+    target: TenantTarget,
     key_id: IdArgument,
     overlap: Annotated[
         str,
@@ -139,75 +96,28 @@ def rotate(
             "--overlap", help="How long the old secret stays valid; 0s revokes it immediately."
         ),
     ] = "1d",
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
 ) -> None:
     """Give a key a new secret and print the key with it. It is shown only once."""
-    target = screen.target_of(base_url, key, None)
     screen.run(_make(target, f"{_path(key_id)}:rotate", {"overlap": overlap}, "has a new secret"))
 
 
 @app.command("revoke")
-def revoke(
-    key_id: IdArgument,
-    is_sure: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
-    ] = False,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-) -> None:
+@asks("Revoke the key {key_id} permanently?")
+async def revoke(target: TenantTarget, key_id: IdArgument) -> int:
     """Revoke a key permanently, and close its open sockets and polls."""
-    target = screen.target_of(base_url, key, None)
-    if not is_sure:
-        typer.confirm(f"Revoke the key {key_id} permanently?", abort=True, err=True)
-    screen.run(_revoke(target, key_id))
+    async with RestClient(target) as client:
+        ended = await client.call("POST", f"{_path(key_id)}:revoke", ApiKey)
+    screen.notice(f"key {ended.id} ({ended.name}) was revoked")
+    return 0
 
 
 async def _make(target: Target, path: str, order: Mapping[str, object], done: str) -> int:
-    given = {name: value for name, value in order.items() if value is not None}
     async with RestClient(target) as client:
-        made = await client.call("POST", path, ApiKey, content=msgspec.json.encode(given))
+        made = await client.call("POST", path, ApiKey, content=msgspec.json.encode(order))
     if made.key is None:
         raise ResponseMalformed("the response has no key")
     screen.notice(f"key {made.id} ({made.name}) {done}; it is shown only once")
     typer.echo(made.key)
-    return 0
-
-
-async def _list(target: Target, *, form: Output) -> int:
-    keys: list[ApiKey] = []
-    path = _PATH
-    async with RestClient(target) as client:
-        for _ in range(PAGES_MAX):
-            page = await client.call("GET", path, _Page)
-            keys += page.keys
-            if page.next is None:
-                break
-            path = f"{_PATH}?after={quote(page.next, safe='')}"
-        else:
-            raise ResponseMalformed(f"the list of keys did not end after {PAGES_MAX} pages")
-    _print(keys, form=form)
-    return 0
-
-
-async def _show(target: Target, key_id: str, *, form: Output) -> int:
-    async with RestClient(target) as client:
-        _print([await client.call("GET", _path(key_id), ApiKey)], form=form)
-    return 0
-
-
-async def _update(target: Target, key_id: str, change: Mapping[str, object]) -> int:
-    async with RestClient(target) as client:
-        content = msgspec.json.encode(change)
-        changed = await client.call("PATCH", _path(key_id), ApiKey, content=content)
-    screen.notice(f"key {changed.id} ({changed.name}) now has the scopes: {_scopes(changed)}")
-    return 0
-
-
-async def _revoke(target: Target, key_id: str) -> int:
-    async with RestClient(target) as client:
-        ended = await client.call("POST", f"{_path(key_id)}:revoke", ApiKey)
-    screen.notice(f"key {ended.id} ({ended.name}) was revoked")
     return 0
 
 

@@ -4,7 +4,7 @@
 
 Importing all commands takes twice as long as any of them runs. The help of the whole program is
 made of the entries alone. What all commands have in common is added here when one is loaded: words
-instead of Python's types in its help, and ``--profile`` wherever there is ``--base-url``.
+instead of Python's types in its help, and options for the ``target`` that it takes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Iterator, MutableMapping, Sequence
 from importlib import import_module
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, NoReturn
+from typing import Any, ClassVar, Final, NamedTuple, NoReturn
 
 import typer
 from typer._click.decorators import help_option
@@ -22,8 +22,8 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 from typer.main import get_command, get_group
 
-from mqservice.cli import screen, target
-from mqservice.cli.profiles import complete_names
+from mqservice.cli import screen
+from mqservice.cli.options import connected
 from mqservice.cli.values import Reader, range_text
 
 COMPLETE_VARIABLE: Final = "_MQSERVICE_COMPLETE"  # what the script of `completion` sets
@@ -143,10 +143,13 @@ def _load(name: str, entry: Entry) -> Any:
     if entry.is_group:
         app = first.app
         for other in others:
-            app.add_typer(other.app)  # without a name: one set of commands
+            app.registered_commands += other.app.registered_commands
     else:
         app = typer.Typer(add_completion=False)
         app.command(name)(getattr(first, name.replace("-", "_")))
+    for info in app.registered_commands:
+        assert info.callback is not None
+        info.callback = connected(info.callback)
     # Plain text: what draws frames around the help takes longer to load than the rest of it.
     app.rich_markup_mode = None
     command = get_group(app) if entry.is_group else get_command(app)
@@ -158,31 +161,7 @@ def _load(name: str, entry: Entry) -> Any:
 def _prepare(command: Any) -> None:
     for each in command.commands.values() if isinstance(command, TyperGroup) else ():
         _prepare(each)
-    if any(parameter.name == "base_url" for parameter in command.params):
-        command.params.append(_profile_option())
     _simplify_help(command)
-
-
-def _profile_option() -> Any:
-    def option(
-        profile: Annotated[
-            str | None,
-            typer.Option(
-                "--profile",
-                envvar="MQ_PROFILE",
-                metavar="NAME",
-                expose_value=False,
-                callback=target.choose_profile,
-                autocompletion=complete_names,
-                help="Name of a saved profile; by default the current one.",
-                show_default=False,
-            ),
-        ] = None,
-    ) -> None: ...
-
-    app = typer.Typer(add_completion=False)
-    app.command()(option)
-    return get_command(app).params[0]
 
 
 class _PlainArgument(TyperArgument):

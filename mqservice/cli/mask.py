@@ -16,9 +16,10 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
+from mqservice.cli.options import asks
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+from mqservice.cli.target import Target
 
 app = typer.Typer(
     no_args_is_help=True, help="Masking rules: what users see of messages in the console."
@@ -64,18 +65,24 @@ class _Masking(msgspec.Struct, kw_only=True):
 
 
 @app.command("list")
-def list_rules(
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+async def list_rules(target: Target, form: FormOption = Output.TABLE) -> int:
     """List the rules, and the lowest role that sees bodies."""
-    screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
+    async with RestClient(target) as client:
+        found = await client.call("GET", "masking", _Masking)
+    if not prints(form, found.rules):
+        table = Table("rule", "topics", "hides", "path", "clear for")
+        for document in found.rules:
+            rule = msgspec.json.decode(document, type=_Rule)
+            cells = rule.name, rule.topics, rule.part, rule.path or "", rule.clear_for
+            table.add_row(*(screen.without_controls(each) for each in cells))
+        screen.show(table)
+    screen.notice(found.bodies_text)
+    return 0
 
 
 @app.command("set")
 def set_rule(
+    target: Target,
     name: NameArgument,
     topics: Annotated[
         str,
@@ -95,34 +102,25 @@ def set_rule(
     clear_for: Annotated[
         ClearFor, typer.Option("--clear-for", help="Lowest role that sees it.")
     ] = ClearFor.ADMIN,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
 ) -> None:
     """Create a rule, or replace one completely."""
     rule = {"topics": topics, "part": part, "path": path, "clear_for": clear_for}
-    screen.run(_set(screen.target_of(base_url, key, namespace), name, msgspec.json.encode(rule)))
+    screen.run(_set(target, name, msgspec.json.encode(rule)))
 
 
 @app.command("delete")
-def delete(
-    name: NameArgument,
-    is_sure: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
-    ] = False,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+@asks("Delete rule {name}? What it hides becomes visible.")
+async def delete(target: Target, name: NameArgument) -> int:
     """Delete a rule. What it hides becomes visible."""
-    target = screen.target_of(base_url, key, namespace)
-    if not is_sure:
-        typer.confirm(f"Delete rule {name}? What it hides becomes visible.", abort=True, err=True)
-    screen.run(_delete(target, name))
+    async with RestClient(target) as client:
+        await client.call("DELETE", _path(name))
+    screen.notice(f"masking rule {name} was deleted")
+    return 0
 
 
 @app.command("bodies")
-def bodies(
+async def bodies(
+    target: Target,
     shown_for: Annotated[
         BodiesFor,
         typer.Argument(
@@ -130,25 +128,11 @@ def bodies(
             help="Lowest role that sees bodies; developer is every user who may read.",
         ),
     ],
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+) -> int:
     """Set the lowest role that sees bodies, for all topics."""
     content = msgspec.json.encode({"bodies_for": shown_for})
-    screen.run(_bodies(screen.target_of(base_url, key, namespace), content))
-
-
-async def _list(target: Target, *, form: Output) -> int:
     async with RestClient(target) as client:
-        found = await client.call("GET", "masking", _Masking)
-    if not prints(form, found.rules):
-        table = Table("rule", "topics", "hides", "path", "clear for")
-        for document in found.rules:
-            rule = msgspec.json.decode(document, type=_Rule)
-            cells = rule.name, rule.topics, rule.part, rule.path or "", rule.clear_for
-            table.add_row(*(screen.without_controls(each) for each in cells))
-        screen.show(table)
+        found = await client.call("PUT", "masking", _Masking, content=content)
     screen.notice(found.bodies_text)
     return 0
 
@@ -161,20 +145,6 @@ async def _set(target: Target, name: str, content: bytes) -> int:
         f"{rule.name}: {what} of {rule.topics} hidden in the console below the role "
         f"{rule.clear_for}; programs with keys see everything"
     )
-    return 0
-
-
-async def _delete(target: Target, name: str) -> int:
-    async with RestClient(target) as client:
-        await client.call("DELETE", _path(name))
-    screen.notice(f"masking rule {name} was deleted")
-    return 0
-
-
-async def _bodies(target: Target, content: bytes) -> int:
-    async with RestClient(target) as client:
-        found = await client.call("PUT", "masking", _Masking, content=content)
-    screen.notice(found.bodies_text)
     return 0
 
 

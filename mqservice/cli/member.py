@@ -12,11 +12,11 @@ import msgspec
 import typer
 
 from mqservice.cli import screen
-from mqservice.cli.client import PAGES_MAX, RestClient
-from mqservice.cli.errors import ResponseMalformed
+from mqservice.cli.client import RestClient
+from mqservice.cli.options import asks
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, Target
+from mqservice.cli.target import TenantTarget
 
 app = typer.Typer(no_args_is_help=True, help="List members, change their roles, remove them.")
 
@@ -33,60 +33,11 @@ class Member(msgspec.Struct, kw_only=True):
     created_at: str
 
 
-class _Page(msgspec.Struct):
-    members: list[Member]
-    next: str | None = None
-
-
 @app.command("list")
-def list_members(
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-) -> None:
+async def list_members(target: TenantTarget, form: FormOption = Output.TABLE) -> int:
     """List the members of the tenant."""
-    screen.run(_list(screen.target_of(base_url, key, None), form=form))
-
-
-@app.command("set-role")
-def set_role(
-    username: NameArgument,
-    role: Annotated[str, typer.Argument(help="viewer, developer, admin or owner.")],
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-) -> None:
-    """Change the role of a member."""
-    screen.run(_set_role(screen.target_of(base_url, key, None), username, role))
-
-
-@app.command("remove")
-def remove(
-    username: NameArgument,
-    is_sure: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
-    ] = False,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-) -> None:
-    """Remove a member from the tenant; keys that the member created stay valid."""
-    target = screen.target_of(base_url, key, None)
-    if not is_sure:
-        typer.confirm(f"Remove {username} from the tenant?", abort=True, err=True)
-    screen.run(_remove(target, username))
-
-
-async def _list(target: Target, *, form: Output) -> int:
-    members: list[Member] = []
-    path = _PATH
     async with RestClient(target) as client:
-        for _ in range(PAGES_MAX):
-            page = await client.call("GET", path, _Page)
-            members += page.members
-            if page.next is None:
-                break
-            path = f"{_PATH}?after={quote(page.next, safe='')}"
-        else:
-            raise ResponseMalformed(f"the list of members did not end after {PAGES_MAX} pages")
+        members = await client.all_pages(_PATH, "members", Member)
     if prints(form, members):
         return 0
     table = Table("user name", "role", "since")
@@ -96,7 +47,13 @@ async def _list(target: Target, *, form: Output) -> int:
     return 0
 
 
-async def _set_role(target: Target, username: str, role: str) -> int:
+@app.command("set-role")
+async def set_role(
+    target: TenantTarget,
+    username: NameArgument,
+    role: Annotated[str, typer.Argument(help="viewer, developer, admin or owner.")],
+) -> int:
+    """Change the role of a member."""
     async with RestClient(target) as client:
         content = msgspec.json.encode({"role": role})
         changed = await client.call("PATCH", _path(username), Member, content=content)
@@ -104,7 +61,10 @@ async def _set_role(target: Target, username: str, role: str) -> int:
     return 0
 
 
-async def _remove(target: Target, username: str) -> int:
+@app.command("remove")
+@asks("Remove {username} from the tenant?")
+async def remove(target: TenantTarget, username: NameArgument) -> int:
+    """Remove a member from the tenant; keys that the member created stay valid."""
     async with RestClient(target) as client:
         await client.call("DELETE", _path(username))
     screen.notice(f"{username} no longer belongs to the tenant")

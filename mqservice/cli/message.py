@@ -15,7 +15,7 @@ from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+from mqservice.cli.target import Target
 
 app = typer.Typer(no_args_is_help=True, help="Show what happened to a message.")
 
@@ -62,7 +62,8 @@ def message() -> None:
 
 
 @app.command("trace")
-def trace(
+async def trace(
+    target: Target,
     message_id: Annotated[
         str, typer.Argument(metavar="ID", help="ID of the message, as printed by produce.")
     ],
@@ -71,18 +72,10 @@ def trace(
     ] = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="Only this group.")] = None,
     form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+) -> int:
     """Show what happened to a message, and its state for each group."""
     conditions = {"topic": topic, "group": group}
     query = {name: value for name, value in conditions.items() if value is not None}
-    target = screen.target_of(base_url, key, namespace)
-    screen.run(_trace(target, message_id, query, form=form))
-
-
-async def _trace(target: Target, message_id: str, query: dict[str, str], *, form: Output) -> int:
     path = f"messages/{quote(message_id, safe='')}/trace"
     if query:
         path += f"?{urlencode(query)}"

@@ -12,11 +12,10 @@ import msgspec
 import typer
 
 from mqservice.cli import screen
-from mqservice.cli.client import PAGES_MAX, RestClient
-from mqservice.cli.errors import ResponseMalformed
+from mqservice.cli.client import RestClient
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, Target
+from mqservice.cli.target import Target, TenantTarget
 
 app = typer.Typer(no_args_is_help=True, help="List namespaces, and make one read-only.")
 
@@ -37,51 +36,11 @@ class _Namespace(msgspec.Struct, kw_only=True):
     read_only: _ReadOnly | None
 
 
-class _Page(msgspec.Struct):
-    namespaces: list[msgspec.Raw]
-    next: str | None = None
-
-
 @app.command("list")
-def list_namespaces(
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-) -> None:
+async def list_namespaces(target: TenantTarget, form: FormOption = Output.TABLE) -> int:
     """List the tenant's namespaces, and since when and why they are read-only."""
-    screen.run(_list(screen.target_of(base_url, key, None), form=form))
-
-
-@app.command("read-only")
-def read_only(
-    name: NameArgument,
-    reason: Annotated[str, typer.Option("--reason", help="Reason, shown to other users.")] = "",
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-) -> None:
-    """Make a namespace read-only; programs can still produce and consume."""
-    target = screen.target_of(base_url, key, None)
-    screen.run(_switch(target, name, {"read_only": True, "reason": reason}))
-
-
-@app.command("writable")
-def writable(name: NameArgument, base_url: BaseUrlOption = None, key: KeyOption = None) -> None:
-    """Make a namespace writable again."""
-    screen.run(_switch(screen.target_of(base_url, key, None), name, {"read_only": False}))
-
-
-async def _list(target: Target, *, form: Output) -> int:
-    found: list[msgspec.Raw] = []
     async with RestClient(target) as client:
-        path = _PATH
-        for _ in range(PAGES_MAX):
-            page = await client.call("GET", path, _Page)
-            found += page.namespaces
-            if page.next is None:
-                break
-            path = f"{_PATH}?after={quote(page.next, safe='')}"
-        else:
-            raise ResponseMalformed(f"the list of namespaces did not end after {PAGES_MAX} pages")
+        found = await client.all_pages(_PATH, "namespaces", msgspec.Raw)
     if prints(form, found):
         return 0
     table = Table("namespace", "created", "read-only since", "by", "reason")
@@ -92,6 +51,22 @@ async def _list(target: Target, *, form: Output) -> int:
         table.add_row(*(screen.without_controls(each) for each in cells))
     screen.show(table)
     return 0
+
+
+@app.command("read-only")
+def read_only(
+    target: TenantTarget,
+    name: NameArgument,
+    reason: Annotated[str, typer.Option("--reason", help="Reason, shown to other users.")] = "",
+) -> None:
+    """Make a namespace read-only; programs can still produce and consume."""
+    screen.run(_switch(target, name, {"read_only": True, "reason": reason}))
+
+
+@app.command("writable")
+def writable(target: TenantTarget, name: NameArgument) -> None:
+    """Make a namespace writable again."""
+    screen.run(_switch(target, name, {"read_only": False}))
 
 
 async def _switch(target: Target, name: str, change: dict[str, object]) -> int:

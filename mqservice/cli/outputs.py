@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import enum
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
+from urllib.parse import urlencode
 
 import msgspec
 import typer
 
 from mqservice.cli import screen
+
+if TYPE_CHECKING:
+    from mqservice.cli.client import RestClient
 
 FileOption = Annotated[
     Path | None,
@@ -41,6 +45,7 @@ FormOption = Annotated[
 
 Document = msgspec.Struct | msgspec.Raw
 FAILED: Final = 1
+PAGE_MESSAGES_MAX: Final = 256
 
 
 def prints(output: Output, documents: Iterable[Document] | Document) -> bool:
@@ -91,6 +96,41 @@ class Documents:
     def _put(self, content: bytes) -> None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
+
+
+class _Page(msgspec.Struct):
+    messages: list[msgspec.Raw]
+    next_cursor: str | None = None
+
+
+async def print_pages(
+    client: RestClient,
+    path: str,
+    query: Mapping[str, str],
+    line: Callable[[bytes], str],
+    *,
+    limit: int,
+    form: Output,
+    none: str,
+) -> int:
+    """Write up to ``limit`` messages, page by page, as they came or as ``line`` makes them; say
+    where there may be more, and ``none`` where there is none. The exit code.
+    """
+    left = limit
+    with Documents(form) as documents:
+        while left > 0:
+            asked = urlencode({**query, "limit": str(min(left, PAGE_MESSAGES_MAX))})
+            page = await client.call("GET", f"{path}?{asked}", _Page)
+            for message in page.messages:
+                documents.write(bytes(message), line(bytes(message)))
+            left -= len(page.messages)
+            if page.next_cursor is None:
+                if left == limit:
+                    screen.notice(none)
+                return 0
+            query = {**query, "cursor": page.next_cursor}
+    screen.notice(f"there may be more than these {limit:,}; raise --limit to see more")
+    return 0
 
 
 def write_output(content: bytes, output: Path | None) -> int:

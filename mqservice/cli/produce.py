@@ -33,12 +33,9 @@ from mqservice.cli.messaging import connected
 from mqservice.cli.options import takes
 from mqservice.cli.sender import Sender, SendLimits, Totals, Verdict
 from mqservice.cli.target import (
-    BaseUrlOption,
-    KeyOption,
-    NamespaceOption,
     Target,
-    find_target,
 )
+from mqservice.cli.values import parse_properties
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -152,9 +149,6 @@ class _Options:
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Do not print progress or totals.")
     ] = False
-    base_url: BaseUrlOption = None
-    key: KeyOption = None
-    namespace: NamespaceOption = None
 
     def common(self) -> Common:
         """What all messages have in common."""
@@ -181,6 +175,7 @@ class _Options:
 @takes(_Options)
 def produce(
     options: _Options,
+    target: Target,
     topic: Annotated[str, typer.Argument(help="Topic to send to.")],
     texts: Annotated[
         list[str] | None,
@@ -190,7 +185,6 @@ def produce(
     """Send messages to a topic."""
     files, form, output = options.files or [], options.form, options.output
     try:
-        target = find_target(options.base_url, options.key, options.namespace)
         common = options.common()
         if common.dedup_id is not None and not _is_one_message(texts or [], files, form):
             raise UsageError(
@@ -211,19 +205,6 @@ def _is_one_message(texts: list[str], files: list[Path], form: Format | None) ->
         return len(texts) == 1 and not files
     is_whole = form is Format.WHOLE or (form is None and files != [Path("-")])
     return len(files) == 1 and is_whole
-
-
-def parse_properties(pairs: list[str]) -> dict[str, str]:
-    """``NAME=VALUE`` texts as a mapping; UsageError without ``=`` or for a name given twice."""
-    properties: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--property {pair!r} must be NAME=VALUE")
-        if name in properties:
-            raise UsageError(f"--property {name} is given twice")
-        properties[name] = value
-    return properties
 
 
 def _source(

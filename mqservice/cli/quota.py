@@ -2,46 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
+import msgspec
 import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.outputs import FormOption, Output, prints
-from mqservice.cli.rest_quotas import QuotaCalls, Quotas
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+from mqservice.cli.target import Target
 
 app = typer.Typer(no_args_is_help=True, help="Show quotas, and lower them.")
 
+_PATH: Final = "/v1/quotas"
+
+
+class Quotas(msgspec.Struct, kw_only=True):
+    """As the service shows them; None where it knows nothing, or nothing is said."""
+
+    tenant: str
+    limits: dict[str, int]
+    own: dict[str, int | None]
+    usage: dict[str, int | None]
+
 
 @app.command("show")
-def show(
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+async def show(target: Target, form: FormOption = Output.TABLE) -> int:
     """Show what the tenant may use, and what it uses now."""
-    screen.run(_show(screen.target_of(base_url, key, namespace), form=form))
+    async with RestClient(target) as client:
+        quotas = await client.call("GET", _PATH, Quotas)
+    if not prints(form, quotas):
+        _print(quotas)
+    return 0
 
 
 @app.command("set")
-def set_limits(
+async def set_limits(
+    target: Target,
     limits: Annotated[
         list[str],
         typer.Argument(metavar="NAME=NUMBER...", help="As shown; NAME=- removes a limit."),
     ],
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+) -> int:
     """Lower limits of the tenant below what is granted. Needs a key that is not limited to a
     namespace.
     """
-    values = dict(_parsed(text) for text in limits)
-    screen.run(_set(screen.target_of(base_url, key, namespace), values))
+    content = msgspec.json.encode(dict(_parsed(text) for text in limits))
+    async with RestClient(target) as client:
+        _print(await client.call("PUT", _PATH, Quotas, content=content))
+    return 0
 
 
 def _parsed(text: str) -> tuple[str, int | None]:
@@ -51,20 +61,6 @@ def _parsed(text: str) -> tuple[str, int | None]:
     if not (number.isascii() and number.isdecimal()):
         raise typer.BadParameter(f"{text} must have the form NAME=NUMBER, or NAME=-")
     return name, int(number)
-
-
-async def _show(target: Target, *, form: Output) -> int:
-    async with RestClient(target) as client:
-        quotas = await QuotaCalls(client).read()
-    if not prints(form, quotas):
-        _print(quotas)
-    return 0
-
-
-async def _set(target: Target, values: dict[str, int | None]) -> int:
-    async with RestClient(target) as client:
-        _print(await QuotaCalls(client).write(values))
-    return 0
 
 
 def _print(quotas: Quotas) -> None:

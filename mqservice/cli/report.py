@@ -21,7 +21,7 @@ from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageError
 from mqservice.cli.outputs import FAILED, FileOption, FormOption, Output, prints, write_output
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+from mqservice.cli.target import Target
 
 app = typer.Typer(no_args_is_help=True, help="Nightly reports.")
 
@@ -63,84 +63,15 @@ class Recipients(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @app.command("run")
-def run(
+async def run(
+    target: Target,
     from_date: Annotated[str, typer.Option("--from", metavar="DATE", help="First day.")],
     to_date: Annotated[str, typer.Option("--to", metavar="DATE", help="Day after the last day.")],
     is_waited_for: Annotated[
         bool, typer.Option("--wait", "-w", help="Wait until the run has finished.")
     ] = False,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+) -> int:
     """Request the reports of a range of days; existing ones are replaced."""
-    target = screen.target_of(base_url, key, namespace)
-    screen.run(_run(target, from_date, to_date, is_waited_for=is_waited_for))
-
-
-@app.command("list")
-def list_reports(
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """List the reports and their days."""
-    screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
-
-
-@app.command("download")
-def download(
-    name: Annotated[
-        str, typer.Argument(help="A report, such as dlq_daily, as CSV; or page: one day as HTML.")
-    ],
-    from_date: Annotated[
-        str | None, typer.Option("--from", metavar="DATE", help="First day; by default the newest.")
-    ] = None,
-    to_date: Annotated[
-        str | None, typer.Option("--to", metavar="DATE", help="Day after the last day.")
-    ] = None,
-    file: FileOption = None,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Download a report: rows for a range of days, or one day as a page."""
-    target = screen.target_of(base_url, key, namespace)
-    if name == PAGE:
-        if to_date is not None:
-            screen.fail(UsageError("a page covers one day: give only --from"))
-        path, given = "reports/daily.html", {"date": from_date}
-    else:
-        path, given = f"reports/{quote(name, safe='')}.csv", {"from": from_date, "to": to_date}
-    query = urlencode({field: value for field, value in given.items() if value is not None})
-    screen.run(_download(target, f"{path}?{query}" if query else path, file))
-
-
-@app.command("recipients")
-def recipients(
-    emails: Annotated[
-        list[str] | None, typer.Argument(help="New addresses; without any, print the current ones.")
-    ] = None,
-    are_owners: Annotated[
-        bool, typer.Option("--owners", help="Send to the owners of the tenant again.")
-    ] = False,
-    is_nobody: Annotated[bool, typer.Option("--nobody", help="Nobody.")] = False,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Show or set who gets the nightly summary by email."""
-    if bool(emails) + are_owners + is_nobody > 1:
-        screen.fail(UsageError("give only one of addresses, --owners and --nobody"))
-    target = screen.target_of(base_url, key, namespace)
-    order: bytes | None = None
-    if emails or are_owners or is_nobody:
-        order = msgspec.json.encode({"emails": None if are_owners else emails or []})
-    screen.run(_recipients(target, order))
-
-
-async def _run(target: Target, from_date: str, to_date: str, *, is_waited_for: bool) -> int:
     order = msgspec.json.encode({"from": from_date, "to": to_date})
     async with RestClient(target) as client:
         made = await client.call("POST", "reports:run", Run, content=order)
@@ -159,7 +90,9 @@ async def _run(target: Target, from_date: str, to_date: str, *, is_waited_for: b
     return 0
 
 
-async def _list(target: Target, *, form: Output) -> int:
+@app.command("list")
+async def list_reports(target: Target, form: FormOption = Output.TABLE) -> int:
+    """List the reports and their days."""
     async with RestClient(target) as client:
         found = await client.call("GET", "reports", ReportList)
     if prints(form, found.reports):
@@ -175,13 +108,48 @@ async def _list(target: Target, *, form: Output) -> int:
     return 0
 
 
-async def _download(target: Target, path: str, file: Path | None) -> int:
-    async with RestClient(target) as client:
-        content = await client.download(path)
-    return write_output(content, file)
+@app.command("download")
+def download(
+    target: Target,
+    name: Annotated[
+        str, typer.Argument(help="A report, such as dlq_daily, as CSV; or page: one day as HTML.")
+    ],
+    from_date: Annotated[
+        str | None, typer.Option("--from", metavar="DATE", help="First day; by default the newest.")
+    ] = None,
+    to_date: Annotated[
+        str | None, typer.Option("--to", metavar="DATE", help="Day after the last day.")
+    ] = None,
+    file: FileOption = None,
+) -> None:
+    """Download a report: rows for a range of days, or one day as a page."""
+    if name == PAGE:
+        if to_date is not None:
+            screen.fail(UsageError("a page covers one day: give only --from"))
+        path, given = "reports/daily.html", {"date": from_date}
+    else:
+        path, given = f"reports/{quote(name, safe='')}.csv", {"from": from_date, "to": to_date}
+    query = urlencode({field: value for field, value in given.items() if value is not None})
+    screen.run(_download(target, f"{path}?{query}" if query else path, file))
 
 
-async def _recipients(target: Target, order: bytes | None) -> int:
+@app.command("recipients")
+async def recipients(
+    target: Target,
+    emails: Annotated[
+        list[str] | None, typer.Argument(help="New addresses; without any, print the current ones.")
+    ] = None,
+    are_owners: Annotated[
+        bool, typer.Option("--owners", help="Send to the owners of the tenant again.")
+    ] = False,
+    is_nobody: Annotated[bool, typer.Option("--nobody", help="Nobody.")] = False,
+) -> int:
+    """Show or set who gets the nightly summary by email."""
+    if bool(emails) + are_owners + is_nobody > 1:
+        screen.fail(UsageError("give only one of addresses, --owners and --nobody"))
+    order: bytes | None = None
+    if emails or are_owners or is_nobody:
+        order = msgspec.json.encode({"emails": None if are_owners else emails or []})
     async with RestClient(target) as client:
         method = "GET" if order is None else "PUT"
         found = await client.call(method, "reports/recipients", Recipients, content=order)
@@ -192,3 +160,9 @@ async def _recipients(target: Target, order: bytes | None) -> int:
     if not found.is_mail_on:
         screen.warn("this service cannot send email: MQ_EMAIL_URL is not set")
     return 0
+
+
+async def _download(target: Target, path: str, file: Path | None) -> int:
+    async with RestClient(target) as client:
+        content = await client.download(path)
+    return write_output(content, file)

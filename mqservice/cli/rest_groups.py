@@ -1,7 +1,4 @@
-"""REST calls of the commands on groups, and the deletion of topics.
-
-mqservice group … ─▶ [GroupCalls] ─▶ RestClient ─▶ service
-"""
+"""Groups and their consumers as the service shows them."""
 
 from __future__ import annotations
 
@@ -9,9 +6,6 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
-
-from mqservice.cli.client import PAGES_MAX, RestClient
-from mqservice.cli.errors import ResponseMalformed
 
 LAG_UNKNOWN: Final = "?"
 
@@ -100,49 +94,5 @@ class GroupClients(msgspec.Struct, kw_only=True):
     topics: list[TopicClients]
 
 
-class _Page(msgspec.Struct):
-    groups: list[Group]
-    next: str | None = None
-
-
-class GroupCalls:
-    """One method an operation; raises what ``RestClient`` does."""
-
-    def __init__(self, client: RestClient) -> None:
-        self._client = client
-
-    async def groups(self) -> list[Group]:
-        """All groups by name; one request a page of them."""
-        groups: list[Group] = []
-        path = "groups"
-        for _ in range(PAGES_MAX):
-            page = await self._client.call("GET", path, _Page)
-            groups += page.groups
-            if page.next is None:
-                return groups
-            path = f"groups?after={quote(page.next, safe='')}"
-        raise ResponseMalformed(f"the list of groups did not end after {PAGES_MAX} pages")
-
-    async def group(self, name: str) -> Group:
-        return await self._client.call("GET", _path(name), Group)
-
-    async def clients(self, name: str) -> GroupClients:
-        """Who reads for the group now."""
-        return await self._client.call("GET", f"{_path(name)}/clients", GroupClients)
-
-    async def put(self, name: str, settings: dict[str, object]) -> Group:
-        """Create the group, or change these settings; the same call again is harmless."""
-        return await self._client.call(
-            "PUT", _path(name), Group, content=msgspec.json.encode(settings)
-        )
-
-    async def set_paused(self, name: str, *, is_paused: bool) -> Group:
-        verb = "pause" if is_paused else "resume"
-        return await self._client.call("POST", f"{_path(name)}:{verb}", Group)
-
-    async def delete(self, name: str) -> None:
-        await self._client.call("DELETE", _path(name))
-
-
-def _path(name: str) -> str:
+def group_path(name: str) -> str:
     return f"groups/{quote(name, safe='')}"

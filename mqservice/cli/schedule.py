@@ -20,10 +20,12 @@ import typer
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import ClientError, UsageError
+from mqservice.cli.options import asks
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.setting_options import Body, takes_settings
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+from mqservice.cli.target import Target
+from mqservice.cli.values import parse_properties
 from mqservice.schedules.settings import SETTINGS
 
 app = typer.Typer(
@@ -69,30 +71,41 @@ class _Sent(msgspec.Struct):
 
 
 @app.command("list")
-def list_schedules(
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+async def list_schedules(target: Target, form: FormOption = Output.TABLE) -> int:
     """List the schedules, their next runs, and the results of their last runs."""
-    screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
+    found: list[msgspec.Raw] = []
+    table = Table("schedule", "cron", "time zone", "topic", "state", "next run", "last run")
+    async with RestClient(target) as client:
+        after: str | None = ""
+        while after is not None:
+            query = urlencode({"limit": PAGE_MAX, "after": after})
+            page = await client.call("GET", f"schedules?{query}", _Page)
+            for document in page.schedules:
+                found.append(document)
+                _add(table, msgspec.json.decode(document, type=_Schedule))
+            after = page.next
+    if not prints(form, found):
+        screen.show(table)
+    return 0
 
 
 @app.command("show")
-def show(
-    name: NameArgument,
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+async def show(target: Target, name: NameArgument, form: FormOption = Output.TABLE) -> int:
     """Show one schedule, with its message and its next ten runs."""
-    screen.run(_show(screen.target_of(base_url, key, namespace), name, form=form))
+    async with RestClient(target) as client:
+        content = await client.download(_path(name))
+    if prints(form, msgspec.Raw(content)):
+        return 0
+    facts = Table("", "")
+    for field, value in msgspec.json.decode(content, type=dict[str, object]).items():
+        facts.add_row(field.replace("_", " "), _text_of(value))
+    screen.show(facts)
+    return 0
 
 
 @app.command("next")
-def next_(
+async def next_(
+    target: Target,
     cron: Annotated[
         str, typer.Argument(help="Cron expression, such as '0 9 * * mon-fri' or @daily.")
     ],
@@ -100,18 +113,22 @@ def next_(
         str, typer.Option("--time-zone", help="Time zone, such as Europe/Berlin.")
     ] = "UTC",
     form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+) -> int:
     """Show the next runs of a cron expression, without a schedule."""
-    screen.run(_next(screen.target_of(base_url, key, namespace), cron, time_zone, form=form))
+    content = msgspec.json.encode({"cron": cron, "time_zone": time_zone})
+    async with RestClient(target) as client:
+        found = await client.call("POST", "schedules:preview", _Times, content=content)
+    if not prints(form, found):
+        for text in found.next_runs:
+            typer.echo(text)
+    return 0
 
 
 @app.command("set")
 @takes_settings(SETTINGS)
 def set_schedule(
     change: Body,
+    target: Target,
     name: NameArgument,
     body: Annotated[str | None, typer.Argument(help="Body of the message, as text.")] = None,
     file: Annotated[
@@ -129,12 +146,8 @@ def set_schedule(
         typer.Option("--property", "-p", help="Property, as NAME=VALUE (repeatable)."),
     ] = None,
     queue: Annotated[int | None, typer.Option("--queue", min=0, help="Queue to send to.")] = None,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
 ) -> None:
     """Create a schedule, or change the given settings of it. A body replaces the whole message."""
-    target = screen.target_of(base_url, key, namespace)
     try:
         message = _message(
             _body(body, file),
@@ -142,7 +155,7 @@ def set_schedule(
             keys=keys,
             message_group=message_group,
             queue=queue,
-            properties=_pairs(properties) if properties else None,
+            properties=parse_properties(properties) if properties else None,
         )
     except ClientError as exc:
         screen.fail(exc)
@@ -152,69 +165,33 @@ def set_schedule(
 
 
 @app.command("pause")
-def pause(
-    name: NameArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+def pause(target: Target, name: NameArgument) -> None:
     """Pause a schedule until it is resumed."""
-    screen.run(_switch(screen.target_of(base_url, key, namespace), name, "pause"))
+    screen.run(_switch(target, name, "pause"))
 
 
 @app.command("resume")
-def resume(
-    name: NameArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+def resume(target: Target, name: NameArgument) -> None:
     """Resume a schedule from now on; missed runs are not sent."""
-    screen.run(_switch(screen.target_of(base_url, key, namespace), name, "resume"))
+    screen.run(_switch(target, name, "resume"))
 
 
 @app.command("send")
-def send(
-    name: NameArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+async def send(target: Target, name: NameArgument) -> int:
     """Send a schedule's message once now, in addition to its runs; prints the message's ID."""
-    screen.run(_send(screen.target_of(base_url, key, namespace), name))
+    async with RestClient(target) as client:
+        sent = await client.call("POST", f"{_path(name)}:send", _Sent)
+    typer.echo(sent.id)
+    return 0
 
 
 @app.command("delete")
-def delete(
-    name: NameArgument,
-    is_sure: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
-    ] = False,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+@asks("Delete schedule {name}?")
+async def delete(target: Target, name: NameArgument) -> int:
     """Delete a schedule; messages already sent are not deleted."""
-    target = screen.target_of(base_url, key, namespace)
-    if not is_sure:
-        typer.confirm(f"Delete schedule {name}?", abort=True, err=True)
-    screen.run(_delete(target, name))
-
-
-async def _list(target: Target, *, form: Output) -> int:
-    found: list[msgspec.Raw] = []
-    table = Table("schedule", "cron", "time zone", "topic", "state", "next run", "last run")
     async with RestClient(target) as client:
-        after: str | None = ""
-        while after is not None:
-            query = urlencode({"limit": PAGE_MAX, "after": after})
-            page = await client.call("GET", f"schedules?{query}", _Page)
-            for document in page.schedules:
-                found.append(document)
-                _add(table, msgspec.json.decode(document, type=_Schedule))
-            after = page.next
-    if not prints(form, found):
-        screen.show(table)
+        await client.call("DELETE", _path(name))
+    screen.notice(f"schedule {name} was deleted")
     return 0
 
 
@@ -231,18 +208,6 @@ def _add(table: Table, schedule: _Schedule) -> None:
     )
 
 
-async def _show(target: Target, name: str, *, form: Output) -> int:
-    async with RestClient(target) as client:
-        content = await client.download(_path(name))
-    if prints(form, msgspec.Raw(content)):
-        return 0
-    facts = Table("", "")
-    for field, value in msgspec.json.decode(content, type=dict[str, object]).items():
-        facts.add_row(field.replace("_", " "), _text_of(value))
-    screen.show(facts)
-    return 0
-
-
 def _text_of(value: object) -> str:
     """A text as it is, texts a line each, anything else as JSON; nothing for null."""
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
@@ -250,16 +215,6 @@ def _text_of(value: object) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     return msgspec.json.encode(value).decode()
-
-
-async def _next(target: Target, cron: str, time_zone: str, *, form: Output) -> int:
-    content = msgspec.json.encode({"cron": cron, "time_zone": time_zone})
-    async with RestClient(target) as client:
-        found = await client.call("POST", "schedules:preview", _Times, content=content)
-    if not prints(form, found):
-        for text in found.next_runs:
-            typer.echo(text)
-    return 0
 
 
 async def _set(target: Target, name: str, change: dict[str, object]) -> int:
@@ -273,20 +228,6 @@ async def _set(target: Target, name: str, change: dict[str, object]) -> int:
 async def _switch(target: Target, name: str, verb: str) -> int:
     async with RestClient(target) as client:
         _print_schedule(await client.call("POST", f"{_path(name)}:{verb}", _Schedule))
-    return 0
-
-
-async def _send(target: Target, name: str) -> int:
-    async with RestClient(target) as client:
-        sent = await client.call("POST", f"{_path(name)}:send", _Sent)
-    typer.echo(sent.id)
-    return 0
-
-
-async def _delete(target: Target, name: str) -> int:
-    async with RestClient(target) as client:
-        await client.call("DELETE", _path(name))
-    screen.notice(f"schedule {name} was deleted")
     return 0
 
 
@@ -323,17 +264,6 @@ def _body(text: str | None, file: Path | None) -> dict[str, object] | None:
         return {"body": content.decode()}
     except UnicodeDecodeError:
         return {"body_b64": base64.b64encode(content).decode()}
-
-
-def _pairs(texts: list[str]) -> dict[str, str]:
-    """Raises UsageError."""
-    pairs = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign or not name:
-            raise UsageError(f"a property must be NAME=VALUE, found {text!r}")
-        pairs[name] = value
-    return pairs
 
 
 def _without_none(fields: dict[str, object]) -> dict[str, object]:

@@ -7,7 +7,7 @@ cancel, send, move  DELETE or POST …/scheduled/{recall handle} ─▶ whether 
 from __future__ import annotations
 
 from typing import Annotated, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import msgspec
 import typer
@@ -15,24 +15,18 @@ import typer
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import ClientError
-from mqservice.cli.outputs import Documents, FormOption, Output
-from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target, find_target
+from mqservice.cli.outputs import FormOption, Output, print_pages
+from mqservice.cli.target import Target
 
 app = typer.Typer(no_args_is_help=True, help="Scheduled messages: list, cancel, send, reschedule.")
 
 LIMIT_DEFAULT: Final = 32
-PAGE_MESSAGES_MAX: Final = 256
 BODY_CHARS_MAX: Final = 80
 
 HandlesArgument = Annotated[
     list[str],
     typer.Argument(metavar="HANDLE...", help="Recall handles, as printed by produce and list."),
 ]
-
-
-class _Page(msgspec.Struct):
-    messages: list[msgspec.Raw]
-    next_cursor: str | None = None
 
 
 class _Scheduled(msgspec.Struct, kw_only=True):
@@ -58,7 +52,8 @@ class _Done(msgspec.Struct):
 
 
 @app.command("list")
-def list_scheduled(
+async def list_scheduled(
+    target: Target,
     topic: Annotated[
         str | None, typer.Argument(help="Topic of the messages; by default all topics.")
     ] = None,
@@ -66,84 +61,40 @@ def list_scheduled(
         int, typer.Option("--limit", "-c", min=1, help="Stop after this many messages.")
     ] = LIMIT_DEFAULT,
     form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+) -> int:
     """List scheduled messages: time, ID, recall handle and body."""
-    screen.run(_list(_target(base_url, key, namespace), topic, limit, form=form))
+    path = "scheduled" if topic is None else f"topics/{quote(topic, safe='')}/scheduled"
+    async with RestClient(target) as client:
+        return await print_pages(
+            client, path, {}, _line, limit=limit, form=form, none="no scheduled messages"
+        )
 
 
 @app.command("cancel")
-def cancel(
-    handles: HandlesArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+def cancel(target: Target, handles: HandlesArgument) -> None:
     """Cancel messages; those already delivered are reported, and the exit code is then 1."""
-    screen.run(_each(_target(base_url, key, namespace), handles, "DELETE", ""))
+    screen.run(_each(target, handles, "DELETE", ""))
 
 
 @app.command("send")
-def send(
-    handles: HandlesArgument,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+def send(target: Target, handles: HandlesArgument) -> None:
     """Deliver messages now."""
-    screen.run(_each(_target(base_url, key, namespace), handles, "POST", ":send"))
+    screen.run(_each(target, handles, "POST", ":send"))
 
 
 @app.command("move")
 def move(
+    target: Target,
     handles: HandlesArgument,
     delay: Annotated[str | None, typer.Option("--delay", help="Time from now, such as 2h.")] = None,
     deliver_at: Annotated[
         str | None, typer.Option("--deliver-at", metavar="TIME", help="Time, in RFC 3339.")
     ] = None,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
 ) -> None:
     """Reschedule messages; those already delivered are reported."""
     given = {"delay": delay, "deliver_at": deliver_at}
     content = msgspec.json.encode({name: value for name, value in given.items() if value})
-    target = _target(base_url, key, namespace)
     screen.run(_each(target, handles, "POST", ":reschedule", content))
-
-
-def _target(base_url: str | None, key: str | None, namespace: str | None) -> Target:
-    try:
-        return find_target(base_url, key, namespace)
-    except ClientError as exc:
-        screen.fail(exc)
-
-
-async def _list(target: Target, topic: str | None, limit: int, *, form: Output) -> int:
-    left = limit
-    query: dict[str, str] = {}
-    path = "scheduled" if topic is None else f"topics/{quote(topic, safe='')}/scheduled"
-    async with RestClient(target) as client:
-        with Documents(form) as documents:
-            while True:
-                asked = urlencode({**query, "limit": str(min(left, PAGE_MESSAGES_MAX))})
-                page = await client.call("GET", f"{path}?{asked}", _Page)
-                for message in page.messages:
-                    documents.write(bytes(message), _line(bytes(message)))
-                left -= len(page.messages)
-                if page.next_cursor is None:
-                    break
-                if left <= 0:
-                    screen.notice(
-                        f"there may be more than these {limit:,}; raise --limit to see more"
-                    )
-                    return 0
-                query = {"cursor": page.next_cursor}
-    if left == limit:
-        screen.notice("no scheduled messages")
-    return 0
 
 
 async def _each(

@@ -81,10 +81,10 @@ def print_error(text: str) -> None:
     print(f"{_coloured('error:', _RED)} {line}", file=sys.stderr)
 
 
-def target_of(base_url: str | None, key: str | None, namespace: str | None) -> Target:
-    """Where to go and as whom; says why and leaves when that is not known."""
+def target_of(**given: str | None) -> Target:
+    """``find_target``; says why and leaves when that is not known."""
     try:
-        return find_target(base_url, key, namespace)
+        return find_target(**given)
     except ClientError as exc:
         fail(exc)
 

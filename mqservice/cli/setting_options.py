@@ -15,7 +15,7 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.errors import UsageError
-from mqservice.cli.options import takes
+from mqservice.cli.options import Ended, takes
 from mqservice.lib import settings_table as table
 
 RestP = ParamSpec("RestP")
@@ -25,7 +25,7 @@ UNLIMITED = "unlimited"
 
 def takes_settings(
     settings: table.Settings,
-) -> Callable[[Callable[Concatenate[Body, RestP], None]], Callable[..., None]]:
+) -> Callable[[Callable[Concatenate[Body, RestP], Ended]], Callable[..., Ended]]:
     """Let a command take an option for each setting; its first parameter gets the body of the
     request. Ends the command where an option makes no sense.
     """
@@ -33,10 +33,10 @@ def takes_settings(
         "Options", list(_options_of(settings))
     )
 
-    def wrap(command: Callable[Concatenate[Body, RestP], None]) -> Callable[..., None]:
+    def wrap(command: Callable[Concatenate[Body, RestP], Ended]) -> Callable[..., Ended]:
         @functools.wraps(command)
-        def run(given: Any, /, *args: RestP.args, **rest: RestP.kwargs) -> None:
-            command(_body_of(settings, given), *args, **rest)
+        def run(given: Any, /, *args: RestP.args, **rest: RestP.kwargs) -> Ended:
+            return command(_body_of(settings, given), *args, **rest)
 
         run.__signature__ = inspect.signature(command, eval_str=True)  # type: ignore[attr-defined]
         return takes(options)(run)
@@ -69,7 +69,7 @@ def _body_of(settings: table.Settings, given: object) -> Body:
             value: object = _document_of(setting, given)
         else:
             value = getattr(given, f"{setting.name}_")
-        if value is None:
+        if value in (None, []):
             continue
         body[setting.name] = value
         if setting.null is not None:

@@ -13,7 +13,6 @@ naming one without naming a key is refused.
 from __future__ import annotations
 
 import os
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import urlsplit
@@ -22,7 +21,7 @@ import msgspec
 import typer
 
 from mqservice.cli.errors import UsageError
-from mqservice.cli.profiles import load_profiles
+from mqservice.cli.profiles import complete_names, load_profiles
 
 BASE_URL_DEFAULT: Final = "http://127.0.0.1:8000"
 LOOPBACK_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -44,6 +43,17 @@ NamespaceOption = Annotated[
         "-n",
         envvar="MQ_NAMESPACE",
         help="Namespace; by default the one that the key is limited to.",
+        show_default=False,
+    ),
+]
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        envvar="MQ_PROFILE",
+        metavar="NAME",
+        autocompletion=complete_names,
+        help="Name of a saved profile; by default the current one.",
         show_default=False,
     ),
 ]
@@ -71,6 +81,10 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return urlsplit(self.base_url).hostname in LOOPBACK_HOSTS
 
 
+# Of a command about the tenant: no namespace is asked for.
+TenantTarget = Annotated[Target, "tenant"]
+
+
 def find_quickstart() -> Quickstart | None:
     """The facts of the service that was last started here, if any."""
     path = Path(os.environ.get("MQ_DATA_DIR", "var")) / "quickstart.json"
@@ -84,15 +98,6 @@ def find_quickstart() -> Quickstart | None:
         raise UsageError(f"cannot read {path}: {exc}") from exc
 
 
-_chosen_profile: ContextVar[str | None] = ContextVar("chosen_profile", default=None)
-
-
-def choose_profile(name: str | None) -> str | None:
-    """What ``--profile`` or ``MQ_PROFILE`` says, for ``find_target``; None for neither."""
-    _chosen_profile.set(name or None)
-    return name
-
-
 class _Known(msgspec.Struct, frozen=True):
     """An address with a key for it, and where both were found."""
 
@@ -102,27 +107,32 @@ class _Known(msgspec.Struct, frozen=True):
     place: str
 
 
-def find_target(base_url: str | None, key: str | None, namespace: str | None) -> Target:
+def find_target(
+    base_url: str | None = None,
+    api_key: str | None = None,
+    namespace: str | None = None,
+    profile: str | None = None,
+) -> Target:
     """Decide where to go. What is given here wins over a profile, that over ``quickstart.json``.
 
     Raises:
         UsageError: no key is known for the address, or the address is not an http(s) URL.
     """
-    known = None if base_url and key else _find_known(base_url)
+    known = None if base_url and api_key else _find_known(base_url, profile)
     url = (base_url or (known.base_url if known else BASE_URL_DEFAULT)).rstrip("/")
     check_base_url(url)
-    if key is None and known is not None and is_same_server(url, known.base_url):
-        key = known.api_key
+    if api_key is None and known is not None and is_same_server(url, known.base_url):
+        api_key = known.api_key
         namespace = namespace or known.namespace
-    if not key:
+    if not api_key:
         elsewhere = f" ({known.place} is for {known.base_url})" if known is not None else ""
         raise UsageError(
             f"no API key for {url}{elsewhere}: save one with `mqservice login`, give "
             "--api-key, set MQ_API_KEY, or start the service here with `mqservice "
             "up`, which writes one to $MQ_DATA_DIR/quickstart.json"
         )
-    check_key(key)
-    return Target(base_url=url, key=key, namespace=namespace or "-")
+    check_key(api_key)
+    return Target(base_url=url, key=api_key, namespace=namespace or "-")
 
 
 def check_base_url(url: str) -> None:
@@ -143,9 +153,8 @@ def check_key(key: str) -> None:
         raise UsageError("the API key contains characters that are never part of a key")
 
 
-def _find_known(base_url: str | None) -> _Known | None:
+def _find_known(base_url: str | None, chosen: str | None) -> _Known | None:
     """The chosen profile, else the one in use where it fits, else what a service left here."""
-    chosen = _chosen_profile.get()
     saved = load_profiles()
     name = chosen or saved.current
     if chosen or name in saved.profiles:

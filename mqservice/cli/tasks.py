@@ -32,13 +32,6 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
         return bytes(self.body_json).decode("utf-8", "replace")
 
 
-class DeadLetterPage(msgspec.Struct, frozen=True):
-    """``messages`` as they came, for NDJSON."""
-
-    messages: list[msgspec.Raw]
-    next_cursor: str | None
-
-
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     kind: str

@@ -11,10 +11,11 @@ import typer
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageError
+from mqservice.cli.options import SureOption, asks
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.setting_options import Body, takes_settings
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+from mqservice.cli.target import Target
 from mqservice.topics.settings import SETTINGS
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, show, change, purge and delete topics.")
@@ -48,119 +49,34 @@ class TopicDetail(msgspec.Struct, kw_only=True):
 @takes_settings(SETTINGS)
 def create(
     body: Body,
+    target: Target,
     name: Annotated[str, typer.Argument(help="Up to 64 letters, digits, - and _.")],
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
 ) -> None:
     """Create a topic. Creating it again with the same settings changes nothing."""
-    screen.run(_put(screen.target_of(base_url, key, namespace), name, body, is_new=True))
+    screen.run(_put(target, name, body, is_new=True))
 
 
 @app.command("list")
-def list_topics(
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+async def list_topics(target: Target, form: FormOption = Output.TABLE) -> int:
     """List the topics of the namespace."""
-    screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
-
-
-@app.command("show")
-def show(
-    name: Annotated[str, typer.Argument(help="Name of the topic.")],
-    form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Show the settings of a topic and the contents of its queues."""
-    screen.run(_show(screen.target_of(base_url, key, namespace), name, form=form))
-
-
-@app.command("update")
-@takes_settings(SETTINGS)
-def update(
-    body: Body,
-    name: Annotated[str, typer.Argument(help="Name of the topic.")],
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Change an existing topic. Settings that are not given are left unchanged."""
-    if not body:
-        screen.fail(UsageError("nothing to change: give at least one setting"))
-    screen.run(_put(screen.target_of(base_url, key, namespace), name, body, is_new=False))
-
-
-@app.command("delete")
-def delete(
-    name: Annotated[str, typer.Argument(help="Name of the topic.")],
-    is_sure: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
-    ] = False,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Delete a topic with its messages."""
-    target = screen.target_of(base_url, key, namespace)
-    if not is_sure:
-        typer.confirm(f"Delete topic {name} with its messages?", abort=True, err=True)
-    screen.run(_delete(target, name))
-
-
-class _Purged(msgspec.Struct):
-    messages: int
-    inflight: int
-    retries: int
-
-    @property
-    def text(self) -> str:
-        return (
-            f"{self.messages:,} messages and {self.retries:,} retries, "
-            f"{self.inflight:,} of them in flight"
-        )
-
-
-@app.command("purge")
-def purge(
-    name: Annotated[str, typer.Argument(help="Name of the topic.")],
-    is_sure: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
-    ] = False,
-    is_dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be deleted.")
-    ] = False,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Delete all messages of a topic. Shows how many there are, and asks first.
-
-    The topic, its groups, dead letters and scheduled messages stay.
-    """
-    target = screen.target_of(base_url, key, namespace)
-    screen.run(_purge(target, name, is_sure=is_sure, is_dry_run=is_dry_run))
-
-
-async def _purge(target: Target, name: str, *, is_sure: bool, is_dry_run: bool) -> int:
-    path = f"topics/{quote(name, safe='')}:purge"
     async with RestClient(target) as client:
-        found = await client.call("POST", path, _Purged, content=b'{"dry_run":true}')
-        screen.notice(f"topic {name} has {found.text}")
-        if is_dry_run:
-            return 0
-        if not is_sure:
-            typer.confirm("Delete them all, for every group?", abort=True, err=True)
-        done = await client.call("POST", path, _Purged)
-    screen.notice(f"topic {name} is empty: {done.text} were deleted")
+        topics = await client.topics()
+    if prints(form, topics):
+        return 0
+    table = Table("topic", "queues", "durability", "type")
+    for topic in topics:
+        table.add_row(topic.name, str(topic.queues), topic.durability, topic.type)
+    screen.show(table)
     return 0
 
 
-async def _show(target: Target, name: str, *, form: Output) -> int:
+@app.command("show")
+async def show(
+    target: Target,
+    name: Annotated[str, typer.Argument(help="Name of the topic.")],
+    form: FormOption = Output.TABLE,
+) -> int:
+    """Show the settings of a topic and the contents of its queues."""
     async with RestClient(target) as client:
         topic = await client.call("GET", _path(name), TopicDetail)
     if prints(form, topic):
@@ -190,6 +106,68 @@ async def _show(target: Target, name: str, *, form: Output) -> int:
     return 0
 
 
+@app.command("update")
+@takes_settings(SETTINGS)
+def update(
+    body: Body, target: Target, name: Annotated[str, typer.Argument(help="Name of the topic.")]
+) -> None:
+    """Change an existing topic. Settings that are not given are left unchanged."""
+    if not body:
+        screen.fail(UsageError("nothing to change: give at least one setting"))
+    screen.run(_put(target, name, body, is_new=False))
+
+
+@app.command("delete")
+@asks("Delete topic {name} with its messages?")
+async def delete(
+    target: Target, name: Annotated[str, typer.Argument(help="Name of the topic.")]
+) -> int:
+    """Delete a topic with its messages."""
+    async with RestClient(target) as client:
+        await client.delete_topic(name)
+    screen.notice(f"topic {name} was deleted")
+    return 0
+
+
+class _Purged(msgspec.Struct):
+    messages: int
+    inflight: int
+    retries: int
+
+    @property
+    def text(self) -> str:
+        return (
+            f"{self.messages:,} messages and {self.retries:,} retries, "
+            f"{self.inflight:,} of them in flight"
+        )
+
+
+@app.command("purge")
+async def purge(
+    target: Target,
+    name: Annotated[str, typer.Argument(help="Name of the topic.")],
+    is_sure: SureOption = False,
+    is_dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be deleted.")
+    ] = False,
+) -> int:
+    """Delete all messages of a topic. Shows how many there are, and asks first.
+
+    The topic, its groups, dead letters and scheduled messages stay.
+    """
+    path = f"topics/{quote(name, safe='')}:purge"
+    async with RestClient(target) as client:
+        found = await client.call("POST", path, _Purged, content=b'{"dry_run":true}')
+        screen.notice(f"topic {name} has {found.text}")
+        if is_dry_run:
+            return 0
+        if not is_sure:
+            typer.confirm("Delete them all, for every group?", abort=True, err=True)
+        done = await client.call("POST", path, _Purged)
+    screen.notice(f"topic {name} is empty: {done.text} were deleted")
+    return 0
+
+
 async def _put(target: Target, name: str, body: Body, *, is_new: bool) -> int:
     async with RestClient(target) as client:
         if not is_new:
@@ -203,22 +181,3 @@ async def _put(target: Target, name: str, body: Body, *, is_new: bool) -> int:
 
 def _path(name: str) -> str:
     return f"topics/{quote(name, safe='')}"
-
-
-async def _delete(target: Target, name: str) -> int:
-    async with RestClient(target) as client:
-        await client.delete_topic(name)
-    screen.notice(f"topic {name} was deleted")
-    return 0
-
-
-async def _list(target: Target, *, form: Output) -> int:
-    async with RestClient(target) as client:
-        topics = await client.topics()
-    if prints(form, topics):
-        return 0
-    table = Table("topic", "queues", "durability", "type")
-    for topic in topics:
-        table.add_row(topic.name, str(topic.queues), topic.durability, topic.type)
-    screen.show(table)
-    return 0

@@ -15,7 +15,7 @@ from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
-from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+from mqservice.cli.target import Target
 
 _COLUMNS: Final = (
     "at", "namespace", "topic", "messages_in", "bytes_in", "messages_out", "bytes_out",
@@ -41,6 +41,7 @@ class _Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def usage(
+    target: Target,
     since: Annotated[
         str | None,
         typer.Option(
@@ -54,14 +55,11 @@ def usage(
     by: Annotated[str, typer.Option(help="tenant, namespace or topic.")] = "tenant",
     topic: Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic.")] = None,
     form: FormOption = Output.TABLE,
-    base_url: BaseUrlOption = None,
-    key: KeyOption = None,
-    namespace: NamespaceOption = None,
 ) -> None:
     """Show the tenant's usage: messages and bytes in and out, calls, storage."""
     given = {"from": since, "to": to, "per": per, "by": by, "topic": topic}
     query = {name: value for name, value in given.items() if value is not None}
-    screen.run(_show(screen.target_of(base_url, key, namespace), query, form=form))
+    screen.run(_show(target, query, form=form))
 
 
 async def _show(target: Target, query: dict[str, str], *, form: Output) -> int:

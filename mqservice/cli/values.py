@@ -12,6 +12,8 @@ from typing import Any, get_args, get_origin
 
 from typer import BadParameter
 
+from mqservice.cli.errors import UsageError
+
 _FLAGS = {
     **dict.fromkeys(("1", "true", "t", "yes", "y", "on"), True),
     **dict.fromkeys(("0", "false", "f", "no", "n", "off", ""), False),
@@ -79,3 +81,16 @@ def range_text(low: float | None, high: float | None) -> str:
     if high is None:
         return f"at least {low:,}"
     return f"at most {high:,}" if low is None else f"{low:,} to {high:,}"
+
+
+def parse_properties(pairs: list[str]) -> dict[str, str]:
+    """``NAME=VALUE`` texts as a mapping; UsageError without ``=`` or for a name given twice."""
+    properties: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--property {pair!r} must be NAME=VALUE")
+        if name in properties:
+            raise UsageError(f"--property {name} is given twice")
+        properties[name] = value
+    return properties

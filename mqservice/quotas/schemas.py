@@ -2,68 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ninja import Schema
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, create_model
 
-from mqservice.quotas.limits import QuotaLimits
+from mqservice.quotas.limits import LIMIT_NAMES, QuotaLimits
 
 
-class LimitsOut(Schema):
+def _limits(kind: Any, field: Any = ...) -> Any:  # reason: types and models made here
+    """A schema with a field of this kind for each limit; ``field``: as pydantic has it."""
+    fields: dict[str, Any] = dict.fromkeys(LIMIT_NAMES, (kind, field))
+    return create_model("_Limits", __base__=Schema, **fields)
+
+
+class LimitsOut(_limits(int)):  # type: ignore[misc]  # reason: made of the names
     """All limits; rates apply over all web processes together."""
-
-    messages_in_per_second: int
-    bytes_in_per_second: int
-    messages_out_per_second: int
-    bytes_out_per_second: int
-    topic_count_max: int
-    group_count_max: int
-    connection_count_max: int
-    parked_poll_count_max: int
-    storage_bytes_max: int
-    inflight_count_max: int
-    control_requests_per_second: int
 
     @classmethod
     def of(cls, limits: QuotaLimits) -> LimitsOut:
-        return cls(**{name: getattr(limits, name) for name in cls.model_fields})
+        return cls(**{name: getattr(limits, name) for name in LIMIT_NAMES})
 
 
-class LimitsIn(Schema):
+class LimitsIn(_limits(int | None, Field(default=None, strict=True))):  # type: ignore[misc]  # reason: as above
     """Limits that the tenant lowers itself; null removes one, omitted ones are left unchanged."""
 
     model_config = ConfigDict(extra="forbid", strict=False)
-
-    messages_in_per_second: int | None = Field(default=None, strict=True)
-    bytes_in_per_second: int | None = Field(default=None, strict=True)
-    messages_out_per_second: int | None = Field(default=None, strict=True)
-    bytes_out_per_second: int | None = Field(default=None, strict=True)
-    topic_count_max: int | None = Field(default=None, strict=True)
-    group_count_max: int | None = Field(default=None, strict=True)
-    connection_count_max: int | None = Field(default=None, strict=True)
-    parked_poll_count_max: int | None = Field(default=None, strict=True)
-    storage_bytes_max: int | None = Field(default=None, strict=True)
-    inflight_count_max: int | None = Field(default=None, strict=True)
-    control_requests_per_second: int | None = Field(default=None, strict=True)
 
     def change(self) -> dict[str, int | None]:
         """What was given, by name."""
         return {name: getattr(self, name) for name in self.model_fields_set}
 
 
-class OwnLimitsOut(Schema):
+class OwnLimitsOut(_limits(int | None, None)):  # type: ignore[misc]  # reason: as above
     """Limits that the tenant has set itself; null: not set."""
-
-    messages_in_per_second: int | None = None
-    bytes_in_per_second: int | None = None
-    messages_out_per_second: int | None = None
-    bytes_out_per_second: int | None = None
-    topic_count_max: int | None = None
-    group_count_max: int | None = None
-    connection_count_max: int | None = None
-    parked_poll_count_max: int | None = None
-    storage_bytes_max: int | None = None
-    inflight_count_max: int | None = None
-    control_requests_per_second: int | None = None
 
 
 class UsageOut(Schema):

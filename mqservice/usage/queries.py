@@ -7,9 +7,7 @@ A cursor is the place of the last row with a MAC over it, the tenant and the que
 
 from __future__ import annotations
 
-import binascii
 import enum
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +17,8 @@ from django.db import connection
 
 from mqservice.accounts.access import Principal
 from mqservice.lib.durations import DAY_MS, HOUR_MS
-from mqservice.lib.signing import MAC_BYTES, Signer
+from mqservice.lib.signed_text import read_cursor, signed_text
+from mqservice.lib.signing import Signer
 from mqservice.lib.wire import refused
 from mqservice.usage.limits import SPAN_DAYS_MAX
 
@@ -95,7 +94,10 @@ def usage_page(
     that ends before it begins or is too long.
     """
     claim = _claim(principal, question)
-    after = None if cursor is None else _place(cursor, claim)
+    after: Place | None = None
+    if cursor is not None:
+        content = read_cursor(_signer(), cursor, claim, chars_max=_CURSOR_CHARS_MAX)
+        after = msgspec.msgpack.decode(content, type=Place)
     from_ms, to_ms = _range(question, now_ms) if after is None else after[3:]
     namespace = "namespace" if question.by is not GroupBy.TENANT else "''::text"
     topic = "topic" if question.by is GroupBy.TOPIC else "''::text"
@@ -141,7 +143,8 @@ def usage_page(
     rows.pop()
     last = rows[-1]
     place = last.at_ms, last.namespace, last.topic, from_ms, to_ms
-    return UsagePage(rows=rows, next_cursor=_cursor(place, claim))
+    cursor = signed_text(_signer(), msgspec.msgpack.encode(place), claim)
+    return UsagePage(rows=rows, next_cursor=cursor)
 
 
 def _range(question: UsageQuery, now_ms: int) -> tuple[int, int]:
@@ -162,33 +165,3 @@ def _claim(principal: Principal, question: UsageQuery) -> bytes:
         principal.tenant_id, principal.namespace, question.from_ms, question.to_ms,
         question.per.value, question.by.value, question.namespace, question.topic,
     ))  # fmt: skip
-
-
-def _cursor(place: Place, claim: bytes) -> str:
-    content = msgspec.msgpack.encode(place)
-    mac = _signer().mac(content + claim)
-    return _text(content + mac)
-
-
-def _text(content: bytes) -> str:
-    return urlsafe_b64encode(content).rstrip(b"=").decode()
-
-
-def _place(cursor: str, claim: bytes) -> Place:
-    try:
-        if len(cursor) > _CURSOR_CHARS_MAX or not cursor.isascii():
-            raise ValueError
-        content = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-        if _text(content) != cursor:  # bits that mean nothing
-            raise ValueError
-    except (binascii.Error, ValueError):
-        content = b""
-    place, mac = content[:-MAC_BYTES], content[-MAC_BYTES:]
-    if not place or not _signer().is_valid(place + claim, mac):
-        detail = (
-            "the cursor does not belong to this query; give next_cursor of the "
-            "previous page, and the same parameters except limit"
-        )
-        raise refused("?cursor", detail, "CURSOR_INVALID")
-    found: Place = msgspec.msgpack.decode(place, type=Place)
-    return found

@@ -13,12 +13,11 @@ old: what retention has taken since is passed over.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Final
 
 from mqservice.delivery.limits import CURSOR_CHARS_MAX
-from mqservice.lib.signing import MAC_BYTES, Signer
+from mqservice.lib.signed_text import read_signed, signed_text
+from mqservice.lib.signing import Signer
 
 VERSION: Final = b"\x01"
 _LENGTH_BYTES: Final = 4
@@ -32,29 +31,15 @@ class Cursors:
 
     def write(self, place: bytes, *, topic: str, question: bytes) -> str:
         """The text of a cursor to ``place``; ``question``: all that decides what the walk shows."""
-        payload = VERSION + place
-        return _text(payload + self._signer.mac(_bound(topic, question) + payload))
+        return signed_text(self._signer, VERSION + place, _bound(topic, question))
 
     def read(self, text: str, *, topic: str, question: bytes) -> bytes | None:
         """The place, or None if the cursor was not made here for this topic and question."""
-        if len(text) > CURSOR_CHARS_MAX:
+        claim = _bound(topic, question)
+        content = read_signed(self._signer, text, claim, chars_max=CURSOR_CHARS_MAX)
+        if content is None or not content.startswith(VERSION):
             return None
-        try:
-            signed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        except (binascii.Error, ValueError):
-            return None
-        if _text(signed) != text:
-            return None  # base64 has several spellings of the same bytes
-        payload, mac = signed[:-MAC_BYTES], signed[-MAC_BYTES:]
-        if not payload.startswith(VERSION):
-            return None
-        if not self._signer.is_valid(_bound(topic, question) + payload, mac):
-            return None
-        return payload[len(VERSION) :]
-
-
-def _text(signed: bytes) -> str:
-    return base64.urlsafe_b64encode(signed).rstrip(b"=").decode("ascii")
+        return content[len(VERSION) :]
 
 
 def _bound(topic: str, question: bytes) -> bytes:

@@ -15,18 +15,17 @@ elsewhere by now: the engine finds it by its id.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import struct
 from typing import Final, NamedTuple
 
-from mqservice.lib.signing import MAC_BYTES, Signer
+from mqservice.lib.signed_text import read_signed, signed_text
+from mqservice.lib.signing import Signer
 
 VERSION: Final = 1
 PREFIX: Final = "rc_"
 HEAD: Final = struct.Struct(">BBqB")
 assert HEAD.size == 11
-TEXT_CHARS_MAX: Final = 512
+TEXT_CHARS_MAX: Final = 509  # without the prefix
 
 
 class RecallHandle(NamedTuple):
@@ -49,23 +48,14 @@ class RecallHandles:
         message_id = handle.message_id.encode()
         head = HEAD.pack(VERSION, handle.queue_id, handle.queue_offset, len(message_id))
         payload = head + message_id + handle.topic.encode()
-        return PREFIX + _text(payload + self._signer.mac(payload))
+        return PREFIX + signed_text(self._signer, payload)
 
     def read(self, text: str) -> RecallHandle | None:
         """What the handle says, or None if it was not made here."""
-        if len(text) > TEXT_CHARS_MAX or not text.startswith(PREFIX):
+        if not text.startswith(PREFIX):
             return None
-        encoded = text[len(PREFIX) :]
-        try:
-            signed = base64.b64decode(
-                encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True
-            )
-        except (binascii.Error, ValueError):
-            return None
-        if _text(signed) != encoded:
-            return None  # base64 has several spellings of the same bytes
-        payload, mac = signed[:-MAC_BYTES], signed[-MAC_BYTES:]
-        if len(payload) <= HEAD.size or not self._signer.is_valid(payload, mac):
+        payload = read_signed(self._signer, text[len(PREFIX) :], chars_max=TEXT_CHARS_MAX)
+        if payload is None or len(payload) <= HEAD.size:
             return None
         version, queue_id, queue_offset, id_bytes = HEAD.unpack_from(payload)
         if version != VERSION:
@@ -73,7 +63,3 @@ class RecallHandles:
         id_end = HEAD.size + id_bytes
         message_id = payload[HEAD.size : id_end].decode()
         return RecallHandle(payload[id_end:].decode(), message_id, queue_id, queue_offset)
-
-
-def _text(signed: bytes) -> str:
-    return base64.urlsafe_b64encode(signed).rstrip(b"=").decode("ascii")

@@ -9,12 +9,11 @@ namespace, for as long as the session lives; any web process that has the secret
 
 from __future__ import annotations
 
-import binascii
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Final
 
 from mqservice.accounts.access import Principal
-from mqservice.lib.signing import MAC_BYTES, Signer
+from mqservice.lib.signed_text import read_signed, signed_text
+from mqservice.lib.signing import Signer
 
 _TEXT_CHARS_MAX: Final = 64
 
@@ -26,19 +25,12 @@ class ResumeTokens:
         self._signer = signer
 
     def token(self, session_id: str, principal: Principal, namespace: str) -> str:
-        mac = self._signer.mac(_claim(session_id, principal, namespace))
-        return urlsafe_b64encode(mac).rstrip(b"=").decode()
+        return signed_text(self._signer, b"", _claim(session_id, principal, namespace))
 
     def is_valid(self, token: str, session_id: str, principal: Principal, namespace: str) -> bool:
         """Whether ``token`` was made for this session of this key in this namespace."""
-        if len(token) > _TEXT_CHARS_MAX or not token.isascii():
-            return False
-        try:
-            mac = urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        except (binascii.Error, ValueError):
-            return False
         claim = _claim(session_id, principal, namespace)
-        return len(mac) == MAC_BYTES and self._signer.is_valid(claim, mac)
+        return read_signed(self._signer, token, claim, chars_max=_TEXT_CHARS_MAX) == b""
 
 
 def _claim(session_id: str, principal: Principal, namespace: str) -> bytes:

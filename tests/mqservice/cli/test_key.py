@@ -57,6 +57,18 @@ async def test_rotate_update_and_revoke_ask_for_what_they_say() -> None:
         assert msgspec.json.decode(double.requests[1].body) == {"scopes": ["consume"]}
 
 
+async def test_a_key_can_be_made_to_expire_never_or_at_a_time() -> None:
+    at = "2027-01-01T00:00:00Z"
+    async with service_double() as double:
+        double.answers += [Answer(200, KEY), Answer(200, KEY)]
+        for text in ("", at):
+            await mqservice("key", "update", "abcdefgh", "--expires-at", text, double=double)
+        assert [msgspec.json.decode(each.body) for each in double.requests] == [
+            {"expires_at": None},
+            {"expires_at": at},
+        ]
+
+
 async def test_a_revocation_that_is_not_confirmed_is_not_asked_for() -> None:
     async with service_double() as double:
         ended = await mqservice("key", "revoke", "abcdefgh", double=double, stdin=b"n\n")

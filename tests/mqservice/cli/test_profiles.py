@@ -12,7 +12,7 @@ import pytest
 
 from mqservice.cli.errors import UsageError
 from mqservice.cli.profiles import Profile, Profiles, load_profiles, save_profiles
-from mqservice.cli.target import choose_profile, find_target
+from mqservice.cli.target import find_target
 from tests.mqservice.cli.commands import mqservice
 from tests.mqservice.cli.service_double import KEY, Answer, problem, service_double
 
@@ -176,7 +176,7 @@ def test_saving_again_replaces_a_file_that_others_could_read(config: Path) -> No
 
 def test_the_profile_in_use_gives_address_key_and_namespace(config: Path) -> None:
     save_profiles(two_servers("prod"))
-    target = find_target(None, None, None)
+    target = find_target()
     assert (target.base_url, target.key, target.namespace) == (
         "https://mq.example", "mqk_prod", "shop",
     )  # fmt: skip
@@ -185,19 +185,16 @@ def test_the_profile_in_use_gives_address_key_and_namespace(config: Path) -> Non
 
 def test_a_named_profile_wins_over_the_one_in_use(config: Path) -> None:
     save_profiles(two_servers("prod"))
-    choose_profile("dev")
-    assert find_target(None, None, None).key == "mqk_dev"
-    choose_profile(None)
-    assert find_target(None, None, None).key == "mqk_prod"
+    assert find_target(profile="dev").key == "mqk_dev"
+    assert find_target().key == "mqk_prod"
 
 
 @pytest.mark.parametrize("chosen", [None, "prod"])
 def test_a_profiles_key_is_not_sent_to_another_address(config: Path, chosen: str | None) -> None:
     save_profiles(two_servers("prod"))
-    choose_profile(chosen)
     with pytest.raises(UsageError, match="no API key for"):
-        find_target("https://evil.example", None, None)
-    assert find_target("https://evil.example", "mqk_mine", None).key == "mqk_mine"
+        find_target("https://evil.example", profile=chosen)
+    assert find_target("https://evil.example", "mqk_mine", profile=chosen).key == "mqk_mine"
 
 
 def test_a_profile_in_use_wins_over_the_service_started_here(
@@ -207,12 +204,7 @@ def test_a_profile_in_use_wins_over_the_service_started_here(
     (config / "quickstart.json").write_bytes(facts)
     monkeypatch.setenv("MQ_DATA_DIR", str(config))
     save_profiles(two_servers("prod"))
-    assert find_target(None, None, None).key == "mqk_prod"
+    assert find_target().key == "mqk_prod"
     assert find_target("http://127.0.0.1:8123", None, None).key == "mqk_local"
     save_profiles(two_servers(""))
-    assert find_target(None, None, None).key == "mqk_local"
-
-
-@pytest.fixture(autouse=True)
-def _nothing_chosen() -> None:
-    choose_profile(None)
+    assert find_target().key == "mqk_local"

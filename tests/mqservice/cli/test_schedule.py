@@ -96,6 +96,7 @@ async def test_a_file_is_a_body_as_text_or_as_bytes(tmp_path: Path) -> None:
         (("x", "-f", "y"), "not both"),
         (("-f", "/no/such/file"), "cannot read /no/such/file: no such file"),
         (("x", "-p", "name"), "NAME=VALUE"),
+        (("x", "-p", "name=1", "-p", "name=2"), "given twice"),
     ],
 )
 async def test_what_makes_no_sense_is_refused_before_anything_is_asked(

@@ -8,7 +8,7 @@ import pytest
 from mqservice_client.values import target_of
 
 from mqservice.cli.errors import UsageError
-from mqservice.cli.target import Target, choose_profile, find_target
+from mqservice.cli.target import Target, find_target
 
 QUICKSTART = b'{"base_url":"http://127.0.0.1:8123","api_key":"mqk_local","namespace":"demo","x":1}'
 
@@ -16,7 +16,6 @@ QUICKSTART = b'{"base_url":"http://127.0.0.1:8123","api_key":"mqk_local","namesp
 @pytest.fixture
 def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MQ_DATA_DIR", str(tmp_path))
-    choose_profile(None)  # a command that ran in this process before may have chosen one
     return tmp_path
 
 
@@ -27,7 +26,7 @@ def ws_url_of(target: Target) -> str:
 
 def test_quickstart_gives_address_key_and_namespace(data_dir: Path) -> None:
     (data_dir / "quickstart.json").write_bytes(QUICKSTART)
-    target = find_target(None, None, None)
+    target = find_target()
     assert (target.base_url, target.key, target.namespace) == (
         "http://127.0.0.1:8123",
         "mqk_local",
@@ -66,13 +65,13 @@ def test_key_without_namespace_means_the_keys_own_namespace(data_dir: Path) -> N
 
 def test_no_key_anywhere_says_how_to_get_one(data_dir: Path) -> None:
     with pytest.raises(UsageError, match="--api-key"):
-        find_target(None, None, None)
+        find_target()
 
 
 def test_broken_quickstart_is_named(data_dir: Path) -> None:
     (data_dir / "quickstart.json").write_bytes(b"{")
     with pytest.raises(UsageError, match=r"cannot read .*quickstart\.json"):
-        find_target(None, None, None)
+        find_target()
 
 
 @pytest.mark.parametrize("url", ["8000", "ftp://x", "http://", "localhost:8000"])
