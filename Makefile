@@ -148,16 +148,16 @@ lock: $(VENV)/.uv-ready
 	touch $(VENV)/.uv-ready
 
 # Each lock contains the one before it: run, analytics, test. Packages installed once are kept.
-$(VENV)/.run-ready: requirements.lock $(VENV)/.uv-ready
+$(VENV)/.run-ready: requirements.lock $(firstword $(MAKEFILE_LIST)) $(VENV)/.uv-ready
 	$(if $(wildcard $(VENV)/.test-ready),$(call sync,requirements-dev.lock),$(if \
 		$(wildcard $(VENV)/.analytics-ready),$(call sync,requirements-analytics.lock),$(call sync,requirements.lock)))
 	@touch $@
 
-$(VENV)/.analytics-ready: requirements-analytics.lock $(VENV)/.uv-ready
+$(VENV)/.analytics-ready: requirements-analytics.lock $(firstword $(MAKEFILE_LIST)) $(VENV)/.uv-ready
 	$(if $(wildcard $(VENV)/.test-ready),$(call sync,requirements-dev.lock),$(call sync,requirements-analytics.lock))
 	@touch $@ $(VENV)/.run-ready
 
-$(VENV)/.test-ready: requirements-dev.lock $(VENV)/.uv-ready
+$(VENV)/.test-ready: requirements-dev.lock $(firstword $(MAKEFILE_LIST)) $(VENV)/.uv-ready
 	$(call sync,requirements-dev.lock)
 	@touch $@ $(VENV)/.run-ready $(VENV)/.analytics-ready
 

@@ -120,6 +120,8 @@ async def _keep_durable(store: Store) -> None:
     while True:
         await asyncio.sleep(store.config.async_flush_interval_ms / 1_000)
         store.flush_async()
+        if store.are_offsets_durable:
+            continue
         try:
             await loop.run_in_executor(None, store.sync_offsets)
         except StoreError as exc:

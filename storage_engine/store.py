@@ -359,6 +359,11 @@ class Store:
         if self._refusal is None:
             self.durability.request()
 
+    @property
+    def are_offsets_durable(self) -> bool:
+        """Whether ``sync_offsets`` would change nothing, which then needs no thread."""
+        return self._consumer_offsets.are_durable
+
     def sync_offsets(self) -> None:
         """Make journaled settles durable; any thread. Every ``async_flush_interval_ms``."""
         self._consumer_offsets.sync()

@@ -4,8 +4,30 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
+from urllib.parse import urlsplit
+
+from django.db import connection
+
+WAIT_S: Final = 60
+
+
+def run_until_killed(module: str, *arguments: str) -> None:
+    """Run a module of the tests on the database of the tests; it must kill itself."""
+    url = urlsplit(os.environ["DATABASE_URL"])
+    name = str(connection.settings_dict["NAME"])
+    ended = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        env={**os.environ, "DATABASE_URL": url._replace(path=f"/{name}").geturl()},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WAIT_S,
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
 
 
 def die() -> NoReturn:

@@ -11,7 +11,18 @@ from __future__ import annotations
 import os
 from typing import Final
 
+import pytest
+from _pytest.mark import ParameterSet
+
 IS_TORTURE: Final = bool(os.environ.get("MQ_TORTURE"))
+
+
+def in_torture(*values: object) -> list[ParameterSet]:
+    """Parameters of tests that only ``make torture`` runs, each of one value or a tuple of them."""
+    return [
+        pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.torture)
+        for value in values
+    ]
 
 
 def sized(few: int, *, torture: int) -> int:

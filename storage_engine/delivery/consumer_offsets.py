@@ -376,8 +376,13 @@ class ConsumerOffsets:
             self._failed.pop(progress, None)
         self._journal.sync()
 
+    @property
+    def are_durable(self) -> bool:
+        """Whether all that is journaled is durable. Any thread."""
+        return self._journal.is_durable
+
     def sync(self) -> None:
-        """Make all that is journaled durable; one fdatasync. Any thread."""
+        """Make all that is journaled durable; one fdatasync at most. Any thread."""
         self._journal.sync()
 
     def save(self) -> int:

@@ -117,7 +117,14 @@ class OffsetJournal:
         self._end = 0  # of what ``read`` found whole
         self._syncing = threading.Lock()  # the descriptor is not closed under a running sync
         self._names: dict[tuple[str, str], int] = {}
+        self._appended_count = 0
+        self._synced_count = -1  # what a kill left in the page cache is not durable either
         self._failed_sync: SyncFailed | None = None
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether a sync would change nothing. Any thread."""
+        return self._synced_count == self._appended_count and self._failed_sync is None
 
     def read(self) -> list[JournalEntry]:
         """Read its entries; changes nothing. ``open`` must follow. Raises ``StoreCorrupt``."""
@@ -310,9 +317,10 @@ class OffsetJournal:
             # Nothing of it was written, so the names it introduced are not in the file either.
             self._names = {name: at for name, at in self._names.items() if at < known_count}
             raise
+        self._appended_count += 1
 
     def sync(self) -> None:
-        """One fdatasync. Any thread.
+        """One fdatasync, if anything was appended since the last. Any thread.
 
         Raises ``SyncFailed``, and does so until ``restart``: the kernel may have dropped what it
         could not write, and would report success.
@@ -320,11 +328,15 @@ class OffsetJournal:
         with self._syncing:
             if self._failed_sync is not None:
                 raise SyncFailed(f"an earlier sync failed: {self._failed_sync}")
+            if self.is_durable:
+                return
+            count = self._appended_count  # before: what is appended meanwhile may miss this sync
             try:
                 self._files.sync_file(self._descriptor, self._path)
             except SyncFailed as exc:
                 self._failed_sync = exc
                 raise
+            self._synced_count = count
 
     def close(self) -> None:
         with self._syncing:

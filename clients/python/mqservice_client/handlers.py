@@ -340,4 +340,7 @@ def _finish(future: asyncio.Future[None], error: BaseException | None) -> None:
 
 
 def _text_of(exc: BaseException) -> str:
-    return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
+    text, name = str(exc), type(exc).__name__
+    if isinstance(exc, (Reject, Retry)):  # what it says was meant as the reason
+        return text or name
+    return f"{name}: {text}" if text else name

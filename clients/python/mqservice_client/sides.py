@@ -159,7 +159,8 @@ class SyncSide:
             if self._started is None:
                 self._started = _LoopThread()
                 # Everything that a client gave out holds its side: then nobody uses it any more.
-                weakref.finalize(self, _stop_loop, self._started)
+                # Not at the end of the program: its threads would be cut off half way through.
+                weakref.finalize(self, _stop_loop, self._started).atexit = False
             started = self._started
         if threading.current_thread() is started.thread:
             raise UsageError(
@@ -173,10 +174,10 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_forever()
     finally:
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        while tasks := asyncio.all_tasks(loop):  # one that is cancelled may start others
+            for task in tasks:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
         asyncio.set_event_loop(None)
         loop.close()

@@ -118,7 +118,7 @@ def test_each_end_of_a_function_has_its_result(
     assert {body for body, count in attempts.items() if count == 2} == {"raises", "retries"}
     reasons = {letter["body"]: letter["reason"] for letter in dead_letters(mq, place.group)}
     assert reasons == {
-        "rejects": "Reject: never", "is hopeless": "KeyError: 'field'", "settles": "by itself",
+        "rejects": "never", "is hopeless": "KeyError: 'field'", "settles": "by itself",
     }  # fmt: skip
 
 

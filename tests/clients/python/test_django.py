@@ -19,6 +19,7 @@ from tests.storage_engine.faults.machine import need_django
 
 pytestmark = pytest.mark.acceptance
 STOP_WAIT_S = 30
+WAIT_S = 60
 FETCH = """
 from mqservice_client.django.compat import task_backends
 def fetch(id, backend="default"):
@@ -124,17 +125,19 @@ def test_urgent_tasks_overtake_others(shop: Shop, mq: Client) -> None:
     gate = shop.folder / "gate"
     worker = shop.start_worker("--concurrency", "1", "--queue-name", "default")
     shop.run(f"from shop.jobs import hold; hold.enqueue('first', {str(gate)!r})")
-    wait_until(lambda: shop.notes == ["first begins"], 20, "a task runs")
+    wait_until(lambda: shop.notes == ["first begins"], WAIT_S, "a task runs")
     shop.run(
         "from shop.jobs import remember\n"
         "for name, priority in (('low', -5), ('normal', 0), ('high', 7)):\n"
         "    remember.using(priority=priority).enqueue(name)"
     )
-    wait_until(lambda: mq.groups.lag(shop.prefix).inflight == 4, 20, "the worker has all of them")
+    wait_until(
+        lambda: mq.groups.lag(shop.prefix).inflight == 4, WAIT_S, "the worker has all of them"
+    )
 
     gate.touch()
 
-    wait_until(lambda: len(shop.notes) == 5, 20, "all tasks have run")
+    wait_until(lambda: len(shop.notes) == 5, WAIT_S, "all tasks have run")
     assert shop.notes[2:] == ["high", "normal", "low"]
     assert worker.poll() is None
 
@@ -197,7 +200,7 @@ def test_a_worker_killed_half_way_loses_nothing(shop: Shop) -> None:
     gate = shop.folder / "gate"
     worker = shop.start_worker()
     task_id = shop.run(f"from shop.jobs import hold; result = hold.enqueue('x', {str(gate)!r}).id")
-    wait_until(lambda: shop.notes == ["x begins"], 20, "the task runs")
+    wait_until(lambda: shop.notes == ["x begins"], WAIT_S, "the task runs")
 
     worker.kill()
     worker.wait(STOP_WAIT_S)
@@ -205,7 +208,7 @@ def test_a_worker_killed_half_way_loses_nothing(shop: Shop) -> None:
     wait_until(lambda: shop.notes == ["x begins"] * 2, 90, "the task runs again")
     gate.touch()
 
-    wait_until(lambda: shop.status(task_id) == "SUCCESSFUL", 20, "the task has ended")
+    wait_until(lambda: shop.status(task_id) == "SUCCESSFUL", WAIT_S, "the task has ended")
     other.send_signal(signal.SIGTERM)
     assert other.wait(STOP_WAIT_S) == 0
     found = shop.run(f"{FETCH}\nresult = fetch({task_id!r})")
@@ -222,8 +225,8 @@ def test_a_worker_told_to_stop_ends_what_it_runs_and_gives_the_rest_back(
         "from shop.jobs import hold, remember\n"
         f"hold.enqueue('long', {str(gate)!r}); remember.using(priority=-1).enqueue('waits')"
     )
-    wait_until(lambda: shop.notes == ["long begins"], 20, "a task runs")
-    wait_until(lambda: mq.groups.lag(shop.prefix).inflight == 2, 20, "the worker has both")
+    wait_until(lambda: shop.notes == ["long begins"], WAIT_S, "a task runs")
+    wait_until(lambda: mq.groups.lag(shop.prefix).inflight == 2, WAIT_S, "the worker has both")
 
     worker.send_signal(signal.SIGTERM)
     gate.touch()

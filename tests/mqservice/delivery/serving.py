@@ -10,9 +10,11 @@ import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from random import Random
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import httpx
+import uvicorn.server
 
 from mqservice.accounts.access import KeyCache, Principal
 from mqservice.accounts.scopes import Grant, Scope
@@ -45,6 +47,11 @@ from mqservice.web.socket_budget import BudgetLimits
 T = TypeVar("T")
 START_SECONDS_MAX = 60.0
 HOUR_MS = 3_600_000
+# uvicorn looks ten times a second whether it is to end, and waits as long again when it ends: too
+# long for the servers that a single test has.
+vars(uvicorn.server)["asyncio"] = SimpleNamespace(
+    **(vars(asyncio) | {"sleep": lambda delay_s: asyncio.sleep(delay_s / 10)})
+)
 # No session ends because the machine that runs the tests stands still.
 PATIENT = SessionTimes(ping_ms=HOUR_MS, pong_ms=HOUR_MS, hello_ms=HOUR_MS, stall_ms=HOUR_MS)
 ALL_SCOPES = frozenset(Scope)

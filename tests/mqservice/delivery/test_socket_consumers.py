@@ -5,12 +5,13 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from mqservice.store import AssignmentPolicy, Dispatch, Strategy
+from mqservice.store import AssignmentPolicy, Dispatch, GroupRef, StoreClient, Strategy
 from tests.mqservice.delivery.browsing import put
 from tests.mqservice.delivery.engine_serving import real_group
 from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.resume.resuming import TTL_MS, resume_of, sever
 from tests.mqservice.delivery.serving import Server
+from tests.mqservice.delivery.wait_until import wait_until
 
 pytestmark = pytest.mark.real_engine(queue_count=4)
 
@@ -40,6 +41,13 @@ def queues_of(peer: Peer, count: int) -> set[int]:
     messages = peer.take(count)
     peer.ask("ack", sid=1, t=[message["t"] for message in messages])
     return {message["q"] for message in messages}
+
+
+def queues_of_waiting(engine_socket: str, group: str) -> set[tuple[int, ...]]:
+    """Of each member that waits for messages."""
+    with StoreClient(engine_socket, client_name="looker") as client:
+        [topic] = client.group_members(GroupRef(group=f"acme%{group}")).topics
+    return {member.queue_ids for member in topic.members if member.is_waiting}
 
 
 @pytest.mark.parametrize("subprotocol", BOTH)
@@ -77,6 +85,8 @@ def test_a_subscription_reads_the_queues_near_it_after_it_was_resumed_as_well(
         resume = resume_of(east)
         with Peer(server, subprotocol, key=key, resume=resume, resume_ttl_ms=TTL_MS) as again:
             assert again.welcome["resumed"] is True
+            # While it was away the others read its queue; it asks for it after the welcome.
+            wait_until(lambda: (0,) in queues_of_waiting(engine_socket, group))
             fill(api, topic)
             assert queues_of(again, 1) == {0}
             assert queues_of(west, 3) == {1, 2, 3}

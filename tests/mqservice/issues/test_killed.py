@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import threading
-from urllib.parse import urlsplit
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import connections, transaction
 
 from mqservice.issues.models import Issue, IssueBook, ScanPlace
+from tests.kill_points import WAIT_S, run_until_killed
 from tests.mqservice.delivery.wait_until import wait_until
 from tests.mqservice.issues.failing import counts, fail, tick, tick_group
 from tests.mqservice.tasks.desk import Desk, open_desk
+from tests.mqservice.tasks.test_killed import run_together
+from tests.sizes import in_torture
 
 pytestmark = pytest.mark.django_db(transaction=True)
-WAIT_S = 60
+MOMENTS = ("counted", *in_torture("read", "placed", "committed"))
 TICKS = 6
 
 
 def run_dying_scanner(desk: Desk, moment: str, engine_socket: str) -> None:
-    url = urlsplit(os.environ["DATABASE_URL"])
-    name = str(connection.settings_dict["NAME"])
     arguments = (str(desk.group.pk), moment, str(desk.clock.now_ms()), engine_socket)
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.mqservice.issues.killed_scanner", *arguments],
-        env={**os.environ, "DATABASE_URL": url._replace(path=f"/{name}").geturl()},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=WAIT_S,
-    )
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    run_until_killed("tests.mqservice.issues.killed_scanner", *arguments)
 
 
-@pytest.mark.parametrize("moment", ["read", "counted", "placed", "committed"])
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_a_killed_worker_counts_nothing_twice_and_leaves_nothing_out(
     desk: Desk, engine: str, moment: str
 ) -> None:
@@ -64,29 +52,16 @@ def test_ticks_at_the_same_time_count_each_letter_once(desk: Desk) -> None:
     groups = [desk, open_desk(desk.namespace)]
     for each in groups:
         fail(each, *(f"reason {letter} of 7" for letter in "abcabcab"))
-    start = threading.Barrier(TICKS)
-    failures: list[BaseException] = []
 
-    def run() -> None:
-        try:
-            start.wait(WAIT_S)
-            for each in groups:
-                tick(each)
-                tick_group(each)
-        except BaseException as exc:
-            failures.append(exc)
-        finally:
-            connections.close_all()
+    def work() -> None:
+        for each in groups:
+            tick(each)
+            tick_group(each)
 
     # When
-    threads = [threading.Thread(target=run) for _ in range(TICKS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT_S)
+    run_together([work] * TICKS)
     tick(desk)
     # Then
-    assert failures == []
     for each in groups:
         assert counts(each) == {
             "reason a of <n>": 3, "reason b of <n>": 3, "reason c of <n>": 2,

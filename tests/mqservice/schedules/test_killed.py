@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-from urllib.parse import urlsplit
-
 import pytest
-from django.db import connection
 
 from mqservice.schedules.models import Schedule
 from mqservice.schedules.sending import sweep
+from tests.kill_points import WAIT_S, run_until_killed
 from tests.mqservice.delivery.wait_until import wait_until
 from tests.mqservice.schedules.conftest import HOUR_MS, Desk
 from tests.mqservice.tasks.test_killed import run_together
+from tests.sizes import in_torture
 
 pytestmark = pytest.mark.django_db(transaction=True)
-MOMENTS = ("ready", "stored", "saved")
-WAIT_S = 60
+MOMENTS = ("stored", *in_torture("ready", "saved"))
 COUNT = 30  # more than a chunk
 
 
 def run_dying_worker(moment: str, now_ms: int, engine_socket: str) -> None:
-    url = urlsplit(os.environ["DATABASE_URL"])
-    name = str(connection.settings_dict["NAME"])
-    ended = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.mqservice.schedules.killed_worker",
-            *(moment, str(now_ms), engine_socket),
-        ],
-        env={**os.environ, "DATABASE_URL": url._replace(path=f"/{name}").geturl()},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=WAIT_S,
-    )
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    run_until_killed("tests.mqservice.schedules.killed_worker", moment, str(now_ms), engine_socket)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

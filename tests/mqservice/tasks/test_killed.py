@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 import pytest
-from django.db import connection, connections
+from django.db import connections
 
 from mqservice.tasks import limits, turns
 from mqservice.tasks.models import Task, TaskKind, TaskState
 from mqservice.tasks.steps import take_turn
+from tests.kill_points import WAIT_S, run_until_killed
 from tests.mqservice.delivery.wait_until import wait_until
 from tests.mqservice.tasks.desk import Desk, numbered
+from tests.sizes import in_torture
 
 pytestmark = pytest.mark.django_db(transaction=True)
-MOMENTS = ("noted", "sent", "saving", "saved")
-WAIT_S = 60
+MOMENTS = ("sent", *in_torture("noted", "saving", "saved"))
 
 
 def run_dying_worker(task: Task, moment: str, now_ms: int, engine_socket: str) -> None:
-    url = urlsplit(os.environ["DATABASE_URL"])
-    name = str(connection.settings_dict["NAME"])
-    arguments = (task.public_id, moment, str(now_ms), engine_socket)
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.mqservice.tasks.killed_worker", *arguments],
-        env={**os.environ, "DATABASE_URL": url._replace(path=f"/{name}").geturl()},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=WAIT_S,
+    run_until_killed(
+        "tests.mqservice.tasks.killed_worker", task.public_id, moment, str(now_ms), engine_socket
     )
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

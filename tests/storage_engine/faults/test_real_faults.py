@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from storage_engine.records.record import encode_record
+from tests.sizes import in_torture
 from tests.storage_engine.doubles import message
 from tests.storage_engine.engines import engine_with_topic, pull_all
 from tests.storage_engine.faults import machine, power
@@ -17,7 +18,6 @@ from tests.storage_engine.kills.outcomes import History, Outcome, Send
 
 SEED = 20_260
 CUTS = 1
-IN_TORTURE = pytest.mark.torture
 
 
 @pytest.mark.parametrize(
@@ -25,9 +25,9 @@ IN_TORTURE = pytest.mark.torture
     [
         "msync:error=EIO:when=5+7",
         "fallocate:error=ENOSPC:when=12..16",
-        pytest.param("msync:error=ENOSPC:when=4", marks=IN_TORTURE),
-        pytest.param("fdatasync:error=EIO:when=2", marks=IN_TORTURE),
-        pytest.param("fsync:error=EIO:when=20", marks=IN_TORTURE),
+        *in_torture(
+            "msync:error=ENOSPC:when=4", "fdatasync:error=EIO:when=2", "fsync:error=EIO:when=20"
+        ),
     ],
 )
 def test_a_disk_that_fails_loses_nothing_acknowledged(injection: str) -> None:
@@ -49,13 +49,7 @@ def test_after_one_failed_sync_the_engine_continues_on_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("call", "number"),
-    [
-        ("msync", 2),
-        ("rename", 2),
-        pytest.param("fsync", 9, marks=IN_TORTURE),
-        pytest.param("fdatasync", 1, marks=IN_TORTURE),
-        pytest.param("fallocate", 3, marks=IN_TORTURE),
-    ],
+    [("msync", 2), ("rename", 2), *in_torture(("fsync", 9), ("fdatasync", 1), ("fallocate", 3))],
 )
 def test_a_kill_at_one_system_call_loses_nothing_acknowledged(call: str, number: int) -> None:
     machine.need_strace()

@@ -228,6 +228,29 @@ def test_a_journal_whose_sync_failed_is_not_believed_again(tmp_path: Path) -> No
     journal.close()
 
 
+class CountedSyncs(Files):
+    count = 0
+
+    def sync_file(self, descriptor: int, path: Path) -> None:
+        self.count += 1
+        super().sync_file(descriptor, path)
+
+
+def test_a_journal_is_synced_for_what_was_appended_and_once(tmp_path: Path) -> None:
+    """Five syncs a second of an idle engine would keep a disk awake."""
+    files = CountedSyncs()
+    journal = OffsetJournal(files, tmp_path / "offsets.journal")
+    journal.open()
+    assert not journal.is_durable  # what a killed engine has left may be in the page cache only
+    for number in range(1, 4):
+        journal.sync()
+        journal.sync()
+        assert (journal.is_durable, files.count) == (True, number)
+        journal.write_positions("g", "t", {0: number})
+        assert not journal.is_durable
+    journal.close()
+
+
 def test_cutting_a_queue_takes_no_more_disk_than_it_has(tmp_path: Path) -> None:
     size_bytes = 6_000_000
     run = MappedFiles(Files(), tmp_path / "q", size_bytes, are_durable=False)
