@@ -47,13 +47,14 @@ COPY manage.py /app/
 COPY mqservice /app/mqservice
 COPY storage_engine /app/storage_engine
 COPY analytics /app/analytics
+COPY clients/python/mqservice_client /app/clients/python/mqservice_client
 COPY frontend/locale /app/frontend/locale
 COPY frontend/static /app/frontend/static
 COPY frontend/templates /app/frontend/templates
 RUN --mount=type=bind,source=.,target=/build \
     printf '#!/opt/venv/bin/python\nfrom mqservice.cli.main import app\n\napp()\n' > /opt/venv/bin/mqservice \
     && chmod 0755 /opt/venv/bin/mqservice \
-    && echo /app > "$(echo /opt/venv/lib/python3*/site-packages)/mqservice_checkout.pth" \
+    && printf '/app\n/app/clients/python\n' > "$(echo /opt/venv/lib/python3*/site-packages)/mqservice_checkout.pth" \
     && /opt/venv/bin/python -m compileall -q /app \
     && /opt/venv/bin/python /build/deploy/image/sbom.py /build/requirements.lock > /usr/share/doc/mqservice/sbom.cdx.json
 ENV PATH=/opt/venv/bin:$PATH \

@@ -33,7 +33,8 @@ export MQ_DATA_DIR
 export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --ignore=tests/acceptance/image
 COMPILE := $(BIN)/uv pip compile --quiet $(UPGRADE) --universal --python-version 3.11 \
-	--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock"
+	--generate-hashes --no-emit-package mqservice-client --no-emit-index-url --no-emit-find-links --no-annotate \
+	--custom-compile-command "make lock"
 
 # uv reads no PIP_* variables, but a machine set up for pip must work too. Values set for uv itself take precedence.
 UV_ENV := \

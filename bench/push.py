@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from bench.engine import fill
 from bench.http_client import LeanHttp
 from bench.measure import MeasureFailed, Meter, Plan, Row, Run, repeated
 from bench.processes import Service, service_running
 from bench.push_consumer import CREDIT_MSGS, consume
-from mqservice.cli.messages import parse_received
 from mqservice.protocol.frames import Subprotocol
 
 WORKLOAD: Final = "push"
@@ -57,6 +58,18 @@ async def measure(plan: Plan, base: Path) -> list[Row]:
     return rows
 
 
+class _Received(msgspec.Struct):
+    """A message of an answer, as far as it is looked at."""
+
+    receipt: str
+    body: str
+
+
+class _Answer(msgspec.Struct):
+    messages: list[_Received]
+
+
+_decode = msgspec.json.Decoder(_Answer).decode
 Consuming = Callable[[Service, list[int]], Awaitable[None]]
 
 
@@ -135,7 +148,7 @@ async def _receive(service: Service, counts: list[int]) -> None:
                 f"{root}/topics/{service.topic}/groups/{service.group}:receive",
                 b'{"max":%d,"wait":"1s"}' % RECEIVE_MESSAGES,
             )
-            messages = parse_received(content)
+            messages = _decode(content).messages
             if not messages:
                 continue
             receipts = b",".join(b'"%s"' % message.receipt.encode() for message in messages)

@@ -1,17 +1,16 @@
 """REST calls of the commands: one method per operation, over HTTP.
 
-    produce, topic … ─▶ [RestClient] ─▶ HTTP ─▶ service
-                    ◀─ structs, ClientError ◀─
+    topic, group … ─▶ [RestClient] ─▶ HTTP ─▶ service
+                  ◀─ structs, ClientError ◀─
 
 Who calls it: the commands of this package, the tests and the benchmarks. One event loop.
 A failure always says what is known: ``Unreachable`` nothing was sent, ``RequestRejected`` the
-service answered, ``ResponseMissing`` nobody knows. Nothing is sent twice here; repeating is
-``sender``'s.
+service answered, ``ResponseMissing`` nobody knows. Nothing is sent twice here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, overload
 from urllib.parse import quote, urlencode
@@ -19,7 +18,6 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from mqservice.cli.errors import (
-    RequestRejected,
     ResponseMalformed,
     ResponseMissing,
     Unreachable,
@@ -30,14 +28,10 @@ from mqservice.cli.http import Connections, NoResponse, NotConnected, Response
 from mqservice.cli.messages import (
     BrowsedPage,
     Delivered,
-    Outgoing,
     PulledPage,
-    encode_outgoing,
     parse_browsed,
     parse_pulled,
-    parse_received,
     parse_stored,
-    raw_headers,
 )
 from mqservice.cli.progress import GroupLag, SeekResult
 from mqservice.cli.target import Target
@@ -49,29 +43,7 @@ CONNECT_TIMEOUT_MS: Final = 5_000
 CONNECTIONS_MAX: Final = 32
 JSON_TYPE: Final = "application/json"
 USER_AGENT: Final = "mqservice-cli/1"
-DETAIL_CHARS_MAX: Final = 300
 PAGES_MAX: Final = 10_000
-
-
-class Stored(msgspec.Struct, kw_only=True):
-    """Where a produced message lies; one that is to come has a handle instead of an offset."""
-
-    id: str
-    queue: int
-    offset: int | None
-    stored_at: str = ""
-    deliver_at: str | None = None
-    recall_handle: str | None = None
-
-
-class Failed(msgspec.Struct, kw_only=True):
-    """Why a message of a batch was not stored, or that nobody knows (``stored`` None)."""
-
-    code: str
-    detail: str
-    retriable: bool = False
-    stored: bool | None = None
-    retry_after_ms: int | None = None
 
 
 class Topic(msgspec.Struct, kw_only=True):
@@ -79,54 +51,6 @@ class Topic(msgspec.Struct, kw_only=True):
     queues: int
     durability: str = ""
     type: str = ""
-
-
-class SettleFailure(msgspec.Struct, kw_only=True):
-    receipt: str
-    code: str
-    message: str = ""
-    retryable: bool = False
-
-
-class Settled(msgspec.Struct, kw_only=True):
-    acked: int = 0
-    nacked: int = 0
-    failed: list[SettleFailure] = []
-
-
-class _BatchItem(msgspec.Struct, kw_only=True):
-    index: int
-    id: str | None = None
-    queue: int = -1
-    offset: int | None = None
-    stored_at: str = ""
-    deliver_at: str | None = None
-    recall_handle: str | None = None
-    code: str = ""
-    detail: str = ""
-    retryable: bool = False
-    stored: bool | None = None
-    retry_after_ms: int | None = None
-
-
-class _BatchResponse(msgspec.Struct):
-    results: list[_BatchItem]
-
-
-class _ProblemItem(msgspec.Struct):
-    pointer: str = ""
-    code: str = ""
-    detail: str = ""
-
-
-class _Problem(msgspec.Struct, kw_only=True):
-    code: str
-    detail: str = ""
-    retryable: bool = False
-    retry_after_ms: int | None = None
-    stored: bool | None = None
-    request_id: str = ""
-    errors: list[_ProblemItem] = []
 
 
 ResponseT = TypeVar("ResponseT", bound=msgspec.Struct)
@@ -181,56 +105,6 @@ class RestClient:
     async def delete_topic(self, name: str) -> None:
         """Delete the topic with its messages."""
         await self.call("DELETE", f"topics/{quote(name, safe='')}")
-
-    async def produce(self, topic: str, message: Outgoing) -> Stored:
-        """Store one message as JSON; raises what became of it otherwise."""
-        answer = await self._request(
-            "POST", self._messages_path(topic), content=encode_outgoing(message)
-        )
-        return _decode(answer, Stored)
-
-    async def produce_raw(self, topic: str, message: Outgoing) -> Stored:
-        """Store one message whose body is the request's body, bit for bit.
-
-        The message must have no properties, and a tag, keys and message group of ASCII only,
-        because they travel as header lines.
-        """
-        answer = await self._request(
-            "POST",
-            self._messages_path(topic),
-            content=message.body,
-            headers=raw_headers(message),
-        )
-        return _decode(answer, Stored)
-
-    async def produce_encoded(self, topic: str, forms: Sequence[bytes]) -> list[Stored | Failed]:
-        """Store up to 1,000 messages given in their JSON form; one result each, in order."""
-        answer = await self._request(
-            "POST", f"{self._messages_path(topic)}:batch", content=b"[" + b",".join(forms) + b"]"
-        )
-        items = sorted(_decode(answer, _BatchResponse).results, key=lambda item: item.index)
-        if [item.index for item in items] != list(range(len(forms))):
-            raise ResponseMalformed(
-                f"{len(forms)} messages were sent, but the response has {len(items)} results"
-            )
-        return [_outcome(item) for item in items]
-
-    async def receive(
-        self, topic: str, group: str, *, messages_max: int, wait_ms: int, lease_ms: int
-    ) -> list[Delivered]:
-        """Lease up to ``messages_max`` messages; an empty list after ``wait_ms`` without any."""
-        content = msgspec.json.encode(
-            {"max": messages_max, "wait": f"{wait_ms}ms", "lease": f"{lease_ms}ms"}
-        )
-        path = f"{self._root}/topics/{quote(topic, safe='')}/groups/{quote(group, safe='')}"
-        answer = await self._request("POST", f"{path}:receive", content=content, wait_ms=wait_ms)
-        return parse_received(answer.content)
-
-    async def ack(self, group: str, receipts: Sequence[str]) -> Settled:
-        """Settle deliveries as done; refused receipts are listed, not raised."""
-        path = f"groups/{quote(group, safe='')}:settle"
-        content = msgspec.json.encode({"ack": receipts})
-        return await self.call("POST", path, Settled, content=content)
 
     async def browse(self, topic: str, query: Mapping[str, str]) -> BrowsedPage:
         """One page of a topic's messages, with the parameters of the API as ``query``."""
@@ -359,29 +233,10 @@ class RestClient:
             raise ResponseMissing(what, os_cause(exc)) from exc
         if answer.is_success:
             return answer
+        # Here, for only a command that fails needs it.
+        from mqservice.cli.library_errors import rejection_from
+
         raise rejection_from(answer.status, answer.content)
-
-
-def rejection_from(status: int, content: bytes) -> RequestRejected:
-    """The error of a non-2xx answer; a body that is no problem document is quoted in part."""
-    try:
-        problem = msgspec.json.decode(content, type=_Problem)
-    except msgspec.DecodeError:
-        text = " ".join(content.decode("utf-8", "replace").split())[:DETAIL_CHARS_MAX]
-        return RequestRejected(
-            status=status, code=f"HTTP_{status}", detail=text or "no explanation given"
-        )
-    places = [f"{item.pointer} {item.detail or item.code}".strip() for item in problem.errors]
-    detail = problem.detail + (f" ({'; '.join(places)})" if places else "")
-    return RequestRejected(
-        status=status,
-        code=problem.code,
-        detail=detail,
-        retriable=problem.retryable,
-        stored=problem.stored,
-        retry_after_ms=problem.retry_after_ms,
-        request_id=problem.request_id,
-    )
 
 
 def _decode(answer: Response, kind: type[ResponseT]) -> ResponseT:
@@ -396,22 +251,3 @@ def decode(content: bytes | msgspec.Raw, kind: type[ResponseT]) -> ResponseT:
         raise ResponseMalformed(
             f"the response of the service does not have the documented form: {exc}"
         ) from exc
-
-
-def _outcome(item: _BatchItem) -> Stored | Failed:
-    if item.id is not None and not item.code:
-        return Stored(
-            id=item.id,
-            queue=item.queue,
-            offset=item.offset,
-            stored_at=item.stored_at,
-            deliver_at=item.deliver_at,
-            recall_handle=item.recall_handle,
-        )
-    return Failed(
-        code=item.code or "UNKNOWN",
-        detail=item.detail,
-        retriable=item.retryable,
-        stored=item.stored,
-        retry_after_ms=item.retry_after_ms,
-    )

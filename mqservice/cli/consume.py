@@ -21,16 +21,19 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from random import Random
 from typing import Annotated, Final
 
 import typer
+from mqservice_client import Sql
+from mqservice_client.protocol.frames import Subprotocol
+from mqservice_client.values import Filter
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.consumer import ConsumeLimits, Consumer, Totals
 from mqservice.cli.errors import ClientError, UsageError
 from mqservice.cli.messages import Delivered, encode_line
+from mqservice.cli.messaging import PATIENCE, connected
 from mqservice.cli.options import takes
 from mqservice.cli.reader import BEGINNING, Reader, parse_position
 from mqservice.cli.target import (
@@ -38,8 +41,6 @@ from mqservice.cli.target import (
     find_quickstart,
 )
 from mqservice.cli.templates import Template
-from mqservice.protocol.frames import Subprotocol
-from mqservice.protocol.messages import FilterForm, SqlFilter
 
 EXIT_UNCONFIRMED: Final = 3
 UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
@@ -215,10 +216,10 @@ def _seek_order(
     return order
 
 
-def _filter(tags: str | None, sql: str | None) -> FilterForm | None:
+def _filter(tags: str | None, sql: str | None) -> Filter | None:
     if tags is not None and sql is not None:
         raise UsageError("a group has one filter: give either --filter or --sql")
-    return tags if sql is None else SqlFilter(sql)
+    return tags if sql is None else Sql(sql)
 
 
 def parse_duration_ms(text: str) -> int:
@@ -249,22 +250,23 @@ async def _consume(
     """``start``: where the group is moved first."""
     if start is not None:
         wanted = _seek_order(start, options.queue, options.client_id)
-        async with RestClient(target) as client:
-            await client.seek(group, topic, wanted, is_dry_run=False)
+        async with RestClient(target) as rest:
+            await rest.seek(group, topic, wanted, is_dry_run=False)
+    subprotocol = Subprotocol.JSON if options.json_frames else Subprotocol.MSGPACK
+    client = connected(target, timeout=PATIENCE, subprotocol=subprotocol)
     consumer = Consumer(
-        target,
+        client,
         topic,
         group,
-        subprotocol=Subprotocol.JSON if options.json_frames else Subprotocol.MSGPACK,
         limits=limits,
-        random=Random(),
         on_messages=writer.write,
         on_notice=screen.warn,
         client_id=options.client_id,
     )
     interrupted = _stop_on_signal(consumer.stop)
     try:
-        await consumer.run()
+        async with client:
+            await consumer.run()
         writer.end()
     except BrokenPipeError:
         _detach_stdout()

@@ -4,8 +4,7 @@
     ├── UsageError        the command line or an input line makes no sense; nothing was sent
     ├── Unreachable       no connection; nothing was sent
     ├── ResponseMissing   the request left and no answer came: nobody knows what became of it
-    ├── RequestRejected   the service answered with a problem (HTTP) or an ``err`` frame (WebSocket)
-    ├── ConnectionLost    an open WebSocket was closed, with its close code
+    ├── RequestRejected   the service answered with a problem, over HTTP or WebSocket
     └── ResponseMalformed  bytes that are not what the API promises
 
 ``str()`` of each is the one line a person sees. ``retriable`` says whether the same request may
@@ -98,20 +97,6 @@ class RequestRejected(ClientError):
         trace = f" [request {request_id}]" if request_id else ""
         hint = f"; {_HINTS[code]}" if code in _HINTS else ""
         super().__init__(f"{code}{place}: {detail}{hint}{trace}")
-
-
-class ConnectionLost(ClientError):
-    """Close codes that mean "this will not get better" are in ``CODES_FINAL``; see docs."""
-
-    CODES_FINAL: ClassVar[frozenset[int]] = frozenset({1008, 4400, 4401, 4403, 4404, 4413})
-
-    def __init__(self, code: int, reason: str, *, retry_after_ms: int | None = None) -> None:
-        self.code = code
-        self.reason = reason
-        self.retry_after_ms = retry_after_ms
-        self.retriable = code not in self.CODES_FINAL
-        because = f" ({reason})" if reason else ""
-        super().__init__(f"the service closed the connection with {code}{because}")
 
 
 class ResponseMalformed(ClientError):

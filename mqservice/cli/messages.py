@@ -1,7 +1,7 @@
 """Messages on the command line and their JSON forms; bodies are bytes, unchanged.
 
-    text, file, line, NDJSON ─▶ Outgoing ─▶ encode_outgoing ─▶ REST
-    REST, WebSocket ─▶ Delivered ─▶ encode_line ─▶ NDJSON on stdout ─▶ (parse_line ─▶ Outgoing)
+    text, file, line, NDJSON ─▶ Outgoing ─▶ sender
+    consumer, REST ─▶ Delivered ─▶ encode_line ─▶ NDJSON on stdout ─▶ (parse_line ─▶ Outgoing)
 
 A body travels in JSON as ``body`` when it is valid UTF-8 and as ``body_b64`` when it is not, so
 what ``consume --output ndjson`` wrote can be given to ``produce`` again and arrives unchanged.
@@ -33,10 +33,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delivered(msgspec.Struct, frozen=True, kw_only=True):
-    """A message shown to this client. ``receipt`` is REST's handle, ``tag_number`` WebSocket's.
-
-    One that was only browsed has neither, and 0 attempts.
-    """
+    """A message shown to this client. One that was only browsed has 0 attempts."""
 
     id: str
     queue: int
@@ -47,24 +44,7 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     keys: list[str] = []
     message_group: str | None = None
     properties: dict[str, str] = {}
-    receipt: str = ""
-    tag_number: int = 0
     stored_at: str = ""
-
-
-class MessageForm(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The JSON object of a message to produce (API form). Exactly one body field is set."""
-
-    body: str | None = None
-    body_b64: str | None = None
-    tag: str | None = None
-    keys: list[str] = []
-    message_group: str | None = None
-    properties: dict[str, str] = {}
-    delay: str | None = None
-    delay_level: int | None = None
-    deliver_at: str | None = None
-    dedup_id: str | None = None
 
 
 class LineForm(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -91,37 +71,6 @@ class LineForm(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
 
 _form_encoder = msgspec.json.Encoder()
 _line_decoder = msgspec.json.Decoder(LineForm)
-
-
-def encode_outgoing(message: Outgoing) -> bytes:
-    """The JSON object of one message."""
-    form = MessageForm(
-        tag=message.tag,
-        keys=message.keys,
-        message_group=message.message_group,
-        properties=message.properties,
-        delay=message.delay,
-        delay_level=message.delay_level,
-        deliver_at=message.deliver_at,
-        dedup_id=message.dedup_id,
-    )
-    form.body, form.body_b64 = split_body(message.body)
-    return _form_encoder.encode(form)
-
-
-def raw_headers(message: Outgoing) -> dict[str, str]:
-    """The headers of a request whose body is the message's."""
-    headers = {
-        "content-type": "application/octet-stream",
-        "mq-tag": message.tag,
-        "mq-keys": ",".join(message.keys) or None,
-        "mq-message-group": message.message_group,
-        "mq-delay": message.delay,
-        "mq-delay-level": None if message.delay_level is None else str(message.delay_level),
-        "mq-deliver-at": message.deliver_at,
-        "mq-dedup-id": message.dedup_id,
-    }
-    return {name: value for name, value in headers.items() if value is not None}
 
 
 def encode_line(message: Delivered, *, topic: str) -> bytes:
@@ -196,7 +145,7 @@ def join_body(text: str | None, raw_json: msgspec.Raw, b64: str | None) -> bytes
 
 
 class _StoredForm(msgspec.Struct, kw_only=True):
-    """A message in the answer of a browse."""
+    """A message in the answer of a browse or a pull."""
 
     id: str
     queue: int
@@ -209,13 +158,6 @@ class _StoredForm(msgspec.Struct, kw_only=True):
     message_group: str | None = None
     properties: dict[str, str] = {}
     stored_at: str = ""
-
-
-class _DeliveredForm(_StoredForm, kw_only=True):
-    """A message in the answer of ``:receive``."""
-
-    receipt: str
-    attempt: int
 
 
 class _BrowsedForm(msgspec.Struct):
@@ -242,25 +184,9 @@ class PulledPage(msgspec.Struct, frozen=True):
     next_offset: int
 
 
-class _ReceivedForm(msgspec.Struct):
-    messages: list[_DeliveredForm]
-
-
-_received_decoder = msgspec.json.Decoder(_ReceivedForm)
 _browsed_decoder = msgspec.json.Decoder(_BrowsedForm)
 _pulled_decoder = msgspec.json.Decoder(_PulledForm)
 _stored_decoder = msgspec.json.Decoder(_StoredForm)
-
-
-def parse_received(content: bytes) -> list[Delivered]:
-    """The messages of a ``:receive`` answer; raises ResponseMalformed."""
-    try:
-        forms = _received_decoder.decode(content).messages
-        return [_delivered(form) for form in forms]
-    except (msgspec.DecodeError, ValueError) as exc:
-        raise ResponseMalformed(
-            f"the response of :receive does not have the documented form: {exc}"
-        ) from exc
 
 
 def parse_browsed(content: bytes) -> BrowsedPage:

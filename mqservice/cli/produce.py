@@ -18,19 +18,20 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
+from mqservice_client import MQError, Stored
 
 from mqservice.cli import screen
-from mqservice.cli.client import Failed, RestClient, Stored
 from mqservice.cli.errors import ClientError, UsageError
 from mqservice.cli.inputs import Common, Format, count_ahead, from_bodies, from_files
+from mqservice.cli.library_errors import explain
 from mqservice.cli.messages import Outgoing
+from mqservice.cli.messaging import connected
 from mqservice.cli.options import takes
-from mqservice.cli.sender import Numbered, Sender, SendLimits, Totals, Verdict
+from mqservice.cli.sender import Sender, SendLimits, Totals, Verdict
 from mqservice.cli.target import (
     Target,
 )
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 BATCH_MESSAGES_MAX: Final = 1_000
 FAILURES_SHOWN_MAX: Final = 10
+REQUEST_TIMEOUT: Final = "30s"
 EXIT_REFUSED: Final = 1
 EXIT_UNKNOWN: Final = 3
 
@@ -236,8 +238,8 @@ async def _produce(
 ) -> int:
     error: ClientError | None = None
     is_interrupted = False
-    async with RestClient(target) as client:
-        sender = Sender(client, topic, limits=limits, random=Random(), on_verdict=report.add)
+    async with connected(target, timeout=REQUEST_TIMEOUT) as client:
+        sender = Sender(client, topic, limits=limits, on_verdict=report.add)
         with report:
             work = asyncio.create_task(sender.send_all(source))
             loop = asyncio.get_running_loop()
@@ -280,18 +282,18 @@ class _Report:
         if self._progress is not None:
             self._progress.stop()
 
-    def add(self, item: Numbered, verdict: Verdict) -> None:
+    def add(self, number: int, verdict: Verdict) -> None:
         self._done += 1
         if self._progress is not None:
             elapsed = max(time.monotonic() - self._started, 0.001)
             for task in self._progress.task_ids:
                 self._progress.update(task, completed=self._done, rate=self._done / elapsed)
-        if isinstance(verdict, Failed):
-            self._show_failure(item, verdict)
+        if isinstance(verdict, MQError):
+            self._show_failure(number, verdict)
         if self._output is ResultOutput.IDS and isinstance(verdict, Stored):
             typer.echo(screen.without_controls(verdict.id))
         elif self._output is ResultOutput.NDJSON:
-            typer.echo(msgspec.json.encode(_result_line(item, verdict)))
+            typer.echo(msgspec.json.encode(_result_line(number, verdict)))
 
     def close(self, totals: Totals) -> None:
         if self._hidden:
@@ -312,13 +314,13 @@ class _Report:
         rate = totals.stored / seconds
         screen.notice(f"{', '.join(parts)} in {seconds:.1f} s ({rate:,.0f} msg/s)")
 
-    def _show_failure(self, item: Numbered, verdict: Failed) -> None:
+    def _show_failure(self, number: int, error: MQError) -> None:
         if self._shown >= FAILURES_SHOWN_MAX:
             self._hidden += 1
             return
         self._shown += 1
-        what = "outcome unknown" if verdict.stored is None else "not stored"
-        screen.warn(f"message {item.number} {what}: {verdict.code}: {verdict.detail}")
+        what = "outcome unknown" if error.stored is None else "not stored"
+        screen.warn(f"message {number} {what}: {': '.join(explain(error))}")
 
 
 def _progress(total: int | None) -> Progress:
@@ -337,10 +339,10 @@ def _progress(total: int | None) -> Progress:
     return progress
 
 
-def _result_line(item: Numbered, verdict: Verdict) -> _ResultLine:
+def _result_line(number: int, verdict: Verdict) -> _ResultLine:
     if isinstance(verdict, Stored):
         return _ResultLine(
-            number=item.number,
+            number=number,
             outcome="stored",
             id=verdict.id,
             queue=verdict.queue,
@@ -349,7 +351,6 @@ def _result_line(item: Numbered, verdict: Verdict) -> _ResultLine:
             deliver_at=verdict.deliver_at,
             recall_handle=verdict.recall_handle,
         )
+    code, detail = explain(verdict)
     outcome = "unknown" if verdict.stored is None else "failed"
-    return _ResultLine(
-        number=item.number, outcome=outcome, code=verdict.code, detail=verdict.detail
-    )
+    return _ResultLine(number=number, outcome=outcome, code=code, detail=detail)

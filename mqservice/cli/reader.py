@@ -18,8 +18,8 @@ from typing import Final
 from urllib.parse import quote, urlencode
 
 import msgspec
+from mqservice_client.backoff import Backoff
 
-from mqservice.cli.backoff import Backoff
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import ClientError, UsageError
 from mqservice.cli.messages import Delivered

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Annotated, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 import typer
@@ -75,12 +75,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str
     key: str
     namespace: str = "-"
-
-    @property
-    def ws_url(self) -> str:
-        scheme, rest = self.base_url.split("://", 1)
-        url = f"{'wss' if scheme == 'https' else 'ws'}://{rest}/v1/ws"
-        return url if self.namespace == "-" else f"{url}?ns={quote(self.namespace, safe='')}"
 
     @property
     def is_loopback(self) -> bool:

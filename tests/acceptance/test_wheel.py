@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import httpx
+import mqservice_client
 import pytest
 
 from mqservice import __version__
@@ -23,9 +26,9 @@ UV = Path(sys.executable).with_name("uv")
 FRONTEND = ("locale", "static", "templates")
 
 
-def built_wheel(folder: Path) -> Path:
+def built_wheel(folder: Path, project: Path = ROOT) -> Path:
     """A wheel of the checkout as it is, built in ``folder`` without fetching anything."""
-    _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder))
+    _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder), cwd=project)
     [wheel] = folder.glob("*.whl")
     return wheel
 
@@ -74,7 +77,9 @@ def test_an_empty_environment_gets_the_whole_service(
     _run(str(python.path), "-m", "venv", "--without-pip", str(environment))
     install = (str(UV), "pip", "install", "--quiet", "--python", str(environment / "bin/python"))
     _run(*install, "--require-hashes", "-r", str(ROOT / "requirements.lock"))
-    _run(*install, "--no-deps", str(first))
+    library = built_wheel(tmp_path / "client", ROOT / "clients" / "python")
+    _run(*install, "--no-deps", str(library), str(first))
+    _run(str(UV), "pip", "check", "--python", str(environment / "bin/python"))
     program = str(environment / "bin/mqservice")
     assert _run(program, "--version").strip() == f"mqservice {__version__}"
 
@@ -95,6 +100,10 @@ def test_an_empty_environment_gets_the_whole_service(
                 for link in re.findall(r'(?:href|src)="(/static/[^"]+)"', page.text)
             ]
             chinese = client.get("/", headers={"Accept-Language": "zh-hans"})
+        command = ("consume", facts.topic, "--group", facts.group, "--ack", "--count", "1", "-q")
+        environ = {"MQ_BASE_URL": facts.base_url, "MQ_API_KEY": facts.api_key}
+        _run(program, "produce", facts.topic, "by command", environ=environ)
+        assert _run(program, *command, environ=environ) == "by command\n"
         assert service.stop() == 0
 
     assert sent.status_code == 201
@@ -106,7 +115,21 @@ def test_an_empty_environment_gets_the_whole_service(
     shutil.rmtree(environment)
 
 
-def _run(*argv: str) -> str:
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+def test_the_service_asks_for_the_client_of_its_own_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    assert mqservice_client.__version__ == __version__
+    assert f"mqservice-client=={__version__}" in project["dependencies"]
+
+
+def _run(*argv: str, cwd: Path = ROOT, environ: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        argv,
+        cwd=cwd,
+        env=None if environ is None else {**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -16,7 +16,9 @@ from tests.docs.markdown import ROOT
 APACHE_2_SHA256 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
 
 
-@pytest.mark.parametrize("path", ["LICENSE", "clients/typescript/LICENSE"])
+@pytest.mark.parametrize(
+    "path", ["LICENSE", "clients/python/LICENSE", "clients/typescript/LICENSE"]
+)
 def test_the_licence_is_the_apache_licence_word_for_word(path: str) -> None:
     assert hashlib.sha256((ROOT / path).read_bytes()).hexdigest() == APACHE_2_SHA256
 

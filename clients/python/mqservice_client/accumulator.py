@@ -12,16 +12,22 @@ from collections import deque
 import msgspec
 
 from .errors import MQError, OutcomeUnknown
-from .http_calls import Outgoing, Stored, encode_message
+from .http_calls import Outgoing, Stored, encode_message, is_large
 
 
 class BatchLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """When a request is cut, and how many are under way at a time."""
+    """When a request is cut, how many are under way at a time, and what is sent again.
+
+    ``timeout_ms`` None: the client's; ``attempts_max`` None: as many as the time allows.
+    """
 
     linger_ms: int = 5
     messages_max: int = 500
     bytes_max: int = 1024 * 1024
     requests_max: int = 4
+    timeout_ms: int | None = None
+    attempts_max: int | None = None
+    repeat_unknown: bool = False
 
     @property
     def waiting_bytes_max(self) -> int:
@@ -30,7 +36,7 @@ class BatchLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chunk:
-    """The messages of one request, and what became of them."""
+    """The messages of one request, and what became of them. A large message is ``alone`` in one."""
 
     def __init__(self, first: int) -> None:
         self.first = first
@@ -39,6 +45,7 @@ class Chunk:
         self.keys: list[str | None] = []
         self.size = 0
         self.is_ordered = False
+        self.alone: Outgoing | None = None
         self.results: list[Stored | MQError] = []
         self.done = threading.Event()
         self._waiters: list[asyncio.Future[None]] = []
@@ -87,11 +94,13 @@ class Accumulator:
 
     def add(self, message: Outgoing) -> tuple[Chunk, int, bool, bool]:
         """(chunk, place in it, whether it is a new one, whether one became ready)."""
-        form = encode_message(message)
+        is_alone = is_large(message)
+        form = b"" if is_alone else encode_message(message)
+        size = message.body.size if is_alone else len(form)
         limits = self.limits
         with self._lock:
             chunk = self._open
-            is_cut = chunk is not None and chunk.size + len(form) > limits.bytes_max
+            is_cut = chunk is not None and (is_alone or chunk.size + size > limits.bytes_max)
             if is_cut:
                 assert chunk is not None
                 self.ready.append(chunk)
@@ -102,11 +111,13 @@ class Accumulator:
             chunk.forms.append(form)
             chunk.groups.append(message.message_group)
             chunk.keys.append(message.dedup_id)
-            chunk.size += len(form)
+            chunk.size += size
+            chunk.alone = message if is_alone else None
             chunk.is_ordered = chunk.is_ordered or message.message_group is not None
             self.count += 1
-            self._waiting_bytes += len(form)
-            if len(chunk.forms) >= limits.messages_max or chunk.size >= limits.bytes_max:
+            self._waiting_bytes += size
+            is_full = len(chunk.forms) >= limits.messages_max or chunk.size >= limits.bytes_max
+            if is_alone or is_full:
                 self.ready.append(chunk)
                 self._open = None
                 is_cut = True

@@ -10,12 +10,13 @@ import asyncio
 import threading
 import uuid
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from .accumulator import Accumulator, BatchLimits, Chunk
 from .batch_sender import BatchSender
 from .errors import BatchFailed, ClientClosed, MQError, UsageError
-from .http_calls import Outgoing
+from .http_calls import Outgoing, Stored
 from .runtime import Runtime
 
 MESSAGES_MAX: Final = 1_000
@@ -27,7 +28,13 @@ class BatchCore:
     """One batch of one topic. Made on the client's loop; ``add`` may be called from any thread."""
 
     def __init__(
-        self, runtime: Runtime, topic: str, limits: BatchLimits, *, is_idempotent: bool
+        self,
+        runtime: Runtime,
+        topic: str,
+        limits: BatchLimits,
+        *,
+        is_idempotent: bool,
+        on_result: Callable[[int, Stored | MQError], None] | None,
     ) -> None:
         if not 1 <= limits.messages_max <= MESSAGES_MAX:
             raise UsageError(f"messages_max must be 1 to {MESSAGES_MAX}")
@@ -35,6 +42,8 @@ class BatchCore:
             raise UsageError(f"bytes_max must be 1 to {BYTES_MAX}")
         if limits.requests_max < 1:
             raise UsageError("requests_max must be at least 1")
+        if limits.attempts_max is not None and limits.attempts_max < 1:
+            raise UsageError("attempts_max must be at least 1")
         self.accumulator = Accumulator(limits)
         self.sender = BatchSender(
             runtime.caller,
@@ -52,6 +61,7 @@ class BatchCore:
         self._room = threading.Condition()
         self._room_on_loop = asyncio.Event()
         self._is_idempotent = is_idempotent
+        self._on_result = on_result
         runtime.closeables.add(self)
 
     def add(self, message: Outgoing) -> tuple[Chunk, int]:
@@ -111,6 +121,8 @@ class BatchCore:
                 self.failures.append((chunk.first + index, result))
             else:
                 self.stored += 1
+            if self._on_result is not None:
+                self._on_result(chunk.first + index, result)
         self._wake()
 
     def _wake(self) -> None:

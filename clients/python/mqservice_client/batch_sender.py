@@ -3,9 +3,9 @@
     Accumulator.ready ─▶ [BatchSender] ─▶ Caller ─▶ service
                               └─▶ chunk.finish(results)
 
-A message is sent again only when the service promised that it was not stored, or when it has an
-idempotency key. Messages with a message group are sent one request at a time, so that their order
-in the topic is that of ``send``.
+A message is sent again only when the service promised that it was not stored, when it has an
+idempotency key, or when the batch has ``repeat_unknown``. Messages with a message group are sent
+one request at a time, so that their order in the topic is that of ``send``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .accumulator import Accumulator, Chunk
 from .backoff import Backoff
 from .caller import Caller
 from .errors import MQError, OutcomeUnknown, RequestRejected
-from .http_calls import Stored, batch_request, faulty_indexes, parse_batch
+from .http_calls import Stored, batch_request, faulty_indexes, parse_batch, send_request
 
 
 class BatchSender:
@@ -42,6 +42,7 @@ class BatchSender:
         self._random = random
         self._on_finished = on_finished
         self._backoff = Backoff()
+        self.repeated = 0
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
         self._requests: dict[asyncio.Task[None], Chunk] = {}
@@ -119,7 +120,9 @@ class BatchSender:
     async def _send(self, chunk: Chunk) -> None:
         results: dict[int, Stored | MQError] = {}
         waiting = list(range(len(chunk.forms)))
-        deadline = self._loop.time() + self._caller.timeout_ms / 1000
+        limits = self._accumulator.limits
+        timeout_ms = self._caller.timeout_ms if limits.timeout_ms is None else limits.timeout_ms
+        deadline = self._loop.time() + timeout_ms / 1000
         attempt = 0
         while waiting:
             attempt += 1
@@ -128,10 +131,11 @@ class BatchSender:
             wait_ms = self._backoff.wait_ms(
                 attempt, self._random, floor_ms=_longest_wait_ms(outcome.values())
             )
-            if self._loop.time() + wait_ms / 1000 >= deadline:
+            if attempt == limits.attempts_max or self._loop.time() + wait_ms / 1000 >= deadline:
                 break
-            waiting = _repeatable(chunk, waiting, results)
+            waiting = _repeatable(chunk, waiting, results, repeat_unknown=limits.repeat_unknown)
             if waiting:
+                self.repeated += len(waiting)
                 await asyncio.sleep(wait_ms / 1000)
         chunk.finish([results[index] for index in range(len(chunk.forms))])
 
@@ -141,10 +145,12 @@ class BatchSender:
         """One request; more of them when refused messages hide among good ones."""
         forms = [chunk.forms[index] for index in indexes]
         left_ms = max(1, round((deadline - self._loop.time()) * 1000))
+        if chunk.alone is None:
+            request = batch_request(self._root, self._topic, forms)
+        else:
+            request = send_request(self._root, self._topic, chunk.alone)
         try:
-            response = await self._caller.once(
-                batch_request(self._root, self._topic, forms), left_ms
-            )
+            response = await self._caller.once(request, min(left_ms, self._caller.timeout_ms))
             results = parse_batch(response, self._topic, len(forms))
         except RequestRejected as exc:
             if 400 <= exc.status < 500 and not exc.retryable and len(indexes) > 1:
@@ -167,7 +173,9 @@ class BatchSender:
 
 def _for_message(error: MQError, key: str | None) -> MQError:
     if isinstance(error, OutcomeUnknown) and key is not None:
-        return OutcomeUnknown("a message of a batch", error.cause, idempotency_key=key)
+        of_message = OutcomeUnknown("a message of a batch", error.cause, idempotency_key=key)
+        of_message.__cause__ = error.__cause__
+        return of_message
     return error
 
 
@@ -177,7 +185,7 @@ def _longest_wait_ms(results: Iterable[Stored | MQError]) -> int:
 
 
 def _repeatable(
-    chunk: Chunk, indexes: list[int], results: dict[int, Stored | MQError]
+    chunk: Chunk, indexes: list[int], results: dict[int, Stored | MQError], *, repeat_unknown: bool
 ) -> list[int]:
     """Those that may be sent again.
 
@@ -190,9 +198,8 @@ def _repeatable(
         if isinstance(result, Stored):
             may_repeat = False
         else:
-            may_repeat = result.retryable and (
-                result.stored is False or chunk.keys[index] is not None
-            )
+            is_safe = result.stored is False or chunk.keys[index] is not None
+            may_repeat = result.retryable and (is_safe or repeat_unknown)
         if may_repeat and not (group is not None and group in overtaken):
             again.append(index)
         elif group is not None and (isinstance(result, Stored) or result.stored is None):

@@ -103,7 +103,7 @@ class ConnectionLost(MQError):
 
     def __init__(self, code: int, reason: str, *, retry_after_ms: int | None = None) -> None:
         because = f" ({reason})" if reason else ""
-        super().__init__(f"the connection was closed with {code}{because}")
+        super().__init__(f"the service closed the connection with {code}{because}")
         self.code = code
         self.reason = reason
         self.retry_after_ms = retry_after_ms

@@ -30,6 +30,8 @@ RAW_TYPE: Final = "application/octet-stream"
 DETAIL_CHARS_MAX: Final = 300
 # From this size a body travels raw, where base64 and JSON do not inflate it.
 RAW_BODY_BYTES_MIN: Final = 64 * 1024
+# From this size it is not worth while to wait for others and share a request with them.
+ALONE_BYTES_MIN: Final = 512 * 1024
 T = TypeVar("T")
 
 
@@ -230,8 +232,8 @@ def send_request(
     topic: str,
     message: Outgoing,
     *,
-    idempotency_key: str | None,
-    headers: Mapping[str, str] | None,
+    idempotency_key: str | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> Request:
     """Produce one message; large bytes go raw."""
     extra = {name.lower(): value for name, value in (headers or {}).items()}
@@ -247,18 +249,27 @@ def send_request(
     return Request(method="POST", path=path, content=encode_message(message), headers=extra)
 
 
+def is_large(message: Outgoing) -> bool:
+    """Whether it is better sent alone and raw than in a batch."""
+    raw = message.body.raw
+    return raw is not None and len(raw) >= ALONE_BYTES_MIN and _fits_headers(message)
+
+
 def batch_request(root: str, topic: str, forms: Sequence[bytes]) -> Request:
-    """Produce 1 to 1,000 messages, each encoded by ``encode_message``."""
+    """Produce 1 to 1,000 messages, each encoded by ``encode_message``; one is no batch."""
+    path = f"{root}/topics/{segment(topic)}/messages"
     return Request(
         method="POST",
-        path=f"{root}/topics/{segment(topic)}/messages:batch",
-        content=b"[" + b",".join(forms) + b"]",
+        path=path if len(forms) == 1 else f"{path}:batch",
+        content=forms[0] if len(forms) == 1 else b"[" + b",".join(forms) + b"]",
         headers={"content-type": JSON_TYPE},
     )
 
 
 def parse_batch(response: Response, topic: str, count: int) -> list[Stored | MQError]:
     """A result for each message, in order. Raises RequestRejected, ResponseMalformed."""
+    if count == 1:
+        return [decode(response, Stored)]
     raise_for(response)
     try:
         items = _decode_batch(response.content).results

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from .errors import ConnectionLost, ResponseMalformed, Unreachable
 from .http_calls import Request, Response, problem_of, rejection_of
+from .protocol.frames import Subprotocol
 from .values import Target
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
 USER_AGENT: Final = "mqservice-client-python/1"
-SUBPROTOCOL: Final = "mq.v1.msgpack"
 CONNECT_TIMEOUT_S: Final = 5.0
 OPEN_TIMEOUT_S: Final = 10.0
 CLOSE_TIMEOUT_S: Final = 2.0
@@ -45,7 +45,7 @@ class UpgradeRefused(Exception):
 
 
 class Socket(Protocol):
-    """An open WebSocket whose every message is binary."""
+    """An open WebSocket."""
 
     async def send(self, content: bytes) -> None:
         """Raises ConnectionLost."""
@@ -72,8 +72,14 @@ class Network(Protocol):
 class RealNetwork:
     """HTTP by httpx, WebSockets by websockets, proxies as the environment says."""
 
-    def __init__(self, target: Target, verify: bool | str | ssl.SSLContext = True) -> None:
+    def __init__(
+        self,
+        target: Target,
+        verify: bool | str | ssl.SSLContext = True,
+        subprotocol: Subprotocol = Subprotocol.MSGPACK,
+    ) -> None:
         self._target = target
+        self._subprotocol = subprotocol
         self._verify = verify
         self._http: httpx.AsyncClient | None = None
 
@@ -101,13 +107,13 @@ class RealNetwork:
     async def open_socket(self) -> Socket:
         from websockets.asyncio.client import connect
         from websockets.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus
-        from websockets.typing import Subprotocol
+        from websockets.typing import Subprotocol as SubprotocolName
 
         target = self._target
         try:
             opening = connect(
                 target.ws_url,
-                subprotocols=[Subprotocol(SUBPROTOCOL)],
+                subprotocols=[SubprotocolName(self._subprotocol)],
                 additional_headers={"authorization": f"Bearer {target.api_key}"},
                 user_agent_header=USER_AGENT,
                 compression=None,  # deflate costs more than it saves on a fast line
@@ -130,10 +136,10 @@ class RealNetwork:
             raise UpgradeRefused(f"{target.ws_url} does not speak WebSocket: {exc}") from exc
         except (OSError, TimeoutError, asyncio.TimeoutError) as exc:
             raise Unreachable(target.base_url, cause_of(exc)) from exc
-        if connection.subprotocol != SUBPROTOCOL:
+        if connection.subprotocol != SubprotocolName(self._subprotocol):
             await connection.close()
             raise ResponseMalformed(f"{target.ws_url} speaks {connection.subprotocol}")
-        return _RealSocket(connection)
+        return _RealSocket(connection, is_text=self._subprotocol is Subprotocol.JSON)
 
     async def close(self) -> None:
         http, self._http = self._http, None
@@ -170,15 +176,16 @@ class RealNetwork:
 
 
 class _RealSocket:
-    def __init__(self, connection: ClientConnection) -> None:
+    def __init__(self, connection: ClientConnection, *, is_text: bool) -> None:
         from websockets.exceptions import ConnectionClosed
 
         self._connection = connection
+        self._is_text = is_text
         self._closed = ConnectionClosed
 
     async def send(self, content: bytes) -> None:
         try:
-            await self._connection.send(content)
+            await self._connection.send(content, text=self._is_text)
         except self._closed as exc:
             raise _lost(exc.rcvd) from exc
 

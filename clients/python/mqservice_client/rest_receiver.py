@@ -90,6 +90,7 @@ class RestSource(Home):
         self._caller = caller
         self._root = root
         self._options = options
+        self._prefetch = options.prefetch
         self._random = random
         self._backoff = Backoff()
         self._consumer_id = options.consumer_id or f"py-{uuid.uuid4().hex}"
@@ -111,9 +112,18 @@ class RestSource(Home):
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._flush)
 
+    def prefetch_more(self, messages: int) -> None:
+        self._prefetch += messages
+        self._settled.set()
+
+    def stop(self) -> None:
+        """Receive nothing more."""
+        self._is_stopping = True
+        self._receiving.cancel()
+
     async def drain(self, timeout_s: float) -> bool:
         """Receive nothing more; whether all results are confirmed within the time."""
-        self._is_stopping = True
+        self.stop()
         await end(self._receiving)
         return await self.settled(timeout_s)
 
@@ -155,7 +165,7 @@ class RestSource(Home):
         started = self._loop.time()
         attempt_id = uuid.uuid4().hex
         while not self._is_stopping:
-            room = self._options.prefetch - len(self.outstanding)
+            room = self._prefetch - len(self.outstanding)
             if room <= 0:
                 await self._wait_for_room()
                 continue

@@ -15,6 +15,7 @@ from .caller import Caller
 from .errors import ClientClosed, ForkedClient, MQError, Unreachable, WrongEventLoop
 from .messages import BaseMessage, Feed, log
 from .network import Network, UpgradeRefused
+from .protocol.frames import Subprotocol
 from .rest_receiver import RestSource
 from .session import SocketSubscription, SubscribeOptions
 from .socket_hub import SocketHub
@@ -42,6 +43,7 @@ class Runtime:
         timeout_ms: int,
         client_name: str,
         transport: str,
+        subprotocol: Subprotocol,
     ) -> None:
         self.root = root
         self.random = Random()
@@ -52,6 +54,7 @@ class Runtime:
         self.closeables: set[Closeable] = set()
         self.is_forked = False
         self._client_name = client_name
+        self._subprotocol = subprotocol
         self._hub: SocketHub | None = None
         _alive.add(self)
 
@@ -73,6 +76,7 @@ class Runtime:
             self._hub = SocketHub(
                 self.caller.network,
                 client_name=self._client_name,
+                subprotocol=self._subprotocol,
                 first_connect_s=self.caller.timeout_ms / 1000,
                 on_blocked=self._on_blocked,
                 random=self.random,
@@ -167,6 +171,19 @@ class Reading:
             )
             for topic in self._topics
         ]
+
+    def prefetch_more(self, messages: int, size: int) -> None:
+        for each in self._on_socket:
+            self._runtime.hub.prefetch_more(each, messages, size)
+        for source in self._on_rest:
+            source.prefetch_more(messages)
+
+    def stop(self) -> None:
+        """Ask for nothing more."""
+        for each in self._on_socket:
+            self._runtime.hub.stop(each)
+        for source in self._on_rest:
+            source.stop()
 
     async def drain(self, timeout_s: float = CONFIRM_WAIT_S) -> bool:
         """Ask for nothing more; whether all results given so far are confirmed."""

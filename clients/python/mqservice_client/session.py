@@ -37,7 +37,7 @@ from .messages import (
     Sender,
 )
 from .protocol import client_codec, frames
-from .protocol.frames import FrameBroken, PackDelivered, PackMessages, Subprotocol
+from .protocol.frames import FrameBroken, JsonMessages, PackDelivered, PackMessages, Subprotocol
 from .protocol.limits import CREDIT_BYTES_MAX, CREDIT_MSGS_MAX, PING_MS, PONG_MS
 from .protocol.messages import FilterForm
 
@@ -179,7 +179,9 @@ PROBE: Final = "probe"
 class SocketSession:
     """See the module. ``retry`` is not empty while commands wait to be sent again."""
 
-    def __init__(self, client_name: str, sender: Sender) -> None:
+    def __init__(
+        self, client_name: str, sender: Sender, subprotocol: Subprotocol = Subprotocol.MSGPACK
+    ) -> None:
         self.subscriptions: dict[int, SocketSubscription] = {}
         self.is_welcome = False
         self.was_welcome = False
@@ -187,6 +189,7 @@ class SocketSession:
         self.silence_ms_max = PING_MS + PONG_MS
         self._client_name = client_name
         self._sender = sender
+        self._subprotocol = subprotocol
         self._sids = itertools.count(1)
         self._ids = itertools.count(2)
         self._session_id = ""
@@ -209,6 +212,10 @@ class SocketSession:
         if self.is_welcome:
             self._send_subscribe(subscription)
         return subscription
+
+    def add_credit(self, subscription: SocketSubscription, messages: int, size: int) -> None:
+        if self.is_welcome and not subscription.is_draining:
+            self._out.append(frames.AddCredit(sid=subscription.sid, msgs=messages, bytes=size))
 
     def drain(self, subscription: SocketSubscription) -> None:
         """Ask for nothing more; what is outstanding can still be settled."""
@@ -289,7 +296,9 @@ class SocketSession:
     def take(self, content: bytes) -> None:
         """What the service sent. Raises ResponseMalformed, RequestRejected for the hello."""
         try:
-            pushes = client_codec.decode(content, Subprotocol.MSGPACK)
+            pushes = client_codec.decode(content, self._subprotocol)
+            if self._subprotocol is Subprotocol.JSON:
+                pushes = [_as_pack(push) for push in pushes]
         except FrameBroken as exc:
             raise ResponseMalformed(str(exc)) from exc
         for push in pushes:
@@ -537,7 +546,7 @@ class SocketSession:
         self._out.append(frame)
 
     def _encode(self, frame: msgspec.Struct) -> bytes:
-        return client_codec.encode(frame, Subprotocol.MSGPACK)
+        return client_codec.encode(frame, self._subprotocol)
 
 
 def _settle_frame(
@@ -558,6 +567,18 @@ def _settle_frame(
         for tag, result in zip(tags, results, strict=True)
     ]
     return frames.Nack(id=number, sid=sid, t=back)
+
+
+def _as_pack(push: msgspec.Struct) -> msgspec.Struct:
+    """Messages of a JSON frame as those of a MessagePack one. Raises FrameBroken."""
+    if not isinstance(push, JsonMessages):
+        return push
+    wires = []
+    for each in push.m:
+        fields = msgspec.structs.asdict(each)
+        del fields["e"]
+        wires.append(PackDelivered(**{**fields, "b": client_codec.body_of(each)}))
+    return PackMessages(push.sid, wires)
 
 
 def _failed_tags(push: frames.Ok) -> dict[int, str]:

@@ -20,6 +20,7 @@ from .backoff import Backoff
 from .errors import ConnectionLost, MQError, RequestRejected, ResponseMalformed, Unreachable
 from .messages import Feed, broken, log
 from .network import BROKEN, Network, Socket, UpgradeRefused
+from .protocol.frames import Subprotocol
 from .session import SocketSession, SocketSubscription, SubscribeOptions
 from .tasks import end
 
@@ -40,12 +41,13 @@ class SocketHub:
         network: Network,
         *,
         client_name: str,
+        subprotocol: Subprotocol,
         first_connect_s: float,
         on_blocked: Callable[[UpgradeRefused], None],
         random: Random,
     ) -> None:
         """``first_connect_s``: how long the first connection is tried for before it fails."""
-        self.session = SocketSession(client_name, self)
+        self.session = SocketSession(client_name, self, subprotocol)
         self.is_flush_due = False
         self._network = network
         self._first_connect_s = first_connect_s
@@ -80,6 +82,15 @@ class SocketHub:
             # The loop of a client that is being closed takes nothing more.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._flush)
+
+    def prefetch_more(self, subscription: SocketSubscription, messages: int, size: int) -> None:
+        self.session.add_credit(subscription, messages, size)
+        self._wake.set()
+
+    def stop(self, subscription: SocketSubscription) -> None:
+        """Stop the flow of messages."""
+        self.session.drain(subscription)
+        self._wake.set()
 
     async def drain(self, subscription: SocketSubscription, timeout_s: float) -> bool:
         """Stop the flow of messages; whether all results are confirmed within the time."""

@@ -31,7 +31,7 @@ STOP_S_MAX: Final = 60
 _PROGRAMS: Final = ("buildah", "unshare", "nsenter", "chroot", "mount")
 _INPUTS: Final = (
     "Dockerfile", ".dockerignore", "*.lock", "LICENSE", "NOTICE", "manage.py", "deploy/image",
-    "mqservice", "storage_engine", "analytics", "frontend",
+    "mqservice", "storage_engine", "analytics", "frontend", "clients/python",
 )  # fmt: skip
 _AS_USER: Final = (
     "/usr/bin/setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups",

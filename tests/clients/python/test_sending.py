@@ -301,6 +301,22 @@ def test_a_batch_larger_than_its_memory_waits_for_room(mq: Client, place: Place)
     assert max_offset(mq, place.topic) == 100
 
 
+def test_a_batch_takes_bodies_of_any_size_and_tells_each_result(mq: Client, place: Place) -> None:
+    bodies = [b"small", b"\xff\x00" * (2 * 1024 * 1024), b"last"]
+    told: dict[int, Stored | MQError] = {}
+
+    with mq.batch(place.topic, on_result=told.__setitem__) as batch:
+        for body in bodies:
+            batch.send(body, tag="t")
+
+    assert [type(told[index]) for index in range(3)] == [Stored] * 3
+    assert (batch.stored, batch.repeated) == (3, 0)
+    with mq.subscribe(*place) as subscription:
+        received = [subscription.get(WAIT) for _ in bodies]
+    assert sorted(message.body for message in received if message) == sorted(bodies)
+    assert {message.tag for message in received if message} == {"t"}
+
+
 def test_keys_of_an_idempotent_batch_differ_and_given_ones_count(mq: Client, place: Place) -> None:
     with mq.batch(place.topic, idempotent=True) as batch:
         batch.send("a")
@@ -320,6 +336,7 @@ def test_keys_of_an_idempotent_batch_differ_and_given_ones_count(mq: Client, pla
         {"messages_max": 1_001},
         {"bytes_max": 0},
         {"requests_max": 0},
+        {"attempts_max": 0},
         {"linger": 5},
     ],
 )

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from random import Random
 from typing import Any
 
 import pytest
+from mqservice_client.protocol.frames import Subprotocol
 
-from mqservice.cli.backoff import Backoff
 from mqservice.cli.consumer import ConsumeLimits, Consumer
-from mqservice.cli.errors import ConnectionLost, RequestRejected, Unreachable
+from mqservice.cli.errors import ClientError, RequestRejected, Unreachable
 from mqservice.cli.messages import Delivered
+from mqservice.cli.messaging import PATIENCE, connected
 from mqservice.cli.target import Target
-from mqservice.protocol.frames import Subprotocol
 from tests.mqservice.cli.service_double import Pushed, ServiceDouble, service_double
 
 WAIT_S = 60
-SOON = Backoff(first_ms=1, cap_ms=2)
 BOTH = pytest.mark.parametrize("subprotocol", list(Subprotocol))
 MSGPACK = Subprotocol.MSGPACK
 
@@ -33,20 +31,19 @@ class Consuming:
     ) -> None:
         self.messages: list[Delivered] = []
         self.notices: list[str] = []
+        self._client = connected(target, timeout=PATIENCE, subprotocol=subprotocol)
         self.consumer = Consumer(
-            target,
+            self._client,
             "orders",
             "billing",
-            subprotocol=subprotocol,
             limits=limits,
-            random=Random(1),
             on_messages=self.messages.extend,
             on_notice=self.notices.append,
-            backoff=SOON,
         )
 
     async def run(self) -> Consuming:
-        await self.consumer.run()
+        async with self._client:
+            await self.consumer.run()
         return self
 
     @property
@@ -173,7 +170,7 @@ async def test_final_close_ends_the_command(code: int) -> None:
     async with service_double() as double:
         fill(double, 10)
         double.closes.append((0, code))
-        with pytest.raises(ConnectionLost, match=str(code)):
+        with pytest.raises(ClientError, match=f"with {code}"):
             await Consuming(double.target, ConsumeLimits(does_ack=True)).run()
         assert double.handshakes == 1
 
@@ -208,7 +205,7 @@ async def test_subscription_refused_for_now_is_tried_again() -> None:
         limits = ConsumeLimits(messages_max=1, does_ack=True)
         consuming = await Consuming(double.target, limits).run()
         assert len(consuming.messages) == 1
-        assert double.handshakes == 2
+        assert double.handshakes == 1
 
 
 async def test_nobody_listening_at_the_first_try_is_final() -> None:

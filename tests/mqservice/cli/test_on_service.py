@@ -10,7 +10,7 @@ import httpx
 import msgspec
 import pytest
 
-from mqservice.cli.messages import Outgoing, encode_outgoing, parse_line
+from mqservice.cli.messages import Delivered, encode_line, parse_line
 from tests.mqservice.cli.commands import WAIT_S, run
 from tests.services import Service, service_environment, wait_until
 
@@ -42,9 +42,11 @@ def hashes(bodies: list[bytes]) -> Counter[str]:
 def test_messages_come_out_byte_for_byte(service: Service, protocol: tuple[str, ...]) -> None:
     topic = f"cli-{os.urandom(4).hex()}"
     mqservice(service, "topic", "create", topic, "--queues", "2")
-    lines = b"\n".join(
-        encode_outgoing(Outgoing(body=body, tag="t", keys=["k"], properties={"p": "v"}))
-        for body in BODIES
+    shown = Delivered(
+        id="", queue=0, offset=0, body=b"", tag="t", keys=["k"], properties={"p": "v"}
+    )
+    lines = b"".join(
+        encode_line(msgspec.structs.replace(shown, body=body), topic="") for body in BODIES
     )
     printed = mqservice(service, "produce", topic, "-o", "ndjson", stdin=lines)
     stored = [msgspec.json.decode(line) for line in printed.splitlines()]

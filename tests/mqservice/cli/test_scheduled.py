@@ -76,7 +76,7 @@ async def test_one_handle_that_lost_is_a_failure() -> None:
 @pytest.mark.parametrize(
     ("option", "value", "field", "sent"),
     [
-        ("--delay", "30s", "delay", "30s"),
+        ("--delay", "30s", "delay_ms", 30_000),
         ("--delay-level", "3", "delay_level", 3),
         ("--deliver-at", AT, "deliver_at", AT),
     ],

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from random import Random
 
 import msgspec
 import pytest
+from mqservice_client import MQError, Stored
+from mqservice_client.http_calls import ALONE_BYTES_MIN
 
-from mqservice.cli.backoff import Backoff
-from mqservice.cli.client import Failed, RestClient, Stored
 from mqservice.cli.errors import RequestRejected, Unreachable
+from mqservice.cli.library_errors import explain
 from mqservice.cli.messages import Outgoing
-from mqservice.cli.sender import RAW_BODY_BYTES_MIN, Numbered, Sender, SendLimits, Totals, Verdict
+from mqservice.cli.messaging import connected
+from mqservice.cli.produce import REQUEST_TIMEOUT
+from mqservice.cli.sender import Sender, SendLimits, Totals, Verdict
 from mqservice.cli.target import Target
 from tests.mqservice.cli.service_double import (
     KEY,
@@ -23,8 +25,6 @@ from tests.mqservice.cli.service_double import (
     problem,
     service_double,
 )
-
-SOON = Backoff(first_ms=1, cap_ms=2)
 
 
 class Sending:
@@ -56,19 +56,12 @@ async def send(
 ) -> Sending:
     verdicts: dict[int, Verdict] = {}
 
-    def note(item: Numbered, verdict: Verdict) -> None:
-        assert item.number not in verdicts, "two verdicts for one message"
-        verdicts[item.number] = verdict
+    def note(number: int, verdict: Verdict) -> None:
+        assert number not in verdicts, "two verdicts for one message"
+        verdicts[number] = verdict
 
-    async with RestClient(target) as client:
-        sender = Sender(
-            client,
-            "orders",
-            limits=limits or SendLimits(),
-            random=Random(1),
-            on_verdict=note,
-            backoff=SOON,
-        )
+    async with connected(target, timeout=REQUEST_TIMEOUT) as client:
+        sender = Sender(client, "orders", limits=limits or SendLimits(), on_verdict=note)
         await sender.send_all(chunks(messages))
     return Sending(sender.totals, verdicts)
 
@@ -115,7 +108,7 @@ async def test_single_message_is_no_batch() -> None:
 
 async def test_large_body_goes_raw_and_unchanged() -> None:
     async with service_double() as double:
-        body = bytes(range(256)) * (RAW_BODY_BYTES_MIN // 256)
+        body = bytes(range(256)) * (ALONE_BYTES_MIN // 256)
         message = Outgoing(body=body, tag="t", keys=["a", "b"], message_group="g")
         sending = await send(double.target, [message])
         assert sending.outcomes == "s"
@@ -130,7 +123,7 @@ async def test_large_body_goes_raw_and_unchanged() -> None:
 
 async def test_large_body_with_what_no_header_holds_goes_as_json() -> None:
     async with service_double() as double:
-        body = b"x" * RAW_BODY_BYTES_MIN
+        body = b"x" * ALONE_BYTES_MIN
         sending = await send(
             double.target,
             [Outgoing(body=body, tag="größe"), Outgoing(body=body, properties={"A": "b"})],
@@ -250,8 +243,10 @@ async def test_connection_that_ends_before_the_answer_leaves_the_outcome_unknown
         sending = await send(Target(base_url=f"http://127.0.0.1:{port}", key=KEY), texts(2))
         assert sending.outcomes == "uu"
         verdict = sending.verdicts[1]
-        assert isinstance(verdict, Failed)
-        assert "outcome is unknown" in verdict.detail
+        assert isinstance(verdict, MQError)
+        code, detail = explain(verdict)
+        assert code == "NO_ANSWER"
+        assert "outcome is unknown" in detail
 
 
 async def test_wrong_key_is_refused_in_one_line() -> None:
@@ -270,15 +265,30 @@ async def test_messages_before_a_bad_line_get_their_verdicts() -> None:
         yield texts(2)
         raise ValueError("line 3")
 
-    async with service_double() as double, RestClient(double.target) as client:
+    async with (
+        service_double() as double,
+        connected(double.target, timeout=REQUEST_TIMEOUT) as client,
+    ):
         verdicts: list[Verdict] = []
         sender = Sender(
             client,
             "orders",
             limits=SendLimits(),
-            random=Random(1),
-            on_verdict=lambda item, verdict: verdicts.append(verdict),
+            on_verdict=lambda number, verdict: verdicts.append(verdict),
         )
         with pytest.raises(ValueError, match="line 3"):
             await sender.send_all(source())
         assert len(verdicts) == 2
+
+
+async def test_message_that_makes_no_sense_costs_only_itself_and_keeps_its_number() -> None:
+    messages = texts(5)
+    messages[0] = Outgoing(body=b"")
+    messages[2] = Outgoing(body=b"2", delay="soon")
+    messages[3] = Outgoing(body=b"3", deliver_at="tomorrow")
+    async with service_double() as double:
+        sending = await send(double.target, messages)
+        assert sending.outcomes == "fsffs"
+        assert bodies(double) == ["1", "4"]
+        assert isinstance(sending.verdicts[3], MQError)
+        assert explain(sending.verdicts[3])[0] == "BAD_REQUEST"

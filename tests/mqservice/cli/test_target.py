@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from mqservice_client.values import target_of
 
 from mqservice.cli.errors import UsageError
-from mqservice.cli.target import find_target
+from mqservice.cli.target import Target, find_target
 
 QUICKSTART = b'{"base_url":"http://127.0.0.1:8123","api_key":"mqk_local","namespace":"demo","x":1}'
 
@@ -18,6 +19,11 @@ def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def ws_url_of(target: Target) -> str:
+    """Where the library opens its socket."""
+    return target_of(target.base_url, target.key, target.namespace).ws_url
+
+
 def test_quickstart_gives_address_key_and_namespace(data_dir: Path) -> None:
     (data_dir / "quickstart.json").write_bytes(QUICKSTART)
     target = find_target()
@@ -26,7 +32,7 @@ def test_quickstart_gives_address_key_and_namespace(data_dir: Path) -> None:
         "mqk_local",
         "demo",
     )
-    assert target.ws_url == "ws://127.0.0.1:8123/v1/ws?ns=demo"
+    assert ws_url_of(target) == "ws://127.0.0.1:8123/v1/ws?ns=demo"
 
 
 def test_options_win_over_quickstart(data_dir: Path) -> None:
@@ -37,7 +43,7 @@ def test_options_win_over_quickstart(data_dir: Path) -> None:
         "mqk_mine",
         "acme",
     )
-    assert target.ws_url == "wss://mq.example/v1/ws?ns=acme"
+    assert ws_url_of(target) == "wss://mq.example/v1/ws?ns=acme"
 
 
 def test_local_key_is_not_sent_to_another_address(data_dir: Path) -> None:
@@ -54,7 +60,7 @@ def test_other_names_of_the_loopback_are_the_same_address(data_dir: Path) -> Non
 
 def test_key_without_namespace_means_the_keys_own_namespace(data_dir: Path) -> None:
     target = find_target(None, "mqk_mine", None)
-    assert (target.namespace, target.ws_url) == ("-", "ws://127.0.0.1:8000/v1/ws")
+    assert (target.namespace, ws_url_of(target)) == ("-", "ws://127.0.0.1:8000/v1/ws")
 
 
 def test_no_key_anywhere_says_how_to_get_one(data_dir: Path) -> None:

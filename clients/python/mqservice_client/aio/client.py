@@ -18,7 +18,7 @@ import msgspec
 
 from ..accumulator import BatchLimits
 from ..batch_core import BatchCore
-from ..errors import OutcomeUnknown
+from ..errors import MQError, OutcomeUnknown
 from ..handlers import ConsumerRunner, HandlerOptions, OrderedBy, Registration
 from ..http_calls import (
     JSON_TYPE,
@@ -31,6 +31,7 @@ from ..http_calls import (
     with_query,
 )
 from ..network import Network, RealNetwork
+from ..protocol.frames import Subprotocol
 from ..protocol.limits import CREDIT_MSGS_MAX
 from ..runtime import Reading, Runtime, closed_error
 from ..session import SubscribeOptions
@@ -55,6 +56,7 @@ from .subscription import AsyncSubscription
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])  # Any: a function of a message
 Transport = Literal["auto", "websocket", "rest"]
+Frames = Literal["msgpack", "json"]
 MIB = 1024 * 1024
 
 
@@ -74,6 +76,7 @@ class AsyncClient(AsyncControlPlane):
         timeout: Duration = "30s",
         client_name: str = "mqservice-client-python/1",
         verify: bool | str | ssl.SSLContext = True,
+        frames: Frames = "msgpack",
         network: Network | None = None,
     ) -> None:
         """Nothing is sent yet.
@@ -88,6 +91,7 @@ class AsyncClient(AsyncControlPlane):
             timeout: how long a request may take, with its repeats.
             client_name: what the service shows of this client among its connections.
             verify: False, a file of certificates, or an SSL context, for https.
+            frames: "json" makes frames of the socket that people can read, at twice the cost.
             network: another way to the service; ``mqservice_client.testing`` has one.
 
         Raises:
@@ -99,7 +103,8 @@ class AsyncClient(AsyncControlPlane):
         self._transport = transport
         self._timeout_ms = milliseconds(timeout, "timeout")
         self._client_name = client_name
-        self._network = network or RealNetwork(self._target, verify)
+        self._subprotocol = Subprotocol.JSON if frames == "json" else Subprotocol.MSGPACK
+        self._network = network or RealNetwork(self._target, verify, self._subprotocol)
         self._runtime: Runtime | None = None
         self._is_closed = False
         self._side = AsyncSide()
@@ -184,6 +189,10 @@ class AsyncClient(AsyncControlPlane):
         bytes_max: int = MIB,
         requests_max: int = 4,
         idempotent: bool = False,
+        repeat_unknown: bool = False,
+        timeout: Duration | None = None,
+        attempts_max: int | None = None,
+        on_result: Callable[[int, Stored | MQError], None] | None = None,
     ) -> AsyncBatch:
         """Send many messages in few requests; see ``AsyncBatch``.
 
@@ -195,16 +204,26 @@ class AsyncClient(AsyncControlPlane):
             requests_max: how many requests are under way at a time.
             idempotent: give each message a key of its own, so that an unknown outcome can be
                 repeated. The service keeps 100,000 keys of a namespace for 10 minutes.
+            repeat_unknown: send a message again though it may be stored already: rather twice
+                than not at all.
+            timeout: how long a message is tried for, instead of the client's.
+            attempts_max: how often, the first time included; by default as the time allows.
+            on_result: called with the number of a message, from 0, and what became of it, in the
+                order in which the results come. It runs on the client's event loop, must not wait,
+                and must not raise.
         """
         limits = BatchLimits(
             linger_ms=milliseconds(linger, "linger"),
             messages_max=messages_max,
             bytes_max=bytes_max,
             requests_max=requests_max,
+            timeout_ms=optional_ms(timeout, "timeout"),
+            attempts_max=attempts_max,
+            repeat_unknown=repeat_unknown,
         )
         runtime = self._open()
         core = self._side.on_loop(
-            lambda: BatchCore(runtime, topic, limits, is_idempotent=idempotent)
+            lambda: BatchCore(runtime, topic, limits, is_idempotent=idempotent, on_result=on_result)
         )
         return AsyncBatch(self._side, core)
 
@@ -425,6 +444,7 @@ class AsyncClient(AsyncControlPlane):
                     timeout_ms=self._timeout_ms,
                     client_name=self._client_name,
                     transport=self._transport,
+                    subprotocol=self._subprotocol,
                 )
             )
         self._side.check(runtime)

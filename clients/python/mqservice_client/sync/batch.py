@@ -61,6 +61,11 @@ class Batch:
         return self._core.stored
 
     @property
+    def repeated(self) -> int:
+        """How many times a message was sent again."""
+        return self._core.sender.repeated
+
+    @property
     def failures(self) -> list[tuple[int, MQError]]:
         """(number of the message, from 0; its error), the latest 10,000."""
         return list(self._core.failures)

@@ -41,6 +41,18 @@ class Subscription:
         """
         return self._next(optional_s(timeout, "timeout"))
 
+    def prefetch_more(self, messages: int, size: int = 0) -> None:
+        """Let so many more messages and bytes of each topic be here without a result.
+
+        For a program that keeps more than ``prefetch`` before it settles them. A connection that
+        breaks and is not resumed begins with ``prefetch`` again.
+        """
+        self._side.on_loop(lambda: self._reading.prefetch_more(messages, size))
+
+    def drain(self) -> None:
+        """Ask for nothing more. What is here can still be taken and settled, until ``close``."""
+        self._side.on_loop(self._reading.stop)
+
     def close(self) -> None:
         """Confirm what was settled, give the rest back without an attempt counted."""
         self._side.run(self._reading.close())
