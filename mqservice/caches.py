@@ -189,6 +189,7 @@ class Caches:
     ) -> None:
         self.keys = keys or KeyCache(_query(find_principal))
         self.holders = holders or HolderCache(_query(find_holder))
+        self.access_keys = KeyCache(_query(_no_key))  # until there are any
         self.routes = routes or RouteCache(
             _query(lambda key: find_topic_route(*key)), _query(lambda key: find_group_route(*key))
         )
@@ -280,6 +281,10 @@ async def _payloads(connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[s
 def _set(future: asyncio.Future[None]) -> None:
     if not future.done():  # the loop may call once more before the reader is gone
         future.set_result(None)
+
+
+def _no_key(key_id: bytes) -> Principal | None:
+    return None
 
 
 def _find_namespace(key: tuple[int, str]) -> str | None:

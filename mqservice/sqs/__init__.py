@@ -1,0 +1,1 @@
+"""The SQS face: what AWS's SDKs say to Amazon SQS, said to topics and groups."""
