@@ -189,7 +189,7 @@ class Caches:
     ) -> None:
         self.keys = keys or KeyCache(_query(find_principal))
         self.holders = holders or HolderCache(_query(find_holder))
-        self.access_keys = KeyCache(_query(_no_key))  # until there are any
+        self.access_keys: KeyCache = HolderCache(_query(_no_key))  # until there are any
         self.routes = routes or RouteCache(
             _query(lambda key: find_topic_route(*key)), _query(lambda key: find_group_route(*key))
         )

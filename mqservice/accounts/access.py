@@ -150,6 +150,14 @@ class _KeyRow(NamedTuple):
     scopes: list[str]
 
 
+@dataclass(frozen=True, slots=True)
+class SigningSecret:
+    """A secret that signs requests, of an access key; ``until_ms`` None: as long as the key."""
+
+    value: bytes = field(repr=False)
+    until_ms: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
     """Who asks. ``namespace`` is set when the key is bound to one; None means all of the tenant.
@@ -170,6 +178,7 @@ class Principal:
     expires_at_ms: int | None = None
     user: str | None = None  # whose session it is, where it is no key
     is_read_only: bool = False  # a person in a read-only namespace, who changes nothing
+    signing_secrets: tuple[SigningSecret, ...] = ()  # of an access key
     _decisions: dict[tuple[Scope, Kind, str], bool] = field(
         default_factory=dict, compare=False, repr=False
     )

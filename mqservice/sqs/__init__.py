@@ -1,1 +1,1 @@
-"""The SQS face: what AWS's SDKs say to Amazon SQS, said to topics and groups."""
+"""The face of Amazon SQS: its signatures, protocols and actions over the same delivery."""

@@ -28,7 +28,6 @@ from mqservice.delivery.http import (
     read_body,
     respond,
 )
-from mqservice.delivery.limits import KIB, MIB
 from mqservice.delivery.operation import BodyHandler
 from mqservice.delivery.operations import PRODUCE, PRODUCE_BATCH, RECEIVE, SETTLE
 from mqservice.delivery.path_routes import NotLoaded
@@ -40,7 +39,7 @@ from mqservice.sqs.protocol import encode_error, error_header, is_json_request, 
 from mqservice.sqs.queue_names import PATH, account_of, queue_of_url
 from mqservice.sqs.queue_services import ACTIONS, Action, Asked, ensure_group, run_action
 from mqservice.sqs.receive import begin_receive, receive_messages
-from mqservice.sqs.request import SqsRequest
+from mqservice.sqs.request import REQUEST_BYTES_MAX, SqsRequest
 from mqservice.sqs.send import begin_send, send_batch, send_message
 from mqservice.sqs.settle import (
     begin_settle,
@@ -49,11 +48,9 @@ from mqservice.sqs.settle import (
     delete_message,
     delete_messages,
 )
-from mqservice.sqs.signature import Signatures, Signed
+from mqservice.sqs.signature import Signatures, SignedRequest
 from mqservice.web.cycle import Cycle, Serve, recognised
 
-# Ten messages of 1 MiB together, whatever the encoding of it: percent signs take three bytes each.
-REQUEST_BYTES_MAX: Final = 4 * MIB + 64 * KIB
 _QUEUE_PATH_SLASHES: Final = 3  # /sqs/account/name
 
 _MESSAGE_ACTIONS: Final = {
@@ -79,11 +76,11 @@ class SqsPlane(DataPlane):
     def __init__(self, context: DeliveryContext, control_plane: ControlPlane) -> None:
         super().__init__(context)
         self._control_plane = control_plane
-        self._signatures = Signatures(context.caches.access_keys, context.clock)
+        self._signatures = Signatures(context.caches.access_keys, clock=context.clock)
 
     def take(self, cycle: Cycle, headers: dict[bytes, bytes]) -> Serve | None:
         """As of ``DataPlane``: of every request, since it shows its key only with its body."""
-        if b"authorization" not in headers:
+        if not is_sqs_path(cycle.scope["path"]):
             return None
         # Any: uvicorn's types of ASGI are narrower than ours.
         scope: Any = cycle.scope
@@ -115,6 +112,7 @@ class SqsPlane(DataPlane):
         try:
             signed = self._read_signature(request)
             principal = request.principal = self._signatures.verify(signed, body)
+            request.is_counted = False
             request.credential = signed.key_id
             request.key_watch = self._context.caches.access_keys.watch
             recognised(request.send)
@@ -140,7 +138,7 @@ class SqsPlane(DataPlane):
         except Exception as exc:
             self.fail(request, exc)
 
-    def _read_signature(self, request: SqsRequest) -> Signed:
+    def _read_signature(self, request: SqsRequest) -> SignedRequest:
         """What the head says. Raises SqsError."""
         if request.signed is None:
             scope = request.scope
@@ -149,7 +147,6 @@ class SqsPlane(DataPlane):
                 scope["raw_path"],
                 scope["query_string"],
                 scope["headers"],
-                self._context.clock.now_ms() / 1_000,
             )
         return request.signed
 

@@ -45,7 +45,7 @@ from mqservice.sqs.message_attributes import (
 from mqservice.sqs.queue_names import account_of, queue_arn, queue_name
 from mqservice.sqs.queues import is_fifo, require_queue
 from mqservice.sqs.replies import AttributeReply, Message, ReceivedMessages
-from mqservice.sqs.request import SqsRequest
+from mqservice.sqs.request import REQUEST_BYTES_MAX, SqsRequest
 from mqservice.sqs.requests import ReceiveMessage
 from mqservice.sqs.send import deduplication_id_of, sequence_number
 from mqservice.store import (
@@ -73,12 +73,12 @@ _SYSTEM_NAMES: Final = frozenset({
 
 
 def begin_receive(context: DeliveryContext, request: Request) -> int:
-    """Raises Problem unless the key may consume the queue; NotLoaded."""
+    """As of ``BodyHandler``. Raises Problem unless the key may consume the queue; NotLoaded."""
     assert isinstance(request, SqsRequest)
     require_consume(request.principal, request)
     require_queue(request, known_topic(context, request))
     known_group(context, request)
-    return 0
+    return REQUEST_BYTES_MAX
 
 
 def receive_messages(context: DeliveryContext, request: Request, body: bytes) -> Callable[[], None]:

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from mqservice.delivery.http import Match, Receive, Request, Scope, Send
+from mqservice.delivery.limits import KIB, MIB
 from mqservice.delivery.operation import Cancel
 from mqservice.lib.safe_headers import Headers
 from mqservice.sqs.protocol import Call, encode_reply
 from mqservice.sqs.queue_names import QueueName
-from mqservice.sqs.signature import Signed
+from mqservice.sqs.signature import SignedRequest
 
 if TYPE_CHECKING:
     from mqservice.delivery.http import Exchange
+
+# Ten messages of 1 MiB together, whatever the encoding of it: percent signs take three bytes each.
+REQUEST_BYTES_MAX: Final = 4 * MIB + 64 * KIB
 
 
 class SqsRequest(Request):
     """``queue``: that an action on messages names. ``is_last``: of its connection."""
 
     call: Call
-    signed: Signed | None = None
+    signed: SignedRequest | None = None
     queue: QueueName
     is_last = False
+    is_counted = True  # until it is known for whom
     cancel: Cancel | None = None
 
     def __init__(
@@ -46,7 +51,8 @@ class SqsRequest(Request):
     @property
     def region(self) -> str:
         """That the client believes to talk to."""
-        return "" if self.signed is None else self.signed.region
+        assert self.signed is not None, "it was read"
+        return self.signed.credential.scope.split(b"/")[1].decode("ascii", "replace")
 
     @property
     def base_url(self) -> str:

@@ -44,7 +44,7 @@ from mqservice.sqs.message_attributes import (
 )
 from mqservice.sqs.queues import is_fifo, require_queue
 from mqservice.sqs.replies import BatchError, BatchReply, SentMessage
-from mqservice.sqs.request import SqsRequest
+from mqservice.sqs.request import REQUEST_BYTES_MAX, SqsRequest
 from mqservice.sqs.requests import Outgoing, SendEntry, SendMessageBatch
 from mqservice.store import PROPERTY_DEDUP, Wait, dedup_value
 from mqservice.topics.routes import TopicRoute
@@ -64,11 +64,11 @@ class _Draft(NamedTuple):
 
 
 def begin_send(context: DeliveryContext, request: Request) -> int:
-    """Raises Problem unless the key may produce to the queue; NotLoaded."""
+    """As of ``BodyHandler``. Raises Problem unless the key may produce to the queue; NotLoaded."""
     assert isinstance(request, SqsRequest)
     request.principal.require(Scope.PRODUCE, Kind.TOPIC, request.match.topic)
     require_queue(request, known_topic(context, request))
-    return 0
+    return REQUEST_BYTES_MAX
 
 
 def send_message(context: DeliveryContext, request: Request, body: bytes) -> None:

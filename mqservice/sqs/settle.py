@@ -27,7 +27,7 @@ from mqservice.sqs.errors import SqsError, invalid_value, missing_parameter, sqs
 from mqservice.sqs.queues import is_fifo, require_queue
 from mqservice.sqs.receive import checked_visibility
 from mqservice.sqs.replies import BatchEntry, BatchError, BatchReply, Reply
-from mqservice.sqs.request import SqsRequest
+from mqservice.sqs.request import REQUEST_BYTES_MAX, SqsRequest
 from mqservice.sqs.requests import (
     ChangeMessageVisibility,
     ChangeMessageVisibilityBatch,
@@ -43,12 +43,12 @@ Answer = Callable[[dict[str, SqsError]], None]
 
 
 def begin_settle(context: DeliveryContext, request: Request) -> int:
-    """Raises Problem unless the key may consume the queue; NotLoaded."""
+    """As of ``BodyHandler``. Raises Problem unless the key may consume the queue; NotLoaded."""
     assert isinstance(request, SqsRequest)
     request.principal.require(Scope.CONSUME, Kind.GROUP, request.match.group)
     require_queue(request, known_topic(context, request))
     known_group(context, request)
-    return 0
+    return REQUEST_BYTES_MAX
 
 
 def delete_message(context: DeliveryContext, request: Request, body: bytes) -> None:
