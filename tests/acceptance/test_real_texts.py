@@ -90,7 +90,7 @@ def consuming(
 def produce(
     service: Service, topic: str, texts: list[bytes], stored: Callable[[int], None]
 ) -> None:
-    """Send in batches, each text once. ``stored`` is told, after each batch, how many are stored."""
+    """Send in batches, each text once. ``stored`` is told after each how many are stored."""
     with client_of(service.facts, timeout=f"{WAIT_S}s") as mq:
         for start in range(0, len(texts), BATCH_COUNT):
             with mq.batch(topic, idempotent=True) as batch:
