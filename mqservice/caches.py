@@ -190,7 +190,7 @@ class Caches:
         holders: KeyCache | None = None,
     ) -> None:
         self.keys = keys or KeyCache(_query(find_principal))
-        self.access_keys = AccessKeyCache(_query(find_access_key))
+        self.access_keys: KeyCache = AccessKeyCache(_query(find_access_key))
         self.holders = holders or HolderCache(_query(find_holder))
         self.routes = routes or RouteCache(
             _query(lambda key: find_topic_route(*key)), _query(lambda key: find_group_route(*key))

@@ -30,6 +30,7 @@ from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.durations import DAY_MS, MINUTE_MS, SECOND_MS
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import datetime_ms
+from mqservice.sqs.errors import SqsError
 from mqservice.sqs.replays import REPEAT_MS_MAX, SeenSignatures
 
 SKEW_MS: Final = 15 * MINUTE_MS
@@ -53,43 +54,32 @@ _KNOWN_BYTES_MAX: Final = 1 << 20
 _KEYS_MAX: Final = 8  # of one credential: present and former secrets
 
 
-class SignatureError(Exception):
-    """A request that nobody can be held to have signed.
-
-    ``code`` is AWS's in the query protocol, ``json_type`` in AWS JSON.
-    """
-
-    def __init__(self, code: str, json_type: str, status: int, message: str) -> None:
-        super().__init__(message)
-        self.code, self.json_type, self.status = code, json_type, status
-        self.message = message
+class SignatureError(SqsError):
+    """A request that nobody can be held to have signed."""
 
 
 def missing_token() -> SignatureError:
     return SignatureError(
-        "MissingAuthenticationToken",
-        "MissingAuthenticationTokenException",
-        403,
-        "Request is missing Authentication Token",
+        "MissingAuthenticationTokenException", "Request is missing Authentication Token"
     )
 
 
 def incomplete(message: str) -> SignatureError:
-    return SignatureError("IncompleteSignature", "IncompleteSignatureException", 400, message)
+    return SignatureError("IncompleteSignatureException", message)
 
 
 def unknown_key(
     message: str = "The security token included in the request is invalid.",
 ) -> SignatureError:
-    return SignatureError("InvalidClientTokenId", "UnrecognizedClientException", 403, message)
+    return SignatureError("UnrecognizedClientException", message)
 
 
 def does_not_match(message: str) -> SignatureError:
-    return SignatureError("SignatureDoesNotMatch", "InvalidSignatureException", 403, message)
+    return SignatureError("InvalidSignatureException", message)
 
 
 def expired(message: str) -> SignatureError:
-    return SignatureError("RequestExpired", "RequestExpired", 400, message)
+    return SignatureError("RequestExpired", message)
 
 
 class AccessKeys(Protocol):
