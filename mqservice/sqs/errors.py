@@ -54,32 +54,32 @@ KINDS: Final = {
     "UnsupportedOperation": ErrorKind(_OLD + "UnsupportedOperation"),
     # Errors that every service of AWS has.
     "AccessDenied": ErrorKind("AccessDenied", 403),
-    "IncompleteSignature": ErrorKind("IncompleteSignature"),
+    "IncompleteSignatureException": ErrorKind("IncompleteSignature"),
     "InternalFailure": ErrorKind("InternalFailure", 500),
     "InvalidAction": ErrorKind("InvalidAction"),
-    "InvalidClientTokenId": ErrorKind("InvalidClientTokenId", 403),
     "InvalidParameterCombination": ErrorKind("InvalidParameterCombination"),
     "InvalidParameterValue": ErrorKind("InvalidParameterValue"),
     "InvalidQueryParameter": ErrorKind("InvalidQueryParameter"),
+    "InvalidSignatureException": ErrorKind("SignatureDoesNotMatch", 403),
     "MalformedQueryString": ErrorKind("MalformedQueryString", 404),
     "MissingAction": ErrorKind("MissingAction"),
-    "MissingAuthenticationToken": ErrorKind("MissingAuthenticationToken", 403),
+    "MissingAuthenticationTokenException": ErrorKind("MissingAuthenticationToken", 403),
     "MissingParameter": ErrorKind("MissingParameter"),
     "RequestExpired": ErrorKind("RequestExpired"),
     "SerializationException": ErrorKind("SerializationException"),
     "ServiceUnavailable": ErrorKind("ServiceUnavailable", 503),
-    "SignatureDoesNotMatch": ErrorKind("SignatureDoesNotMatch", 403),
+    "UnrecognizedClientException": ErrorKind("InvalidClientTokenId", 403),
 }
 
 
 class SqsError(Exception):
-    """``name``: of ``KINDS``, unless its ``kind`` is given."""
+    """``name``: of ``KINDS``."""
 
-    def __init__(self, name: str, message: str, kind: ErrorKind | None = None) -> None:
+    def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
         self.name = name
         self.message = message
-        self.code, self.status = kind or KINDS[name]
+        self.code, self.status = KINDS[name]
 
     @property
     def is_sender_fault(self) -> bool:
@@ -123,7 +123,7 @@ _OF_PROBLEMS: Final = {
     "STORAGE_FULL": "ServiceUnavailable",
     "SUBSCRIPTION_CONFLICT": "UnsupportedOperation",
     "TOPIC_NOT_FOUND": "QueueDoesNotExist",
-    "UNAUTHENTICATED": "InvalidClientTokenId",
+    "UNAUTHENTICATED": "UnrecognizedClientException",
 }
 
 

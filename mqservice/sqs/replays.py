@@ -2,7 +2,7 @@
 
     accepted signature ── is_late ──▶ [table] ── first seen over REPEAT_MS_MAX ago? ──▶ refuse
 
-A signature is good for as long as its date is (``signature.SKEW_S``). Two requests of one second
+A signature is good for as long as its date is (``signature.SKEW_MS``). Two requests of one second
 with the same content have the same signature, and clients do send such; so the same one is accepted
 again, but only for REPEAT_MS_MAX after the first. The table is this process's own: each web process
 accepts a signature for that long. A slot is taken by the low bits of the signature, the latest

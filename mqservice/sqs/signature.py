@@ -5,9 +5,10 @@
                           ▼                                                       ▼
                  canonical request ──▶ string to sign ──▶ HMAC ◀── signing key of day and region
 
-Refused are what is not signed and decides something (another host, action or hash), dates more than
-``SKEW_S`` away, session tokens, and bodies that the signature does not cover. Every region is ours;
-the service has to be ``sqs``. What a client sends is kept only once its signature was found good.
+Refused are what is not signed and decides something (another host, action or hash), dates more
+than ``SKEW_MS`` away, session tokens, and bodies that the signature does not cover. Every region is
+ours; the service has to be ``sqs``. What a client sends is kept only once its signature was found
+good.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ from mqservice.accounts.access import Principal, SigningSecret
 from mqservice.delivery.path_routes import NotLoaded
 from mqservice.lib.bounded_cache import BoundedCache
 from mqservice.lib.clock import Clock, SystemClock
+from mqservice.lib.durations import DAY_MS, MINUTE_MS, SECOND_MS
 from mqservice.lib.problem import Problem
-from mqservice.sqs.errors import ErrorKind, SqsError
+from mqservice.lib.timestamps import datetime_ms
+from mqservice.sqs.errors import SqsError
 from mqservice.sqs.replays import REPEAT_MS_MAX, SeenSignatures
 
-SKEW_S: Final = 15 * 60
-EXPIRES_S_MAX: Final = 7 * 86_400
+SKEW_MS: Final = 15 * MINUTE_MS
+EXPIRES_MS_MAX: Final = 7 * DAY_MS
 AUTHORIZATION_BYTES_MAX: Final = 4_096
 _HEADERS_MAX: Final = 64  # that are signed
 _ALGORITHM: Final = b"AWS4-HMAC-SHA256"
@@ -52,41 +55,31 @@ _KEYS_MAX: Final = 8  # of one credential: present and former secrets
 
 
 class SignatureError(SqsError):
-    """A request that nobody can be held to have signed.
-
-    ``code`` is AWS's in the query protocol, ``json_type`` in AWS JSON.
-    """
-
-    def __init__(self, code: str, json_type: str, status: int, message: str) -> None:
-        super().__init__(json_type, message, ErrorKind(code, status))
-        self.json_type = json_type
+    """A request that nobody can be held to have signed."""
 
 
 def missing_token() -> SignatureError:
     return SignatureError(
-        "MissingAuthenticationToken",
-        "MissingAuthenticationTokenException",
-        403,
-        "Request is missing Authentication Token",
+        "MissingAuthenticationTokenException", "Request is missing Authentication Token"
     )
 
 
 def incomplete(message: str) -> SignatureError:
-    return SignatureError("IncompleteSignature", "IncompleteSignatureException", 400, message)
+    return SignatureError("IncompleteSignatureException", message)
 
 
 def unknown_key(
     message: str = "The security token included in the request is invalid.",
 ) -> SignatureError:
-    return SignatureError("InvalidClientTokenId", "UnrecognizedClientException", 403, message)
+    return SignatureError("UnrecognizedClientException", message)
 
 
 def does_not_match(message: str) -> SignatureError:
-    return SignatureError("SignatureDoesNotMatch", "InvalidSignatureException", 403, message)
+    return SignatureError("InvalidSignatureException", message)
 
 
 def expired(message: str) -> SignatureError:
-    return SignatureError("RequestExpired", "RequestExpired", 400, message)
+    return SignatureError("RequestExpired", message)
 
 
 class AccessKeys(Protocol):
@@ -180,7 +173,7 @@ class Signatures:
         self._clock = clock or SystemClock()
         self._seen = seen or SeenSignatures()
         self._stamp: bytes | None = None
-        self._stamp_s = 0.0  # of the stamp read last: most come of the same second
+        self._stamp_ms = 0  # of the stamp read last: most come of the same second
         self._known = BoundedCache[bytes, Credential](
             bytes_max=_KNOWN_BYTES_MAX, entry_bytes_max=4 * AUTHORIZATION_BYTES_MAX
         )
@@ -272,7 +265,7 @@ class Signatures:
         if self._seen.is_late(int.from_bytes(made), self._clock.monotonic_ms()):
             raise expired(
                 "This request was received before, more than "
-                f"{REPEAT_MS_MAX // 1_000} s ago. Sign it again to repeat it."
+                f"{REPEAT_MS_MAX // SECOND_MS} s ago. Sign it again to repeat it."
             )
         credential = signed.credential
         if signed.prefix is not None and secret.value not in credential.keys:
@@ -300,10 +293,11 @@ class Signatures:
             raise incomplete("AWS query-string parameters must be given once each.")
         credential = Credential(given[b"X-Amz-Credential"], given[b"X-Amz-SignedHeaders"])
         expires = given[b"X-Amz-Expires"]
-        if not expires.isdigit() or len(expires) > 6 or not 1 <= int(expires) <= EXPIRES_S_MAX:
-            raise incomplete(f"X-Amz-Expires must be 1 to {EXPIRES_S_MAX} seconds.")
+        expires_ms = int(expires) * SECOND_MS if expires.isdigit() and len(expires) <= 6 else 0
+        if not SECOND_MS <= expires_ms <= EXPIRES_MS_MAX:
+            raise incomplete(f"X-Amz-Expires must be 1 to {EXPIRES_MS_MAX // SECOND_MS} seconds.")
         stamp = given[b"X-Amz-Date"]
-        self._check_date(credential, stamp, expires_s=int(expires))
+        self._check_date(credential, stamp, expires_ms=expires_ms)
         query = _canonical_query([pair for pair in pairs if pair[0] != b"X-Amz-Signature"])
         head = _canonical_head(method, path, query, fields, credential, is_canonical=True)
         claimed_hash = given.get(b"X-Amz-Content-Sha256", fields.get(b"x-amz-content-sha256"))
@@ -311,11 +305,11 @@ class Signatures:
         return SignedRequest(credential, signature, stamp, head, claimed_hash, is_link=True)
 
     def _check_date(
-        self, credential: Credential, stamp: bytes, *, expires_s: int | None = None
+        self, credential: Credential, stamp: bytes, *, expires_ms: int | None = None
     ) -> None:
         """Raises SignatureError unless ``stamp`` is of the credential's day, and about now."""
         if stamp != self._stamp:
-            self._stamp_s = _seconds_of(stamp)
+            self._stamp_ms = _ms_of(stamp)
             self._stamp = stamp
         if stamp[:8] != credential.day:
             raise does_not_match(
@@ -323,21 +317,21 @@ class Signatures:
                 f"from HTTP: {_shown(credential.day)} != {_shown(stamp[:8])}, from "
                 f"{_shown(stamp)}."
             )
-        now_s, signed_s = self._clock.now_ms() / 1_000, self._stamp_s
-        if signed_s > now_s + SKEW_S:
+        now_ms, signed_ms = self._clock.now_ms(), self._stamp_ms
+        if signed_ms > now_ms + SKEW_MS:
             raise does_not_match(
                 f"Signature not yet current: {stamp.decode()} is still later than "
-                f"{_stamp_of(now_s + SKEW_S)} ({_stamp_of(now_s)} + 15 min.)"
+                f"{_stamp_of(now_ms + SKEW_MS)} ({_stamp_of(now_ms)} + 15 min.)"
             )
-        if expires_s is None:
-            if signed_s < now_s - SKEW_S:
+        if expires_ms is None:
+            if signed_ms < now_ms - SKEW_MS:
                 raise does_not_match(
                     f"Signature expired: {stamp.decode()} is now earlier than "
-                    f"{_stamp_of(now_s - SKEW_S)} ({_stamp_of(now_s)} - 15 min.)"
+                    f"{_stamp_of(now_ms - SKEW_MS)} ({_stamp_of(now_ms)} - 15 min.)"
                 )
-        elif signed_s + expires_s < now_s:
+        elif signed_ms + expires_ms < now_ms:
             raise expired(
-                f"Request has expired: it was valid until {_stamp_of(signed_s + expires_s)}"
+                f"Request has expired: it was valid until {_stamp_of(signed_ms + expires_ms)}"
             )
 
 
@@ -436,12 +430,12 @@ def _joined(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     return fields
 
 
-def _seconds_of(stamp: bytes) -> float:
+def _ms_of(stamp: bytes) -> int:
     """Since 1970. Raises SignatureError."""
     if _STAMP.fullmatch(stamp) is not None:
         text = stamp.decode()
         try:
-            return datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
+            return datetime_ms(datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC))
         except ValueError:
             pass
     raise incomplete(f"Date must be in ISO-8601 'basic format'. Got {_shown(stamp)}.")
@@ -454,13 +448,16 @@ def _http_date(date: bytes | None) -> bytes:
             "Authorization header requires existence of either a 'X-Amz-Date' or a 'Date' header."
         )
     try:
-        return _stamp_of(parsedate_to_datetime(date.decode("latin-1")).timestamp()).encode()
+        moment = parsedate_to_datetime(date.decode("latin-1"))
+        if moment.tzinfo is None:  # as it calls the zone -0000
+            moment = moment.replace(tzinfo=UTC)
+        return _stamp_of(datetime_ms(moment)).encode()
     except (ValueError, OverflowError, OSError):
         return date  # already in that form, or in none
 
 
-def _stamp_of(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%dT%H%M%SZ")
+def _stamp_of(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms // SECOND_MS, UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
 def _shown(given: bytes) -> str:

@@ -13,11 +13,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.docs.markdown import DOCS, ROOT, Fence, Page
-from tests.services import Service
+from tests.services import Service, client_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 PAGE_TIMEOUT_S = 500
@@ -43,11 +42,9 @@ def folder(tmp_path: Path, service: Service) -> Path:
 
 @pytest.fixture(autouse=True)
 def _own_names(service: Service) -> None:
-    facts = service.facts
-    root = f"{facts.base_url}/v1/ns/{facts.namespace}"
-    with httpx.Client(headers={"authorization": f"Bearer {facts.api_key}"}, timeout=20) as api:
-        api.put(f"{root}/topics/followed", json={}).raise_for_status()
-        api.put(f"{root}/groups/followers", json={}).raise_for_status()
+    with client_of(service.facts) as mq:
+        mq.topics.create("followed")
+        mq.groups.create("followers")
 
 
 def followed(service: Service, folder: Path, name: str) -> list[tuple[Fence, str]]:

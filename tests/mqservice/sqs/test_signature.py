@@ -115,7 +115,7 @@ def test_what_decides_and_is_not_signed_is_refused(part: str) -> None:
     error = refusal(reader(CLOCK), sent.with_header(b"x-amz-target", value))
 
     assert error.code == "SignatureDoesNotMatch"
-    assert error.json_type == "InvalidSignatureException"
+    assert error.name == "InvalidSignatureException"
 
 
 def test_a_hash_that_is_not_signed_is_refused() -> None:
