@@ -34,10 +34,11 @@ from mqservice.delivery.path_routes import NotLoaded
 from mqservice.delivery.plane import DataPlane
 from mqservice.delivery.spans import CLIENT_GONE
 from mqservice.lib.problem import Problem
+from mqservice.sqs.asked import Asked
 from mqservice.sqs.errors import SqsError, sqs_error_of
 from mqservice.sqs.protocol import encode_error, error_header, is_json_request, read_call
 from mqservice.sqs.queue_names import PATH, account_of, queue_of_url
-from mqservice.sqs.queue_services import ACTIONS, Action, Asked, ensure_group, run_action
+from mqservice.sqs.queue_services import ACTIONS, Action, ensure_group, run_action
 from mqservice.sqs.receive import begin_receive, receive_messages
 from mqservice.sqs.request import REQUEST_BYTES_MAX, SqsRequest
 from mqservice.sqs.send import begin_send, send_batch, send_message

@@ -12,31 +12,30 @@ import base64
 import binascii
 import functools
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from django.conf import settings
 from django.db import transaction
 
-from mqservice.accounts.access import Principal
 from mqservice.accounts.audit import record
-from mqservice.accounts.models import Namespace
-from mqservice.accounts.queries import get_namespace
-from mqservice.accounts.read_only import reject_change
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.errors import problem_from_store
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.services import GroupChange, delete_group, put_group
 from mqservice.lib.json_logs import client_address_var, request_id_var, user_agent_var
-from mqservice.lib.names import OWN_NAMESPACE, name_fault
+from mqservice.lib.names import engine_name
 from mqservice.lib.problem import Problem
 from mqservice.quotas.control_rate import ControlRate
+from mqservice.sqs.asked import Asked, name_of
 from mqservice.sqs.errors import SqsError, invalid_value, missing_parameter, no_such_queue
+from mqservice.sqs.move_tasks import cancel_move_task, list_move_tasks, start_move_task
 from mqservice.sqs.queue_attributes import (
     FIFO,
     REDRIVE,
     Counts,
     QueueChange,
+    RedrivePolicy,
     attributes_of,
     defaults_of,
     group_defaults,
@@ -46,12 +45,8 @@ from mqservice.sqs.queue_attributes import (
 from mqservice.sqs.queue_names import (
     FIFO_ENDING,
     QueueName,
-    account_of,
     check_name,
-    queue_name,
     queue_of_arn,
-    queue_of_url,
-    queue_url,
     topic_name,
 )
 from mqservice.sqs.replies import (
@@ -75,10 +70,15 @@ from mqservice.sqs.requests import (
     TagQueue,
     UntagQueue,
 )
-from mqservice.store import GroupRef, StoreError, blocking_client
+from mqservice.store import (
+    DeadLettersRequest,
+    GroupNotFound,
+    GroupRef,
+    StoreError,
+    blocking_client,
+)
 from mqservice.topics.models import Topic
 from mqservice.topics.purging import purge_topic
-from mqservice.topics.queries import get_topic
 from mqservice.topics.queue_options import QueueOptions, queue_options_of
 from mqservice.topics.services import TopicChange, delete_topic, put_topic
 from mqservice.topics.settings import MessageType
@@ -88,45 +88,6 @@ PAGE_MAX: Final = 1_000
 TAGS_MAX: Final = 50
 _TAG_KEY_CHARS_MAX: Final = 128
 _TAG_CHARS_MAX: Final = 256
-
-
-class Asked(NamedTuple):
-    """One action on queues, and who asks for it."""
-
-    principal: Principal
-    wanted: Any  # Any: the struct of the action, which its function knows
-    base_url: str
-    region: str
-
-    @property
-    def namespace(self) -> Namespace:
-        return get_namespace(self.principal, OWN_NAMESPACE)
-
-    @property
-    def account(self) -> str:
-        return account_of(self.principal)
-
-    def url_of(self, topic: Topic) -> str:
-        return queue_url(self.base_url, self.account, _name_of(topic))
-
-    def topic(self, scope: Scope | None = None) -> Topic:
-        """That of the queue in the request, for one who has ``scope`` for it. Raises SqsError."""
-        queue = queue_of_url(self.wanted.queue_url, self.principal)
-        return self.topic_of(queue, scope)
-
-    def topic_of(self, queue: QueueName, scope: Scope | None = None) -> Topic:
-        if scope is not None:
-            self.principal.require(scope, Kind.TOPIC, queue.topic)
-        if name_fault(queue.topic) is not None:
-            raise no_such_queue()
-        topic = get_topic(self.namespace, queue.topic)
-        if _name_of(topic) != queue.name:
-            raise no_such_queue()
-        return topic
-
-    def changing(self) -> None:
-        """Raises Problem where nothing may be changed."""
-        reject_change(self.principal, "POST", "", OWN_NAMESPACE)
 
 
 def create_queue(asked: Asked) -> QueueUrl:
@@ -154,23 +115,22 @@ def create_queue(asked: Asked) -> QueueUrl:
             _require_same(asked, existing, wanted)
             _put_missing_group(asked, existing)
             return QueueUrl(queue_url=asked.url_of(existing))
-        change = _with_dead_letters(asked, change, is_fifo=is_fifo)
         topic_values, group_values = defaults_of(is_fifo=is_fifo)
         row, _ = put_topic(
             namespace, name, TopicChange(**topic_values | change.topic), by=asked.principal
         )
         group = GroupChange(**group_values | change.group)
         put_group(namespace, name, group, by=asked.principal)
-        options = msgspec.structs.replace(change.options, tags=wanted.tags)
-        _save_options(asked, row, options)
+        options = _set_dead_letters(asked, row, change, is_fifo=is_fifo)
+        _save_options(asked, row, msgspec.structs.replace(options, tags=wanted.tags))
     return QueueUrl(queue_url=asked.url_of(row))
 
 
 def _require_same(asked: Asked, topic: Topic, wanted: CreateQueue) -> None:
     """Raises SqsError unless a queue that is there is what a repeated CreateQueue asks for."""
-    if _name_of(topic) != wanted.queue_name:
+    if name_of(topic) != wanted.queue_name:
         detail = "A queue whose topic has the same name exists already: "
-        raise SqsError("QueueNameExists", f"{detail}{_name_of(topic)}.")
+        raise SqsError("QueueNameExists", f"{detail}{name_of(topic)}.")
     present = attributes_of(topic, _group_of(topic), Counts(0, 0, 0), asked.account, asked.region)
     for name, text in wanted.attributes.items():
         if name != REDRIVE and present.get(name, "") != text:
@@ -211,13 +171,10 @@ def list_sources(asked: Asked) -> SourceQueueList:
     """ListDeadLetterSourceQueues: queues whose RedrivePolicy names this one."""
     wanted: ListDeadLetterSourceQueues = asked.wanted
     target = asked.topic()
-    rows = asked.namespace.topics.filter(name__gt=_after(wanted), sqs__contains=target.name)
-    sources = [
-        topic
-        for topic in rows.order_by("name")
-        if queue_options_of(topic.sqs).dead_letter_queue == target.name
-    ]
-    topics, token = _page(sources, wanted)
+    rows = asked.namespace.topics.filter(
+        name__gt=_after(wanted), name__in=queue_options_of(target.sqs).sources
+    )
+    topics, token = _page(list(rows.order_by("name")[: _limit(wanted) + 1]), wanted)
     return SourceQueueList(queue_urls=[asked.url_of(each) for each in topics], next_token=token)
 
 
@@ -241,15 +198,16 @@ def set_queue_attributes(asked: Asked) -> Reply:
     with transaction.atomic():
         options = queue_options_of(topic.sqs)
         change = read_attributes(wanted.attributes, options, is_fifo=is_fifo)
+        options = change.options
         if REDRIVE in wanted.attributes:
-            change = _with_dead_letters(asked, change, is_fifo=is_fifo)
+            options = _set_dead_letters(asked, topic, change, is_fifo=is_fifo)
         by = asked.principal
         if change.topic:
             topic, _ = put_topic(topic.namespace, topic.name, TopicChange(**change.topic), by=by)
         _put_missing_group(asked, topic)
         if change.group:
             put_group(topic.namespace, topic.name, GroupChange(**change.group), by=by)
-        _save_options(asked, topic, change.options)
+        _save_options(asked, topic, options)
     return Reply()
 
 
@@ -319,27 +277,22 @@ def remove_permission(asked: Asked) -> Reply:
     return _change_policy(asked, removed)
 
 
-def not_yet(asked: Asked) -> Reply:
-    """What this service does not do."""
-    raise SqsError("UnsupportedOperation", "This service does not support the action yet.")
-
-
 Action = Callable[[Asked], msgspec.Struct]
 ACTIONS: Final[dict[str, Action]] = {
     "AddPermission": add_permission,
-    "CancelMessageMoveTask": not_yet,
+    "CancelMessageMoveTask": cancel_move_task,
     "CreateQueue": create_queue,
     "DeleteQueue": delete_queue,
     "GetQueueAttributes": get_queue_attributes,
     "GetQueueUrl": get_queue_url,
     "ListDeadLetterSourceQueues": list_sources,
-    "ListMessageMoveTasks": not_yet,
+    "ListMessageMoveTasks": list_move_tasks,
     "ListQueueTags": list_queue_tags,
     "ListQueues": list_queues,
     "PurgeQueue": purge_queue,
     "RemovePermission": remove_permission,
     "SetQueueAttributes": set_queue_attributes,
-    "StartMessageMoveTask": not_yet,
+    "StartMessageMoveTask": start_move_task,
     "TagQueue": tag_queue,
     "UntagQueue": untag_queue,
 }
@@ -384,10 +337,6 @@ def _rate() -> ControlRate:
 # Parts -------------------------------------------------------------------------------------------
 
 
-def _name_of(topic: Topic) -> str:
-    return queue_name(topic.name, is_fifo=topic.message_type == MessageType.FIFO)
-
-
 def _group_of(topic: Topic) -> ConsumerGroup | None:
     return ConsumerGroup.objects.filter(namespace=topic.namespace, name=topic.name).first()
 
@@ -415,37 +364,61 @@ def _save_options(asked: Asked, topic: Topic, options: QueueOptions) -> None:
     )
 
 
-def _with_dead_letters(asked: Asked, change: QueueChange, *, is_fifo: bool) -> QueueChange:
-    """The change with the queue that its RedrivePolicy names. Raises SqsError if there is none."""
-    name = ""
-    if change.redrive is not None:
-        arn = change.redrive.dead_letter_target_arn
-        try:
-            target = asked.topic_of(queue_of_arn(arn, REDRIVE, asked.principal))
-        except (SqsError, Problem) as exc:
-            detail = f"Value {arn[:100]} for parameter {REDRIVE} is invalid. "
-            reason = "Reason: Dead letter target does not exist."
-            raise SqsError("InvalidParameterValue", detail + reason) from exc
-        if (target.message_type == MessageType.FIFO) is not is_fifo:
-            detail = "Dead-letter queue must be same type of queue as the source."
-            raise invalid_value(REDRIVE, arn, detail)
-        name = target.name
-    options = msgspec.structs.replace(change.options, dead_letter_queue=name)
-    return change._replace(options=options)
+def _set_dead_letters(
+    asked: Asked, topic: Topic, change: QueueChange, *, is_fifo: bool
+) -> QueueOptions:
+    """Let the queue that the RedrivePolicy names have the dead letters, and none else. The options
+    of the source. Raises SqsError if there is no such queue.
+    """
+    before = change.options.dead_letter_queue
+    name = "" if change.redrive is None else _target_of(asked, change.redrive, is_fifo=is_fifo)
+    if name == topic.name:
+        raise invalid_value(REDRIVE, name, "A queue cannot be its own dead-letter queue.")
+    if name != before:
+        for target, has_letters in ((before, False), (name, True)):
+            row = Topic.objects.select_for_update().filter(namespace=topic.namespace, name=target)
+            for found in row:
+                found.namespace = topic.namespace
+                options = queue_options_of(found.sqs)
+                sources = [each for each in options.sources if each != topic.name]
+                sources += [topic.name] * has_letters
+                _save_options(asked, found, msgspec.structs.replace(options, sources=sources))
+    return msgspec.structs.replace(change.options, dead_letter_queue=name)
+
+
+def _target_of(asked: Asked, policy: RedrivePolicy, *, is_fifo: bool) -> str:
+    arn = policy.dead_letter_target_arn
+    try:
+        target = asked.topic_of(queue_of_arn(arn, REDRIVE, asked.principal))
+    except (SqsError, Problem) as exc:
+        raise invalid_value(REDRIVE, arn, "Dead letter target does not exist.") from exc
+    if (target.message_type == MessageType.FIFO) is not is_fifo:
+        detail = "Dead-letter queue must be same type of queue as the source."
+        raise invalid_value(REDRIVE, arn, detail)
+    return target.name
 
 
 def _counts_of(topic: Topic) -> Counts:
-    """As far as the engine knows. One call to it."""
+    """As far as the engine knows, dead letters included. One call to it, or two."""
+    sources = queue_options_of(topic.sqs).sources
+    namespace = topic.namespace.name
+    groups = [engine_name(namespace=namespace, name=each) for each in sources]
+    letters = 0
     try:
         with blocking_client() as client:
             stats = client.group_stats(GroupRef(group=topic.engine_name))
+            if groups:
+                counts = client.dead_letters(DeadLettersRequest(groups=groups)).counts
+                letters = sum(each.count for each in counts)
+    except GroupNotFound:
+        return Counts(0, 0, 0)
     except StoreError as exc:
         raise problem_from_store(exc) from exc
     for each in stats.topics:
         if each.topic == topic.engine_name:
-            visible = each.ready_count + each.retry_waiting_count
+            visible = each.ready_count + each.retry_waiting_count + letters
             return Counts(visible, each.inflight_count, each.retry_scheduled_count or 0)
-    return Counts(0, 0, 0)
+    return Counts(letters, 0, 0)
 
 
 def _change_tags(asked: Asked, changed: Callable[[dict[str, str]], dict[str, str]]) -> Reply:

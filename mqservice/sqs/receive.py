@@ -14,8 +14,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-import msgspec
-
 from mqservice.delivery.bodies import OWN_PROPERTIES, SQS_PROPERTY
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.http import Request
@@ -27,11 +25,10 @@ from mqservice.delivery.settle.settle_plan import (
     NackItem,
     SettleCall,
     SettleItems,
-    SettlePlan,
-    SettleResponse,
 )
 from mqservice.groups.routes import GroupRoute
 from mqservice.sqs.errors import SqsError, invalid_value
+from mqservice.sqs.letters import QueuePlan, Rounds
 from mqservice.sqs.message_attributes import (
     BASE64,
     BODY_MARK,
@@ -61,6 +58,8 @@ from mqservice.topics.routes import TopicRoute
 
 MESSAGES_MAX: Final = 10
 WAIT_SECONDS_MAX: Final = 20
+# What was given back a moment ago is on its way: programs that poll without waiting expect it.
+SHORT_POLL_MS: Final = 200
 VISIBILITY_SECONDS_MAX: Final = LEASE_MS_MAX // 1_000
 _ATTEMPT_ID: Final = re.compile(r"[!-~]{1,128}", re.ASCII)
 _FIRST_DELIVERY: Final = "1ST_POP_TIME"
@@ -93,7 +92,7 @@ def receive_messages(context: DeliveryContext, request: Request, body: bytes) ->
         member_id=_member_id_of(wanted, topic, request),
         messages_max=_count_of(wanted),
         bytes_max=RECEIVE_BYTES_MAX,
-        wait_ms=wait_within(_wait_s_of(wanted, topic) * 1_000, context, request.principal),
+        wait_ms=wait_within(_wait_ms_of(wanted, topic), context, request.principal),
         lease_ms=max(visibility_s * 1_000, LEASE_MS_MIN),
         attempt_id=wanted.receive_request_attempt_id or "",
         is_unnamed=True,
@@ -101,8 +100,12 @@ def receive_messages(context: DeliveryContext, request: Request, body: bytes) ->
     system_names = {*wanted.attribute_names, *wanted.message_system_attribute_names}
     if unknown := system_names - _SYSTEM_NAMES:
         raise SqsError("InvalidAttributeName", f"Unknown Attribute {min(unknown)[:100]}.")
-    answer = partial(_answer, context, request, topic, group, order, system_names, visibility_s)
-    call = ReceiveCall(context, request, order, None, answer)
+    answer = partial(_answer, context, request, topic, group, system_names, visibility_s)
+    call: ReceiveCall | Rounds
+    if topic.queue.sources:
+        call = Rounds(context, request, topic, order, answer)
+    else:
+        call = ReceiveCall(context, request, order, None, lambda got, _: answer(order, got))
     call.begin()
     request.cancel = call.cancel
     return call.cancel
@@ -113,11 +116,10 @@ def _answer(
     request: SqsRequest,
     topic: TopicRoute,
     group: GroupRoute,
-    order: ReceiveRequest,
     system_names: set[str],
     visibility_s: int,
+    order: ReceiveRequest,
     received: Received,
-    settled: SettleResponse | msgspec.UnsetType,
 ) -> None:
     head = received.head
     write = context.receipts.writer(
@@ -155,7 +157,7 @@ class _Return:
         assert request.meter is not None, "it has admitted the receive"
         self._context, self._request, self._reply = context, request, reply
         nacks = [NackItem(each.receipt_handle, delay_ms=0) for each in reply.messages]
-        plan = SettlePlan(context, group, SettleItems(nack=nacks), member_id="", heard=[])
+        plan = QueuePlan(context, group, SettleItems(nack=nacks), member_id="", heard=[])
         self._call = SettleCall(plan, request.meter)
 
     def begin(self) -> None:
@@ -220,6 +222,7 @@ def _system_attributes(
         found[TRACE_HEADER] = properties[TRACE_HEADER]
     letter = find_dead_letter(stored)
     if letter is not None:
+        found["ApproximateReceiveCount"] = str(letter.attempts + attempt)
         origin = letter.origin_topic.partition("%")[2]
         name = queue_name(origin, is_fifo=is_fifo(topic))
         found["DeadLetterQueueSourceArn"] = queue_arn(request.region, account, name)
@@ -234,14 +237,14 @@ def _count_of(wanted: ReceiveMessage) -> int:
     return count
 
 
-def _wait_s_of(wanted: ReceiveMessage, topic: TopicRoute) -> int:
+def _wait_ms_of(wanted: ReceiveMessage, topic: TopicRoute) -> int:
     wait_s = wanted.wait_time_seconds
     if wait_s is None:
-        return topic.queue.wait_s
-    if not 0 <= wait_s <= WAIT_SECONDS_MAX:
+        wait_s = topic.queue.wait_s
+    elif not 0 <= wait_s <= WAIT_SECONDS_MAX:
         reason = f"Must be >= 0 and <= {WAIT_SECONDS_MAX}, if provided."
         raise invalid_value("WaitTimeSeconds", wait_s, reason)
-    return wait_s
+    return max(wait_s * 1_000, SHORT_POLL_MS)
 
 
 def _visibility_of(wanted: ReceiveMessage, topic: TopicRoute, group: GroupRoute) -> int:

@@ -19,11 +19,11 @@ from mqservice.delivery.settle.settle_plan import (
     NackItem,
     SettleCall,
     SettleItems,
-    SettlePlan,
 )
 from mqservice.lib.problem import Problem
 from mqservice.sqs.batches import check_entries, failed_entry
 from mqservice.sqs.errors import SqsError, invalid_value, missing_parameter, sqs_error_of
+from mqservice.sqs.letters import QueuePlan
 from mqservice.sqs.queues import is_fifo, require_queue
 from mqservice.sqs.receive import checked_visibility
 from mqservice.sqs.replies import BatchEntry, BatchError, BatchReply, Reply
@@ -111,7 +111,7 @@ def _settle(
     context: DeliveryContext, request: SqsRequest, items: SettleItems, answer: Answer
 ) -> None:
     assert request.meter is not None, "the data plane has one for each request"
-    plan = SettlePlan(
+    plan = QueuePlan(
         context,
         known_group(context, request),
         items,

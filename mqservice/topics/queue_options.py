@@ -9,7 +9,8 @@ import msgspec
 
 class QueueOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """The column ``sqs`` of a topic. ``attributes``: what AWS knows and nothing here acts on, as it
-    was given. ``dead_letter_queue``: the topic that a RedrivePolicy names.
+    was given. ``dead_letter_queue``: the topic that its RedrivePolicy names. ``sources``: groups
+    whose dead letters are received from this queue, since their policies name it.
     """
 
     delay_s: int = 0
@@ -18,6 +19,7 @@ class QueueOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     is_dedup_by_content: bool = False
     is_dedup_by_group: bool = False
     dead_letter_queue: str = ""
+    sources: list[str] = []
     attributes: dict[str, str] = {}
     tags: dict[str, str] = {}
 

@@ -127,12 +127,13 @@ class ReceiveCall:
     """One receive from its begin to its answer: settle first, if that makes room, then poll.
 
     ``answer`` replies with what was received, and with what was settled if something was to be;
-    what it raises fails the request.
+    what it raises fails the request. ``failed`` may take an error that then does not.
     """
 
     __slots__ = (
         "_answer",
         "_context",
+        "_failed",
         "_is_over",
         "_meter",
         "_order",
@@ -149,10 +150,12 @@ class ReceiveCall:
         order: ReceiveRequest,
         plan: SettlePlan | None,
         answer: Answer,
+        failed: Callable[[Exception], bool] = lambda error: False,
     ) -> None:
         assert request.meter is not None, "the data plane has one for each request"
         self._context, self._request, self._meter = context, request, request.meter
         self._order, self._plan, self._answer = order, plan, answer
+        self._failed = failed
         self._settle: SettleCall | None = None
         self._poll: LongPoll | None = None
         self._is_over = False
@@ -208,6 +211,8 @@ class ReceiveCall:
             return
         try:
             if isinstance(outcome, Exception):
+                if self._failed(outcome):
+                    return
                 raise outcome
             self._count(outcome)
             settle = self._settle
