@@ -103,7 +103,7 @@ class SqsPlane(DataPlane):
         request = SqsRequest(scope, receive, send, _CONTROL, dict(scope["headers"]), self)
         request.ended = asyncio.get_running_loop().create_future()
         try:
-            self._read_signature(request)
+            await self._signatures.require_key(self._read_signature(request))
             body = await read_body(request, REQUEST_BYTES_MAX)
             self._serve_signed(request, body)
             await request.ended

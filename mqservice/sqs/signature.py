@@ -248,6 +248,13 @@ class Signatures:
             "details."
         )
 
+    async def require_key(self, signed: SignedRequest) -> None:
+        """Refuse an access key that is none, before a body is read. Raises SignatureError, or
+        Problem when nobody can know.
+        """
+        if self._keys.cached(signed.key_id) is None:
+            await self._load(signed.key_id)
+
     async def _load(self, key_id: bytes) -> None:
         try:
             await self._keys.load(key_id)
