@@ -42,7 +42,7 @@ app.conf.update(
 LOG = Path(os.environ["SHOP_LOG"])
 
 
-@app.task(bind=True, max_retries=5)
+@app.task(bind=True, max_retries=5, name="order")
 def order(self: Task[Any, Any], number: int) -> None:  # Any: of every task
     """Each seventh fails at first, and is tried again a second later."""
     if number % 7 == 0 and not self.request.retries:

@@ -61,11 +61,12 @@ class Shop:
         lines = [line.split() for line in self.log.read_text().splitlines()]
         return {int(number): int(retries) for number, retries in lines}
 
-    def wait_for(self, count: int) -> None:
-        try:
-            wait_until(lambda: len(self.done()) >= count, WAIT_S, f"{count} orders are done")
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self._output.read_text()[-5000:]}") from error
+    def wait_for(self, count: int, worker: subprocess.Popen[bytes]) -> None:
+        def is_over() -> bool:
+            return len(self.done()) >= count or worker.poll() is not None
+
+        wait_until(is_over, WAIT_S, f"{count} orders are done")
+        assert len(self.done()) >= count, self._output.read_text()[-5_000:]
 
 
 def end(worker: subprocess.Popen[bytes], how: signal.Signals) -> None:
@@ -86,13 +87,13 @@ def test_no_task_is_lost_when_a_worker_is_killed(
     shop.send(count)
     worker = shop.start_worker()
     try:
-        shop.wait_for(count // 3)
+        shop.wait_for(count // 3, worker)
     finally:
         end(worker, signal.SIGKILL)
     assert len(shop.done()) < count
     worker = shop.start_worker()
     try:
-        shop.wait_for(count)
+        shop.wait_for(count, worker)
     finally:
         end(worker, signal.SIGTERM)
     done = shop.done()

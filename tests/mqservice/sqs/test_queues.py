@@ -188,6 +188,8 @@ def test_dead_letters_are_received_from_the_queue_that_is_named(sqs: Sqs, queue:
     sqs.delete_message(QueueUrl=letters, ReceiptHandle=letter["ReceiptHandle"])
     assert received(sqs, letters) == []
     assert attributes_of(sqs, letters)["ApproximateNumberOfMessages"] == "0"
+    sqs.delete_queue(QueueUrl=queue)
+    assert sqs.list_dead_letter_source_queues(QueueUrl=letters)["queueUrls"] == []
 
 
 def test_a_move_task_is_a_redrive(sqs: Sqs, queue: str) -> None:
