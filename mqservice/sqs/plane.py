@@ -64,7 +64,7 @@ _MESSAGE_ACTIONS: Final = {
     "ChangeMessageVisibility": (SETTLE.path, BodyHandler(begin_settle, change_visibility)),
     "ChangeMessageVisibilityBatch": (SETTLE.path, BodyHandler(begin_settle, change_visibilities)),
 }
-# Of an action on queues: charged as a read.
+# Of an action on queues, which has the rate of the control plane.
 _CONTROL: Final = Match("sqs", "-", "", "")
 
 
@@ -170,8 +170,6 @@ class SqsPlane(DataPlane):
     async def _serve_control(self, request: SqsRequest, action: Action) -> None:
         """An action on queues, on a thread that has Django's connection."""
         try:
-            await self._load_meter(request)
-            self._admit(request)
             request.answer(await self._run(request, action))
         except Exception as exc:
             self.fail(request, exc)

@@ -54,7 +54,7 @@ def order(self: Task[Any, Any], number: int) -> None:  # Any: of every task
 def send(count: int) -> None:
     for number in range(count):
         # Each tenth is to be done two seconds later.
-        order.apply_async((number,), countdown=2 if number % 10 == 9 else None)
+        order.apply_async((number,), countdown=2 if number % 10 == 9 else 0)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def end(worker: subprocess.Popen[bytes], how: signal.Signals) -> None:
 def test_no_task_is_lost_when_a_worker_is_killed(
     desk: Desk, tmp_path: Path, is_predefined: bool
 ) -> None:
-    count = sized(150, torture=5_000)
+    count = sized(60, torture=5_000)
     shop = Shop(desk, tmp_path, is_predefined=is_predefined)
     shop.send(count)
     worker = shop.start_worker()

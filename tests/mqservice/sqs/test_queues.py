@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -171,7 +172,7 @@ def test_dead_letters_are_received_from_the_queue_that_is_named(sqs: Sqs, queue:
     assert len(received(sqs, queue, VisibilityTimeout=0)) == 1
     assert len(received(sqs, queue, VisibilityTimeout=0, WaitTimeSeconds=5)) == 1
     assert received(sqs, queue) == []
-    found = {}
+    found: dict[str, dict[str, Any]] = {}  # Any: as boto3 answers
     while len(found) < 2:
         for message in received(sqs, letters, WaitTimeSeconds=10, AttributeNames=["All"]):
             found[message["Body"]] = message
@@ -189,7 +190,7 @@ def test_dead_letters_are_received_from_the_queue_that_is_named(sqs: Sqs, queue:
     assert received(sqs, letters) == []
     assert attributes_of(sqs, letters)["ApproximateNumberOfMessages"] == "0"
     sqs.delete_queue(QueueUrl=queue)
-    assert sqs.list_dead_letter_source_queues(QueueUrl=letters)["queueUrls"] == []
+    assert not sqs.list_dead_letter_source_queues(QueueUrl=letters).get("queueUrls")
 
 
 def test_a_move_task_is_a_redrive(sqs: Sqs, queue: str) -> None:
@@ -229,7 +230,7 @@ def test_a_key_reaches_its_own_namespace_only(desk: Desk, sqs: Sqs, queue: str) 
     (message,) = received(sqs, queue)
     rival = desk.client(key=desk.key(desk.people.rival))
     own = rival.create_queue(QueueName="orders")["QueueUrl"]
-    for call in (
+    calls: tuple[Callable[[], Any], ...] = (  # Any: what nobody looks at
         lambda: rival.send_message(QueueUrl=queue, MessageBody="2"),
         lambda: rival.receive_message(QueueUrl=queue),
         lambda: rival.get_queue_attributes(QueueUrl=queue, AttributeNames=["All"]),
@@ -237,7 +238,8 @@ def test_a_key_reaches_its_own_namespace_only(desk: Desk, sqs: Sqs, queue: str) 
         lambda: rival.get_queue_url(
             QueueName="orders", QueueOwnerAWSAccountId=queue.rsplit("/", 2)[1]
         ),
-    ):
+    )
+    for call in calls:
         with pytest.raises(ClientError) as error:
             call()
         assert code_of(error).endswith(("NonExistentQueue", "QueueDoesNotExist"))
@@ -249,12 +251,13 @@ def test_a_key_reaches_its_own_namespace_only(desk: Desk, sqs: Sqs, queue: str) 
 def test_a_key_does_what_its_scopes_allow(desk: Desk, sqs: Sqs, queue: str) -> None:
     reader = desk.client(key=desk.key(scopes=frozenset({Scope.CONSUME})))
     assert received(reader, queue) == []
-    for call in (
+    calls: tuple[Callable[[], Any], ...] = (  # Any: what nobody looks at
         lambda: reader.send_message(QueueUrl=queue, MessageBody="1"),
         lambda: reader.delete_queue(QueueUrl=queue),
         lambda: reader.create_queue(QueueName="more"),
         lambda: reader.purge_queue(QueueUrl=queue),
-    ):
+    )
+    for call in calls:
         with pytest.raises(ClientError) as error:
             call()
         assert code_of(error) == "AccessDenied"
