@@ -164,7 +164,11 @@ def _expanded(tree: dict[str, Json], entries: str) -> dict[str, Json]:
 
 
 def _numbered(name: str, value: Json, *, is_text: bool = False) -> Iterator[Json]:
-    """The items of a list, by their numbers. One without a number is the first, as AWS has it."""
+    """The items of a list, by their numbers. One without a number is the first, as AWS has it, and
+    an empty text is an empty list, as SDKs write it.
+    """
+    if not value:
+        return
     if isinstance(value, str) or not all(number.isdecimal() for number in value):
         value = {"1": value}
     for number in sorted(value, key=int):

@@ -142,7 +142,9 @@ def delete_queue(asked: Asked) -> Reply:
     """DeleteQueue: the topic with its messages, and its group with all that failed in it."""
     topic = asked.topic(Scope.MANAGE)
     asked.changing()
+    change = QueueChange({}, {}, queue_options_of(topic.sqs), None)
     with transaction.atomic():
+        _set_dead_letters(asked, topic, change, is_fifo=False)
         delete_topic(topic.namespace, topic.name, by=asked.principal)
         if _group_of(topic) is not None:
             delete_group(topic.namespace, topic.name, by=asked.principal)
