@@ -53,6 +53,7 @@ LARGE: Final = {
     "attacks": attacks.measure,
     "clients": clients.measure,
     "python-client": python_client.measure,
+    "typescript-client": python_client.measure_typescript,
     "footprint": footprint.measure,
     "idle": idle.measure,
     "scale": scale.measure,

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-import httpx
 import msgspec
+from mqservice_client import AsyncClient
 
 from bench.measure import MeasureFailed, Plan, Row, Run, row_of
 from bench.neighbours import RATE, p99_of, steady
@@ -61,14 +61,8 @@ async def measure(plan: Plan, base: Path) -> list[Row]:
 
 
 async def _make_topic(service: Service) -> None:
-    async with httpx.AsyncClient(base_url=service.base_url, trust_env=False) as http:
-        made = await http.put(
-            f"/v1/ns/{service.namespace}/topics/{TOPIC}",
-            json={"durability": "async"},
-            headers={"authorization": f"Bearer {service.api_key}"},
-        )
-    if not made.is_success:
-        raise MeasureFailed(f"no topic: {made.status_code} {made.text[:300]}")
+    async with AsyncClient(service.base_url, service.api_key) as mq:
+        await mq.topics.create(TOPIC, durability="async")
 
 
 async def _run(plan: Plan, service: Service, attacker: SecondTenant, name: str) -> Run:

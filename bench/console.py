@@ -15,10 +15,12 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Coroutine, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpx
+from mqservice_client import AsyncClient
 
 from bench.measure import MeasureFailed, Plan, Row, Run, cpu_seconds, row_of
 from bench.payloads import make_body
@@ -173,38 +175,29 @@ async def _log_in(http: httpx.AsyncClient, service: Service) -> None:
 
 async def _fill(service: Service) -> None:
     """Topics, groups that have begun to read, messages."""
-    root = f"/v1/ns/{service.namespace}"
-    headers = {"authorization": f"Bearer {service.api_key}"}
     topics = [f"bench-{number:04}" for number in range(TOPICS)]
+    groups = [f"bench-{number}" for number in range(GROUPS)]
     body = make_body().decode("latin-1")[:400]
-    batch = [{"body": body, "keys": [f"key-{n % 50}"], "tag": "created"} for n in range(BATCH)]
-    async with httpx.AsyncClient(base_url=service.base_url, timeout=60, headers=headers) as http:
-        await _all(http, "PUT", [(f"{root}/topics/{name}", {"queues": 4}) for name in topics])
-        groups = [f"{root}/groups/bench-{number}" for number in range(GROUPS)]
-        await _all(http, "PUT", [(path, {}) for path in groups])
-        full = topics[:BACKLOG_TOPICS]
-        batches = [full[n % BACKLOG_TOPICS] for n in range(BACKLOG // BATCH)]
-        await _all(
-            http, "POST", [(f"{root}/topics/{name}/messages:batch", batch) for name in batches]
-        )
-        reads = [f"{root}/topics/{full[n % 5]}/groups/bench-{n}:receive" for n in range(GROUPS)]
-        await _all(http, "POST", [(path, {"max": 1}) for path in reads])
+    async with AsyncClient(service.base_url, service.api_key, timeout="5m") as mq:
+        await _all(mq.topics.create(name, queues=4) for name in topics)
+        await _all(mq.groups.create(name) for name in groups)
+        for name in topics[:BACKLOG_TOPICS]:
+            async with mq.batch(name, messages_max=BATCH) as batch:
+                for number in range(BACKLOG // BACKLOG_TOPICS):
+                    await batch.send(body, keys=f"key-{number % 50}", tag="created")
+        for number, name in enumerate(groups):
+            async with mq.subscribe(topics[number % 5], name, prefetch=1) as messages:
+                if await messages.get("60s") is None:
+                    raise MeasureFailed(f"{name} got no message")
 
 
-async def _all(http: httpx.AsyncClient, method: str, orders: list[tuple[str, object]]) -> None:
-    """Several at a time; a refusal for now is repeated when it says."""
-    waiting = orders[::-1]
+async def _all(calls: Iterable[Coroutine[Any, Any, object]]) -> None:
+    """Several at a time."""
+    waiting = iter(calls)
 
     async def work() -> None:
-        while waiting:
-            path, content = waiting.pop()
-            while True:
-                answer = await http.request(method, path, json=content)
-                if answer.status_code != 429:
-                    break
-                await asyncio.sleep(answer.json().get("retry_after_ms", 100) / 1_000)
-            if not answer.is_success:
-                raise MeasureFailed(f"{path}: {answer.status_code} {answer.text[:300]}")
+        for call in waiting:
+            await call
 
     async with asyncio.TaskGroup() as group:
         for _ in range(AT_ONCE):

@@ -25,13 +25,11 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from mqservice_client import AsyncClient
 
-from bench.http_client import LeanHttp
 from bench.measure import MeasureFailed, Plan, Row, Run, cpu_seconds, row_of
 from bench.payloads import make_body
-from bench.processes import Service, free_port, scratch_directory
-from bench.push_consumer import consume
-from mqservice.protocol.frames import Subprotocol
+from bench.processes import free_port, scratch_directory
 from mqservice.supervisor.quickstart import Quickstart, find_quickstart
 
 WORKLOAD: Final = "footprint"
@@ -157,47 +155,26 @@ def _stop(process: subprocess.Popen[bytes]) -> float:
 
 
 async def _day(facts: Quickstart) -> None:
-    """Produces a day's messages over REST while one consumer acks them all over WebSocket."""
-    service = Service(
-        base_url=facts.base_url, ws_url=facts.ws_url, namespace=facts.namespace,
-        topic=facts.topic, group=facts.group, api_key=facts.api_key, pids=facts.pids,
-    )  # fmt: skip
-    acked = 0
-    are_all_acked = asyncio.Event()
-
-    def confirmed(more: int) -> None:
-        nonlocal acked
-        acked += more
-        if acked >= DAY_MESSAGES:
-            are_all_acked.set()
-
-    consumer = asyncio.ensure_future(consume(service, Subprotocol.MSGPACK, confirmed))
-    try:
-        await asyncio.gather(*(_produce(service, number) for number in range(PRODUCERS)))
-        ended = asyncio.ensure_future(are_all_acked.wait())
-        await asyncio.wait(
-            {consumer, ended}, timeout=CONSUME_S_MAX, return_when=asyncio.FIRST_COMPLETED
-        )
-        ended.cancel()
-        if not are_all_acked.is_set():
-            raise MeasureFailed(f"{acked:,} of {DAY_MESSAGES:,} messages were acked")
-    finally:
-        consumer.cancel()
-        await asyncio.gather(consumer, return_exceptions=True)
-
-
-async def _produce(service: Service, producer: int) -> None:
-    """One producer's share of the day, in batches."""
-    client = await LeanHttp.connect(service.base_url, key=service.api_key)
-    path = f"/v1/ns/{service.namespace}/topics/{service.topic}/messages:batch"
+    """Sends a day's messages over REST while a consumer acks them all over WebSocket."""
     body = make_body().decode()
-    for first in range(0, DAY_MESSAGES // PRODUCERS, BATCH):
-        messages = [
-            {"body": body, "keys": [f"order-{producer}-{number}"]}
-            for number in range(first, first + BATCH)
-        ]
-        await client.post(path, msgspec.json.encode(messages))
-    client.close()
+    async with AsyncClient(facts.base_url, facts.api_key) as mq:
+
+        async def consume() -> int:
+            subscription = mq.subscribe(facts.topic, facts.group, prefetch=1_000)
+            async with asyncio.timeout(CONSUME_S_MAX), subscription:
+                async for message in subscription:
+                    message.ack()
+                    if subscription.stats.received >= DAY_MESSAGES:
+                        break
+            return subscription.stats.acked
+
+        consumer = asyncio.ensure_future(consume())
+        async with mq.batch(facts.topic, messages_max=BATCH, requests_max=PRODUCERS) as batch:
+            for number in range(DAY_MESSAGES):
+                await batch.send(body, keys=f"order-{number}")
+        acked = await consumer
+    if acked < DAY_MESSAGES:
+        raise MeasureFailed(f"{acked:,} of {DAY_MESSAGES:,} messages were acked")
 
 
 def _memory(started: _Started) -> Run:

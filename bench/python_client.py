@@ -1,14 +1,16 @@
-"""The Python client beside the least that could do its work, by turns against one service.
+"""The clients beside the least that could do their work, by turns.
 
 bare socket loop ─▶ ┐                     batch REST by hand ─▶ ┐
 AsyncClient ──────▶ ├─ confirmed acks/s   batch with linger ──▶ ┴─ stored messages/s
 Client ───────────▶ ┘
+Client in Node ───▶ beside AsyncClient
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import time
@@ -21,11 +23,12 @@ import msgspec
 from mqservice_client import AsyncClient, Client
 
 from bench.engine import fill
-from bench.measure import MeasureFailed, Plan, Row, Run, row_of
+from bench.measure import MeasureFailed, Plan, Row, Run, Skipped, row_of
 from bench.payloads import make_body
 from bench.processes import Service, service_running
 from bench.push_consumer import CREDIT_MSGS, consume
 from mqservice.protocol.frames import Subprotocol
+from tests.clients.typescript.package import dist, why_no_package
 
 WORKLOAD: Final = "python-client"
 QUEUES: Final = 4
@@ -35,6 +38,7 @@ BATCH: Final = 500
 CONNECTIONS: Final = 4
 ASYNC_TARGET: Final = 0.8
 SYNC_TARGET: Final = 0.5
+TYPESCRIPT_TARGET: Final = 0.6
 PRODUCE_TARGET: Final = 0.8
 IMPORT_MS_MAX: Final = 120.0
 IDLE_MIB_MAX: Final = 35.0
@@ -58,31 +62,37 @@ print((time.perf_counter() - begun) * 1000)
 Consuming = Callable[[Service, list[int]], Awaitable[None]]
 
 
+async def measure_typescript(plan: Plan, base: Path) -> list[Row]:
+    """The consumer of the TypeScript client beside that of the Python one."""
+    if why := why_no_package():
+        raise Skipped(why)
+    targets = {TYPESCRIPT: TYPESCRIPT_TARGET}
+    return await _consuming_rows(plan, base, ASYNC, targets, "typescript-client")
+
+
 async def measure(plan: Plan, base: Path) -> list[Row]:
     return [
-        *await _consuming_rows(plan, base),
+        *await _consuming_rows(plan, base, BARE, {ASYNC: ASYNC_TARGET, SYNC: SYNC_TARGET}),
         *await _producing_rows(plan, base),
     ]
 
 
-async def _consuming_rows(plan: Plan, base: Path) -> list[Row]:
-    rates: dict[str, list[float]] = {name: [] for name in CONSUMERS}
+async def _consuming_rows(
+    plan: Plan, base: Path, beside: str, targets: dict[str, float], workload: str = WORKLOAD
+) -> list[Row]:
+    """Consumers of ``targets`` and the one that they are measured beside, by turns."""
+    rates: dict[str, list[float]] = {name: [] for name in (beside, *targets)}
     for _ in range(plan.repeats):
-        for name, consumer in CONSUMERS.items():
+        for name, taken in rates.items():
             async with service_running(base) as service:
-                rates[name].append(await _rate(plan, service, consumer))
+                taken.append(await _rate(plan, service, CONSUMERS[name]))
     setting = (
         f"1 KiB bodies, {QUEUES} queues, MessagePack, credit {CREDIT_MSGS} messages, acks "
         f"confirmed, by turns, new service each run; {plan.text}"
     )
-    return [_row(f"{BARE}", "msg/s", rates[BARE], setting)] + [
-        row
-        for name, target in ((ASYNC, ASYNC_TARGET), (SYNC, SYNC_TARGET))
-        for row in (
-            _row(name, "msg/s", rates[name], setting),
-            _ratio_row(name, BARE, rates, setting, target),
-        )
-    ]
+    rows = [_row(name, "msg/s", taken, setting) for name, taken in rates.items()]
+    rows += [_ratio_row(name, beside, rates, setting, most) for name, most in targets.items()]
+    return [msgspec.structs.replace(row, workload=workload) for row in rows]
 
 
 async def _rate(plan: Plan, service: Service, consumer: Consuming) -> float:
@@ -143,13 +153,38 @@ async def _consume_sync(service: Service, counts: list[int]) -> None:
         await running
 
 
+async def _consume_typescript(service: Service, counts: list[int]) -> None:
+    """In a process of Node, which says how many acks are confirmed."""
+    env = {
+        **os.environ,
+        "CLIENT": dist().joinpath("index.js").as_uri(),
+        "MQ_BASE_URL": service.base_url, "MQ_API_KEY": service.api_key,
+        "TOPIC": service.topic, "GROUP": service.group, "PREFETCH": str(CREDIT_MSGS),
+    }  # fmt: skip
+    script = str(Path(__file__).with_name("typescript_consumer.mjs"))
+    process = await asyncio.create_subprocess_exec(
+        "node", script, env=env, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        async for line in process.stdout:
+            counts[0] = int(line)
+        raise MeasureFailed(f"the consumer in Node ended with {await process.wait()}")
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
 BARE: Final = "bare socket loop"
 ASYNC: Final = "AsyncClient, subscription"
 SYNC: Final = "Client, subscription"
+TYPESCRIPT: Final = "TypeScript client in Node, subscription"
 CONSUMERS: Final[dict[str, Consuming]] = {
     BARE: _consume_bare,
     ASYNC: _consume_async,
     SYNC: _consume_sync,
+    TYPESCRIPT: _consume_typescript,
 }
 
 

@@ -13,6 +13,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from mqservice_client import Client, Message
 
 from mqservice.supervisor.quickstart import Quickstart, find_quickstart
 from tests.ports import find_steady_port
@@ -50,6 +53,24 @@ class Service:
         """Ends the supervisor, and only it, without a chance to tidy up."""
         self.process.kill()
         self.process.wait(STOP_WAIT_S)
+
+
+def client_of(facts: Quickstart, **options: Any) -> Client:  # Any: what a client takes
+    """The library with the key of the service's first start."""
+    return Client(facts.base_url, facts.api_key, **{"timeout": "60s", **options})
+
+
+def consume(
+    facts: Quickstart, topic: str, group: str, *, count: int = 100_000, wait: str = "2s"
+) -> list[Message]:
+    """What the group gets, acked: so many messages, or until none comes for ``wait``."""
+    found: list[Message] = []
+    with client_of(facts) as mq, mq.subscribe(topic, group) as messages:
+        while len(found) < count and (message := messages.get(wait)) is not None:
+            message.ack()
+            found.append(message)
+    assert messages.stats.acked == len(found), messages.stats
+    return found
 
 
 def service_environment(data_dir: Path, **env: str) -> dict[str, str]:

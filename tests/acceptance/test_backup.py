@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import TypeVar
 
-import httpx
 import msgspec
 import pytest
 
@@ -19,7 +18,7 @@ from mqservice.supervisor.quickstart import Quickstart
 from tests.acceptance.history.asking import is_drained, make_topic_and_group
 from tests.acceptance.history.clients import Client, Producer, RestConsumer
 from tests.acceptance.history.events import Accepted, Acked, Delivered, History
-from tests.services import Service, run_up, running_service, wait_until
+from tests.services import Service, client_of, run_up, running_service, wait_until
 
 pytestmark = [pytest.mark.torture, pytest.mark.acceptance, pytest.mark.timeout(600)]
 SEED = 20_266
@@ -87,10 +86,8 @@ def bodies(history: History, kind: type[BodyT], before: float = math.inf) -> set
 
 def begin_schedule(service: Service, facts: Quickstart) -> None:
     """A message that comes due after the restore, and whose sender asks only once."""
-    with httpx.Client(headers={"authorization": f"Bearer {facts.api_key}"}, timeout=60) as api:
-        url = f"{facts.base_url}/v1/ns/{facts.namespace}/topics/{NAME}/messages"
-        answer = api.post(url, json={"body": "scheduled", "delay": "20s"})
-        assert answer.status_code == 201, answer.text
+    with client_of(facts) as mq:
+        mq.send(NAME, "scheduled", delay="20s")
 
 
 def test_what_was_acknowledged_before_a_backup_lives_on_in_another_place(

@@ -10,12 +10,13 @@ from collections import Counter
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any  # decoded JSON
 
 import httpx
 import pytest
+from mqservice_client import Client
+from mqservice_client.api_types import StoredMessage
 
-from tests.services import Service, wait_until
+from tests.services import Service, client_of, wait_until
 
 pytestmark = [pytest.mark.torture, pytest.mark.acceptance, pytest.mark.timeout(600)]
 TOPIC = "delayed"
@@ -31,55 +32,16 @@ HEAL_WAIT_S = 120
 ARRIVE_WAIT_S = 150
 
 
-class Api:
-    """Calls that are tried again while processes are away; each may be, without a second effect."""
-
-    def __init__(self, service: Service) -> None:
-        facts = service.facts
-        self._http = httpx.Client(
-            base_url=f"{facts.base_url}/v1/ns/{facts.namespace}",
-            headers={"authorization": f"Bearer {facts.api_key}"},
-            timeout=60,
-        )
-
-    def __enter__(self) -> Api:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.close()
-
-    def put_topic(self, topic: str) -> None:
-        response = self._http.put(f"topics/{topic}", json={"queues": QUEUES})
-        assert response.status_code == 201, response.text
-
-    def produce(self, messages: list[dict[str, object]], topic: str = TOPIC) -> list[str]:
-        """Ids of messages that are all accepted."""
-        response = self._http.post(f"topics/{topic}/messages:batch", json=messages)
-        assert response.status_code == 201, response.text
-        ids: list[str] = [result["id"] for result in response.json()["results"]]
-        return ids
-
-    def find(self, path: str, **query: int) -> dict[str, Any] | None:
-        """An answer, or None while nobody gives one."""
-        try:
-            response = self._http.get(path, params=query)
-        except httpx.TransportError:
-            return None
-        if response.status_code != 200:
-            return None
-        answer: dict[str, Any] = response.json()
-        return answer
-
-
 def test_50_000_delayed_messages_survive_the_death_of_every_process(service: Service) -> None:
-    with Api(service) as api:
-        api.put_topic(TOPIC)
-        first_ms = time.time_ns() // 1_000_000 + max(LEAD_MS_MIN, 2 * _produce_ms(api))
+    with client_of(service.facts) as mq:
+        mq.topics.create(TOPIC, queues=QUEUES)
+        first_ms = time.time_ns() // 1_000_000 + max(LEAD_MS_MIN, 2 * _produce_ms(mq))
         due: dict[str, int] = {}
         for start in range(0, COUNT, BATCH):
             times = [first_ms + n * DUE_WITHIN_MS // COUNT for n in range(start, start + BATCH)]
-            ids = api.produce([{"body": f"{at}", "deliver_at": _rfc3339(at)} for at in times])
-            due |= dict(zip(ids, times, strict=True))
+            with mq.batch(TOPIC, messages_max=BATCH, linger="1s") as batch:
+                sent = [(batch.send(f"{at}", deliver_at=_time(at)), at) for at in times]
+            due |= {each.result().id: at for each, at in sent}
         assert time.time_ns() // 1_000_000 < first_ms, "not all was put before the first was due"
 
         pause = threading.Event()  # never set
@@ -94,28 +56,30 @@ def test_50_000_delayed_messages_survive_the_death_of_every_process(service: Ser
         ready = f"{service.facts.base_url}/readyz"
         wait_until(lambda: httpx.get(ready, timeout=60).is_success, HEAL_WAIT_S, "all is ready")
 
-        wait_until(lambda: _arrived_count(api) >= COUNT, ARRIVE_WAIT_S, "all have arrived")
-        arrived = _arrived(api)
+        wait_until(lambda: _arrived_count(mq) >= COUNT, ARRIVE_WAIT_S, "all have arrived")
+        arrived = _arrived(mq)
 
-    times_each = Counter(message["id"] for message in arrived)
+    times_each = Counter(message.id for message in arrived)
     assert set(times_each) == set(due)
     assert set(times_each.values()) == {1}, "a message that is moved is in one place, not in two"
-    early = [m["id"] for m in arrived if _ms(m["stored_at"]) < due[m["id"]]]
+    early = [m.id for m in arrived if _ms(m.stored_at) < due[m.id]]
     assert early == []
-    late_ms = sorted(_ms(message["stored_at"]) - due[message["id"]] for message in arrived)
+    late_ms = sorted(_ms(message.stored_at) - due[message.id] for message in arrived)
     print(f"lateness: median {late_ms[COUNT // 2]} ms, most {late_ms[-1]} ms")
 
 
-def _produce_ms(api: Api) -> int:
+def _produce_ms(mq: Client) -> int:
     """About how long it takes to produce all, by what a few batches take on this machine.
 
     None of these may stay in the schedule: with many there, no group knows its retries.
     """
-    api.put_topic(PACE_TOPIC)
-    api.produce([{"body": "first", "delay": "1s"}], PACE_TOPIC)
+    mq.topics.create(PACE_TOPIC, queues=QUEUES)
+    mq.send(PACE_TOPIC, "first", delay="1s")
     began_at = time.monotonic()
     for _ in range(PACE_BATCHES):
-        api.produce([{"body": f"{n}", "delay": "1s"} for n in range(BATCH)], PACE_TOPIC)
+        with mq.batch(PACE_TOPIC, messages_max=BATCH, linger="1s") as batch:
+            for number in range(BATCH):
+                batch.send(f"{number}", delay="1s")
     return round((time.monotonic() - began_at) * 1_000) * COUNT // (PACE_BATCHES * BATCH)
 
 
@@ -124,28 +88,25 @@ def _a_child_of(parent_pid: int) -> int:
     return int(children[0])
 
 
-def _arrived_count(api: Api) -> int:
-    answers = [api.find(f"topics/{TOPIC}/queues/{queue}/messages", offset=0, max=1)
-               for queue in range(QUEUES)]  # fmt: skip
-    return sum(answer["max_offset"] for answer in answers if answer is not None)
+def _arrived_count(mq: Client) -> int:
+    pages = [mq.messages.pull(TOPIC, queue, offset=0, max=1) for queue in range(QUEUES)]
+    return sum(page.max_offset for page in pages)
 
 
-def _arrived(api: Api) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+def _arrived(mq: Client) -> list[StoredMessage]:
+    found: list[StoredMessage] = []
     for queue in range(QUEUES):
         offset, end = 0, 1
         while offset < end:
-            path = f"topics/{TOPIC}/queues/{queue}/messages"
-            answer = api.find(path, offset=offset, max=100)
-            assert answer is not None
-            found += answer["messages"]
-            offset, end = answer["next_offset"], answer["max_offset"]
+            page = mq.messages.pull(TOPIC, queue, offset=offset, max=100)
+            found += page.messages
+            offset, end = page.next_offset, page.max_offset
     return found
 
 
-def _rfc3339(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1_000, UTC).isoformat(timespec="milliseconds")
+def _time(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1_000, UTC)
 
 
-def _ms(text: str) -> int:
-    return round(datetime.fromisoformat(text).timestamp() * 1_000)
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1_000)

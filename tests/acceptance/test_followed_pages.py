@@ -15,11 +15,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.docs.markdown import DOCS, ROOT, Fence, Page
-from tests.services import Service
+from tests.services import Service, client_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 PAGE_TIMEOUT_S = 500
@@ -45,13 +44,11 @@ def folder(tmp_path: Path, service: Service) -> Path:
 
 def own_names(service: Service) -> dict[str, str]:
     """A new topic and a new group."""
-    facts = service.facts
-    root = f"{facts.base_url}/v1/ns/{facts.namespace}"
     number = next(NUMBERS)
     names = {"orders": f"followed-{number}", "billing": f"followers-{number}"}
-    with httpx.Client(headers={"authorization": f"Bearer {facts.api_key}"}, timeout=20) as api:
-        api.put(f"{root}/topics/{names['orders']}", json={}).raise_for_status()
-        api.put(f"{root}/groups/{names['billing']}", json={}).raise_for_status()
+    with client_of(service.facts) as mq:
+        mq.topics.create(names["orders"])
+        mq.groups.create(names["billing"])
     return names
 
 

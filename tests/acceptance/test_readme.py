@@ -9,11 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 
 from mqservice.supervisor.quickstart import curl_line
-from tests.services import Service
+from tests.services import Service, consume
 
 pytestmark = pytest.mark.acceptance
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,14 +54,7 @@ def _typed(service: Service, argv: list[str]) -> str:
 @pytest.fixture(autouse=True)
 def _nothing_waits(service: Service) -> None:
     """Other tests of the same service may have left messages where the README's are looked for."""
-    facts = service.facts
-    root = f"{facts.base_url}/v1/ns/{facts.namespace}"
-    receive = f"{root}/topics/{facts.topic}/groups/{facts.group}:receive"
-    with httpx.Client(headers={"authorization": f"Bearer {facts.api_key}"}, timeout=60) as api:
-        while found := api.post(receive, json={"wait": "0s", "max": 64}).json()["messages"]:
-            receipts = [message["receipt"] for message in found]
-            settled = api.post(f"{root}/groups/{facts.group}:settle", json={"ack": receipts})
-            assert settled.json()["acked"] == len(receipts)
+    consume(service.facts, service.facts.topic, service.facts.group, wait="100ms")
 
 
 def test_curl_line_of_the_panel_stores_a_message(service: Service) -> None:

@@ -14,7 +14,15 @@ import psycopg
 import pytest
 
 from mqservice.supervisor.quickstart import Quickstart
-from tests.services import Service, pids_using, run_up, running_service, wait_until
+from tests.services import (
+    Service,
+    client_of,
+    consume,
+    pids_using,
+    run_up,
+    running_service,
+    wait_until,
+)
 
 pytestmark = pytest.mark.acceptance
 
@@ -161,35 +169,11 @@ def _is_ready(facts: Quickstart) -> bool:
 
 
 def _produce(facts: Quickstart, body: bytes) -> None:
-    answer = httpx.post(
-        f"{facts.base_url}/v1/ns/{facts.namespace}/topics/{facts.topic}/messages",
-        content=body,
-        headers={"authorization": f"Bearer {facts.api_key}", "content-type": "text/plain"},
-        timeout=60,
-        trust_env=False,
-    )
-    assert answer.status_code == 201, answer.text
+    with client_of(facts) as mq:
+        mq.send(facts.topic, body)
 
 
 def _receive_bodies(facts: Quickstart) -> list[str]:
-    """Bodies of what waits. As a client should, asks again while told to retry."""
-    answers: list[httpx.Response] = []
-
-    def is_answered() -> bool:
-        answers.append(_receive(facts))
-        return answers[-1].status_code != 503
-
-    wait_until(is_answered, 60, "receive is answered")
-    assert answers[-1].status_code == 200, answers[-1].text
-    return [message["body"] for message in answers[-1].json()["messages"]]
-
-
-def _receive(facts: Quickstart) -> httpx.Response:
-    return httpx.post(
-        f"{facts.base_url}/v1/ns/{facts.namespace}/topics/{facts.topic}"
-        f"/groups/{facts.group}:receive",
-        json={"max": 10, "wait": "5s"},
-        headers={"authorization": f"Bearer {facts.api_key}"},
-        timeout=60,
-        trust_env=False,
-    )
+    """Bodies of what waits."""
+    found = consume(facts, facts.topic, facts.group, wait="5s")
+    return [message.text for message in found]

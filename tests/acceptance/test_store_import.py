@@ -8,13 +8,19 @@ import subprocess
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 
 from mqservice.supervisor.data_dir import DataDir
-from mqservice.supervisor.quickstart import Quickstart
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from tests.services import PROGRAM, run_up, running_service, service_environment, wait_until
+from tests.services import (
+    PROGRAM,
+    client_of,
+    consume,
+    run_up,
+    running_service,
+    service_environment,
+    wait_until,
+)
 from tests.storage_engine.rocketmq_store import RocketmqStore
 from tests.storage_engine.tools.test_store_import import add_timer, hashes, properties
 
@@ -57,26 +63,6 @@ def kill_while_it_imports(data_dir: Path, *arguments: str) -> None:
         importing.wait(10)
 
 
-def drained(facts: Quickstart, wanted_count: int) -> list[str]:
-    """Bodies that the group still gets, each acknowledged."""
-    bodies: list[str] = []
-    url = f"{facts.base_url}/v1/ns/{NAMESPACE}"
-    with httpx.Client(headers={"authorization": f"Bearer {facts.api_key}"}, timeout=60) as api:
-        ends_at = time.monotonic() + WAIT_S
-        while len(bodies) < wanted_count and time.monotonic() < ends_at:
-            answer = api.post(
-                f"{url}/topics/imported/groups/readers:receive", json={"max": 10, "wait": "2s"}
-            )
-            assert answer.status_code == 200, answer.text
-            messages = answer.json()["messages"]
-            bodies += [message["body"] for message in messages]
-            if messages:
-                acks = [message["receipt"] for message in messages]
-                settled = api.post(f"{url}/groups/readers:settle", json={"ack": acks})
-                assert settled.status_code == 200, settled.text
-    return bodies
-
-
 @pytest.mark.torture
 def test_an_imported_namespace_continues_where_the_broker_stopped(tmp_path: Path) -> None:
     source, data_dir = source_of(tmp_path / "source"), tmp_path / "data"
@@ -96,18 +82,14 @@ def test_an_imported_namespace_continues_where_the_broker_stopped(tmp_path: Path
     assert (again.returncode, "is not empty" in again.stderr) == (2, True), again.stderr
     assert DataDir(data_dir).store.stat().st_mode & 0o077 == 0
     with running_service(data_dir) as service:
-        bodies = drained(service.facts, 8)
+        found = consume(service.facts, "imported", "readers", count=8, wait=f"{WAIT_S}s")
+        bodies = [message.text for message in found]
         assert sorted(bodies) == sorted(
             [*(f"order {number}" for number in range(30, 40, 2)), "again", "delayed", "timer"]
         )
-        url = f"{service.facts.base_url}/v1/ns/{NAMESPACE}"
-        with httpx.Client(
-            headers={"authorization": f"Bearer {service.facts.api_key}"}, timeout=60
-        ) as api:
-            topics = api.get(f"{url}/topics").json()
-            assert {"imported"} <= {topic["name"] for topic in topics["topics"]}
-            letters = api.get(f"{url}/groups/readers/dlq").json()
-            assert [letter["body"] for letter in letters["messages"]] == ["dead"]
+        with client_of(service.facts) as mq:
+            assert "imported" in {topic.name for topic in mq.topics.iterate()}
+            assert [letter.content for letter in mq.dead_letters.iterate("readers")] == [b"dead"]
 
 
 def test_the_environment_is_left_as_it_was_where_nothing_is_imported(tmp_path: Path) -> None:

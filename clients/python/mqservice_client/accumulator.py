@@ -13,6 +13,7 @@ import msgspec
 
 from .errors import MQError, OutcomeUnknown
 from .http_calls import Outgoing, Stored, encode_message, is_large
+from .tracing import LINKS_MAX, current_context
 
 
 class BatchLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +44,9 @@ class Chunk:
         self.forms: list[bytes] = []
         self.groups: list[str | None] = []
         self.keys: list[str | None] = []
+        # Trace contexts: of messages, and what is current for the first one.
+        self.traces: list[dict[str, str]] = []
+        self.context = current_context()
         self.size = 0
         self.is_ordered = False
         self.alone: Outgoing | None = None
@@ -111,6 +115,8 @@ class Accumulator:
             chunk.forms.append(form)
             chunk.groups.append(message.message_group)
             chunk.keys.append(message.dedup_id)
+            if (trace := message.trace or message.properties) and len(chunk.traces) < LINKS_MAX:
+                chunk.traces.append(trace)
             chunk.size += size
             chunk.alone = message if is_alone else None
             chunk.is_ordered = chunk.is_ordered or message.message_group is not None

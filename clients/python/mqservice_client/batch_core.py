@@ -53,6 +53,7 @@ class BatchCore:
             runtime.random,
             self._on_finished,
         )
+        self.topic = topic
         self.stored = 0
         self.failed = 0
         self.failures: deque[tuple[int, MQError]] = deque(maxlen=FAILURES_MAX)

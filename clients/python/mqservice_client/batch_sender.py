@@ -21,6 +21,7 @@ from .backoff import Backoff
 from .caller import Caller
 from .errors import MQError, OutcomeUnknown, RequestRejected
 from .http_calls import Stored, batch_request, faulty_indexes, parse_batch, send_request
+from .tracing import batch_span
 
 
 class BatchSender:
@@ -118,6 +119,17 @@ class BatchSender:
             self._idle.set()
 
     async def _send(self, chunk: Chunk) -> None:
+        count = len(chunk.forms)
+        with batch_span(
+            self._caller.base_url, self._topic, count, chunk.traces, chunk.context
+        ) as span:
+            results = await self._results(chunk)
+            failure = next((each for each in results if isinstance(each, MQError)), None)
+            if failure is not None:
+                span.fail(failure)
+        chunk.finish(results)
+
+    async def _results(self, chunk: Chunk) -> list[Stored | MQError]:
         results: dict[int, Stored | MQError] = {}
         waiting = list(range(len(chunk.forms)))
         limits = self._accumulator.limits
@@ -137,7 +149,7 @@ class BatchSender:
             if waiting:
                 self.repeated += len(waiting)
                 await asyncio.sleep(wait_ms / 1000)
-        chunk.finish([results[index] for index in range(len(chunk.forms))])
+        return [results[index] for index in range(len(chunk.forms))]
 
     async def _attempt(
         self, chunk: Chunk, indexes: list[int], deadline: float

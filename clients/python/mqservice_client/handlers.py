@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import inspect
 import queue
 import threading
@@ -27,6 +28,7 @@ from .messages import BaseMessage, log
 from .runtime import Reading, Runtime
 from .session import SubscribeOptions
 from .tasks import end
+from .tracing import NoSpan
 from .values import Duration, optional_ms
 
 Handler = Callable[..., Any]  # Any: of a message to whatever, awaited or not
@@ -232,7 +234,8 @@ class _Consumer:
     async def _handle(self, message: BaseMessage) -> None:
         """Give the message the result that belongs to what its handler does."""
         try:
-            await self._call(message)
+            with message._span(is_root=True) as span:
+                await self._call(message, span)
         except asyncio.CancelledError:
             if self._is_stopping:
                 raise  # without a result, it is given back
@@ -251,7 +254,7 @@ class _Consumer:
             if not message.is_settled:
                 message.ack()
 
-    async def _call(self, message: BaseMessage) -> None:
+    async def _call(self, message: BaseMessage, span: NoSpan) -> None:
         timeout_s = self._options.timeout_s
         running: asyncio.Future[None]
         if self._threads is not None:
@@ -267,7 +270,9 @@ class _Consumer:
             running.cancel()
             raise
         if not done:
-            self._fail(message, f"the handler has not returned within {timeout_s:g} s")
+            late = TimeoutError(f"the handler has not returned within {timeout_s:g} s")
+            span.fail(late)
+            self._fail(message, str(late))
             # A thread cannot be cancelled: it keeps its place until it returns.
             if self._threads is None:
                 running.cancel()
@@ -302,11 +307,12 @@ class _Threads:
         """The end of the call, on the loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
+        context = contextvars.copy_context()  # with the current span
 
         def call() -> None:
             error: BaseException | None = None
             try:
-                function(message)
+                context.run(function, message)
             except StopIteration:
                 error = RuntimeError("the handler raised StopIteration")  # no future may have it
             except BaseException as exc:

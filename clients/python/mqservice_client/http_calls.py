@@ -73,7 +73,10 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to produce, checked and encoded but for its form on the wire."""
+    """A message to produce, checked and encoded but for its form on the wire.
+
+    ``trace``: a trace context, which becomes properties.
+    """
 
     body: BodyForm
     tag: str | None = None
@@ -85,6 +88,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     delay_ms: int | None = None
     deliver_at: str | None = None
     dedup_id: str | None = None
+    trace: dict[str, str] = {}
 
 
 class _Form(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -203,7 +207,7 @@ def encode_message(message: Outgoing) -> bytes:
         tag=message.tag,
         keys=message.keys,
         message_group=message.message_group,
-        properties=message.properties,
+        properties={**message.properties, **message.trace},
         queue=message.queue,
         delay_level=message.delay_level,
         delay_ms=message.delay_ms,
@@ -376,6 +380,7 @@ def _printable(name: str, value: str) -> str:
 
 def _raw_headers(message: Outgoing) -> dict[str, str]:
     headers = {
+        **message.trace,
         "content-type": RAW_TYPE,
         "mq-tag": message.tag,
         "mq-keys": ",".join(message.keys) or None,

@@ -18,6 +18,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final, Protocol, TypeVar, overload
 
@@ -25,6 +26,7 @@ import msgspec
 
 from .errors import AlreadySettled, MQError, OutcomeUnknown, SettleFailed, UsageError
 from .protocol.frames import PackDelivered
+from .tracing import NoSpan, process_span
 from .values import Duration, milliseconds, optional_ms
 
 log = logging.getLogger("mqservice_client")
@@ -265,6 +267,17 @@ class BaseMessage:
         if self._state:
             self._refuse()
         self._home.queue_result(Result(EXTEND, self, ms))
+
+    def process_span(self) -> AbstractContextManager[object]:
+        """``with message.process_span():`` around what is done with it makes a span of that.
+
+        It is linked to the span that sent the message. Handlers of ``consumer`` have one already;
+        without OpenTelemetry it is nothing.
+        """
+        return self._span(is_root=False)
+
+    def _span(self, *, is_root: bool) -> NoSpan:
+        return process_span(self.topic, self.group, self._wire, is_root=is_root)
 
     def _refuse(self) -> None:
         raise AlreadySettled(f"message {self.id} was settled before")

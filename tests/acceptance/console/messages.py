@@ -1,85 +1,55 @@
-"""What the tests of the console send and consume beside the browser, over REST."""
+"""What the tests of the console send and consume beside the browser."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-import httpx
-
-from tests.services import Service
+from tests.services import Service, client_of
 
 SCRIPT: Final = (
     "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
 )
 
 
-def produce(service: Service, topic: str, body: str, **more: object) -> str:
-    """Id of a message that was stored over REST, with fields of the API besides the body."""
-    facts = service.facts
-    answer = httpx.post(
-        f"{facts.base_url}/v1/ns/{facts.namespace}/topics/{topic}/messages",
-        headers={"authorization": f"Bearer {facts.api_key}"},
-        json={"body": body, "keys": ["from-rest"], **more},
-        timeout=60,
-    )
-    answer.raise_for_status()
-    return str(answer.json()["id"])
+def produce(service: Service, topic: str, body: str, **more: Any) -> str:  # Any: what `send` takes
+    """Id of a message that was stored."""
+    with client_of(service.facts) as mq:
+        return mq.send(topic, body, **{"keys": ["from-rest"], **more}).id
 
 
 def schedule(service: Service, name: str, **settings: object) -> None:
     """A schedule of the demo's topic; once a year unless it is said otherwise."""
-    facts = service.facts
-    httpx.put(
-        f"{facts.base_url}/v1/ns/{facts.namespace}/schedules/{name}",
-        headers={"authorization": f"Bearer {facts.api_key}"},
-        json={"topic": "orders", "cron": "@yearly", "message": {"body": "x"}, **settings},
-        timeout=60,
-    ).raise_for_status()
+    asked = {"topic": "orders", "cron": "@yearly", "message": {"body": "x"}, **settings}
+    with client_of(service.facts) as mq:
+        mq.request("PUT", f"schedules/{name}", json=asked)
 
 
 def receive(service: Service, count: int) -> list[str]:
-    """Receipts of messages that the demo's group gets."""
-    facts = service.facts
-    root = f"{facts.base_url}/v1/ns/{facts.namespace}"
-    headers = {"authorization": f"Bearer {facts.api_key}"}
-    got = httpx.post(
-        f"{root}/topics/orders/groups/billing:receive",
-        headers=headers,
-        json={"max": count, "wait": "2s", "consumer_id": "browser-test"},
-        timeout=60,
-    )
-    got.raise_for_status()
-    receipts = [str(each["receipt"]) for each in got.json()["messages"]]
-    settled = httpx.post(
-        f"{root}/groups/billing:settle", headers=headers, json={"ack": receipts}, timeout=60
-    )
-    settled.raise_for_status()
-    return receipts
+    """Ids of messages that the demo's group gets, and acks; at most so many."""
+    ids: list[str] = []
+    with (
+        client_of(service.facts, transport="rest") as mq,
+        mq.subscribe("orders", "billing", consumer_id="browser-test", prefetch=count) as messages,
+    ):
+        while len(ids) < count and (message := messages.get("2s")) is not None:
+            message.ack()
+            ids.append(message.id)
+        return ids
 
 
 def give_up(service: Service, group: str, *bodies: str) -> list[str]:
     """Ids of messages that the group has given up, for ``SCRIPT``, of a topic of its name."""
-    facts = service.facts
-    headers = {"authorization": f"Bearer {facts.api_key}"}
-    with httpx.Client(
-        base_url=f"{facts.base_url}/v1/ns/demo", headers=headers, timeout=60
-    ) as client:
-
-        def ask(method: str, path: str, body: object) -> httpx.Response:
-            return client.request(method, path, json=body).raise_for_status()
-
-        ask("PUT", f"/topics/{group}", {"queues": 1})
-        ask("PUT", f"/groups/{group}", {})
+    ids: list[str] = []
+    with client_of(service.facts) as mq:
+        mq.topics.create(group, queues=1)
+        mq.groups.create(group)
         for body in bodies:
-            ask("POST", f"/topics/{group}/messages", {"body": body})
-        ids: list[str] = []
-        while len(ids) < len(bodies):
-            wanted = {"wait": "5s", "max": 10}
-            path = f"/topics/{group}/groups/{group}:receive"
-            received = ask("POST", path, wanted).json()["messages"]
-            assert received
-            ids += [message["id"] for message in received]
-            letters = [{"receipt": each["receipt"], "reason": SCRIPT} for each in received]
-            settled = ask("POST", f"/groups/{group}:settle", {"dead_letter": letters})
-            assert not settled.json().get("failed"), settled.text
+            mq.send(group, body)
+        with mq.subscribe(group, group) as messages:
+            while len(ids) < len(bodies):
+                message = messages.get("5s")
+                assert message is not None
+                message.dead_letter(SCRIPT)
+                message.confirmed("60s")
+                ids.append(message.id)
     return ids

@@ -6,12 +6,11 @@ import re
 import threading
 from collections.abc import Callable
 
-import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.acceptance.console.messages import SCRIPT, give_up, produce, receive
-from tests.services import Service
+from tests.services import Service, client_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 New = Callable[..., Page]
@@ -55,15 +54,11 @@ def test_live_tail_of_a_busy_topic_samples_pauses_and_keeps_its_rows(
     is_over = threading.Event()
 
     def flood() -> None:
-        facts = service.facts
-        with httpx.Client(
-            headers={"authorization": f"Bearer {facts.api_key}"}, timeout=60
-        ) as client:
+        with client_of(service.facts) as mq:
             while not is_over.wait(0.5):
-                client.post(
-                    f"{facts.base_url}/v1/ns/{facts.namespace}/topics/orders/messages:batch",
-                    json=[{"body": SCRIPT, "tag": ("odd", "even")[n % 2]} for n in range(500)],
-                ).raise_for_status()
+                with mq.batch("orders") as batch:
+                    for number in range(500):
+                        batch.send(SCRIPT, tag=("odd", "even")[number % 2])
 
     producer = threading.Thread(target=flood)
     producer.start()

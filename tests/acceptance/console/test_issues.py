@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import httpx
 import pytest
+from mqservice_client import Client
 from playwright.sync_api import Page, expect
 
 from tests.acceptance.console.accessibility import serious_faults
 from tests.mqservice.delivery.wait_until import wait_until
-from tests.services import Service
+from tests.services import Service, client_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 GROUP = "issue-makers"
@@ -19,38 +19,31 @@ LIST = f"/console/demo/issues?group={GROUP}"
 
 
 class Failures:
-    """Messages that a group gives up for given reasons, over REST."""
+    """Messages that a group gives up for given reasons."""
 
-    def __init__(self, client: httpx.Client) -> None:
-        self._client = client
-        self.ask("PUT", f"/topics/{GROUP}", {"queues": 1})
-        self.ask("PUT", f"/groups/{GROUP}", {})
-
-    def ask(self, method: str, path: str, body: object = None) -> httpx.Response:
-        return self._client.request(method, path, json=body).raise_for_status()
+    def __init__(self, mq: Client) -> None:
+        self._mq = mq
+        mq.topics.create(GROUP, queues=1)
+        mq.groups.create(GROUP)
 
     def happen(self, *reasons: str) -> None:
         before = self.count()
-        for reason in reasons:
-            self.ask("POST", f"/topics/{GROUP}/messages", {"body": "x"})
-            wanted = {"wait": "20s", "max": 1}
-            path = f"/topics/{GROUP}/groups/{GROUP}:receive"
-            [message] = self.ask("POST", path, wanted).json()["messages"]
-            letter = {"receipt": message["receipt"], "reason": reason}
-            self.ask("POST", f"/groups/{GROUP}:settle", {"dead_letter": [letter]})
+        with self._mq.subscribe(GROUP, GROUP) as messages:
+            for reason in reasons:
+                self._mq.send(GROUP, "x")
+                message = messages.get("20s")
+                assert message is not None
+                message.dead_letter(reason)
         wait_until(lambda: self.count() == before + len(reasons))
 
     def count(self) -> int:
-        found = self.ask("GET", f"/issues?group={GROUP}").json()["issues"]
-        return sum(issue["count"] for issue in found)
+        return sum(issue.count for issue in self._mq.issues.iterate(group=GROUP))
 
 
 @pytest.fixture
 def failures(service: Service) -> Iterator[Failures]:
-    headers = {"authorization": f"Bearer {service.facts.api_key}"}
-    root = f"{service.facts.base_url}/v1/ns/demo"
-    with httpx.Client(base_url=root, headers=headers, timeout=60) as client:
-        yield Failures(client)
+    with client_of(service.facts) as mq:
+        yield Failures(mq)
 
 
 def faults_of(page: Page) -> list[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import httpx
 import pytest
+from mqservice_client import Client
 from playwright.sync_api import Browser, Page, expect
 
-from tests.services import Service
+from tests.services import Service, client_of
 
 pytestmark = [pytest.mark.torture, pytest.mark.acceptance, pytest.mark.timeout(600)]
 CARD: Final = "4111-1111"
@@ -19,21 +20,17 @@ MESSAGES: Final = f"/console/demo/topics/{TOPIC}/messages"
 
 
 @pytest.fixture
-def api(service: Service) -> Iterator[httpx.Client]:
-    headers = {"authorization": f"Bearer {service.facts.api_key}"}
-    with httpx.Client(base_url=service.facts.base_url, headers=headers, timeout=60) as client:
+def mq(service: Service) -> Iterator[Client]:
+    with client_of(service.facts) as client:
         yield client
 
 
 def test_developer_sees_masks_where_the_owner_sees_values(
-    page: Page, browser: Browser, api: httpx.Client
+    page: Page, browser: Browser, service: Service, mq: Client
 ) -> None:
-    assert api.put(f"/v1/ns/demo/topics/{TOPIC}", json={"queues": 1}).status_code == 201
-    path = f"/v1/ns/demo/topics/{TOPIC}/messages"
-    ids = [
-        api.post(path, json=each).raise_for_status().json()["id"]
-        for each in ({"body_json": {"n": 1, "card": [{"number": CARD}]}}, {"body": CARD})
-    ]
+    mq.topics.create(TOPIC, queues=1)
+    bodies: tuple[Any, ...] = ({"n": 1, "card": [{"number": CARD}]}, CARD)
+    ids = [mq.send(TOPIC, body).id for body in bodies]
 
     page.goto("/console/demo/masking")
     page.get_by_role("link", name="New rule").first.click()
@@ -45,7 +42,7 @@ def test_developer_sees_masks_where_the_owner_sees_values(
     page.goto(f"{MESSAGES}/{ids[0]}")
     expect(page.get_by_role("group", name="Body as a tree")).to_contain_text(CARD)
 
-    developer = _developer(page, browser, api)
+    developer = _developer(page, browser, service.facts.base_url)
     developer.goto(MESSAGES)
     expect(developer.locator("tbody tr").first).to_contain_text("•••••")
     expect(developer.locator("tbody tr").nth(1)).to_contain_text("hidden from your role")
@@ -66,13 +63,13 @@ def test_developer_sees_masks_where_the_owner_sees_values(
     expect(developer.locator("tbody")).to_contain_text("•••••")
     assert CARD not in developer.locator("tbody").inner_text()
 
-    read = api.get(f"{path}/{ids[0]}").json()
-    assert read["body_json"]["card"][0]["number"] == CARD  # programs with a key are not masked
+    read = mq.messages.get(TOPIC, ids[0])
+    assert read.json()["card"][0]["number"] == CARD  # programs with a key are not masked
     page.goto("/console/demo/audit?action=messages.unmasked")
     expect(page.locator("tbody tr").first).to_contain_text(f"topics/{TOPIC}")
 
 
-def _developer(page: Page, browser: Browser, api: httpx.Client) -> Page:
+def _developer(page: Page, browser: Browser, base_url: str) -> Page:
     """Somebody who was invited as one, signed in; ``page`` is the owner's."""
     page.goto("/console/demo/invite")
     page.get_by_label("Email").fill("dora@example.com")
@@ -80,8 +77,8 @@ def _developer(page: Page, browser: Browser, api: httpx.Client) -> Page:
     page.get_by_role("button", name="Create invitation").click()
     token = page.locator("#link").inner_text().strip().rstrip("/").rpartition("/")[2]
     joined = {"token": token, "username": "dora", "password": PASSWORD}
-    httpx.post(f"{api.base_url}/v1/invitations:accept", json=joined).raise_for_status()
-    context = browser.new_context(base_url=str(api.base_url))
+    httpx.post(f"{base_url}/v1/invitations:accept", json=joined).raise_for_status()
+    context = browser.new_context(base_url=base_url)
     context.set_default_timeout(60_000)
     theirs = context.new_page()
     theirs.goto("/account/login/")

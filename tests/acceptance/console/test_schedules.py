@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import httpx
 import psycopg
 import pytest
 from playwright.sync_api import Page, expect
@@ -13,7 +12,7 @@ from playwright.sync_api import Page, expect
 from mqservice.lib.clock import SystemClock
 from mqservice.supervisor import operator_commands
 from tests.acceptance.console.messages import schedule
-from tests.services import Service
+from tests.services import Service, client_of, consume
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 New = Callable[..., Page]
@@ -58,21 +57,17 @@ def test_next_runs_are_seen_as_they_are_typed_and_the_schedule_is_sent(
 def test_beat_sends_it_when_it_is_due_and_the_page_leads_to_the_message(
     new_page: New, service: Service
 ) -> None:
-    facts = service.facts
-    headers = {"authorization": f"Bearer {facts.api_key}"}
-    root = f"{facts.base_url}/v1/ns/{facts.namespace}"
-    with httpx.Client(base_url=root, headers=headers, timeout=60) as api:
-        api.put("/topics/years", json={"queues": 1}).raise_for_status()
-        api.put("/groups/years", json={}).raise_for_status()
-        schedule(service, "each-year", topic="years", message={"body": "tick"})
-        let_come(service, "each-year")
-        got = api.post("/topics/years/groups/years:receive", json={"wait": "30s"})
-        [first] = got.json()["messages"]
+    with client_of(service.facts) as mq:
+        mq.topics.create("years", queues=1)
+        mq.groups.create("years")
+    schedule(service, "each-year", topic="years", message={"body": "tick"})
+    let_come(service, "each-year")
+    [first] = consume(service.facts, "years", "years", count=1, wait="30s")
     page = new_page()
     page.goto("/console/demo/schedules/each-year")
     page.locator("dd a code").click()
     expect(page.get_by_text("mq_planned_at")).to_be_visible()
-    expect(page.get_by_text(str(first["id"])).first).to_be_visible()
+    expect(page.get_by_text(first.id).first).to_be_visible()
     expect(page.locator("pre.body").first).to_have_text("tick")
 
 

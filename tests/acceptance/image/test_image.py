@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 import yaml
 
@@ -22,7 +23,7 @@ from mqservice.supervisor.quickstart import Quickstart, find_quickstart
 from tests.acceptance.image.containers import ROOT, UID, Container, Image, built_image
 from tests.ports import find_steady_port
 from tests.servers import TestServers
-from tests.services import START_WAIT_S, wait_until
+from tests.services import START_WAIT_S, client_of, consume, wait_until
 from tests.storage_engine.faults.machine import need_image
 
 # Building takes a minute or two, once; nothing else here takes longer than a start.
@@ -290,13 +291,11 @@ def _client(url: str, facts: Quickstart) -> httpx.Client:
 
 
 def _through(url: str, facts: Quickstart) -> list[str]:
-    """Produces one message and receives it. Returns the bodies received."""
-    base = f"/v1/ns/{facts.namespace}/topics/{facts.topic}"
-    with _client(url, facts) as client:
-        sent = client.post(f"{base}/messages", json={"body": "through the image"})
-        assert sent.status_code == 201, sent.text
-        received = client.post(f"{base}/groups/{facts.group}:receive", json={"wait": "20s"})
-    return [str(message["body"]) for message in received.json()["messages"]]
+    """Sends one message and receives it. Returns the bodies received."""
+    there = msgspec.structs.replace(facts, base_url=url)
+    with client_of(there) as mq:
+        mq.send(facts.topic, "through the image")
+    return [each.text for each in consume(there, facts.topic, facts.group, count=1, wait="20s")]
 
 
 def _date_of(day: int) -> str:

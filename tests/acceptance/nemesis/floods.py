@@ -15,8 +15,8 @@ from typing import Final
 import httpx
 
 from bench.second_tenant import second_tenant_of
-from tests.acceptance.history.asking import make_topic
 from tests.acceptance.nemesis.site import Site
+from tests.services import client_of
 
 FLOOD_S: Final = (3.0, 6.0)
 BATCH: Final = 100
@@ -53,7 +53,8 @@ class Overload:
 
     def fire(self, site: Site) -> None:
         facts = site.facts
-        make_topic(facts, "overload")
+        with client_of(facts) as mq:
+            mq.topics.create("overload", queues=4)
         path = f"{facts.namespace}/topics/overload"
         answers = _flood(site, self.name, path, facts.api_key, OVERLOAD_CONNECTIONS)
         site.load.run.fired[self.name] += answers.total()

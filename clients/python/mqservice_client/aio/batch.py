@@ -11,6 +11,7 @@ from ..batch_core import BatchCore
 from ..errors import MQError
 from ..http_calls import Stored, outgoing
 from ..sides import AsyncSide
+from ..tracing import created
 from ..values import Body, Duration, optional_ms, optional_s, optional_time
 
 
@@ -100,6 +101,7 @@ class AsyncBatch:
             deliver_at=optional_time(deliver_at, "deliver_at"),
             dedup_id=core.key_of(idempotency_key),
         )
+        message = created(core.topic, message)
         if core.accumulator.is_full:
             await self._side.wait_for_room(core)
         return AsyncPending(self._side, *core.add(message))

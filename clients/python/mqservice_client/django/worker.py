@@ -10,6 +10,7 @@ the rest back.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import heapq
 import itertools
 import logging
@@ -182,9 +183,10 @@ class Worker:
             message.dead_letter("it is no task")
             return
         try:
-            outcome = await self._threads.run(
-                lambda: execute(self._backend, order.id, message.id, self.worker_id)
-            )
+            with message._span(is_root=True):
+                outcome = await self._threads.run(
+                    lambda: execute(self._backend, order.id, message.id, self.worker_id)
+                )
         except Exception as exc:  # of the database: the task may have run or not
             log.exception(
                 "Could not record a task; it is delivered again",
@@ -265,7 +267,8 @@ class Threads:
     ) -> Any:
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
-        calls.put((future, call))
+        context = contextvars.copy_context()  # with the current span
+        calls.put((future, lambda: context.run(call)))
         return await asyncio.shield(asyncio.wrap_future(future))
 
     @staticmethod

@@ -12,6 +12,7 @@ from ..batch_core import BatchCore
 from ..errors import MQError
 from ..http_calls import Stored, outgoing
 from ..sides import SyncSide
+from ..tracing import created
 from ..values import Body, Duration, optional_ms, optional_s, optional_time
 
 
@@ -98,6 +99,7 @@ class Batch:
             deliver_at=optional_time(deliver_at, "deliver_at"),
             dedup_id=core.key_of(idempotency_key),
         )
+        message = created(core.topic, message)
         if core.accumulator.is_full:
             self._side.wait_for_room(core)
         return Pending(self._side, *core.add(message))

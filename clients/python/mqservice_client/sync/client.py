@@ -37,6 +37,7 @@ from ..protocol.limits import CREDIT_MSGS_MAX
 from ..runtime import Reading, Runtime, closed_error
 from ..session import SubscribeOptions
 from ..sides import SyncSide
+from ..tracing import send_span
 from ..values import (
     Body,
     Duration,
@@ -165,21 +166,28 @@ class Client(ControlPlane):
             delay_ms=optional_ms(delay, "delay"),
             deliver_at=optional_time(deliver_at, "deliver_at"),
         )
-        request = send_request(
-            runtime.root, topic, message, idempotency_key=idempotency_key, headers=headers
-        )
-        try:
-            response = self._side.run(
-                runtime.caller.call(
-                    request,
-                    is_repeatable=idempotency_key is not None,
-                    timeout_ms=optional_ms(timeout, "timeout"),
-                )
+        with send_span(runtime.caller.base_url, topic, message) as span:
+            request = send_request(
+                runtime.root,
+                topic,
+                span.carried_by(message),
+                idempotency_key=idempotency_key,
+                headers=headers,
             )
-        except OutcomeUnknown as exc:
-            exc.idempotency_key = idempotency_key
-            raise
-        return decode(response, Stored)
+            try:
+                response = self._side.run(
+                    runtime.caller.call(
+                        request,
+                        is_repeatable=idempotency_key is not None,
+                        timeout_ms=optional_ms(timeout, "timeout"),
+                    )
+                )
+            except OutcomeUnknown as exc:
+                exc.idempotency_key = idempotency_key
+                raise
+            stored = decode(response, Stored)
+            span.note("messaging.message.id", stored.id)
+        return stored
 
     def batch(
         self,

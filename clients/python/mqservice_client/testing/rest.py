@@ -46,6 +46,7 @@ NAMESPACE: Final = "fake"
 YEAR_MS: Final = 365 * 86_400_000
 RECEIVE_BYTES_MAX: Final = 8 * 1024 * 1024
 PAGE: Final = 1_000
+TRACE_FIELDS: Final = ("traceparent", "tracestate")
 T = TypeVar("T")
 
 
@@ -121,6 +122,10 @@ class RestApi:
             form = _form_of_headers(call.request)
         else:
             form = _decode_form(call.request.content or b"")
+        if not any(name in form.properties for name in TRACE_FIELDS):
+            form.properties.update(
+                {name: headers[name] for name in TRACE_FIELDS if name in headers}
+            )
         stored = self._put(topic, form, headers.get("idempotency-key"))
         return _json(stored, status=200 if stored["duplicate"] else 201)
 
