@@ -16,6 +16,7 @@ from tests.clients.typescript.package import GENERATED
 from tests.docs.licences import licences_page
 from tests.docs.limits import limits_page
 from tests.docs.markdown import DOCS, ROOT, Page
+from tests.docs.python_api import python_api_page
 
 QUICK_START: Final = ROOT / "mqservice" / "console" / "quick_start" / "snippets.json"
 
@@ -38,6 +39,7 @@ MADE: Final[dict[Path, Callable[[], str]]] = {
     DOCS / "errors.md": error_page,
     DOCS / "licences.md": licences_page,
     DOCS / "limits.md": limits_page,
+    DOCS / "python-api.md": python_api_page,
     PACKAGE / "api_types.py": types_module,
     PACKAGE / "aio" / "resources.py": resources_module,
     QUICK_START: console_snippets,
