@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from mqservice.control_plane import ControlPlane, asker_of
-from mqservice.delivery.context import DeliveryContext
+from mqservice.delivery.context import DeliveryContext, count_failure
 from mqservice.delivery.http import (
     ClientDisconnected,
     Match,
@@ -49,7 +49,7 @@ from mqservice.sqs.settle import (
     delete_message,
     delete_messages,
 )
-from mqservice.sqs.signature import Signatures, SignedRequest
+from mqservice.sqs.signature import SignatureError, Signatures, SignedRequest
 from mqservice.web.cycle import Cycle, Serve, recognised
 
 _ALGORITHM: Final = b"AWS4-HMAC-SHA256 "
@@ -210,6 +210,11 @@ class SqsPlane(DataPlane):
             if request.span is not None:
                 request.span.end(CLIENT_GONE)
             return
+        if isinstance(exc, SignatureError):
+            try:
+                await count_failure(self._context, request.scope)
+            except Problem as problem:
+                exc = problem
         error = sqs_error_of(exc, request.request_id)
         if request.span is not None:
             request.span.end(exc.code if isinstance(exc, Problem) else error.name)

@@ -135,7 +135,7 @@ class SignedRequest:
     """A request's head, whose claims are well-formed and in time but not proven yet."""
 
     __slots__ = (
-        "claimed_hash", "credential", "head", "is_link", "prefix", "signature", "stamp",
+        "claimed_hash", "credential", "head", "is_link", "loaded", "prefix", "signature", "stamp",
     )  # fmt: skip
 
     def __init__(
@@ -156,6 +156,7 @@ class SignedRequest:
         self.claimed_hash = claimed_hash
         self.prefix = prefix  # of the header, if all but the signature is in it
         self.is_link = is_link  # signed in its query
+        self.loaded: Principal | None = None  # whose key it names, where that was not cached
 
     @property
     def key_id(self) -> bytes:
@@ -220,9 +221,9 @@ class Signatures:
 
         Raises SignatureError, and NotLoaded where the access key is not cached.
         """
-        principal = self._keys.cached(signed.key_id)
+        principal = self._keys.cached(signed.key_id) or signed.loaded
         if principal is None:
-            raise NotLoaded(partial(self._load, signed.key_id))
+            raise NotLoaded(partial(self._load, signed))
         body_hash = hashlib.sha256(body).hexdigest().encode()
         if signed.claimed_hash is not None and signed.claimed_hash != body_hash:
             raise _wrong_hash(signed.claimed_hash)
@@ -253,11 +254,12 @@ class Signatures:
         Problem when nobody can know.
         """
         if self._keys.cached(signed.key_id) is None:
-            await self._load(signed.key_id)
+            await self._load(signed)
 
-    async def _load(self, key_id: bytes) -> None:
+    async def _load(self, signed: SignedRequest) -> None:
         try:
-            await self._keys.load(key_id)
+            # Kept here too: while PostgreSQL is away, the cache has nothing that it calls fresh.
+            signed.loaded = await self._keys.load(signed.key_id)
         except Problem as problem:
             if problem.status == 401:
                 raise unknown_key() from problem

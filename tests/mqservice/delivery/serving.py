@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import httpx
 import uvicorn.server
 
-from mqservice.accounts.access import HolderCache, KeyCache, Principal
+from mqservice.accounts.access import KeyCache, Principal
 from mqservice.accounts.scopes import Grant, Scope
 from mqservice.asgi import Application
 from mqservice.caches import Caches, RouteCache, RouteKey
@@ -74,7 +74,6 @@ class Server:
     ) -> None:
         self.store = store
         self.keys: dict[bytes, Principal] = {}
-        self.access_keys: dict[bytes, Principal] = {}  # by their ids
         self.topics: dict[RouteKey, TopicRoute] = {}
         self.groups: dict[RouteKey, GroupRoute] = {}
         fresh = CacheLimits(fresh_ms=fresh_ms, absent_ms=1)
@@ -82,8 +81,6 @@ class Server:
             KeyCache(self._find_key, limits=fresh),
             RouteCache(self._find_topic, self._find_group, limits=fresh),
         )
-
-        caches.access_keys = HolderCache(self._find_access_key, limits=fresh)
 
         async def limits_of(tenant_id: int) -> QuotaLimits:
             return quotas
@@ -262,9 +259,6 @@ class Server:
 
     async def _find_key(self, authorization: bytes) -> Principal | None:
         return self.keys.get(authorization)
-
-    async def _find_access_key(self, key_id: bytes) -> Principal | None:
-        return self.access_keys.get(key_id)
 
     async def _find_topic(self, key: RouteKey) -> TopicRoute | None:
         return self.topics.get(key)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from datetime import datetime
 from typing import Any
 
 import boto3
 import pytest
 from botocore.config import Config
 
-from mqservice.accounts.access import Principal, SigningSecret
-from mqservice.accounts.models import Namespace
+from mqservice.accounts.models import Namespace, Role
 from mqservice.accounts.scopes import Grant, Scope
+from mqservice.accounts.services import create_api_key
+from mqservice.accounts.settings import KeyKind
 from mqservice.caches import Caches, listen
 from mqservice.store import AsyncStoreClient
 from tests.mqservice.delivery.serving import Server, serving
@@ -33,7 +34,6 @@ class Desk:
     def __init__(self, server: Server, people: People) -> None:
         self.server = server
         self.people = people
-        self._numbers = itertools.count()
         server.context.caches.routes = Caches().routes
 
     def key(
@@ -43,22 +43,21 @@ class Desk:
         scopes: frozenset[Scope] = frozenset(Scope),
         grants: tuple[Grant, ...] = (),
         is_of_namespace: bool = True,
+        role: Role = Role.DEVELOPER,
+        expires_at: datetime | None = None,
     ) -> tuple[str, str]:
         """Id and secret of a new access key; of namespace acme unless another is given."""
         namespace = namespace or self.people.acme
-        number = next(self._numbers)
-        key_id, secret = f"MQAKTEST{number:08d}", f"secret-{number}"
-        self.server.access_keys[key_id.encode()] = Principal(
-            key_id=f"access{number}",
-            tenant_id=namespace.tenant_id,
-            tenant=namespace.tenant.name,
-            namespace_id=namespace.pk if is_of_namespace else None,
-            namespace=namespace.name if is_of_namespace else None,
-            scopes=scopes,
-            grants=grants,
-            signing_secrets=(SigningSecret(secret.encode()),),
+        row, secret = create_api_key(
+            namespace.tenant,
+            name="program",
+            scopes=[*scopes, *(grant.text for grant in grants)],
+            role=role,
+            namespace=namespace if is_of_namespace else None,
+            expires_at=expires_at,
+            kind=KeyKind.ACCESS,
         )
-        return key_id, secret
+        return row.public_id, secret
 
     def client(self, protocol: str = JSON, key: tuple[str, str] | None = None) -> Sqs:
         """boto3 as it is, with an endpoint URL; it repeats nothing."""

@@ -10,12 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqservice.accounts.access import SigningSecret
+from mqservice.accounts.access import Principal, SigningSecret
 from mqservice.delivery.path_routes import NotLoaded
 from mqservice.sqs import signature
-from mqservice.sqs.signature import SignatureError
+from mqservice.sqs.signature import SignatureError, Signatures
 from tests.clock import ManualClock
-from tests.mqservice.sqs.signing import SECRET, Sent, accepts, reader, refusal, signed, verify
+from tests.mqservice.sqs.signing import (
+    SECRET,
+    KnownKeys,
+    Sent,
+    accepts,
+    reader,
+    refusal,
+    signed,
+    verify,
+)
 
 CLOCK = ManualClock()
 TARGET = {"X-Amz-Target": "AmazonSQS.SendMessage", "Content-Type": "application/x-amz-json-1.0"}
@@ -253,6 +262,31 @@ def test_another_service_is_refused_and_any_region_is_ours() -> None:
 def test_a_key_that_is_not_known_has_to_be_loaded(key_id: str) -> None:
     with pytest.raises(NotLoaded):
         verify(reader(CLOCK), signed(CLOCK, key_id=key_id))
+
+
+async def test_a_loaded_key_is_used_although_the_cache_does_not_keep_it() -> None:
+    keys = KnownKeys()
+    signatures = Signatures(Forgetful(keys), clock=CLOCK)
+    sent = sent_example()
+    head = signatures.read(sent.method, sent.path, sent.query, sent.headers)
+    with pytest.raises(NotLoaded) as missing:
+        signatures.verify(head, sent.body)
+    await missing.value.load()
+
+    assert signatures.verify(head, sent.body) is keys.principal
+
+
+class Forgetful:
+    """As the cache is while PostgreSQL is away: it has the key, and calls it fresh no more."""
+
+    def __init__(self, keys: KnownKeys) -> None:
+        self._keys = keys
+
+    def cached(self, key_id: bytes) -> Principal | None:
+        return None
+
+    async def load(self, authorization: bytes, /) -> Principal:
+        return self._keys.principal
 
 
 def test_another_secret_is_refused() -> None:
