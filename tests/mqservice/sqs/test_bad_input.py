@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -285,3 +286,12 @@ def test_a_request_without_a_good_signature_is_refused(desk: Desk) -> None:
 )
 def test_which_requests_are_of_sqs(path: str, authorization: bytes, is_sqs: bool) -> None:
     assert is_sqs_request(path, {b"authorization": authorization}) is is_sqs
+
+
+@pytest.mark.parametrize("url", ["", "/", "http://[", "1/a b", "x" * 2_000, "http://h/sqs/1/a.b"])
+def test_what_is_no_url_of_a_queue(raw: Raw, url: str) -> None:
+    answer = raw(json.dumps({"QueueUrl": url}), target="AmazonSQS.PurgeQueue")
+    assert (answer.status_code, answer.json()["__type"]) == (
+        404,
+        "com.amazonaws.sqs#InvalidAddress",
+    )

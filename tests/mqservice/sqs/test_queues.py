@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from django.utils import timezone
 
-from mqservice.accounts.models import AuditEntry
+from mqservice.accounts.models import AuditEntry, Namespace
 from mqservice.accounts.scopes import Scope
 from mqservice.groups.models import ConsumerGroup
 from mqservice.topics.models import Topic
@@ -266,3 +267,43 @@ def test_a_key_does_what_its_scopes_allow(desk: Desk, sqs: Sqs, queue: str) -> N
     with pytest.raises(ClientError) as error:
         whole.list_queues()
     assert code_of(error) == "AccessDenied"
+
+
+def test_a_fifo_queue_has_one_name(sqs: Sqs, fifo: str) -> None:
+    other = fifo.removesuffix(".fifo") + "_fifo"
+    calls: tuple[Callable[[], Any], ...] = (  # Any: what nobody looks at
+        lambda: sqs.send_message(QueueUrl=other, MessageBody="1", MessageGroupId="a"),
+        lambda: sqs.receive_message(QueueUrl=other),
+        lambda: sqs.delete_message(QueueUrl=other, ReceiptHandle="x"),
+        lambda: sqs.get_queue_url(QueueName="orders_fifo"),
+        lambda: sqs.purge_queue(QueueUrl=other),
+    )
+    for call in calls:
+        with pytest.raises(ClientError) as error:
+            call()
+        assert code_of(error).endswith(("NonExistentQueue", "QueueDoesNotExist"))
+    with pytest.raises(ClientError) as error:
+        sqs.create_queue(QueueName="orders_fifo")
+    assert code_of(error) in ("QueueAlreadyExists", "QueueNameExists")
+    assert sqs.list_queues()["QueueUrls"] == [fifo]
+
+
+def test_a_read_only_namespace_takes_messages_and_no_changes(
+    desk: Desk, sqs: Sqs, queue: str
+) -> None:
+    Namespace.objects.filter(pk=desk.people.acme.pk).update(read_only_since=timezone.now())
+    sqs.send_message(QueueUrl=queue, MessageBody="1")
+    (message,) = received(sqs, queue)
+    sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+    calls: tuple[Callable[[], Any], ...] = (  # Any: what nobody looks at
+        lambda: sqs.create_queue(QueueName="more"),
+        lambda: sqs.set_queue_attributes(QueueUrl=queue, Attributes={"DelaySeconds": "1"}),
+        lambda: sqs.tag_queue(QueueUrl=queue, Tags={"a": "b"}),
+        lambda: sqs.purge_queue(QueueUrl=queue),
+        lambda: sqs.delete_queue(QueueUrl=queue),
+    )
+    for call in calls:
+        with pytest.raises(ClientError) as error:
+            call()
+        assert code_of(error) == "AccessDenied"
+    assert sqs.list_queues()["QueueUrls"] == [queue]
