@@ -48,7 +48,8 @@ def test_what_is_typed_before_the_scripts_have_come_is_searched_for(new_page: Ne
     page = new_page()
     held: list[Route] = []
     page.route("**/htmx-4*.js", lambda route: held.append(route))
-    page.goto("/console/demo/quick-start", wait_until="commit")
+    with page.expect_request("**/htmx-4*.js"):
+        page.goto("/console/demo/quick-start", wait_until="commit")
     page.get_by_label("Search topics and groups").press_sequentially("ord")
     assert held, "htmx was not asked for"
     expect(page.locator("#found a")).to_have_count(0)
