@@ -2,11 +2,13 @@
 
     page ──▶ its fences of sh and Python, in their order, in one shell ──▶ output of each fence
 
-A topic and a group of their own take the place of the demo's, which other tests use as well.
+Where the page has tabs, a reader follows one of them, and reads what is outside of tabs. A topic
+and a group of its own take the place of the demo's: nobody else sends there.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -23,7 +25,7 @@ PAGE_TIMEOUT_S = 500
 MARK = "~~~~ fence "
 # Not here: what starts a service, what makes people, what needs a package of somebody else.
 LEFT_OUT = ("make run", "admin create-owner", "boto3")
-OWN_NAMES = {"orders": "followed", "billing": "followers"}
+NUMBERS = itertools.count(1)
 
 
 @pytest.fixture
@@ -40,23 +42,29 @@ def folder(tmp_path: Path, service: Service) -> Path:
     return tmp_path
 
 
-@pytest.fixture(autouse=True)
-def _own_names(service: Service) -> None:
+def own_names(service: Service) -> dict[str, str]:
+    """A new topic and a new group."""
+    number = next(NUMBERS)
+    names = {"orders": f"followed-{number}", "billing": f"followers-{number}"}
     with client_of(service.facts) as mq:
-        mq.topics.create("followed")
-        mq.groups.create("followers")
+        mq.topics.create(names["orders"])
+        mq.groups.create(names["billing"])
+    return names
 
 
-def followed(service: Service, folder: Path, name: str) -> list[tuple[Fence, str]]:
+def followed(service: Service, folder: Path, name: str, tab: str = "") -> list[tuple[Fence, str]]:
     """What each fence of the page printed; fails when one ends badly."""
     fences = [
         fence
         for fence in Page(DOCS / name).fences
-        if fence.language in ("sh", "python") and not any(text in fence.text for text in LEFT_OUT)
+        if fence.language in ("sh", "python")
+        and fence.tab in ("", tab)
+        and not any(text in fence.text for text in LEFT_OUT)
     ]
+    names = own_names(service)
     lines = ["set -eu"]
     for number, fence in enumerate(fences):
-        text = re.sub(r"\b(?:orders|billing)\b", lambda word: OWN_NAMES[word[0]], fence.text)
+        text = re.sub(r"\b(?:orders|billing)\b", lambda word: names[word[0]], fence.text)
         text = text.replace("http://127.0.0.1:8000", service.facts.base_url)
         if fence.language == "python":
             (folder / f"fence{number}.py").write_text(text)
@@ -65,7 +73,7 @@ def followed(service: Service, folder: Path, name: str) -> list[tuple[Fence, str
     env = {name: text for name, text in os.environ.items() if not name.startswith("MQ_")}
     env["PATH"] = f"{folder / '.venv' / 'bin'}{os.pathsep}{env['PATH']}"
     env["PYTHONPATH"] = str(ROOT)
-    env |= {"URL": service.facts.base_url, "KEY": service.facts.api_key}
+    env |= {"MQ_BASE_URL": service.facts.base_url, "MQ_API_KEY": service.facts.api_key}
     done = subprocess.run(
         ["sh", "-c", "\n".join(lines)],
         cwd=folder, env=env, capture_output=True, text=True, timeout=PAGE_TIMEOUT_S, check=False,
@@ -93,17 +101,29 @@ def test_every_command_of_the_page_is_taken(
     assert len(followed(service, folder, name)) >= count_min
 
 
-def test_the_quick_start_does_what_it_says(service: Service, folder: Path) -> None:
-    outputs = followed(service, folder, "quickstart.md")
+@pytest.mark.parametrize(("tab", "count_min"), [("curl", 13), ("CLI", 10)])
+def test_every_command_of_the_guide_is_taken(
+    service: Service, folder: Path, tab: str, count_min: int
+) -> None:
+    """Its other tabs are run by the tests of the clients, each with messages of its own."""
+    outputs = followed(service, folder, "guide.md", tab)
+    assert len([fence for fence, _ in outputs if fence.tab == tab]) >= count_min
 
-    def said(part: str) -> str:
-        """By the one fence that has this part."""
-        [text] = [text for fence, text in outputs if part in fence.text]
-        return text
 
-    assert '"durability":"synced"' in said('"body_json"')
-    assert '"body_json":{"order": 42}' in said("RECEIVED=")
-    assert '"acked":1' in said('\\"ack\\"')
-    assert '"dead_lettered":1' in said("dead_letter")
-    assert {"first", "second", "later"} <= set(said("consume invoices").splitlines())
-    assert "'hello'" in said("websockets")
+@pytest.mark.parametrize(
+    ("tab", "received", "rest"),
+    [
+        ("curl", '"acked":1', ['"dead_lettered":1', '"redrive"']),
+        ("Python", '{"order":42}', ["", "bad schema"]),
+        ("CLI", '{"order": 42}', ["task_"]),
+    ],
+)
+def test_the_quick_start_does_what_it_says(
+    service: Service, folder: Path, tab: str, received: str, rest: list[str]
+) -> None:
+    outputs = followed(service, folder, "quickstart.md", tab)
+
+    sent, *said = [text for fence, text in outputs if fence.tab == tab]
+    assert re.search(r"\b[0-9A-F]{34}\b", sent)
+    for text, expected in zip(said, [received, *rest], strict=True):
+        assert expected in text

@@ -20,6 +20,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"
 
 _FENCE: Final = re.compile(r"^(?P<indent> *)(?P<marks>`{3,})(?P<language>[\w-]*)[^`\n]*$")
+_TAB: Final = re.compile(r"^/// *(?:tab \| (.+))?$")
 _HEADING: Final = re.compile(r"^#{1,6} +(.+?)(?: +#+)?$")
 _LINK: Final = re.compile(
     r"!?\[(?:[^\[\]]|\[[^\[\]]*\])*\]\(\s*<?([^)<>\s]+)>?(?:\s+\"[^\"]*\")?\)"
@@ -31,11 +32,15 @@ _COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
 
 @dataclass(frozen=True)
 class Fence:
-    """A block of code; ``line`` counts from 1 and is that of its first line of code."""
+    """A block of code; ``line`` counts from 1 and is that of its first line of code.
+
+    ``tab`` is the label of the tab that it is in, empty outside of tabs.
+    """
 
     language: str
     line: int
     text: str
+    tab: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,20 +99,24 @@ class Page:
         fences: list[Fence] = []
         opened: re.Match[str] | None = None
         code: list[str] = []
+        tab = ""
         for number, line in enumerate(blanked.split("\n"), 1):
             if opened is None and (found := _FENCE.match(line)):
                 opened, code = found, []
             elif opened is not None and line.strip() == opened["marks"]:
                 first = number - len(code)
-                fences.append(Fence(opened["language"], first, "\n".join(code)))
+                fences.append(Fence(opened["language"], first, "\n".join(code), tab))
                 opened = None
             elif opened is not None:
                 code.append(line.removeprefix(opened["indent"]))
+            elif (mark := _TAB.match(line)) is not None:
+                tab = mark[1] or ""
             else:
                 prose.append(line)
                 continue
             prose.append("")
         assert opened is None, f"{self.path}: a fence has no end"
+        assert not tab, f"{self.path}: a tab has no end"
         return "\n".join(prose), fences
 
 

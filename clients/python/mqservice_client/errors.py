@@ -1,23 +1,20 @@
 """Everything that this library raises, as one tree.
 
-    MQError
-    ├── UsageError            the arguments make no sense; nothing was sent
-    │   └── AlreadySettled    the message was acked, nacked or dead-lettered before
-    ├── ClientStateError      the client cannot be used here, or no longer
-    │   ├── ClientClosed
-    │   ├── ForkedClient      the process forked after the client had connected
-    │   └── WrongEventLoop    it belongs to another event loop, or to one that is closed
-    ├── Unreachable           nobody answers there; nothing was sent
-    ├── OutcomeUnknown        the request left and nobody knows what became of it
-    ├── RequestRejected       the service answered with a problem; a class for each kind, below
-    ├── ConnectionLost        the socket was closed in a way that trying again does not mend
-    ├── SettleFailed          an ack, nack, dead letter or extend had no effect
-    ├── BatchFailed           some messages of a batch were not stored, or may not be
-    └── ResponseMalformed     what came is not what the API promises
+MQError
+├── UsageError            the arguments make no sense; nothing was sent
+│   └── AlreadySettled    the message was acked, nacked or dead-lettered before
+├── ClientStateError      the client cannot be used here, or no longer
+│   ├── ClientClosed
+│   ├── ForkedClient      the process forked after the client had connected
+│   └── WrongEventLoop    it belongs to another event loop, or to one that is closed
+├── Unreachable           nobody answers there; nothing was sent
+├── OutcomeUnknown        the request left and nobody knows what became of it
+├── RequestRejected       the service answered with a problem; a class for each kind, below
+├── ConnectionLost        the socket was closed in a way that trying again does not mend
+├── SettleFailed          an ack, nack, dead letter or extend had no effect
+├── BatchFailed           some messages of a batch were not stored, or may not be
+└── ResponseMalformed     what came is not what the API promises
 
-``retryable``: the same request may succeed later. ``stored`` speaks of sent messages: False is the
-service's promise that nothing of the request will ever be delivered, None that nobody knows.
-``what_to_do`` is one sentence for whoever reads the log.
 """
 
 from __future__ import annotations
@@ -29,7 +26,13 @@ from .protocol.problem_texts import MEANINGS
 
 
 class MQError(Exception):
-    """Root of all errors of this library."""
+    """Root of all errors of this library.
+
+    ``retryable``: the same request may succeed later. ``stored`` speaks of sent messages: False is
+    the service's promise that nothing of the request will ever be delivered, None that nobody
+    knows. ``retry_after_ms``: how long the service asks to wait. ``what_to_do`` is one sentence for
+    whoever reads the log.
+    """
 
     retryable: bool = False
     stored: bool | None = False
@@ -50,10 +53,14 @@ class ClientStateError(MQError, RuntimeError):
 
 
 class ClientClosed(ClientStateError):
+    """``close`` was called, or the ``with`` block has ended."""
+
     what_to_do = "Create another client; one that was closed cannot be opened again."
 
 
 class ForkedClient(ClientStateError):
+    """The process forked after the client had connected, and this is the child."""
+
     what_to_do = (
         "Create the client after the fork, in the process that uses it; with multiprocessing, use "
         "the start method 'spawn' or connect in the child."
@@ -61,6 +68,8 @@ class ForkedClient(ClientStateError):
 
 
 class WrongEventLoop(ClientStateError):
+    """The client belongs to another event loop, or to one that is closed."""
+
     what_to_do = "Create one AsyncClient for each event loop, and close it before the loop ends."
 
 

@@ -38,7 +38,11 @@ CANCELLED_WAIT_S: Final = 1.0
 
 
 class Retry(Exception):
-    """Raised by a handler: deliver the message again, after ``delay`` if that is given."""
+    """Raised by a handler: deliver the message again.
+
+    After ``delay``, up to 365 days, or by the group's retry policy without one. ``reason`` is kept
+    in the message's trace.
+    """
 
     def __init__(self, *, delay: Duration | None = None, reason: str | None = None) -> None:
         super().__init__(reason or "the handler asked for another delivery")
@@ -46,7 +50,10 @@ class Retry(Exception):
 
 
 class Reject(Exception):
-    """Raised by a handler: the message can never be handled, and becomes a dead letter."""
+    """Raised by a handler: the message can never be handled, and becomes a dead letter.
+
+    The text of the exception is the reason: ``raise Reject("no such order")``.
+    """
 
 
 class HandlerOptions(msgspec.Struct, frozen=True, kw_only=True):

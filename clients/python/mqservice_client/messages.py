@@ -118,7 +118,13 @@ class _Nobody:
 
 
 class SubscriptionStats(msgspec.Struct):
-    """Counts since the subscription began; ``repeated`` came again and was settled again."""
+    """Counts since the subscription began.
+
+    ``acked``, ``nacked`` and ``dead_lettered`` are results that the service has confirmed,
+    ``failed`` those that had no effect. ``lost``: messages whose lease ended before they had a
+    result. ``repeated``: messages that came again though they had one, which was given again.
+    ``reconnects``: connections that were lost, and attempts that failed.
+    """
 
     received: int = 0
     acked: int = 0
@@ -149,10 +155,12 @@ class BaseMessage:
 
     @property
     def id(self) -> str:
+        """The same in every delivery, and what ``messages.get`` and ``messages.trace`` take."""
         return self._wire.id
 
     @property
     def topic(self) -> str:
+        """The topic that it was sent to."""
         return self._home.topic
 
     @property
@@ -162,10 +170,12 @@ class BaseMessage:
 
     @property
     def queue(self) -> int:
+        """Number of its queue in the topic, from 0."""
         return self._wire.q
 
     @property
     def offset(self) -> int:
+        """Its place in the queue, from 0."""
         return self._wire.o
 
     @property
@@ -175,10 +185,12 @@ class BaseMessage:
 
     @property
     def tag(self) -> str | None:
+        """What the producer gave it for filters."""
         return self._wire.tag
 
     @property
     def keys(self) -> list[str]:
+        """Business keys, as the producer gave them."""
         return self._wire.keys
 
     @property
@@ -188,6 +200,7 @@ class BaseMessage:
 
     @property
     def properties(self) -> dict[str, str]:
+        """Names and values, as the producer gave them."""
         return self._wire.p
 
     @property
@@ -197,6 +210,7 @@ class BaseMessage:
 
     @property
     def body(self) -> bytes:
+        """The bytes that were sent; JSON in UTF-8 for what was sent as JSON."""
         return self._wire.b
 
     @property

@@ -7,6 +7,7 @@ import { startKeyboard } from "./keyboard.js";
 import { startLive } from "./live.js";
 import { startMenus } from "./menus.js";
 import { showTimes } from "./times.js";
+import { startSnippets } from "./snippets.js";
 import { settleZone } from "./zone.js";
 import { marks, toast, typedName } from "./components.js";
 
@@ -19,6 +20,7 @@ startMenus();
 startKeyboard();
 startDialogs();
 startCopying();
+startSnippets();
 if (settleZone()) showTimes(document);
 startLive();
 document.addEventListener("htmx:after:swap", () => showTimes(document));

@@ -3,14 +3,18 @@
     page ── button ──▶ key, topic, group ──▶ the page with the key in every command, this once
       └── [arrived], every second ──▶ the newest message since the page was opened
 
-The page waits for fifteen minutes; each look is one browse of one message.
+The page waits for fifteen minutes; each look is one browse of one message. The commands are those
+of docs/quickstart.md: ``python -m tests.docs`` writes them into ``snippets.json``.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
+import msgspec
 from django.conf import settings
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
@@ -37,6 +41,13 @@ KEY_NAME: Final = "quick start"
 KEY_LIFE: Final = timedelta(days=30)
 WAIT_MS_MAX: Final = 15 * MINUTE_MS
 _TIME_CHARS_MAX: Final = 15
+# By step, then by language.
+_SNIPPETS: Final = msgspec.json.decode(
+    Path(__file__).with_name("snippets.json").read_bytes(), type=dict[str, dict[str, str]]
+)
+_PLACES: Final = re.compile(
+    r"\b(?:orders|billing)\b|(?<=/ns/)-(?=/)|\$MQ_BASE_URL\b|\$MQ_API_KEY\b|(?:new )?Client\(\)"
+)
 
 
 @page("quick-start")
@@ -102,19 +113,37 @@ def _render(
         "console/quick_start.html",
         status=status,
         base_url=settings.MQ_BASE_URL,
-        ws_url=settings.MQ_BASE_URL.replace("http", "ws", 1) + "/v1/ws",
+        **{step: _snippets(frame, step, topic, group, key) for step in _SNIPPETS},
         topic=topic or TOPIC,
         group=group or GROUP,
         has_topic=topic is not None,
         has_group=group is not None,
         key=key,
-        bearer=key or "mqk_…",
         key_days=KEY_LIFE.days,
         problem=problem,
         may_make=frame.principal.permits(Permission.KEYS_MANAGE),
         since_ms=SystemClock().now_ms(),
         keys=list(keys[:10]) if frame.principal.permits(Permission.KEYS_READ) else [],
     )
+
+
+def _snippets(
+    frame: Frame, step: str, topic: str | None, group: str | None, key: str
+) -> list[tuple[str, str]]:
+    """(language, code) with the names of this namespace, and with a new key also that."""
+    url = settings.MQ_BASE_URL
+    places = {"orders": topic or TOPIC, "billing": group or GROUP, "-": frame.namespace.name}
+    if key:
+        places |= {
+            "$MQ_BASE_URL": url,
+            "$MQ_API_KEY": key,
+            "Client()": f'Client("{url}", "{key}")',
+            "new Client()": f'new Client({{ baseUrl: "{url}", apiKey: "{key}" }})',
+        }
+    return [
+        (language, _PLACES.sub(lambda found: places.get(found[0], found[0]), code))
+        for language, code in _SNIPPETS[step].items()
+    ]
 
 
 def _first_topic(frame: Frame) -> str | None:

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, Error, Page, Route, expect
 
 from tests.acceptance.console.messages import SCRIPT, produce
-from tests.services import Service
+from tests.acceptance.history.asking import is_drained
+from tests.clients.typescript.package import WORK, dist
+from tests.docs.markdown import ROOT
+from tests.services import Service, wait_until
+from tests.storage_engine.faults.machine import need_node
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 New = Callable[..., Page]
 SEARCH = "**/search?q=*"
+WAIT_S: Final = 120
 
 
 def test_first_message_is_published_seen_arriving_and_read(page: Page, new_page: New) -> None:
@@ -77,12 +88,65 @@ def test_from_login_to_the_first_message_without_leaving_the_page(
     sent = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
 
     expect(page.locator("#arrived")).to_contain_text("Your first message has arrived.")
-    expect(page.locator("#arrived pre")).to_contain_text('{"order":42}')
+    expect(page.locator("#arrived pre")).to_contain_text('{"order": 42}')
     assert json.loads(sent.stdout)["id"] in str(
         page.get_by_role("link", name="View message").get_attribute("href")
     )
     assert page.url == address
     context.close()
+
+
+@pytest.mark.parametrize("language", ["curl", "Python", "TypeScript", "CLI"])
+def test_commands_of_each_tab_send_and_receive(
+    page: Page, service: Service, tmp_path: Path, language: str
+) -> None:
+    """As somebody pastes them who chose the tab by the keyboard."""
+    if language == "TypeScript":
+        need_node()
+    page.goto("/console/demo/quick-start")
+    page.get_by_role("button", name="Create key").click()
+    exports = page.locator("pre", has_text="export MQ_BASE_URL").inner_text()
+    chosen = page.get_by_role("radio", name=language, exact=True)
+    page.get_by_role("radio").first.focus()
+    for _ in range(4):
+        if not chosen.first.is_checked():
+            page.keyboard.press("ArrowRight")
+    expect(chosen.last).to_be_checked()  # of the other step
+    expect(page.locator(".snippets pre:visible")).to_have_count(2)
+
+    for step in ("send", "receive"):
+        command = page.locator(f"#{step}-{language.lower()}").inner_text()
+        output = _pasted(service, tmp_path, language, exports, command)
+
+        assert step == "send" or "acked" in output or re.search(r'"order": ?42', output), output
+    expect(page.locator("#arrived pre")).to_contain_text(re.compile('"order": ?42'))
+
+
+def _pasted(service: Service, folder: Path, language: str, exports: str, command: str) -> str:
+    """What a command prints; a loop without an end is stopped when the group has read all."""
+    program = [sys.executable, "-c", command]
+    if language in ("curl", "CLI"):
+        run = f"{sys.executable} -m mqservice.cli.main"
+        lines = exports if language == "CLI" else ""
+        program = ["bash", "-ec", f"{lines}\n{re.sub('^mqservice', run, command)}"]
+    elif language == "TypeScript":
+        dist()
+        scope = folder / "node_modules" / "@mqservice"
+        scope.mkdir(parents=True, exist_ok=True)
+        if not (scope / "client").exists():
+            (scope / "client").symlink_to(WORK)
+        (folder / "pasted.mjs").write_text(command)
+        program = ["node", "pasted.mjs"]
+    env = {name: text for name, text in os.environ.items() if not name.startswith("MQ_")}
+    env["PYTHONPATH"] = str(ROOT)
+    with subprocess.Popen(program, cwd=folder, env=env, stdout=subprocess.PIPE, text=True) as done:
+        if "for await" in command:
+            facts = service.facts
+            wait_until(lambda: is_drained(facts, facts.group), WAIT_S, "the group has read all")
+            done.terminate()
+        output, _ = done.communicate(timeout=WAIT_S)
+    assert done.returncode in (0, -signal.SIGTERM), output
+    return output
 
 
 def test_key_is_shown_once_works_and_is_revoked(page: Page, service: Service) -> None:

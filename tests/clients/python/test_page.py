@@ -14,24 +14,22 @@ import pytest
 from mqservice_client import Client
 
 from clients.generate import PACKAGE
+from tests.acceptance.history.asking import is_drained
 from tests.clients.python.conftest import Target, make_place
-from tests.clients.python.test_receiving import lag
-from tests.docs.markdown import DOCS, Page
+from tests.clients.snippets import consumed_group, snippets_of, with_own_names
+from tests.docs.markdown import DOCS
 from tests.services import wait_until
 
 pytestmark = pytest.mark.acceptance
-PAGES: Final = (DOCS / "python.md", PACKAGE.parent / "README.md")
+PAGES: Final = (
+    DOCS / "python.md", DOCS / "guide.md", DOCS / "quickstart.md", PACKAGE.parent / "README.md",
+)  # fmt: skip
 WAIT_S: Final = 60
 # What a page leaves to its readers.
 BEFORE: Final = """from mqservice_client import Client
 mq = Client()
 """
-SNIPPETS: Final = {
-    f"{path.stem.lower()}-{fence.line}": fence.text
-    for path in PAGES
-    for fence in Page(path).fences
-    if fence.language == "python"
-}
+SNIPPETS: Final = snippets_of(PAGES, "python")
 
 
 @pytest.mark.parametrize("kind", ["sync"])
@@ -39,6 +37,8 @@ SNIPPETS: Final = {
 def test_a_snippet_runs_and_handles_all_messages(
     service: Target, mq: Client, name: str, tmp_path: Path
 ) -> None:
+    assert service.process is not None
+    facts = service.process.facts
     place = make_place(mq)
     with mq.batch(place.topic) as batch:
         for number in range(20):
@@ -55,8 +55,9 @@ def test_a_snippet_runs_and_handles_all_messages(
     )
     with process:
         try:
-            if "mq.run(" in snippet or "for message in" in snippet:
-                wait_until(partial(_is_done, mq, place.group), WAIT_S, f"{name} has consumed all")
+            if (group := consumed_group(snippet, place.topic)) is not None:
+                done = partial(is_drained, facts, group)
+                wait_until(done, WAIT_S, f"{name} has consumed all")
                 if "idle_timeout" not in snippet:
                     process.send_signal(signal.SIGTERM)
             _, complaint = process.communicate(timeout=WAIT_S)
@@ -87,14 +88,9 @@ def test_snippets_keep_to_the_types(tmp_path: Path) -> None:
 
 def _whole(snippet: str, name: str) -> str:
     """As a program; a topic and a group of its own take the place of those of the page."""
-    own = snippet.replace('"orders"', f'"{name}"').replace('"billing"', f'"{name}"')
-    own = own.replace("groups/billing", f"groups/{name}")
-    own = own.replace('base_url="http://127.0.0.1:8000", api_key="mqk_…"', "")
+    own = with_own_names(snippet, name).replace(
+        'base_url="http://127.0.0.1:8000", api_key="mqk_…"', ""
+    )
     has_client = "Client(" in own and "mq." not in own.partition("Client(")[0]
-    return own if has_client else BEFORE + own + "\nmq.close()\n"
-
-
-def _is_done(mq: Client, group: str) -> bool:
-    found = lag(mq, group)
-    left: tuple[object, object] = found["lag"], found["retry"]
-    return left == (0, {"waiting": 0, "scheduled": 0})
+    before = "" if has_client else BEFORE
+    return before + own + ("\nmq.close()\n" if "mq = Client()" in before + own else "")

@@ -14,13 +14,16 @@ import pytest
 
 from mqservice.supervisor.quickstart import Quickstart
 from tests.acceptance.history.asking import is_drained, make_topic_and_group
+from tests.clients.snippets import consumed_group, snippets_of, with_own_names
 from tests.clients.typescript.package import SOURCE, WORK, dist, environment_for, run
-from tests.docs.markdown import DOCS, Page
+from tests.docs.markdown import DOCS
 from tests.services import Service, wait_until
 from tests.storage_engine.faults.machine import need_node
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
-PAGES: Final = (DOCS / "typescript.md", SOURCE / "README.md")
+PAGES: Final = (
+    DOCS / "typescript.md", DOCS / "guide.md", DOCS / "quickstart.md", SOURCE / "README.md",
+)  # fmt: skip
 WAIT_S: Final = 60
 # What a page leaves to its readers.
 BEFORE: Final = """import { Client } from "@mqservice/client";
@@ -36,12 +39,7 @@ def node() -> None:
 
 
 def test_snippets_compile_and_run(service: Service, tmp_path: Path) -> None:
-    snippets = {
-        f"{path.stem.lower()}-{fence.line}": fence.text
-        for path in PAGES
-        for fence in Page(path).fences
-        if fence.language == "ts"
-    }
+    snippets = snippets_of(PAGES, "ts")
     assert len(snippets) > len(PAGES)
     for name, snippet in snippets.items():
         _write(tmp_path / f"{name}.ts", snippet, name)
@@ -61,9 +59,9 @@ def test_snippets_compile_and_run(service: Service, tmp_path: Path) -> None:
         )
         with process:
             try:
-                if "for await" in snippet:
+                if (group := consumed_group(snippet, name)) is not None:
                     what = f"{name} has consumed all"
-                    wait_until(partial(is_drained, facts, name), WAIT_S, what)
+                    wait_until(partial(is_drained, facts, group), WAIT_S, what)
                     process.send_signal(signal.SIGTERM)
                 _, complaint = process.communicate(timeout=WAIT_S)
             finally:
@@ -73,8 +71,9 @@ def test_snippets_compile_and_run(service: Service, tmp_path: Path) -> None:
 
 def _write(path: Path, snippet: str, name: str) -> None:
     """As a module; a topic and a group of its own take the place of those of the page."""
-    own = snippet.replace('"orders"', f'"{name}"').replace('"billing"', f'"{name}"')
-    own = own.replace('"https://mq.example.com"', "process.env.MQ_BASE_URL!")
+    own = with_own_names(snippet, name).replace(
+        '"https://mq.example.com"', "process.env.MQ_BASE_URL!"
+    )
     if "new Client" not in snippet or "mq." in snippet.partition("new Client")[0]:
         own = BEFORE + STOP + own
     elif "SIGTERM" not in snippet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable
 from urllib.parse import quote
@@ -146,9 +147,22 @@ def test_quick_start_carries_the_base_url_and_no_secret(people: People, alice: C
     text = alice.get("/console/acme/quick-start").content.decode()
     assert "MQ_BASE_URL=http://" in text
     assert "/v1/ns/acme/topics/orders/messages" in text
-    assert "ws://" in text
+    assert "MQ_NAMESPACE=acme" in text
     assert people.acme_key[4:12] in text  # the public id says which key is meant
     assert people.acme_key[12:] not in text
+
+
+def test_quick_start_names_the_topic_and_group_that_are_there(
+    people: People, alice: Client
+) -> None:
+    Topic.objects.create(namespace=people.acme, name="parcels")
+    ConsumerGroup.objects.create(namespace=people.acme, name="senders")
+    text = html.unescape(alice.get("/console/acme/quick-start").content.decode())
+    assert 'mq.send("parcels"' in text
+    assert 'mq.subscribe("parcels", { group: "senders" })' in text
+    assert "/v1/ns/acme/topics/parcels/groups/senders:receive" in text
+    assert "orders" not in text
+    assert "billing" not in text
 
 
 def test_user_without_a_tenant_is_told_so(db: None, client: Client) -> None:

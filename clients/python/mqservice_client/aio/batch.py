@@ -27,12 +27,16 @@ class AsyncPending:
 
     @property
     def is_done(self) -> bool:
+        """Whether there is a result, so that ``result`` does not wait."""
         return self._chunk.done.is_set()
 
     async def result(self, timeout: Duration | None = None) -> Stored:
-        """Where the message was stored; raises why it was not, or why nobody knows.
+        """Where the message was stored. Waits for the result.
 
-        Raises TimeoutError when there is no result within ``timeout``.
+        Raises:
+            RequestRejected, Unreachable: it was not stored.
+            OutcomeUnknown: it may or may not be stored.
+            TimeoutError: there is no result within ``timeout``; the message is still under way.
         """
         timeout_s = optional_s(timeout, "timeout")
         if not self.is_done and not await self._side.wait_for_results(self._chunk, timeout_s):
@@ -87,7 +91,10 @@ class AsyncBatch:
         deliver_at: datetime | None = None,
         idempotency_key: str | None = None,
     ) -> AsyncPending:
-        """Add a message; the arguments are those of ``AsyncClient.send``."""
+        """Add a message; the arguments are those of ``AsyncClient.send``.
+
+        Returns when there is room for it, before it is sent. Raises ClientClosed after ``close``.
+        """
         core = self._core
         message = outgoing(
             body,

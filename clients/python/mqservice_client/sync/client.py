@@ -63,7 +63,7 @@ MIB = 1024 * 1024
 
 
 class Client(ControlPlane):
-    """A client of one service with one API key, on one event loop.
+    """A client of one service with one API key.
 
     Connections are opened when they are needed; ``with``, or ``close``, ends them.
     """
@@ -90,7 +90,8 @@ class Client(ControlPlane):
             namespace: by default ``MQ_NAMESPACE``, else the one that the key is bound to.
             transport: how messages are received. "auto" falls back to REST where something on the
                 way blocks WebSockets.
-            timeout: how long a request may take, with its repeats.
+            timeout: how long a request may take with its repeats, and the first connection of a
+                subscription.
             client_name: what the service shows of this client among its connections.
             verify: False, a file of certificates, or an SSL context, for https.
             frames: "json" makes frames of the socket that people can read, at twice the cost.
@@ -133,8 +134,9 @@ class Client(ControlPlane):
     ) -> Stored:
         """Store one message; one request.
 
-        It is repeated until ``timeout`` while the service promises that nothing was stored. With
-        an ``idempotency_key`` it is repeated after an unknown outcome too, and stored once.
+        Returns where it is stored, once it is on disk, or as the topic's ``durability`` says. It is
+        sent again until ``timeout`` while the service promises that nothing was stored; with an
+        ``idempotency_key`` also after an unknown outcome, and stored once.
 
         Args:
             topic: must exist.
@@ -403,6 +405,11 @@ class Client(ControlPlane):
             kind: the type of the response's document; None: whatever JSON it is, None if empty.
             json: the document to send.
             params: of the query; those that are None are left out.
+
+        Raises:
+            OutcomeUnknown: nobody knows what came of it. Only a GET is repeated by itself then.
+            Unreachable: nobody answered; nothing was changed.
+            RequestRejected: the service refused it.
         """
         runtime = self._open()
         whole = path if path.startswith("/") else f"{runtime.root}/{path}"
