@@ -1,6 +1,7 @@
 """The service as one ASGI application: the data plane first, Django for everything else.
 
     http /v1/.../messages…, :receive, :settle ─▶ delivery.plane     no Django on this road
+    http /sqs, /sqs/… ─────────────────────────▶ sqs.plane          the same for messages
     websocket /v1/ws ─────────────────────────▶ delivery.consumer  (Channels)
     websocket /console/live, /console/tail ───▶ console.live, .tail (Channels, browser's session)
     http /v1/ with a key ─────────────────────▶ control_plane      Django on threads that stay
@@ -54,9 +55,11 @@ from mqservice.lib.problem import Problem  # noqa: E402 as above
 from mqservice.quotas.engine_usage import EngineUsage  # noqa: E402 as above
 from mqservice.quotas.meters import set_process_meters  # noqa: E402 as above
 from mqservice.quotas.rejection_pacing import RejectionPacer, body_bytes_of  # noqa: E402 as above
+from mqservice.sqs.plane import SqsPlane, is_sqs_path  # noqa: E402 as above
+from mqservice.sqs.queue_names import PATH as SQS_PATH  # noqa: E402 as above
 from mqservice.store import close_store  # noqa: E402 as above
 from mqservice.usage.writing import run as write_usage  # noqa: E402 as above
-from mqservice.web.cycle import Take, recognised  # noqa: E402 as above
+from mqservice.web.cycle import Cycle, Serve, Take, recognised  # noqa: E402 as above
 from mqservice.web.unauthenticated import UnauthenticatedConnections  # noqa: E402 as above
 
 log = logging.getLogger(__name__)
@@ -82,6 +85,7 @@ class Application:
         self._open_context = open_context
         self._context: DeliveryContext | None = None
         self._plane: DataPlane | None = None
+        self._sqs: SqsPlane
         self.strangers = (
             UnauthenticatedConnections()
         )  # among the connections of the server that runs this
@@ -103,6 +107,10 @@ class Application:
                     plane = self._plane or self._open_plane()
                     await plane(scope, receive, send, match)
                     return
+            elif is_sqs_path(path):
+                self._open_plane()
+                await self._sqs(scope, receive, send)
+                return
             await self._serve_django(scope, receive, send)
         elif kind == "websocket":
             if scope["path"] == SOCKET_PATH:
@@ -121,7 +129,12 @@ class Application:
     @property
     def take(self) -> Take | None:
         """Serves requests without a task, where the application is open; see ``web.transport``."""
-        return None if self._plane is None else self._plane.take
+        return None if self._plane is None else self._take
+
+    def _take(self, cycle: Cycle, headers: dict[bytes, bytes]) -> Serve | None:
+        is_sqs = cycle.scope["path"].startswith(SQS_PATH)
+        plane = self._sqs if is_sqs else self._plane
+        return None if plane is None else plane.take(cycle, headers)
 
     async def drain(self) -> None:
         """Answer parked polls and end sessions; returns when they are gone, or after the grace."""
@@ -156,7 +169,9 @@ class Application:
         return self._context
 
     def _open_plane(self) -> DataPlane:
-        self._plane = DataPlane(self._open())
+        if self._plane is None:
+            self._plane = DataPlane(self._open())
+            self._sqs = SqsPlane(self._open(), self._control_plane)
         return self._plane
 
     async def _close(self) -> None:

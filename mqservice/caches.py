@@ -29,9 +29,11 @@ from django.db import (
 )
 
 from mqservice.accounts.access import (
+    AccessKeyCache,
     HolderCache,
     KeyCache,
     Principal,
+    find_access_key,
     find_principal,
     metadata_unavailable,
 )
@@ -188,6 +190,7 @@ class Caches:
         holders: KeyCache | None = None,
     ) -> None:
         self.keys = keys or KeyCache(_query(find_principal))
+        self.access_keys: KeyCache = AccessKeyCache(_query(find_access_key))
         self.holders = holders or HolderCache(_query(find_holder))
         self.routes = routes or RouteCache(
             _query(lambda key: find_topic_route(*key)), _query(lambda key: find_group_route(*key))
@@ -198,6 +201,7 @@ class Caches:
     def clear(self) -> None:
         """Forget everything."""
         self.keys.clear()
+        self.access_keys.clear()
         self.holders.clear()
         self.routes.clear()
         self.quotas.clear()
@@ -207,6 +211,7 @@ class Caches:
         match payload.split(" "):
             case ["key", public_id]:
                 self.keys.drop_key(public_id)
+                self.access_keys.drop_key(public_id)
                 self.holders.drop_key(public_id)
             case ["session", digest]:
                 self.holders.drop_key(session_id_of(digest))

@@ -18,9 +18,11 @@ from __future__ import annotations
 import asyncio
 import select
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from io import BytesIO
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import psycopg
 from django.conf import settings
@@ -40,6 +42,8 @@ from mqservice.lib.middleware import API_PREFIX, ASKED_FOR
 from mqservice.lib.problem import Problem
 from mqservice.lib.throttle import network_of
 from mqservice.store import keep_client
+
+T = TypeVar("T")
 
 THREADS: Final = 4  # they wait for PostgreSQL and the engine; one of them computes at a time
 EACH_MAX: Final = 3  # threads that one asker keeps
@@ -77,42 +81,51 @@ class ControlPlane(BaseHandler):
         if body is None:
             return
         key: bytes = dict(scope["headers"])[b"authorization"]
-        asker = asker_of(scope, self._tenants.get(key))
-        if not await self._turns.begin(asker):
-            await _refuse(scope, send)
+        try:
+            response = await self.run(
+                asker_of(scope, self._tenants.get(key)),
+                partial(self.answer, scope, body),
+                lambda: self._remember(key, scope.get(ASKED_FOR)),
+            )
+        except Problem as problem:
+            await send_problem(send, problem, path=scope["path"], request_id=scope["mq.request_id"])
             return
+        await _send(response, send)
 
-        def ended(_: object) -> None:
-            self._turns.end(asker)
-            self._remember(key, scope.get(ASKED_FOR))
+    async def run(
+        self, asker: str, work: Callable[[], T], ended: Callable[[], object] = lambda: None
+    ) -> T:
+        """The result of ``work`` on a thread of ours, in the turn of ``asker``; then ``ended``.
 
-        work = self.start(scope, body)
-        # Not when this task ends: a thread goes on although nobody waits for it any more.
-        work.add_done_callback(ended)
-        await _send(await asyncio.shield(work), send)
-
-    def start(self, scope: Scope, body: bytes) -> asyncio.Future[HttpResponseBase]:
-        """``answer`` on a thread of ours."""
+        Raises Problem METADATA_UNAVAILABLE when too many wait already.
+        """
+        if not await self._turns.begin(asker):
+            raise Problem.of(
+                "METADATA_UNAVAILABLE",
+                "too many requests are waiting for the control plane; try again later",
+                retry_after_ms=1_000,
+            )
         if self._pool is None:
             self._pool = ThreadPoolExecutor(THREADS, "control-plane", keep_client)
-        return asyncio.get_running_loop().run_in_executor(self._pool, self.answer, scope, body)
+
+        def end(_: object) -> None:
+            self._turns.end(asker)
+            ended()
+
+        running = asyncio.get_running_loop().run_in_executor(self._pool, _with_connection, work)
+        # Not when this task ends: a thread goes on although nobody waits for it any more.
+        running.add_done_callback(end)
+        return await asyncio.shield(running)
 
     def answer(self, scope: Scope, body: bytes) -> HttpResponseBase:
         """What the view answers. Blocks; the thread's connection is used, and kept."""
-        _drop_bad_connection()
-        is_new = connection.connection is None
         try:
             request = ASGIRequest(scope, BytesIO(body))
         except UnicodeDecodeError:
             return HttpResponseBadRequest()
         except RequestDataTooBig:  # unreachable behind the guard of bodies, unless it is taken away
             return HttpResponse(status=413)
-        try:
-            return self.get_response(request)
-        finally:
-            if is_new and connection.connection is not None and _is_pooled():
-                connection.close_at = time.monotonic() + CONNECTION_SECONDS_MAX
-            _drop_bad_connection()
+        return self.get_response(request)
 
     def close(self) -> None:
         """End the threads, once they have answered what they are at."""
@@ -144,6 +157,18 @@ class ControlPlane(BaseHandler):
         self._view_middleware, self._exception_middleware = views, exceptions
         self._template_response_middleware = list[Any]()
         self._middleware_chain = handler
+
+
+def _with_connection(work: Callable[[], T]) -> T:
+    """What ``work`` returns; the thread's connection is used, and kept."""
+    _drop_bad_connection()
+    is_new = connection.connection is None
+    try:
+        return work()
+    finally:
+        if is_new and connection.connection is not None and _is_pooled():
+            connection.close_at = time.monotonic() + CONNECTION_SECONDS_MAX
+        _drop_bad_connection()
 
 
 def _drop_bad_connection() -> None:
@@ -184,15 +209,6 @@ async def _read(receive: Receive) -> bytes | None:
         parts.append(message.get("body", b""))
         if not message.get("more_body", False):
             return b"".join(parts)
-
-
-async def _refuse(scope: Scope, send: Send) -> None:
-    problem = Problem.of(
-        "METADATA_UNAVAILABLE",
-        "too many requests are waiting for the control plane; try again later",
-        retry_after_ms=1_000,
-    )
-    await send_problem(send, problem, path=scope["path"], request_id=scope["mq.request_id"])
 
 
 async def _send(response: HttpResponseBase, send: Send) -> None:

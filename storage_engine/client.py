@@ -50,7 +50,12 @@ from storage_engine.records.retry_record import (
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.records.scheduled_message import Wait, scheduled
 from storage_engine.records.system_properties import SYSTEM_PROPERTIES
-from storage_engine.records.topic_names import dlq_topic_of, retry_topic_of
+from storage_engine.records.topic_names import (
+    DLQ_PREFIX,
+    LETTERS_GROUP,
+    dlq_topic_of,
+    retry_topic_of,
+)
 from storage_engine.settings.assignment import Strategy
 from storage_engine.settings.assignment_policy import NAMES_MAX as ASSIGNMENT_NAMES_MAX
 from storage_engine.settings.assignment_policy import AssignmentPolicy

@@ -116,6 +116,11 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     def consume_queue_file_bytes(self) -> int:
         return self.consume_queue_units * 20
 
+    @property
+    def torn_bytes_max(self) -> int:
+        """What a power cut can leave behind the log's end, at most."""
+        return self.unsynced_bytes_max + self.frame_bytes_max
+
     def check(self) -> StoreConfig:
         """Itself, when the limits fit together.
 

@@ -34,9 +34,10 @@ from storage_engine.disk.run_mark import RunMark
 from storage_engine.errors import ShuttingDown, StoreBusy, StoreError
 from storage_engine.groups.consumption import Consumption
 from storage_engine.index.indexer import Indexer
-from storage_engine.log.checkpoint import is_of_rocketmq, read_checkpoint
+from storage_engine.log.checkpoint import is_of_rocketmq
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.durability import Durability
+from storage_engine.log.log_scan import last_run
 from storage_engine.log.prefaulter import Prefaulter
 from storage_engine.log.quarantine import Quarantine
 from storage_engine.puts.delay_clock import DelayClock
@@ -217,29 +218,23 @@ class Store:
     def _read(self) -> LogFound:
         """Read all files and change none. Raises ``StoreCorrupt``: this engine must not write."""
         path = self.config.store_path
-        checkpoint = read_checkpoint(path / CHECKPOINT_FILE)
-        if self._run_mark.is_of_rocketmq():
-            checkpoint = None  # it may have cut the log, and written it anew, since
+        last = last_run(path, self._files)
+        is_ours = last.checkpoint is not None
         self.catalog.load()
         self._quarantine.load()
         self._min_offsets.load()
         self._level_offsets.load()
         self._consumer_offsets.load(
-            is_foreign=checkpoint is None and is_of_rocketmq(path / CHECKPOINT_FILE)
+            is_foreign=not is_ours and is_of_rocketmq(path / CHECKPOINT_FILE)
         )
         self._dedup.load()
-        found = read_log(
-            self._commit_log,
-            checkpoint,
-            was_power_cut=self._run_mark.was_power_cut(),
-            unsynced_bytes_max=self.config.unsynced_bytes_max + self.config.frame_bytes_max,
-        )
+        found = read_log(self._commit_log, last, torn_bytes_max=self.config.torn_bytes_max)
         reject_gaps(
             path,
             self._min_offsets.table,
             log_start=self._commit_log.start_offset,
             log_end=self._commit_log.end_offset,
-            is_ours=checkpoint is not None,
+            is_ours=is_ours,
         )
         return found
 

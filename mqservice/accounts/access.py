@@ -36,6 +36,7 @@ from mqservice.accounts.roles import (
     permits_scope,
 )
 from mqservice.accounts.scopes import Grant, Kind, Scope, parse_grants
+from mqservice.lib.access_keys import access_key_secret, is_made_here
 from mqservice.lib.api_keys import ApiKeyText, parse_api_key
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.lookup_cache import CacheLimits, LookupCache, LookupUnavailable
@@ -150,6 +151,14 @@ class _KeyRow(NamedTuple):
     scopes: list[str]
 
 
+@dataclass(frozen=True, slots=True)
+class SigningSecret:
+    """A secret that signs requests, of an access key; ``until_ms`` None: as long as the key."""
+
+    value: bytes = field(repr=False)
+    until_ms: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
     """Who asks. ``namespace`` is set when the key is bound to one; None means all of the tenant.
@@ -170,6 +179,7 @@ class Principal:
     expires_at_ms: int | None = None
     user: str | None = None  # whose session it is, where it is no key
     is_read_only: bool = False  # a person in a read-only namespace, who changes nothing
+    signing_secrets: tuple[SigningSecret, ...] = ()  # of an access key
     _decisions: dict[tuple[Scope, Kind, str], bool] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -271,14 +281,36 @@ def find_principal(authorization: bytes) -> Principal | None:
     return principal_of_key(key.public_id, secret_mac(key), *former)
 
 
+def find_access_key(key_id: bytes) -> Principal | None:
+    """Who signs with the access key of this id, and by which secrets; None where there is none. One
+    query.
+    """
+    public_id = key_id.decode("ascii")
+    row = _find_row(public_id)
+    now = timezone.now()
+    if row is None or row.revoked_at is not None:
+        return None
+    if row.expires_at is not None and row.expires_at <= now:
+        return None
+    seeds: list[tuple[bytes, int | None]] = [(row.secret_mac, None)]
+    if row.previous_mac is not None and row.previous_until is not None:
+        seeds.append((row.previous_mac, datetime_ms(row.previous_until)))
+    secrets = tuple(
+        SigningSecret(secret.encode(), until_ms)
+        for seed, until_ms in seeds
+        if (secret := access_key_secret(_peppers(), public_id, bytes(seed))) is not None
+    )
+    if not secrets:
+        return None
+    uses.note(public_id, now)
+    return _principal(public_id, row, row.expires_at, secrets)
+
+
 def principal_of_key(public_id: str, mac: bytes, *former: bytes) -> Principal | None:
     """Of the key whose secret has this MAC, or under former peppers those, while it is good. One
     query, and one more that writes a former MAC anew.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(_FIND_KEY, (public_id,))
-        found = cursor.fetchone()
-    row = None if found is None else _KeyRow(*found)
+    row = _find_row(public_id)
     now = timezone.now()
     present = _NO_MAC if row is None else bytes(row.secret_mac)
     previous = _NO_MAC if row is None or row.previous_mac is None else bytes(row.previous_mac)
@@ -294,6 +326,24 @@ def principal_of_key(public_id: str, mac: bytes, *former: bytes) -> Principal | 
         with connection.cursor() as cursor:
             cursor.execute(_RENEW_MAC, [old, mac, old, mac, public_id])
     uses.note(public_id, now)
+    return _principal(public_id, row, ends)
+
+
+def _peppers() -> tuple[str, ...]:
+    """The present one and those before it."""
+    return settings.MQ_KEY_PEPPER, *settings.MQ_KEY_PEPPER_FALLBACKS
+
+
+def _find_row(public_id: str) -> _KeyRow | None:
+    with connection.cursor() as cursor:
+        cursor.execute(_FIND_KEY, (public_id,))
+        found = cursor.fetchone()
+    return None if found is None else _KeyRow(*found)
+
+
+def _principal(
+    public_id: str, row: _KeyRow, ends: datetime | None, secrets: tuple[SigningSecret, ...] = ()
+) -> Principal:
     role = Role(row.role)
     grants = [grant for grant in parse_grants(row.scopes) if permits_scope(role, grant.scope)]
     return Principal(
@@ -306,6 +356,7 @@ def principal_of_key(public_id: str, mac: bytes, *former: bytes) -> Principal | 
         grants=tuple(grant for grant in grants if not grant.is_whole),
         role=role,
         expires_at_ms=None if ends is None else datetime_ms(ends),
+        signing_secrets=secrets,
     )
 
 
@@ -389,6 +440,18 @@ class HolderCache(KeyCache):
     """Principals by who holds a ticket, as ``ticket_holders`` writes it: never a client's words."""
 
     async def load(self, authorization: bytes) -> Principal:
+        return await self._look_up(authorization)
+
+
+class AccessKeyCache(KeyCache):
+    """Principals by the ids of their access keys: an id that is found here proves nothing, what is
+    signed with one of its secrets does.
+    """
+
+    async def load(self, authorization: bytes) -> Principal:
+        key_id = authorization[:HEADER_BYTES_MAX].decode("latin-1")
+        if not is_made_here(key_id, _peppers()):
+            raise unauthenticated()
         return await self._look_up(authorization)
 
 

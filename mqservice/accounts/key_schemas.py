@@ -13,7 +13,15 @@ from mqservice.accounts.key_services import KeyChange, NewKey
 from mqservice.accounts.limits import KEY_LIFE_MAX, OVERLAP_DEFAULT
 from mqservice.accounts.models import ApiKey, Role
 from mqservice.accounts.scopes import Grant, parse_grants
-from mqservice.accounts.settings import ENDLESS, EXPIRES_AT, KEY_CHANGE, MS, NEW_KEY, ROTATION
+from mqservice.accounts.settings import (
+    ENDLESS,
+    EXPIRES_AT,
+    KEY_CHANGE,
+    MS,
+    NEW_KEY,
+    ROTATION,
+    KeyKind,
+)
 from mqservice.lib.json_fields import Fields, read_object
 from mqservice.lib.settings_table import Settings, read_body, read_values
 from mqservice.lib.wire import moment, moment_or_none
@@ -31,6 +39,7 @@ def read_new_key(body: bytes) -> NewKey:
     """A key to be made. Raises Problem that names every fault."""
     values = _read(NEW_KEY, body)
     values["role"] = values["role"] or Role.DEVELOPER
+    values["kind"] = values["kind"] or KeyKind.API
     return NewKey(**values)
 
 
@@ -88,6 +97,7 @@ class KeyOut(Schema):
     """`namespace` null: the whole tenant. `last_used_at` is accurate to about a minute."""
 
     id: str
+    kind: KeyKind
     name: str
     namespace: str | None
     role: Role
@@ -107,7 +117,7 @@ class KeyOut(Schema):
 
 
 class NewKeyOut(KeyOut):
-    """`key` is shown only in this response."""
+    """`key` is shown only in this response: the API key, or the secret of the access key `id`."""
 
     key: str
 
@@ -138,6 +148,7 @@ def _shown(row: ApiKey) -> dict[str, Any]:  # Any: fields of an answer, checked 
         former = FormerSecretOut(last4=row.previous_last4, until=moment(row.previous_until))
     return {
         "id": row.public_id,
+        "kind": row.kind,
         "name": row.name,
         "namespace": None if row.namespace is None else row.namespace.name,
         "role": Role(row.role),

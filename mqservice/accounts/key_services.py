@@ -16,15 +16,15 @@ from typing import Final
 from django.db import transaction
 from django.utils import timezone
 
-from mqservice.accounts.access import PEPPER_VERSION, Principal, secret_mac
+from mqservice.accounts.access import PEPPER_VERSION, Principal
 from mqservice.accounts.audit import difference, record
 from mqservice.accounts.limits import KEYS_MAX, REVOKED_KEYS_MAX
 from mqservice.accounts.models import ApiKey, Namespace, Role, Tenant
 from mqservice.accounts.queries import get_key, get_namespace
 from mqservice.accounts.roles import is_at_most, permits_scope
 from mqservice.accounts.scopes import Grant, are_covered, parse_grants
-from mqservice.accounts.services import create_api_key
-from mqservice.lib.api_keys import generate_api_key, parse_api_key
+from mqservice.accounts.services import create_api_key, new_key_text
+from mqservice.accounts.settings import KeyKind
 from mqservice.lib.etags import require_revision
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import datetime_ms, rfc3339
@@ -42,6 +42,7 @@ class NewKey:
     role: Role
     namespace: str | None = None
     expires_at: datetime | None = None
+    kind: KeyKind = KeyKind.API
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,7 @@ def issue_key(principal: Principal, order: NewKey) -> tuple[ApiKey, str]:
         namespace=namespace,
         expires_at=order.expires_at,
         creator=principal.actor,
+        kind=order.kind,
     )
     record(principal, _place(row), "key.create", _target(row), after=audited(row))
     return row, text
@@ -132,13 +134,11 @@ def rotate_key(
             f"two secrets of {public_id} are valid until {until}; wait, or rotate "
             "with overlap: 0ms, which revokes both of them",
         )
-    text = generate_api_key(row.public_id)
-    key = parse_api_key(text)
-    assert key is not None, "just made"
+    key = new_key_text(row.kind, row.public_id)
     row.previous_mac = row.secret_mac if overlap else None
     row.previous_last4 = row.last4 if overlap else ""
     row.previous_until = now + overlap if overlap else None
-    row.secret_mac, row.pepper_version, row.last4 = secret_mac(key), PEPPER_VERSION, key.last4
+    row.secret_mac, row.pepper_version, row.last4 = key.mac, PEPPER_VERSION, key.last4
     row.revision += 1
     row.save(
         update_fields=[
@@ -148,7 +148,7 @@ def rotate_key(
     )  # fmt: skip
     overlap_ms = overlap // timedelta(milliseconds=1)
     record(principal, _place(row), "key.rotate", _target(row), {"overlap_ms": overlap_ms})
-    return row, text
+    return row, key.text
 
 
 @transaction.atomic

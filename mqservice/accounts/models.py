@@ -18,7 +18,10 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from mqservice.accounts.scopes import SCOPE_CHARS_MAX, SCOPES_MAX
+from mqservice.accounts.settings import KeyKind
 from mqservice.accounts.settings import Role as Role
+from mqservice.lib.access_keys import is_access_key_id
+from mqservice.lib.api_keys import PREFIX
 from mqservice.lib.names import NAME_CHARS_MAX
 
 USER_AGENT_CHARS_MAX: Final = 200
@@ -86,6 +89,8 @@ class Member(models.Model):
 
 class ApiKey(models.Model):
     """A machine's credential. The secret itself is nowhere: only its MAC and last four characters.
+    Of an access key, whose id has a form of its own, the MAC is the random seed that its secret is
+    derived from, which takes a secret of the service too.
 
     The ``previous`` secret is as good as the present one until ``previous_until``, so that who uses
     it can change over. ``scopes`` are texts of ``scopes.py``. ``last_used_at`` is coarse, so that a
@@ -127,6 +132,15 @@ class ApiKey(models.Model):
                 condition=models.Q(role__in=[role.value for role in Role]), name="apikey_role_known"
             ),
         )
+
+    @property
+    def kind(self) -> KeyKind:
+        return KeyKind.ACCESS if is_access_key_id(self.public_id) else KeyKind.API
+
+    @property
+    def beginning(self) -> str:
+        """As much of what a program has as anybody may see."""
+        return self.public_id if self.kind is KeyKind.ACCESS else PREFIX + self.public_id
 
     def __str__(self) -> str:
         return f"{self.public_id} ({self.name})"

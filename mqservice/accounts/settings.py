@@ -45,6 +45,13 @@ class Role(enum.StrEnum):
     VIEWER = "viewer"
 
 
+class KeyKind(enum.StrEnum):
+    """How a program shows that it has a key."""
+
+    API = "api"  # it sends it
+    ACCESS = "access"  # it signs with its secret
+
+
 class KeyName(Text, frozen=True, kw_only=True):
     """What people see of it, without spaces around it."""
 
@@ -97,6 +104,14 @@ ROLE: Final = Choice(
     values=Role,
     about="Limits the scopes: a key may do what both its role and its scopes allow.",
 )
+KIND: Final = Choice(
+    name="kind",
+    values=KeyKind,
+    about="`api`: sent as a Bearer token, by default. `access`: an id and a secret that sign "
+    "requests, for AWS SDKs.",
+    option_help="api: sent as a Bearer token. access: an id and a secret that sign requests, for "
+    "AWS SDKs. api by default.",
+)
 NAMESPACE: Final = Name(
     name="namespace",
     about="The namespace it is limited to: by default that of who asks, or all.",
@@ -120,7 +135,8 @@ EXPIRES_IN: Final = Duration(
 
 _CHANGED: Final[Settings] = (ROLE, EXPIRES_AT, EXPIRES_IN)
 NEW_KEY: Final[Settings] = (
-    replace(NAME, is_required=True), replace(SCOPES, is_required=True), NAMESPACE, *_CHANGED,
+    replace(NAME, is_required=True), replace(SCOPES, is_required=True), KIND, NAMESPACE,
+    *_CHANGED,
 )  # fmt: skip
 KEY_CHANGE: Final[Settings] = (NAME, SCOPES, *_CHANGED)
 ROTATION: Final[Settings] = (

@@ -1,6 +1,7 @@
 """``mqservice key``: create, list, show, change, rotate and revoke API keys.
 
-create, rotate ─▶ stdout: the key's text, which is shown this once; all else on stderr
+create, rotate ─▶ stdout: the key's text, which is shown this once; all else on stderr. Of an access
+                  key that is two lines, as an environment file has them
 list, show ─────▶ stdout: a table, or NDJSON
 """
 
@@ -13,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 import typer
 
-from mqservice.accounts.settings import KEY_CHANGE, NEW_KEY
+from mqservice.accounts.settings import KEY_CHANGE, NEW_KEY, KeyKind
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import ResponseMalformed
@@ -34,6 +35,7 @@ class ApiKey(msgspec.Struct, kw_only=True):
     """A key as the service shows it; ``key`` is there when it has just been made."""
 
     id: str
+    kind: KeyKind = KeyKind.API
     name: str
     namespace: str | None
     role: str
@@ -117,14 +119,19 @@ async def _make(target: Target, path: str, order: Mapping[str, object], done: st
     if made.key is None:
         raise ResponseMalformed("the response has no key")
     screen.notice(f"key {made.id} ({made.name}) {done}; it is shown only once")
-    typer.echo(made.key)
+    if made.kind is KeyKind.ACCESS:
+        typer.echo(f"AWS_ACCESS_KEY_ID={made.id}\nAWS_SECRET_ACCESS_KEY={made.key}")
+    else:
+        typer.echo(made.key)
     return 0
 
 
 def _print(keys: list[ApiKey], *, form: Output) -> None:
     if prints(form, keys):
         return
-    table = Table("id", "name", "namespace", "role", "scopes", "state", "until", "last used")
+    table = Table(
+        "id", "kind", "name", "namespace", "role", "scopes", "state", "until", "last used"
+    )
     for each in keys:
         table.add_row(
             each.id,

@@ -70,11 +70,16 @@ async def counted(context: DeliveryContext, scope: Scope, found: Awaitable[T]) -
         return await found
     except Problem as problem:
         if problem.status == UNAUTHENTICATED_STATUS:
-            client = scope.get("client")
-            address = client[0] if client else ""
-            context.failures.check(address)
-            await sync_to_async(context.failures.note, thread_sensitive=False)(address)
+            await count_failure(context, scope)
         raise
+
+
+async def count_failure(context: DeliveryContext, scope: Scope) -> None:
+    """Count a wrong credential by its address. Raises Problem: 429 after too many."""
+    client = scope.get("client")
+    address = client[0] if client else ""
+    context.failures.check(address)
+    await sync_to_async(context.failures.note, thread_sensitive=False)(address)
 
 
 async def _default_limits(tenant_id: int) -> QuotaLimits:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from itertools import count
 from typing import Any, Final, NamedTuple, Protocol
 
-from mqservice.accounts.access import Principal
+from mqservice.accounts.access import KeyWatch, Principal
 from mqservice.delivery.limits import BODY_ARRIVAL_MS_MAX
 from mqservice.delivery.spans import OperationSpan
 from mqservice.groups.routes import GroupRoute
@@ -93,6 +93,9 @@ class Request:
     read_count = 0  # messages in the answer that were received
     response_bytes = 0
     span: OperationSpan | None = None  # where tracing is on
+    more_headers: Headers | tuple[()] = ()  # of the response
+    credential = b""  # of its key, and who tells of changes of it; unset: its authorization header
+    key_watch: KeyWatch | None = None
 
     def __init__(
         self,
@@ -229,6 +232,7 @@ async def respond(
             (b"content-length", b"%d" % len(body)),
             (b"x-request-id", request.request_id.encode()),
             *_SAFE_HEADERS,
+            *request.more_headers,
             *quota_headers(request),
         ]
         send = request.send
@@ -244,11 +248,12 @@ def try_respond(
     """``respond`` if that can be done without waiting; False: nothing was sent."""
     request.response_bytes = len(body)
     meter = request.meter
-    lines = b"content-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b%b" % (
+    lines = b"content-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b%b%b" % (
         content_type,
         len(body),
         request.request_id.encode(),
         _SAFE_LINES,
+        header_lines(request.more_headers) if request.more_headers else b"",
         b"" if meter is None else meter.header_lines(is_reading=request.is_reading),
     )
     is_sent = write_response(request.send, status, lines, body)

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from mqservice.delivery.bodies import JSON_PROPERTY, JSON_VALUE
+from mqservice.delivery.bodies import JSON_PROPERTY, JSON_VALUE, OWN_PROPERTIES
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.delivery_time import check_not_too_far, is_in_future, read_wait
 from mqservice.delivery.limits import (
@@ -43,7 +43,7 @@ from mqservice.store import (
 )
 from mqservice.topics.routes import TopicRoute
 
-RESERVED_PROPERTIES: Final = SYSTEM_PROPERTIES | {JSON_PROPERTY}
+RESERVED_PROPERTIES: Final = SYSTEM_PROPERTIES | OWN_PROPERTIES
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SPACE: Final = re.compile(r"\s")
 

@@ -169,6 +169,7 @@ class DataPlane:
             return None
         receive: Any = cycle.receive  # Any: as above
         send: Any = cycle.send  # Any: as above
+        recognised(send)
         request = Request(scope, receive, send, match, headers, self)
         request.principal = principal
         return partial(self._serve_whole, request, handler)

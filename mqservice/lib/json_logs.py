@@ -27,8 +27,9 @@ TEXT_CHARS_MAX: Final = 8_000
 _ORDINARY: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 # What Django and Celery attach to their records: objects that hold headers, bodies and arguments.
 _HIDDEN: Final = frozenset({"request", "data", "args", "kwargs", "params", "sql", "exc_info"})
-# What follows the public id of a key or an invitation's token; most of a ticket.
-_KEY: Final = re.compile(r"(mq[kit]_[0-9A-Za-z_-]{8})[0-9A-Za-z_-]+")
+# What follows the public id of a key or an invitation's token; most of a ticket; the secret of an
+# access key.
+_KEY: Final = re.compile(r"(mq[kit]_[0-9A-Za-z_-]{8}|mqs_)[0-9A-Za-z_-]+")
 _encoder: Final = msgspec.json.Encoder(enc_hook=str)
 
 

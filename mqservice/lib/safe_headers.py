@@ -39,7 +39,7 @@ def refusal_headers() -> Headers:
     return api_headers() + _REFUSAL
 
 
-def header_lines(headers: Headers) -> bytes:
+def header_lines(headers: Headers | tuple[()]) -> bytes:
     """Headers as they are written, each with its end.
 
     Raises ``ValueError`` when one has a line break in it.

@@ -34,6 +34,7 @@ class Topic(EngineRow):
     )
     retention_age_ms = models.BigIntegerField(default=RETENTION.default)
     body_bytes_max = models.PositiveIntegerField(default=BODY_BYTES_MAX.default)
+    sqs = models.TextField(default="{}")  # ``QueueOptions`` as JSON, no settings of the topic
 
     class Meta:
         constraints = (

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from mqservice.lib.names import engine_name
 from mqservice.topics.models import Topic
+from mqservice.topics.queue_options import NO_OPTIONS, QueueOptions, queue_options_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,7 @@ class TopicRoute:
     body_bytes_max: int
     durability: str
     message_type: str
+    queue: QueueOptions = NO_OPTIONS
 
 
 def find_topic_route(tenant_id: int, namespace: str, name: str) -> TopicRoute | None:
@@ -36,4 +38,5 @@ def find_topic_route(tenant_id: int, namespace: str, name: str) -> TopicRoute | 
         body_bytes_max=topic.body_bytes_max,
         durability=topic.durability,
         message_type=topic.message_type,
+        queue=queue_options_of(topic.sqs),
     )

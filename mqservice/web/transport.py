@@ -185,7 +185,6 @@ class CorkedHttpProtocol(HttpToolsProtocol):
     _unwanted_end_s: float | None = None  # None while no body comes after its answer
     _heard_s = 0.0
     _idle_since_s: float | None = None  # of the loop's clock; None while a request is under way
-    _is_stranger = True
     _held: Serve | None = None  # of ``cycle``, whose body is not whole, and which has no task
     _is_large = False  # the body of ``cycle``, by its declared length
 
@@ -377,8 +376,6 @@ class CorkedHttpProtocol(HttpToolsProtocol):
             self._proxies.resolve(cycle)
         if self.flow.read_paused:  # as who waits for a body does: the client may leave
             self.flow.resume_reading()
-        if self._is_stranger:
-            self._corked.recognised()
         serve(bytes(cycle.body))
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
@@ -571,7 +568,6 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         self._corked.close_now()
 
     def _leave_strangers(self) -> None:
-        self._is_stranger = False
         self._strangers.remove(self)
 
     def _address(self) -> str | None:

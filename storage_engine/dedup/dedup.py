@@ -260,15 +260,26 @@ class DedupIndex:
             )
 
     def add(self, key_hash: bytes, stored: Stored, age_ms: int = 0) -> bool:
-        """Remember a message that was stored so long ago; False when that is too long, or an older
-        one with this key is known, which then stays what it is.
+        """Remember a message that was stored so long ago; False when that is too long, or it is
+        known already. It takes the place of an older one with this key, which cannot be read any
+        more: else it would not have been stored.
         """
-        if age_ms >= self._window_ms or self.find(key_hash) is not None:
+        known = self.find(key_hash)
+        if age_ms >= self._window_ms or (
+            known is not None and known.physical_offset >= stored.physical_offset
+        ):
             return False
+        if known is not None:
+            self._forget(key_hash, known.namespace_hash)
         part = self._slice_of(self._clock.monotonic_ms() - age_ms)
         part.entries[key_hash] = pack(stored)
         part.counts[stored.namespace_hash] += 1
         return True
+
+    def _forget(self, key_hash: bytes, namespace_hash: bytes) -> None:
+        for part in self._slices:
+            if part.entries.pop(key_hash, None) is not None:
+                part.counts[namespace_hash] -= 1
 
     def _slice_of(self, at_ms: int) -> _Slice:
         """The slice for what was stored at ``at_ms``: one that ends later."""

@@ -46,7 +46,7 @@ _libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_
 
 
 class Mapping:
-    """One mapped file. ``view`` is the whole of it, writable.
+    """One mapped file. ``view`` is the whole of it, writable where ``protection`` says so.
 
     Holds no file descriptor, unlike ``mmap.mmap`` of Python 3.11: a store has many thousand files.
     ``close`` lets go of it; the memory is unmapped when nobody uses a part of ``view`` any more.
@@ -54,14 +54,18 @@ class Mapping:
 
     __slots__ = ("_bytes", "address", "size_bytes", "view")
 
-    def __init__(self, descriptor: int, size_bytes: int) -> None:
-        address = _libc.mmap(
-            None, size_bytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, descriptor, 0
-        )
+    address: int
+
+    def __init__(self, descriptor: int, size_bytes: int, protection: int) -> None:
+        if not size_bytes:  # the machine stopped while the file was being made
+            self.address = self.size_bytes = 0
+            self.view = self._bytes = memoryview(b"")
+            return
+        address = _libc.mmap(None, size_bytes, protection, mmap.MAP_SHARED, descriptor, 0)
         if address == _MAP_FAILED:
             code = ctypes.get_errno()
             raise OSError(code, f"mmap of {size_bytes} bytes: {os.strerror(code)}")
-        self.address: int = address
+        self.address = address
         self.size_bytes = size_bytes
         mapped = _bytes_type(size_bytes).from_address(address)
         weakref.finalize(mapped, _libc.munmap, address, size_bytes).atexit = False
@@ -87,6 +91,8 @@ class Files:
     """
 
     reserve: Callable[[], bool] | None = None
+    _open_mode: int = os.O_RDWR
+    _protection: int = mmap.PROT_READ | mmap.PROT_WRITE
 
     def make_dirs(self, path: Path, *, durable: bool = True) -> None:
         """Create a directory and its parents; their names are durable on return unless told
@@ -164,9 +170,9 @@ class Files:
 
     def map(self, path: Path, size_bytes: int) -> Mapping:
         """The whole of an existing file, shared and writable."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(path, self._open_mode | os.O_CLOEXEC)
         try:
-            return Mapping(descriptor, size_bytes)
+            return Mapping(descriptor, size_bytes, self._protection)
         finally:
             os.close(descriptor)
 
@@ -383,6 +389,13 @@ class Files:
         for directory in directories:
             for path in directory.glob(f"*{TEMPORARY_SUFFIX}"):
                 self.unlink(path)
+
+
+class ReadOnlyFiles(Files):
+    """For tools, which change nothing: maps of files that may not be theirs to write."""
+
+    _open_mode = os.O_RDONLY
+    _protection = mmap.PROT_READ
 
 
 def _write_whole(descriptor: int, content: bytes | memoryview) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from storage_engine.disk.files import PAGE_BYTES, Files, Mapping
+from storage_engine.disk.files import PAGE_BYTES, Files, Mapping, ReadOnlyFiles
 
 _STEP_BYTES: Final = 256 * PAGE_BYTES
 _ZEROS: Final = bytes(_STEP_BYTES + PAGE_BYTES)
@@ -192,6 +192,15 @@ class MappedFile:
             if self._let_go is not None:
                 self._let_go()
             mapping.close()
+
+
+def read_only(path: Path, base_offset: int, size_bytes: int = 0) -> MappedFile:
+    """A file as tools look at it; ``size_bytes`` where it should be longer than it is."""
+    present_bytes = path.stat().st_size
+    return MappedFile(
+        ReadOnlyFiles(), path, base_offset, size_bytes or present_bytes, 0,
+        present_bytes=present_bytes,
+    )  # fmt: skip
 
 
 def are_zeros(content: bytes) -> bool:

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from msgspec.structs import replace
 
 from storage_engine.catalog.catalog import Catalog
+from storage_engine.config import SECOND_MS
 from storage_engine.delivery.broadcast_clients import BroadcastClients
 from storage_engine.delivery.clients import reader_name, split_reader
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
@@ -36,7 +38,7 @@ from storage_engine.moves.moves import Mover
 from storage_engine.moves.retries import Retries
 from storage_engine.puts.delay_clock import DelayClock
 from storage_engine.puts.engine_puts import EnginePuts
-from storage_engine.records.topic_names import retry_topic_of
+from storage_engine.records.topic_names import LETTERS_GROUP, retry_topic_of
 from storage_engine.schedule.level_offsets import LevelOffsets
 from storage_engine.schedule.schedule import Schedule
 from storage_engine.schedule.scheduled_retries import ScheduledRetries
@@ -62,6 +64,10 @@ from storage_engine.wire.offsets import (
     OffsetResetRequest,
 )
 
+# Letters are tried for ever, and as long as SQS lets a delivery last.
+_LETTERS: Final = GroupConfig(
+    group=LETTERS_GROUP, max_reconsume_times=-1, consume_timeout_ms=12 * 3_600 * SECOND_MS
+)
 Membership = tuple[str, str, str]  # reader, topic, member
 
 
@@ -225,7 +231,7 @@ class Consumption:
         self._group(name)
 
     def _group(self, name: str) -> GroupConfig:
-        group = self._catalog.groups.get(name)
+        group = _LETTERS if name == LETTERS_GROUP else self._catalog.groups.get(name)
         if group is None:
             raise GroupNotFound(f"group {name} does not exist")
         return group

@@ -23,7 +23,7 @@ import numpy as np
 
 from storage_engine.config import StoreConfig
 from storage_engine.disk.files import Files
-from storage_engine.errors import StoreCorrupt, StoreError, SyncFailed
+from storage_engine.errors import StoreError, SyncFailed
 from storage_engine.index.index_file import Entries
 from storage_engine.index.index_files import IndexFiles, SyncOrder
 from storage_engine.log.checkpoint import Checkpoint
@@ -31,7 +31,7 @@ from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.log_scan import Damage, scan, walk
 from storage_engine.records.key_hash import key_hashes, topic_hash
 from storage_engine.records.message_keys import KeyBatch, empty_batch, keys_of
-from storage_engine.records.record import verify_record
+from storage_engine.records.record_check import fault_at
 from storage_engine.records.record_parts import is_unseen, parts_of, store_timestamp_of
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class Indexer:
         count = 0
         stop = None
         for physical_offset, view, at in islice(records, messages_max):
-            if not (is_verified or _is_whole(view, at)):
+            if not is_verified and fault_at(view, at, physical_offset - at):
                 self._damaged = scan(segments, physical_offset, end, keeps_whole=True).damaged
                 stop = physical_offset
                 break
@@ -267,7 +267,7 @@ class Indexer:
         """
         start = max(above, self._commit_log.start_offset)
         for physical_offset, view, at in walk(self._commit_log.segments(), start, below):
-            if not _is_whole(view, at):
+            if fault_at(view, at, physical_offset - at):
                 return True
             if physical_offset > above and not is_unseen(view, at):
                 parts = parts_of(view, at)
@@ -277,14 +277,6 @@ class Indexer:
 
     def close(self) -> None:
         self.index.close()
-
-
-def _is_whole(view: memoryview, at: int) -> bool:
-    try:
-        verify_record(view, at)
-    except StoreCorrupt:
-        return False
-    return True
 
 
 def _sync(orders: list[SyncOrder]) -> None:

@@ -266,7 +266,7 @@ class CommitLog(LogReader):
         found = scan(damaged, self.flushed_offset, self.flushed_offset, keeps_whole=False)
         if found.end_offset < self.append_offset:
             raise SyncFailed(
-                f"the failed sync lost the record at {found.end_offset}: {found.tail_reason}"
+                f"the failed sync lost the record at {found.end_offset}: {found.end.reason}"
             )
         for segment in damaged:
             segment.replace(self._unsynced_end(segment))

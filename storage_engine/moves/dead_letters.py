@@ -4,7 +4,8 @@
     server ── purge(offsets) ────▶      └── settled by an internal group ──▶ pull, look-up: gone
 
 A dead letter is gone once that internal group has settled it; the record that a redrive appends
-says so itself (``moves.py``). So a redrive that is killed and tried again neither doubles a message
+says so itself (``moves.py``), and so does a consumer that receives letters as that group and acks
+them. So a redrive that is killed and tried again neither doubles a message
 nor loses one. Loop thread only.
 """
 
@@ -26,7 +27,7 @@ from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.record import Record
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.retry_record import find_dead_letter, redrive_record
-from storage_engine.records.topic_names import DLQ_PREFIX, dlq_topic_of
+from storage_engine.records.topic_names import DLQ_PREFIX, LETTERS_GROUP, dlq_topic_of
 from storage_engine.wire.dead_letters import (
     DeadLetterCount,
     DeadLettersReply,
@@ -38,7 +39,6 @@ from storage_engine.wire.dead_letters import (
     RedriveRequest,
 )
 
-REDRIVE_GROUP: Final = "CID_RMQ_SYS_REDRIVE"
 _OFFSETS_MAX: Final = 1_000
 _GROUPS_MAX: Final = 1_000  # counted at a time: a microsecond or two each
 _TIMES_MAX: Final = 256  # of all groups of a request: each is a search through the queue
@@ -61,7 +61,7 @@ class DeadLetters:
         """Whether it is a dead letter that was redriven or dropped."""
         if not topic.startswith(DLQ_PREFIX):
             return False
-        progress = self._consumer_offsets.find(REDRIVE_GROUP, topic, queue_id)
+        progress = self._consumer_offsets.find(LETTERS_GROUP, topic, queue_id)
         return progress is not None and progress.is_settled(queue_offset)
 
     # Count ----------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ class DeadLetters:
                 count=0, min_offset=0, max_offset=0, before_counts=[0] * len(before_ms), oldest_ms=0
             )
         [queue] = queues
-        progress = self._consumer_offsets.find(REDRIVE_GROUP, topic, 0)
+        progress = self._consumer_offsets.find(LETTERS_GROUP, topic, 0)
         first = queue.min_offset  # of those that are there, but for gaps behind it
         if progress is not None:
             first = max(first, progress.consumer_offset)
@@ -226,9 +226,9 @@ class DeadLetters:
         if topic not in self._catalog.topics:
             raise TopicNotFound(f"group {group} has no dead letters")
         queue = self._queues.by_topic[topic.encode()][0]
-        if self._consumer_offsets.find(REDRIVE_GROUP, topic, 0) is None:
-            self._consumer_offsets.start_group(REDRIVE_GROUP, topic, {0: queue.min_offset})
-        progress = self._consumer_offsets.find(REDRIVE_GROUP, topic, 0)
+        if self._consumer_offsets.find(LETTERS_GROUP, topic, 0) is None:
+            self._consumer_offsets.start_group(LETTERS_GROUP, topic, {0: queue.min_offset})
+        progress = self._consumer_offsets.find(LETTERS_GROUP, topic, 0)
         assert progress is not None
         expired_count = queue.min_offset - progress.consumer_offset
         if expired_count > 0:

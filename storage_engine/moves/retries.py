@@ -35,7 +35,7 @@ from storage_engine.records.schedule_topic import (
     SCHEDULE_TOPIC,
 )
 from storage_engine.records.settles import Settles
-from storage_engine.records.topic_names import dlq_topic_of
+from storage_engine.records.topic_names import LETTERS_GROUP, dlq_topic_of
 from storage_engine.settings.retry_policy import is_exhausted
 from storage_engine.wire.groups import GroupConfig
 
@@ -86,9 +86,13 @@ class Retries:
     def fail(self, failure: Failure) -> None:
         """Take a message out of its lease; ``tick`` moves it.
 
-        An ordered group retries in place, so that nothing overtakes the message.
+        An ordered group retries in place, so that nothing overtakes the message; and so do dead
+        letters that are received, which stay the group's that gave them up.
         """
         process_queue = failure.process_queue
+        if process_queue.owner.group == LETTERS_GROUP:
+            self._retry_in_place(failure, failure.delay_ms or 0)
+            return
         if not failure.is_dead and process_queue.is_in_order(failure.queue_offset):
             failures = process_queue.attempts(failure.queue_offset)
             limit = process_queue.owner.config.max_reconsume_times

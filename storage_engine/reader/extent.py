@@ -1,11 +1,10 @@
 """Which segments a log has and up to where it can be trusted; only reads.
 
     commitlog/, checkpoint ──▶ [find_extent] ──▶ Extent
-                 └── behind the checkpoint: as far as whole records follow each other
+                 └── behind the checkpoint: as far as the engine's next start would keep it
 
-Below the checkpoint's watermark the log is durable, and damage there is damage. Above it the log
-ends, for a reader, at the first place without a whole record: a torn tail, or where the engine is
-writing just now. What recovery will make of such a tail is not a reader's to say.
+Below the checkpoint's watermark the log is durable, and damage there is damage. Above it the table
+of ``log_scan.py`` says where the log ends: a torn tail, or where the engine is writing just now.
 """
 
 from __future__ import annotations
@@ -15,11 +14,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from storage_engine.disk.files import Files
 from storage_engine.disk.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, base_offset_of
+from storage_engine.disk.mapped_file import MappedFile, read_only
 from storage_engine.errors import OffsetOutOfRange, StoreCorrupt
-from storage_engine.log.checkpoint import read_checkpoint
-from storage_engine.records.record import parse_head
-from storage_engine.records.record_check import is_blank, whole_record, whole_run
+from storage_engine.log.log_scan import last_run, scan
+from storage_engine.records.record_check import fault_at, is_blank
+from storage_engine.records.record_parts import store_timestamp_of
 
 
 class Segment(NamedTuple):
@@ -32,6 +33,9 @@ class Segment(NamedTuple):
     @property
     def end_offset(self) -> int:
         return self.base_offset + self.size_bytes
+
+    def mapped(self) -> MappedFile:
+        return read_only(Path(self.path), self.base_offset)
 
 
 class Extent(NamedTuple):
@@ -62,11 +66,11 @@ def find_extent(store: Path, *, end_offset: int | None = None, with_tail: bool =
     start_offset = segments[0].base_offset if segments else 0
     last_offset = segments[-1].end_offset if segments else 0
     if end_offset is None:
-        checkpoint = read_checkpoint(store / CHECKPOINT_FILE)
-        flushed_offset = checkpoint.flushed_offset if checkpoint is not None else 0
-        end_offset = min(max(start_offset, flushed_offset), last_offset)
+        last = last_run(store, Files())
+        end_offset = min(max(start_offset, last.flushed_offset), last_offset)
         if with_tail:
-            end_offset = _follow(segments, end_offset)
+            files = [each.mapped() for each in segments if each.end_offset > end_offset]
+            end_offset = scan(files, end_offset, 0, keeps_whole=last.keeps_whole).end_offset
     elif not start_offset <= end_offset <= last_offset:
         raise OffsetOutOfRange(
             f"{store} has the bytes {start_offset} to {last_offset} of its log, but "
@@ -77,11 +81,8 @@ def find_extent(store: Path, *, end_offset: int | None = None, with_tail: bool =
 
 
 def first_store_ms(segment: Segment) -> int | None:
-    """When the segment's first record was stored; None when no record begins it."""
-    try:
-        return parse_head(memoryview(open_segment(segment))).store_timestamp_ms
-    except StoreCorrupt:
-        return None
+    """When the segment's first record was stored; None when no whole record begins it."""
+    return _store_ms(segment, 0)
 
 
 def store_ms_at(extent: Extent, offset: int) -> int | None:
@@ -92,15 +93,17 @@ def store_ms_at(extent: Extent, offset: int) -> int | None:
     for segment in extent.segments:
         if not segment.base_offset <= offset < segment.end_offset:
             continue
-        view, at = memoryview(open_segment(segment)), offset - segment.base_offset
-        if is_blank(view, at):
-            offset = segment.end_offset
-            continue
-        try:
-            return whole_record(view, at, segment.base_offset).store_timestamp_ms
-        except StoreCorrupt:
-            return None
+        at = offset - segment.base_offset
+        if not is_blank(memoryview(open_segment(segment)), at):
+            return _store_ms(segment, at)
+        offset = segment.end_offset
     return None
+
+
+def _store_ms(segment: Segment, at: int) -> int | None:
+    view = memoryview(open_segment(segment))
+    is_whole = fault_at(view, at, segment.base_offset) is None
+    return store_timestamp_of(view, at) if is_whole else None
 
 
 def open_segment(segment: Segment) -> mmap.mmap:
@@ -137,16 +140,3 @@ def _segments(directory: Path) -> list[Segment]:
                 f"{after.base_offset} of the log"
             )
     return found
-
-
-def _follow(segments: list[Segment], offset: int) -> int:
-    """The offset behind the last of the whole records that follow each other from ``offset`` on."""
-    for segment in segments:
-        if not segment.base_offset <= offset < segment.end_offset:
-            continue
-        with memoryview(open_segment(segment)) as view:
-            at = whole_run(view, offset - segment.base_offset, segment.base_offset).end_at
-            if at < segment.size_bytes and not is_blank(view, at):
-                return segment.base_offset + at
-        offset = segment.end_offset
-    return offset

@@ -15,12 +15,11 @@ from typing import Final
 
 import numpy as np
 
-from storage_engine.errors import StoreCorrupt
+from storage_engine.log.log_scan import next_whole
 from storage_engine.reader.columns import HEAD_BYTES, Columns
 from storage_engine.reader.extent import Segment, open_segment
-from storage_engine.reader.salvage import next_whole
-from storage_engine.records.record import FIXED_BYTES, MAGIC_V1, MAGIC_V2, parse_head
-from storage_engine.records.record_check import is_blank, whole_record
+from storage_engine.records.record import FIXED_BYTES, MAGIC_V1, MAGIC_V2
+from storage_engine.records.record_check import fault_at, is_blank
 
 BATCH_RECORDS: Final = 16_384
 BATCH_BYTES: Final = 32 << 20  # of log; one record more may be in it
@@ -55,9 +54,11 @@ def read_columns(
         view = memoryview(content)
         if is_blank(view, at):
             return
-        following = min(_next(content, view, at, base_offset), stop)
-        damaged(base_offset + at, base_offset + following, _reason(view, at, base_offset))
-        at = following
+        start = base_offset + at
+        following = next_whole([segment.mapped()], at) or segment.end_offset
+        following = min(following, base_offset + stop)
+        damaged(start, following, str(fault_at(view, at, base_offset)))
+        at = following - base_offset
 
 
 def _batch(
@@ -90,28 +91,3 @@ def _positions(content: mmap.mmap, at: int, stop: int) -> list[int]:
         positions.append(at)
         at = end
     return positions
-
-
-def _next(content: mmap.mmap, view: memoryview, at: int, base_offset: int) -> int:
-    """Where the next record or BLANK stands behind the damage at ``at``; the end when none does.
-
-    As recovery does: where the damaged record's parts still add up, its own length says where it
-    ends, so that what its body holds is never taken for a record.
-    """
-    try:
-        end = at + parse_head(view, at).record_bytes
-    except StoreCorrupt:
-        end = 0
-    if end and (end == len(view) or is_blank(view, end) or not _reason(view, end, base_offset)):
-        return end
-    found = next_whole(content, view, at + 1, base_offset)
-    return len(view) if found is None else found
-
-
-def _reason(view: memoryview, at: int, base_offset: int) -> str:
-    """Why no whole record stands at ``at``; empty when one does."""
-    try:
-        whole_record(view, at, base_offset)
-    except StoreCorrupt as exc:
-        return str(exc)
-    return ""

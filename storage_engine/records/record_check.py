@@ -1,6 +1,11 @@
-"""Checks whether there is a record, or a BLANK, at an offset of a segment; pure functions.
+"""Judges whether a whole record, or a BLANK, is at an offset of a segment; pure functions.
 
-readers, recovery, tools ── segment's bytes, position ──▶ [is_whole, whole_run, …]
+readers, recovery, tools ── segment's bytes, position ──▶ [fault_at, whole_run, is_whole, …]
+
+A record is whole when it says that it stands there, its lengths add up, and its CRC is right, or
+what ``record.verify_uncovered`` looks at where it has none. ``fault_at`` says what is wrong,
+``whole_run`` the same of many at once; ``is_whole`` and those like it are for records that were
+found whole before, and ask only whether they still are as they were written.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from typing import Final, NamedTuple
 
 from isal.isal_zlib import crc32
 
-from storage_engine.errors import RecordUnsupported, StoreCorrupt
+from storage_engine.errors import StoreCorrupt
 from storage_engine.records.record import (
     BLANK,
     CRC_MASK,
@@ -21,14 +26,18 @@ from storage_engine.records.record import (
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
-    RecordHead,
+    SYSFLAG_BORN_HOST_V6,
+    SYSFLAG_STORE_HOST_V6,
     looks_covered,
     parse_head,
     verify_record,
 )
 
 _MAGICS: Final = frozenset({MAGIC_V1, MAGIC_V2})
-_HEAD = struct.Struct(">II20xq")  # TOTALSIZE, MAGICCODE, PHYSICALOFFSET
+# TOTALSIZE, MAGICCODE, PHYSICALOFFSET, SYSFLAG, BODYLENGTH where both hosts are IPv4
+_HEAD = struct.Struct(">II20xqI44xI")
+_HEAD_BYTES: Final = _HEAD.size
+_V6: Final = SYSFLAG_BORN_HOST_V6 | SYSFLAG_STORE_HOST_V6
 _PLACE = struct.Struct(">I24xq")  # TOTALSIZE, PHYSICALOFFSET
 _PROPERTY_END: Final = b"\x02"
 
@@ -108,13 +117,11 @@ def _has_own_crc(view: memoryview, at: int, end: int) -> bool:
 
 
 def _is_uncovered(view: memoryview, at: int, end: int) -> bool:
-    """Whether it is a whole record without a CRC property. Raises ``RecordUnsupported``."""
+    """Whether it is a whole record without a CRC property."""
     if looks_covered(bytes(view[end - CRC_PROPERTY_BYTES : end])):
         return False
     try:
         return verify_record(view[:end], at).record_bytes == end - at
-    except RecordUnsupported:
-        raise
     except StoreCorrupt:
         return False
 
@@ -123,17 +130,20 @@ def _crc_property(crc: int) -> bytes:
     return CRC_PROPERTY_HEAD + (b"%010d" % crc)[::-1] + _PROPERTY_END
 
 
-def whole_record(view: memoryview, at: int, base_offset: int) -> RecordHead:
-    """The record at a position of the segment at ``base_offset``, which says that it stands there.
+def fault_at(view: memoryview, at: int, base_offset: int) -> StoreCorrupt | None:
+    """Why no whole record is at a position of the segment at ``base_offset``; None where one is.
 
-    Raises ``StoreCorrupt`` with the reason when there is none.
+    ``RecordUnsupported`` where it is whole, of a kind that this engine cannot read.
     """
-    head = parse_head(view, at)
-    if head.physical_offset != base_offset + at:
-        raise StoreCorrupt(
-            f"the record says it is at {head.physical_offset}, but it is at {base_offset + at}"
-        )
-    return verify_record(view, at)
+    try:
+        head = parse_head(view, at)
+        if head.physical_offset == base_offset + at:
+            verify_record(view, at)
+            return None
+    except StoreCorrupt as exc:
+        return exc.with_traceback(None)  # whose frames would keep the segment mapped
+    place = head.physical_offset
+    return StoreCorrupt(f"the record says it is at {place}, but it is at {base_offset + at}")
 
 
 def is_blank(view: memoryview, at: int, size_bytes: int | None = None) -> bool:
@@ -155,25 +165,43 @@ class WholeRun(NamedTuple):
     last_at: int
 
 
-def whole_run(view: memoryview, at: int, base_offset: int) -> WholeRun:
+def whole_run(view: memoryview, at: int, base_offset: int, bytes_max: int = 1 << 62) -> WholeRun:
     """The whole records that follow each other from ``at`` on, in a segment at ``base_offset``.
 
-    It stops at whatever is none, be it a BLANK, zeros or damage. A start has millions to look at.
-    Raises ``RecordUnsupported``.
+    It stops at whatever is none, be it a BLANK, zeros or damage, and once it has ``bytes_max``. A
+    start has millions to look at.
     """
-    room = len(view) - FIXED_BYTES
+    size_bytes = len(view)
+    room = min(size_bytes - FIXED_BYTES, at + bytes_max - 1)
     count, last_at = 0, -1
     while at <= room:
-        record_bytes, magic, physical_offset = _HEAD.unpack_from(view, at)
+        record_bytes, magic, physical_offset, sysflag, body_bytes = _HEAD.unpack_from(view, at)
         end = at + record_bytes
         if (
             magic not in _MAGICS
             or record_bytes < FIXED_BYTES
-            or end > len(view)
+            or end > size_bytes
             or physical_offset != base_offset + at
-            or not (_has_own_crc(view, at, end) or _is_uncovered(view, at, end))
         ):
             break
+        crc_at = end - CRC_PROPERTY_BYTES
+        digits = (b"%010d" % (crc32(view[at:crc_at]) & CRC_MASK))[::-1]
+        if view[crc_at:end] != CRC_PROPERTY_HEAD + digits + _PROPERTY_END:
+            if not _is_uncovered(view, at, end):
+                break
+        elif magic != MAGIC_V1 or sysflag & _V6:
+            if fault_at(view, at, base_offset):
+                break
+        else:  # whoever reads it next trusts its lengths
+            topic_at = at + _HEAD_BYTES + body_bytes
+            if topic_at + 3 > end:
+                break
+            properties_at = topic_at + 3 + view[topic_at]
+            if (
+                properties_at > end
+                or (view[properties_at - 2] << 8) + view[properties_at - 1] != end - properties_at
+            ):
+                break
         count += 1
         last_at, at = at, end
     return WholeRun(at, count, last_at)

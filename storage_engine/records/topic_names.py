@@ -20,6 +20,8 @@ TOPIC_NAME_MAX: Final = 255  # with namespace and retry or DLQ prefix
 # A group's retry topic must have a name as well.
 GROUP_NAME_MAX: Final = TOPIC_NAME_MAX - len(RETRY_PREFIX)
 assert len(DLQ_PREFIX) <= len(RETRY_PREFIX)
+LETTERS_GROUP: Final = "CID_RMQ_SYS_REDRIVE"
+"""Of the engine itself: what it has settled in a ``%DLQ%`` topic is no dead letter any more."""
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
 
 

@@ -40,10 +40,9 @@ from storage_engine.errors import StoreCorrupt
 from storage_engine.index.indexer import Indexer
 from storage_engine.log.checkpoint import Checkpoint, write_checkpoint
 from storage_engine.log.commit_log import CommitLog
-from storage_engine.log.log_scan import Damage, Scan, scan
+from storage_engine.log.log_scan import Damage, LastRun, Scan, lacks_records, scan
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.record import parse_head
-from storage_engine.records.record_check import is_blank, whole_run
 from storage_engine.records.record_parts import RecordParts
 from storage_engine.records.schedule_topic import unit_tag_of
 from storage_engine.records.settles import Settles
@@ -64,32 +63,22 @@ class Recovered(NamedTuple):
 
 
 class LogFound(NamedTuple):
-    """The log as a stop left it. ``keeps_whole``: which column of ``log_scan``'s table counted;
-    ``torn_bytes``: what is to be cut, up to the last byte that is not zero.
-    """
+    """The log as a stop left it."""
 
     scan: Scan
     start_offset: int
-    checkpoint: Checkpoint | None
-    keeps_whole: bool
-    torn_bytes: int
+    last_run: LastRun
 
 
-def read_log(
-    commit_log: CommitLog,
-    checkpoint: Checkpoint | None,
-    *,
-    was_power_cut: bool,
-    unsynced_bytes_max: int,
-) -> LogFound:
+def read_log(commit_log: CommitLog, last_run: LastRun, *, torn_bytes_max: int) -> LogFound:
     """Find out where the log ends and what is damaged in it; changes no byte.
 
-    ``checkpoint`` is one of ours, and nobody else has written to the store since.
-    ``was_power_cut``: pages that were not synced may be missing, ``unsynced_bytes_max`` at most.
+    ``torn_bytes_max``: what a power cut can have taken, at most.
 
     Raises:
         StoreCorrupt: see the module's docstring.
     """
+    checkpoint, keeps_whole = last_run
     mark = checkpoint or Checkpoint()
     commit_log.load()
     segments = commit_log.segments()
@@ -100,68 +89,32 @@ def read_log(
             f"the log has only {log_end}: segments are missing. Nothing was changed: "
             "restore them, for example from a backup"
         )
-    keeps_whole = checkpoint is None or not was_power_cut
     start = max(mark.dispatched_offset, commit_log.start_offset)
     found = _read_log(segments, start, mark.flushed_offset, keeps_whole=keeps_whole)
     _reject_short_segments(segments, found, start)
-    torn_bytes = _reject_cut_log(
-        segments, found, is_ours=checkpoint is not None, unsynced_bytes_max=unsynced_bytes_max
+    why_not_cut = found.end.why_not_cut(
+        is_ours=checkpoint is not None, torn_bytes_max=torn_bytes_max
     )
-    return LogFound(found, start, checkpoint, keeps_whole, torn_bytes)
+    if why_not_cut:
+        raise StoreCorrupt(why_not_cut)
+    return LogFound(found, start, last_run)
 
 
 def _reject_short_segments(segments: list[MappedFile], found: Scan, start_offset: int) -> None:
     """A segment may be shorter than the others only where nothing was in what it lacks."""
     for segment in segments:
-        short_at = segment.base_offset + segment.present_bytes
         end = segment.base_offset + segment.size_bytes
-        if short_at == end:
-            continue
-        lacks = any(each.start < end and each.end > short_at for each in found.damaged)
-        if short_at < start_offset:  # nobody has looked at its end
-            run = whole_run(segment.view, 0, segment.base_offset)
-            lacks = not is_blank(segment.view, run.end_at, segment.size_bytes)
-        is_torn = bool(found.tail_reason) and segment.base_offset <= found.end_offset < end
-        if lacks or is_torn:
+        short_at = segment.base_offset + segment.present_bytes
+        looked = found
+        if short_at < min(start_offset, end):  # nobody has looked at its end
+            looked = scan([segment], segment.base_offset, end, keeps_whole=True)
+        if lacks_records(segment, looked):
             raise StoreCorrupt(
                 f"{segment.path} has only {segment.present_bytes} of "
                 f"{segment.size_bytes} bytes, and records are missing at its end: it "
                 "was not copied completely. Nothing was changed: copy it again, or "
                 "restore a backup"
             )
-
-
-def _reject_cut_log(
-    segments: list[MappedFile], found: Scan, *, is_ours: bool, unsynced_bytes_max: int
-) -> int:
-    """Behind the end may stand what a power cut tore of our own writing, and nothing else; how many
-    bytes, up to the last that is not zero.
-    """
-    end = found.end_offset
-    last = end
-    for segment in segments:
-        if segment.base_offset + segment.size_bytes > end:
-            start = max(end - segment.base_offset, 0)
-            stop = segment.nonzero_end(start)
-            if stop > start:
-                last = segment.base_offset + stop
-                newest_offset = segment.base_offset
-    if last == end:
-        return 0
-    what = found.tail_reason or "zeros, followed by other bytes"
-    if not is_ours:
-        why = "no checkpoint of this engine says that these bytes were never acknowledged"
-    elif end < newest_offset and last - end > unsynced_bytes_max:
-        why = f"a power cut leaves at most {unsynced_bytes_max} bytes of that kind"
-    else:
-        return last - end
-    raise StoreCorrupt(
-        f"the log's last whole record ends at {end}; from there to {last} are "
-        f"{last - end} bytes that are not records ({what}), and {why}. Nothing was "
-        "changed. Let the broker that wrote the store recover it, or restore a "
-        "backup; or cut off the end of the log there, which keeps what is cut off in "
-        f"files beside the store: mqservice engine repair STORE --cut-at {end}"
-    )
 
 
 def recover(
@@ -179,7 +132,7 @@ def recover(
     Raises:
         DiskFull, SyncFailed: queues or index cannot be taken over; nothing is lost.
     """
-    found, start, checkpoint, keeps_whole, torn_bytes = log_found
+    found, start, (checkpoint, keeps_whole) = log_found
     commit_log, queues, floors = parts.commit_log, parts.queues, parts.min_offsets.table
     path = parts.config.store_path / CHECKPOINT_FILE
     save = partial(write_checkpoint, parts.files, path)
@@ -217,11 +170,11 @@ def recover(
     # RocketMQ has no floors: its queues begin where its log does.
     _raise_to_floors(queues, floors, 0 if checkpoint else commit_log.start_offset)
     stamp = max(found.store_timestamp_ms, mark.store_timestamp_ms)
-    truncated_bytes = commit_log.truncate(end_offset, stamp, has_zeros_behind=not torn_bytes)
+    truncated_bytes = commit_log.truncate(end_offset, stamp, has_zeros_behind=not found.end.reason)
     commit_log.rewrite_from(mark.flushed_offset)
     keys.complete(end_offset)
     if truncated_bytes:
-        what = {"action": "tail_truncated", "offset": end_offset, "reason": found.tail_reason}
+        what = {"action": "tail_truncated", "offset": end_offset, "reason": found.end.reason}
         log.warning("Cut off an incomplete write at the end of the commit log", extra=what)
     count, settles = found.record_count, redispatch.settles
     return Recovered(start, end_offset, count, truncated_bytes, found.damaged, settles)

@@ -32,12 +32,12 @@ from storage_engine.disk.layout import (
     JOURNAL_FILE,
     base_offset_of,
 )
+from storage_engine.disk.mapped_file import read_only
 from storage_engine.errors import StoreCorrupt, StoreError
 from storage_engine.log.checkpoint import read_checkpoint
+from storage_engine.log.log_scan import Damage, LogEnd, Run, read_through
 from storage_engine.queues.consume_queue import UNIT, UNIT_BYTES
-from storage_engine.reader.salvage import first_nonzero, mapped, next_whole
-from storage_engine.records.record import BLANK, decode_record
-from storage_engine.records.record_check import is_blank, whole_record
+from storage_engine.records.record import LENGTH_4, decode_record
 from storage_engine.tools.verify.index import open_index
 
 BODY_CHARACTERS: Final = 60
@@ -92,29 +92,30 @@ def _file(path: Path, index_slots: int | None) -> Iterator[str]:
 
 
 def _records(path: Path, base_offset: int) -> Iterator[str]:
-    with mapped(path) as content, memoryview(content) as view:
-        at = 0
-        while at < len(view):
-            place = f"{base_offset + at:>20}"
-            if is_blank(view, at):
-                yield f"{place} BLANK {BLANK.unpack_from(view, at)[0]} bytes"
-                return
-            try:
-                record_bytes = whole_record(view, at, base_offset).record_bytes
-            except StoreCorrupt as exc:
-                if first_nonzero(path, view, at) is None:
-                    yield f"{place} end, {len(view) - at} bytes free"
-                    return
-                following = next_whole(content, view, at + 1, base_offset) or len(view)
-                yield f"{place} DAMAGED {following - at} bytes: {exc}"
-                at = following
-                continue
-            yield f"{place} {_record(view, at, record_bytes)}"
-            at += record_bytes
+    segment = read_only(path, base_offset)
+    view, end = segment.view, base_offset
+    for found in read_through([segment], base_offset, 0, keeps_whole=True):
+        match found:
+            case Run():
+                for at in found.positions():
+                    yield f"{base_offset + at:>20} {_record(view, at)}"
+                end = base_offset + found.whole.end_at
+            case Damage(start, end, reason):
+                yield f"{start:>20} DAMAGED {end - start} bytes: {reason}"
+            case LogEnd(offset, reason):
+                left = base_offset + len(view) - end
+                if offset > end:
+                    yield f"{end:>20} BLANK {left} bytes"
+                elif reason:
+                    yield f"{offset:>20} DAMAGED {left} bytes: {reason}"
+                elif left:
+                    yield f"{offset:>20} end, {left} bytes free"
+    segment.close()
 
 
-def _record(view: memoryview, at: int, record_bytes: int) -> str:
+def _record(view: memoryview, at: int) -> str:
     record = decode_record(view, at)
+    record_bytes = LENGTH_4.unpack_from(view, at)[0]
     body = record.body[:BODY_CHARACTERS]
     return (
         f"{record_bytes} bytes {record.topic}/{record.queue_id}@{record.queue_offset} "

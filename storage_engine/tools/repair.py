@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from bisect import bisect_left
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,10 +27,9 @@ from storage_engine.disk.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, segment_
 from storage_engine.disk.lock import StoreLock
 from storage_engine.disk.mapped_file import MappedFile
 from storage_engine.disk.mapped_files import MappedFiles, file_size_of
-from storage_engine.errors import BadRequest, StoreCorrupt, StoreError, StoreInUse
+from storage_engine.errors import BadRequest, StoreError, StoreInUse
 from storage_engine.log.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from storage_engine.reader.salvage import mapped, next_whole
-from storage_engine.records.record_check import is_blank, whole_record
+from storage_engine.log.log_scan import Damage, LogEnd, Run, read_through
 
 EXIT_REFUSED: Final = 2
 EXIT_IN_USE: Final = 3
@@ -99,23 +99,23 @@ def _cut(
 
 def _check_border(segment: MappedFile, cut_at: int) -> None:
     """Raises ``BadRequest``: a record of the segment goes on at both sides of ``cut_at``."""
-    wanted = cut_at - segment.base_offset
-    with mapped(segment.path) as content, memoryview(content) as view:
-        at = 0
-        while at < wanted:
-            before = at
-            try:
-                at += whole_record(view, at, segment.base_offset).record_bytes
-            except StoreCorrupt:
-                if is_blank(view, at, segment.size_bytes):
-                    at = segment.size_bytes
-                else:
-                    at = next_whole(content, view, at + 1, segment.base_offset) or len(view)
-        if at != wanted:
-            raise BadRequest(
-                f"{cut_at} is inside the record from {segment.base_offset + before} "
-                f"to {segment.base_offset + at}; cut at one of these offsets"
-            )
+    base_offset = segment.base_offset
+    borders = [base_offset]
+    for found in read_through([segment], base_offset, 0, keeps_whole=True):
+        match found:
+            case Run():
+                borders += [base_offset + at for at in found.positions()]
+            case Damage() as damage:
+                borders.append(damage.start)
+            case LogEnd(offset):
+                borders.append(offset)
+    borders.append(base_offset + segment.size_bytes)
+    if cut_at not in borders:
+        following = bisect_left(borders, cut_at)
+        raise BadRequest(
+            f"{cut_at} is inside the record from {borders[following - 1]} "
+            f"to {borders[following]}; cut at one of these offsets"
+        )
 
 
 def _save_removed_bytes(

@@ -34,13 +34,13 @@ def record_whose_crc_property_is_hurt_has_none(real: Real, end: Thing) -> Thing:
 
 
 @planted(
-    "storage_engine.recovery.recovery:_reject_cut_log",
+    "storage_engine.log.log_scan:LogEnd.why_not_cut",
     f"{_REFUSED}::test_nothing_is_cut_from_a_store_that_we_did_not_write",
 )
 def tail_cut_without_a_checkpoint_of_ours(
-    real: Real, segments: Thing, found: Thing, is_ours: Thing, unsynced_bytes_max: Thing
+    real: Real, end: Thing, is_ours: Thing, torn_bytes_max: Thing
 ) -> Thing:
-    return real(segments, found, is_ours=True, unsynced_bytes_max=unsynced_bytes_max)
+    return real(end, is_ours=True, torn_bytes_max=torn_bytes_max)
 
 
 @planted(

@@ -68,6 +68,45 @@ def revocation_not_notified_to_those_who_wait(real: Real, watch: Thing, key_id: 
 
 
 @planted(
+    "mqservice.accounts.access:AccessKeyCache.load",
+    f"{_TESTS}/accounts/test_access_keys.py::test_an_id_that_was_not_made_here_costs_no_query",
+)
+async def any_id_of_an_access_key_looked_up(
+    real: Real, cache: Thing, authorization: Thing
+) -> Thing:
+    return await cache._look_up(authorization)
+
+
+@planted(
+    "mqservice.sqs.signature:Signatures._check_date",
+    f"{_TESTS}/sqs/test_signature.py::test_a_clock_that_differs_by_more_is_refused",
+)
+def signature_of_any_day_accepted(
+    real: Real, signatures: Thing, credential: Thing, stamp: Thing, *, expires_ms: Thing = None
+) -> None:
+    return
+
+
+@planted(
+    "mqservice.sqs.replays:SeenSignatures.is_late",
+    f"{_TESTS}/sqs/test_signature.py::test_the_same_signature_again_is_accepted_for_ten_seconds",
+)
+def signature_good_for_its_whole_window(
+    real: Real, seen: Thing, signature: Thing, now_ms: Thing
+) -> bool:
+    return False
+
+
+@planted(
+    "mqservice.delivery.context:count_failure",
+    f"{_TESTS}/sqs/test_attacks.py"
+    "::test_after_many_bad_signatures_an_address_waits_and_good_keys_do_not",
+)
+async def wrong_credentials_not_counted(real: Real, context: Thing, scope: Thing) -> None:
+    return
+
+
+@planted(
     "mqservice.lib.lookup_cache:LookupCache.drop",
     f"{_TESTS}/lib/test_lookup_cache.py::test_answer_from_before_a_drop_is_not_kept",
 )

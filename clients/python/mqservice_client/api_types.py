@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     FailureOutcome = Literal["gone", "not_found", "no_topic", "damaged"]
     IssueKind = Literal["dead_letter"]
     IssueState = Literal["open", "acknowledged", "resolved", "ignored"]
+    KeyKind = Literal["api", "access"]
     KeyState = Literal["active", "expired", "revoked"]
     LagIs = Literal["exact", "estimated"]
     MessageType = Literal["mixed", "normal", "fifo", "delay", "transaction"]
@@ -78,6 +79,7 @@ else:
     FailureOutcome = str
     IssueKind = str
     IssueState = str
+    KeyKind = str
     KeyState = str
     LagIs = str
     MessageType = str
@@ -419,6 +421,7 @@ class KeyOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`namespace` None: the whole tenant. `last_used_at` is accurate to about a minute."""
 
     id: str
+    kind: KeyKind
     name: str
     namespace: str | None
     role: Role
@@ -502,9 +505,10 @@ class NamespaceScheduledResponse(msgspec.Struct, frozen=True, kw_only=True, omit
 
 
 class NewKeyOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`key` is shown only in this response."""
+    """`key` is shown only in this response: the API key, or the secret of the access key `id`."""
 
     id: str
+    kind: KeyKind
     name: str
     namespace: str | None
     role: Role

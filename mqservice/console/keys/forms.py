@@ -21,6 +21,7 @@ from mqservice.accounts.models import Role
 from mqservice.accounts.people_schemas import NewInvitation, read_invitation
 from mqservice.accounts.roles import is_at_most
 from mqservice.accounts.scopes import SCOPES_MAX, Scope
+from mqservice.accounts.settings import KeyKind
 from mqservice.console.shared.forms import RefusableForm
 
 EMAIL_CHARS_MAX: Final = 254
@@ -34,6 +35,10 @@ ROLE_TEXTS: Final = {
     Role.DEVELOPER: gettext_lazy("Developer: also messages, topics and groups"),
     Role.ADMIN: gettext_lazy("Admin: also API keys, members and the audit log"),
     Role.OWNER: gettext_lazy("Owner: everything"),
+}
+_KIND_TEXTS: Final = {
+    KeyKind.API: gettext_lazy("API key: for REST, WebSocket and our own clients"),
+    KeyKind.ACCESS: gettext_lazy("Access key: an ID and a secret, for AWS SDKs and Celery"),
 }
 _OVERLAPS: Final = (
     ("0ms", gettext_lazy("immediately")),
@@ -53,6 +58,7 @@ class KeyForm(RefusableForm):
 
     POINTERS: ClassVar[Mapping[str, str]] = {
         "/name": "name",
+        "/kind": "kind",
         "/scopes": "scopes",
         **{f"/scopes/{index}": "patterns" for index in range(SCOPES_MAX)},
         "/role": "role",
@@ -67,6 +73,12 @@ class KeyForm(RefusableForm):
         help_text=gettext_lazy("Purpose of the key, such as “billing worker”."),
     )
     place = forms.ChoiceField(required=False, label=gettext_lazy("Namespace"))
+    kind = forms.ChoiceField(
+        choices=[(kind.value, text) for kind, text in _KIND_TEXTS.items()],
+        initial=KeyKind.API.value,
+        required=False,
+        label=gettext_lazy("Kind"),
+    )
     role = forms.ChoiceField(initial=Role.DEVELOPER.value, label=gettext_lazy("Role"))
     scopes = forms.MultipleChoiceField(
         choices=[(scope.value, text) for scope, text in _SCOPE_TEXTS.items()],
@@ -114,6 +126,7 @@ class KeyForm(RefusableForm):
         ]
         body: dict[str, object] = {
             "name": given["name"],
+            "kind": given["kind"] or KeyKind.API,
             "role": given["role"],
             "scopes": scopes,
         }

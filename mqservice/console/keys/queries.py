@@ -15,6 +15,7 @@ from mqservice.accounts.key_schemas import KeyState, state_of
 from mqservice.accounts.models import ApiKey, Namespace
 from mqservice.accounts.queries import newest_keys
 from mqservice.accounts.scopes import Kind, Scope, parse_grants
+from mqservice.accounts.settings import KeyKind
 from mqservice.topics.models import Topic
 
 PAGE_ROWS: Final = 50
@@ -27,6 +28,10 @@ class KeyRow:
     key: ApiKey
     state: KeyState
     now: datetime
+
+    @property
+    def is_access_key(self) -> bool:
+        return self.key.kind is KeyKind.ACCESS
 
     @property
     def is_active(self) -> bool:
@@ -72,6 +77,12 @@ def commands_of(key: ApiKey, text: str, namespace: Namespace) -> str:
     """A command that the key may run, to paste: a message where it may produce, else a list. One
     query.
     """
+    if key.kind is KeyKind.ACCESS:
+        return (
+            f"export AWS_ACCESS_KEY_ID={key.public_id}\n"
+            f"export AWS_SECRET_ACCESS_KEY={text} AWS_REGION=us-east-1\n"
+            f"aws sqs list-queues --endpoint-url {shlex.quote(f'{settings.MQ_BASE_URL}/sqs')}"
+        )
     base = f"{settings.MQ_BASE_URL}/v1/ns/{(key.namespace or namespace).name}"
     header = f"  -H {shlex.quote(f'Authorization: Bearer {text}')}"
     topic = _topic_for(key, key.namespace or namespace)

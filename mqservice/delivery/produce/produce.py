@@ -68,7 +68,7 @@ def produce_one(context: DeliveryContext, request: Request, body: bytes) -> None
     route = known_topic(context, request)
     offer = offer_of(request, body)
     check_offer(offer, route)
-    put = _put_of(context, request, route, [offer], is_batch=False)
+    put = put_of(context, request, route, [offer], is_batch=False)
     put.put_all(partial(_answer_one, request, put))
 
 
@@ -99,7 +99,7 @@ def produce_batch(context: DeliveryContext, request: Request, body: bytes) -> No
     messages = _decoded(_decode_array, body) if is_json else decode_lines(body)
     route = known_topic(context, request)
     offers = check_batch(messages, route)
-    put = _put_of(context, request, route, offers, is_batch=True)
+    put = put_of(context, request, route, offers, is_batch=True)
     put.put_all(partial(_answer_batch, request, put))
 
 
@@ -113,15 +113,18 @@ def _answer_batch(request: Request, put: Put) -> None:
         request.reply(status, content)
 
 
-def _put_of(
+def put_of(
     context: DeliveryContext,
     request: Request,
     route: TopicRoute,
     offers: list[Offer],
     *,
     is_batch: bool,
+    marks: list[dict[str, str]] | None = None,
 ) -> Put:
-    """The messages have the trace of their request as properties, if it is part of one."""
+    """The messages have the trace of their request as properties, if it is part of one. ``marks``:
+    as of ``Put``.
+    """
     assert request.meter is not None, "the data plane has one for each request"
     if request.span is not None:
         request.span.carry(offers)
@@ -137,6 +140,7 @@ def _put_of(
         request.client,
         key=request_key(request) if IDEMPOTENCY_KEY in request.headers else None,
         is_batch=is_batch,
+        marks=marks,
         span=request.span,
     )
 

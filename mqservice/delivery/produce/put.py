@@ -31,7 +31,7 @@ from mqservice.delivery.produce.produce_responses import (
 from mqservice.delivery.spans import OperationSpan
 from mqservice.lib.timestamps import rfc3339
 from mqservice.quotas.meter import TenantMeter
-from mqservice.store import OutcomeUnknown, PutResult, StoreError, Wait
+from mqservice.store import PROPERTY_DEDUP, OutcomeUnknown, PutResult, StoreError, Wait
 from mqservice.topics.routes import TopicRoute
 from mqservice.usage.counts import usage_counts
 
@@ -39,7 +39,6 @@ from mqservice.usage.counts import usage_counts
 class Put:
     """See the module's docstring. The store calls it as its ``PutCall``."""
 
-    _marks: list[dict[str, str]] | None = None  # of messages that are stored once
     _duplicates: set[int] | frozenset[int] = frozenset()
     _sizes: list[int]
     _outcomes: Sequence[PutResult] = ()
@@ -57,10 +56,11 @@ class Put:
         *,
         key: str | None = None,
         is_batch: bool = True,
+        marks: list[dict[str, str]] | None = None,
         span: OperationSpan | None = None,
     ) -> None:
         """``key``: the request's own, if it has one. ``is_batch``: faults name the message.
-        ``span`` ends with the put.
+        ``marks``: properties of our own, of each message. ``span`` ends with the put.
         """
         self._context, self._meter, self._route = context, meter, route
         self._offers = offers
@@ -68,13 +68,15 @@ class Put:
         self._span = span
         born_ms = self._born_ms = context.clock.now_ms()
         waits = self._waits = dict[int, Wait]()
-        is_once = key is not None
+        is_once = key is not None or any(PROPERTY_DEDUP in mark for mark in marks or ())
         for index, offer in enumerate(offers):
             if offer.wait is not None and is_in_future(offer.wait, born_ms):
                 waits[index] = offer.wait
             if offer.dedup_id is not None:
                 is_once = True
-        if is_once:
+        self._is_once = is_once
+        self._marks = marks
+        if is_once and marks is None:
             self._marks = marks_of(key, offers, is_batch=is_batch)
         if len(offers) == 1:
             self._queue_ids = [context.queues.choose(route, offer.message_group, offer.queue)]
@@ -120,7 +122,7 @@ class Put:
         sizes = self._sizes = [len(record) for record in records]
         self._meter.charge_in(len(sizes), sum(sizes), self._context.clock.monotonic_ms())
         self._done = done
-        if self._marks is None:
+        if not self._is_once:
             self._context.store.put_for(self, records)
         else:
             self._task = asyncio.ensure_future(self._put_once(records))

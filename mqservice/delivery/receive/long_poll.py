@@ -38,8 +38,8 @@ class LongPoll:
     """
 
     __slots__ = (
-        "_authorization",
         "_context",
+        "_credential",
         "_has_begun",
         "_on_outcome",
         "_order",
@@ -48,6 +48,7 @@ class LongPoll:
         "_request",
         "_settling",
         "_unwatch",
+        "_watch",
     )
 
     def __init__(
@@ -63,7 +64,8 @@ class LongPoll:
         self._order = order
         self._settling = settling
         self._on_outcome: OnOutcome | None = ended
-        self._authorization = request.headers[b"authorization"]
+        self._credential = request.credential or request.headers[b"authorization"]
+        self._watch = request.key_watch or context.caches.keys.watch
         self._has_begun = False
         self._pending: PendingReceive | None = None
         self._outcome: Received | Exception | None = None  # that waits for the settlement's
@@ -75,7 +77,7 @@ class LongPoll:
         context.drain.join(self)
         if self._order.wait_ms:
             key_id = self._request.principal.key_id
-            context.caches.keys.watch.join(self._authorization, key_id, self.key_changed)
+            self._watch.join(self._credential, key_id, self.key_changed)
         unwatch = on_disconnect(self._request.send, self.client_disconnected)
         if unwatch is None:
             unwatch = asyncio.ensure_future(self._wait_for_disconnect()).cancel
@@ -162,7 +164,7 @@ class LongPoll:
         context.drain.leave(self)
         if self._order.wait_ms:
             key_id = self._request.principal.key_id
-            context.caches.keys.watch.leave(self._authorization, key_id, self.key_changed)
+            self._watch.leave(self._credential, key_id, self.key_changed)
         self._unwatch()
         del self._unwatch
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -94,6 +95,7 @@ class ReceiveResponse(msgspec.Struct, frozen=True):
 
 _decode_options = msgspec.json.Decoder(ReceiveOptions).decode
 _DEFAULTS: Final = ReceiveOptions()
+Answer = Callable[[Received, SettleResponse | msgspec.UnsetType], None]
 _ATTEMPT_ID: Final = re.compile(rf"[!-~]{{1,{ATTEMPT_ID_CHARS_MAX}}}")
 
 
@@ -115,18 +117,23 @@ def receive_messages(context: DeliveryContext, request: Request, body: bytes) ->
     """
     topic, group = known_topic(context, request), known_group(context, request)
     order, plan = read_receive(context, request, topic, group, body)
-    assert request.meter is not None, "the data plane has one for each request"
-    call = _ReceiveCall(context, request, request.meter, group, order, plan)
+    answer = partial(_answer, context, request, group, order)
+    call = ReceiveCall(context, request, order, plan, answer)
     call.begin()
     return call.cancel
 
 
-class _ReceiveCall:
-    """One receive from its begin to its answer: settle first, if that makes room, then poll."""
+class ReceiveCall:
+    """One receive from its begin to its answer: settle first, if that makes room, then poll.
+
+    ``answer`` replies with what was received, and with what was settled if something was to be;
+    what it raises fails the request. ``failed`` may take an error that then does not.
+    """
 
     __slots__ = (
+        "_answer",
         "_context",
-        "_group",
+        "_failed",
         "_is_over",
         "_meter",
         "_order",
@@ -140,13 +147,15 @@ class _ReceiveCall:
         self,
         context: DeliveryContext,
         request: Request,
-        meter: TenantMeter,
-        group: GroupRoute,
         order: ReceiveRequest,
         plan: SettlePlan | None,
+        answer: Answer,
+        failed: Callable[[Exception], bool] = lambda error: False,
     ) -> None:
-        self._context, self._request, self._meter = context, request, meter
-        self._group, self._order, self._plan = group, order, plan
+        assert request.meter is not None, "the data plane has one for each request"
+        self._context, self._request, self._meter = context, request, request.meter
+        self._order, self._plan, self._answer = order, plan, answer
+        self._failed = failed
         self._settle: SettleCall | None = None
         self._poll: LongPoll | None = None
         self._is_over = False
@@ -202,16 +211,23 @@ class _ReceiveCall:
             return
         try:
             if isinstance(outcome, Exception):
+                if self._failed(outcome):
+                    return
                 raise outcome
-            settled = msgspec.UNSET if self._settle is None else self._settle.answer()
-            reply = _answer_of(
-                self._context, self._request, self._group, self._order, outcome, settled
-            )
-            content, media_type = encoded(self._request, reply)
+            self._count(outcome)
+            settle = self._settle
+            self._answer(outcome, msgspec.UNSET if settle is None else settle.answer())
         except Exception as exc:
             self._request.fail(exc)
-        else:
-            self._request.reply(200, content, media_type)
+
+    def _count(self, received: Received) -> None:
+        """Its messages are leased and read."""
+        request = self._request
+        request.read_count = received.count
+        request.message_count = max(1, request.read_count)
+        self._meter.lease(request.read_count)
+        if request.span is not None:
+            request.span.received(received, self._order.group)
 
 
 def read_receive(
@@ -265,26 +281,19 @@ def _within_room(meter: TenantMeter, order: ReceiveRequest) -> ReceiveRequest:
     return order
 
 
-def _answer_of(
+def _answer(
     context: DeliveryContext,
     request: Request,
     group: GroupRoute,
     order: ReceiveRequest,
     received: Received,
     settled: SettleResponse | msgspec.UnsetType,
-) -> ReceiveResponse:
-    """The answer, whose messages are counted as leased and as read."""
-    meter = request.meter
-    assert meter is not None, "the data plane has one for each request"
-    request.read_count = received.count
-    request.message_count = max(1, request.read_count)
-    meter.lease(request.read_count)
-    if request.span is not None:
-        request.span.received(received, group.engine_name)
+) -> None:
     messages = messages_of(
         context, received, group=group, client_id=order.client_id, as_bytes=accepts_msgpack(request)
     )
-    return ReceiveResponse(messages, settled=settled)
+    content, media_type = encoded(request, ReceiveResponse(messages, settled=settled))
+    request.reply(200, content, media_type)
 
 
 def _member_id_of(options: ReceiveOptions, request: Request, group: GroupRoute) -> str:
@@ -343,7 +352,6 @@ def _count_of(options: ReceiveOptions) -> int:
 
 
 def _wait_ms_of(options: ReceiveOptions, context: DeliveryContext, principal: Principal) -> int:
-    """No longer than the key is good."""
     try:
         wait_ms = pick_duration_ms(
             "wait", options.wait, options.wait_ms, default_ms=WAIT_MS_DEFAULT
@@ -354,6 +362,11 @@ def _wait_ms_of(options: ReceiveOptions, context: DeliveryContext, principal: Pr
         raise Fault(
             "/wait", "BAD_REQUEST", f"wait must be at most {WAIT_MS_MAX} ms, found {wait_ms}"
         )
+    return wait_within(wait_ms, context, principal)
+
+
+def wait_within(wait_ms: int, context: DeliveryContext, principal: Principal) -> int:
+    """No longer than the key is good, and not at all in a process that ends."""
     if context.drain.has_begun:
         return 0
     if principal.expires_at_ms is not None:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
 
-from mqservice.delivery.bodies import JSON_PROPERTY, split_json_mark
+from mqservice.delivery.bodies import split_json_mark
 from mqservice.delivery.decoding import Fault, fault_of
 from mqservice.delivery.limits import (
     COUNTED_JSON_BYTES,
@@ -223,9 +223,8 @@ class JsonCodec:
 
 def _json_delivered(tag: int, record: Record, attempt: int) -> frames.JsonDelivered:
     body: str | bytes | msgspec.Raw
-    properties = record.properties
-    if JSON_PROPERTY in properties:
-        _, properties = split_json_mark(properties)
+    is_json, properties = split_json_mark(record.properties)
+    if is_json:
         body, form = _raw_json(record.body), "json"
     else:
         body, form = _text_or_bytes(record.body)

@@ -46,7 +46,6 @@ from storage_engine.disk.layout import (
 )
 from storage_engine.errors import StoreCorrupt
 from storage_engine.log.checkpoint import read_checkpoint
-from storage_engine.moves.dead_letters import REDRIVE_GROUP
 from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.record_draft import RecordDraft, read_draft
 from storage_engine.records.record_parts import is_unseen, parts_of
@@ -61,6 +60,7 @@ from storage_engine.records.schedule_topic import (
 from storage_engine.records.settles import SETTLES_HEAD, settles_of
 from storage_engine.records.topic_names import (
     DLQ_PREFIX,
+    LETTERS_GROUP,
     RETRY_PREFIX,
     dlq_topic_of,
     retry_topic_of,
@@ -162,7 +162,7 @@ class OwnStore(StoreFiles):
 
     def is_dead(self, topic: str, queue_id: int, queue_offset: int) -> bool:
         """Whether a dead letter was neither redriven nor dropped."""
-        progress = self._offsets.find(REDRIVE_GROUP, topic, queue_id)
+        progress = self._offsets.find(LETTERS_GROUP, topic, queue_id)
         return progress is None or not progress.is_settled(queue_offset)
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import mmap
 import os
 import struct
 from collections.abc import Iterator
@@ -34,13 +33,14 @@ from storage_engine.disk.layout import (
     LOCK_FILE,
     TOPICS_FILE,
     base_offset_of,
+    segment_name,
 )
-from storage_engine.errors import RecordUnsupported, StoreCorrupt, StoreError
+from storage_engine.disk.mapped_file import MappedFile, read_only
+from storage_engine.errors import StoreCorrupt, StoreError
 from storage_engine.log.checkpoint import read_checkpoint
+from storage_engine.log.log_scan import Damage, LogEnd, Run, read_through
 from storage_engine.queues.consume_queue import PRE_BLANK_BYTES, UNIT, UNIT_BYTES
-from storage_engine.reader.salvage import first_nonzero, mapped, next_whole
 from storage_engine.records.record import RecordHead, parse_head
-from storage_engine.records.record_check import is_blank, whole_record
 from storage_engine.recovery.open_checks import reject_gaps
 
 TIMER_CHECKPOINT_FILE: Final = "timercheck"
@@ -242,52 +242,36 @@ class StoreFiles:
 
         Raises ``SourceRejected``: something in the middle of the log is no record.
         """
-        for index, (base, path) in enumerate(self._segments):
-            with mapped(path) as content, memoryview(content) as view:
-                at, fault = 0, ""
-                while at < len(view) and not fault:
-                    is_supported = True
-                    try:
-                        head = whole_record(view, at, base)
-                    except RecordUnsupported:
-                        head, is_supported = parse_head(view, at), False
-                    except StoreCorrupt as exc:
-                        fault = str(exc)
-                        continue
-                    yield SourceRecord(view, at, head, is_supported)
-                    at += head.record_bytes
-                # Not in the handler: what it holds would keep the segment mapped.
-                if fault and not is_blank(view, at):
-                    self._require_end(content, view, at, base, path, fault)
-                    self._end_at(index, path, view, at, base)
-                    return
-        self.end_offset = self._segments[-1][0] + self.segment_bytes
+        segments = [read_only(path, base) for base, path in self._segments]
+        for found in read_through(segments, self.start_offset, 0, keeps_whole=True, closes=True):
+            match found:
+                case Run(segment):
+                    for at in found.positions():
+                        yield SourceRecord(segment.view, at, parse_head(segment.view, at), True)
+                case Damage(start, _, _, is_unsupported=True):
+                    segment = self._segment_at(segments, start)
+                    at = start - segment.base_offset
+                    yield SourceRecord(segment.view, at, parse_head(segment.view, at), False)
+                case Damage(start, end, reason):
+                    raise SourceRejected(
+                        f"{self._segment_at(segments, start).path}: there is no record at {start} "
+                        f"({reason}), but records follow at {end}. {self.how_to_repair}"
+                    )
+                case LogEnd() as end:
+                    self._end_at(end)
 
-    def _require_end(
-        self, content: mmap.mmap, view: memoryview, at: int, base: int, path: Path, fault: str
-    ) -> None:
-        follows_at = next_whole(content, view, at + 1, base)
-        if follows_at is not None:
-            raise SourceRejected(
-                f"{path}: there is no record at {base + at} ({fault}), but records "
-                f"follow at {base + follows_at}. {self.how_to_repair}"
-            )
+    def _segment_at(self, segments: list[MappedFile], offset: int) -> MappedFile:
+        return segments[(offset - self.start_offset) // self.segment_bytes]
 
-    def _end_at(self, index: int, path: Path, view: memoryview, at: int, base: int) -> None:
+    def _end_at(self, end: LogEnd) -> None:
         """The log ends here, and every later segment must be unused."""
-        self.end_offset = base + at
-        for later_base, later in self._segments[index + 1 :]:
-            with mapped(later) as content, memoryview(content) as later_view:
-                nonzero_at = first_nonzero(later, later_view, 0)
-            if nonzero_at is not None:
-                raise SourceRejected(
-                    f"{path}: records end at {self.end_offset}, but segment "
-                    f"{later.name} has more from {later_base + nonzero_at} on. "
-                    f"{self.how_to_repair}"
-                )
-        self.tail_bytes = 0
-        if first_nonzero(path, view, at) is not None:
-            self.tail_bytes = len(view) - at
+        self.end_offset = end.offset
+        self.tail_bytes = max(end.torn_end - end.offset, 0)
+        if end.newest_offset > end.offset:
+            raise SourceRejected(
+                f"{self.path / COMMIT_LOG_DIR}: records end at {end.offset}, but segment "
+                f"{segment_name(end.newest_offset)} has more. {self.how_to_repair}"
+            )
 
 
 class RocketmqStore(StoreFiles):

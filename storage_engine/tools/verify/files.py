@@ -35,7 +35,7 @@ from storage_engine.disk.layout import (
 )
 from storage_engine.disk.run_mark import RunMark
 from storage_engine.errors import StoreCorrupt
-from storage_engine.log.checkpoint import Checkpoint, is_of_rocketmq, read_checkpoint
+from storage_engine.log.checkpoint import Checkpoint, is_of_rocketmq
 from storage_engine.tools.verify.report import Kind, Report
 
 Offsets = dict[tuple[str, str, int], int]  # (group, topic, queue id) → consumer offset
@@ -87,26 +87,19 @@ def is_engine_running(store: Path) -> bool:
     return False
 
 
-def check_checkpoint(store: Path, report: Report) -> Checkpoint | None:
-    """The engine's checkpoint; a finding when there is a file and it cannot be believed.
+def check_checkpoint(store: Path, report: Report, checkpoint: Checkpoint | None) -> None:
+    """``checkpoint``: as read; a finding when there is a file and it cannot be believed.
 
-    None after a RocketMQ broker ran on the store: its own checkpoint says nothing that
+    After a RocketMQ broker ran on the store there is none to believe: its own says nothing that
     could be compared, and ours, where a kill left it, is of before.
-
-    Raises ``StoreCorrupt``: the store was written by a newer engine.
     """
     path = store / CHECKPOINT_FILE
-    checkpoint = read_checkpoint(path)
     if path.exists():
         report.count("checkpoint").file_count = 1
         report.count("checkpoint").byte_count = path.stat().st_size
-    if was_left_by_rocketmq(store, checkpoint):
-        return None
-    if path.exists() and checkpoint is None:
-        report.add(
-            Kind.CHECKPOINT_DAMAGED, CHECKPOINT_FILE, None, "it is too short, or its CRC is wrong"
-        )
-    return checkpoint
+        if checkpoint is None and not was_left_by_rocketmq(store, checkpoint):
+            what = "it is too short, or its CRC is wrong"
+            report.add(Kind.CHECKPOINT_DAMAGED, CHECKPOINT_FILE, None, what)
 
 
 def was_left_by_rocketmq(store: Path, checkpoint: Checkpoint | None) -> bool:

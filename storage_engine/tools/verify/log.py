@@ -3,40 +3,30 @@
     segments ──▶ [LogCheck.batches] ──▶ LogBatch: units and keys of some thousand whole records
                           └─ damage, missing segments ──▶ Report, and ``damaged`` ranges
 
-Of each record: lengths, body CRC, record CRC, its place. Behind a damaged place reading goes on at
-the next whole record. Only reads.
+What is whole, what is damaged and where the log ends ``log_scan.read_through`` says, as it does at
+a start of the engine; but a check goes on where the engine refuses the log. Only reads.
 """
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
+from storage_engine.config import GIB, MIB, StoreConfig
 from storage_engine.disk.layout import COMMIT_LOG_DIR, base_offset_of
-from storage_engine.errors import StoreCorrupt
-from storage_engine.reader.salvage import first_nonzero, mapped, next_whole
+from storage_engine.disk.mapped_file import MappedFile, read_only
+from storage_engine.disk.mapped_files import file_size_of
+from storage_engine.log.log_scan import Damage, LastRun, LogEnd, Run, read_through
 from storage_engine.records.dedup_mark import DEDUP_HEAD, dedup_mark_of, key_hash_of
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.message_keys import keys_of
-from storage_engine.records.record import (
-    CRC_MASK,
-    CRC_PROPERTY_BYTES,
-    LENGTH_2,
-    LENGTH_4,
-    MAGIC_V1,
-    MAGIC_V2,
-    SYSFLAG_BORN_HOST_V6,
-    SYSFLAG_STORE_HOST_V6,
-)
-from storage_engine.records.record_check import is_blank, whole_record
-from storage_engine.records.record_parts import is_unseen, store_timestamp_of
+from storage_engine.records.record_parts import is_unseen, parts_of
 from storage_engine.records.schedule_topic import (
     REAL_TOPIC,
     SCHEDULE_TOPIC_BYTES,
@@ -46,12 +36,7 @@ from storage_engine.records.settles import SETTLES_HEAD
 from storage_engine.records.tag_hash import tag_of
 from storage_engine.tools.verify.report import Kind, Report
 
-BATCH_BYTES: Final = 16 << 20
-BATCH_RECORDS: Final = 32_768
-_HEAD = struct.Struct(">IIIi4xqqi44xI")  # size, magic, CRC, queue, queue offset, place, sysflag
-_HEAD_BYTES: Final = 88
-_V6: Final = SYSFLAG_BORN_HOST_V6 | SYSFLAG_STORE_HOST_V6
-assert _HEAD.size == _HEAD_BYTES
+BATCH_BYTES: Final = 4 * MIB
 _REAL_TOPIC_HEAD: Final = f"{REAL_TOPIC}\x01".encode()
 
 
@@ -81,47 +66,42 @@ class LogBatch:
         self.end_offset = 0
 
 
-class Segment(NamedTuple):
-    path: Path
-    base_offset: int
-    size_bytes: int
-
-
 class LogCheck:
     """See the module's docstring.
 
-    ``flushed_offset``: below it everything must be whole. ``must_be_whole``: above it too, since
-    the engine stopped in order. ``is_of_rocketmq``: a broker was the last to write to the store.
+    ``last_run``: how the last one ended, as a start of the engine sees it. ``is_of_rocketmq``: a
+    broker was the last to write to the store.
     """
 
     def __init__(
-        self,
-        store: Path,
-        report: Report,
-        *,
-        flushed_offset: int,
-        must_be_whole: bool,
-        is_of_rocketmq: bool = False,
+        self, store: Path, report: Report, last_run: LastRun, *, is_of_rocketmq: bool = False
     ) -> None:
         self._report = report
+        self._torn_bytes_max = StoreConfig(store_dir=str(store)).torn_bytes_max
+        self._last_run = last_run
         self._is_of_rocketmq = is_of_rocketmq
-        self._flushed_offset = flushed_offset
-        self._must_be_whole = must_be_whole
         self._count = report.count("commit log")
-        self._ended = False
         self.damaged: list[tuple[int, int]] = []  # ascending ranges without whole records
+        self._size_bytes = file_size_of(store / COMMIT_LOG_DIR, GIB)
         self.segments = self._list(store / COMMIT_LOG_DIR)
         self.start_offset = self.segments[0].base_offset if self.segments else 0
         self.end_offset = self.start_offset
 
-    def _list(self, directory: Path) -> list[Segment]:
-        found = []
-        for path in sorted(directory.iterdir()) if directory.is_dir() else ():
-            base_offset = base_offset_of(path.name)
-            if base_offset is not None and path.is_file():
-                found.append(Segment(path, base_offset, path.stat().st_size))
+    def _list(self, directory: Path) -> list[MappedFile]:
+        found = [
+            read_only(path, base_offset, self._size_bytes)
+            for path in (sorted(directory.iterdir()) if directory.is_dir() else ())
+            if (base_offset := base_offset_of(path.name)) is not None and path.is_file()
+        ]
         self._count.file_count = len(found)
+        while found and not found[-1].present_bytes:
+            found.pop()  # the machine stopped while it was being made
         return found
+
+    @property
+    def segments_end_offset(self) -> int:
+        """Of the newest segment, used or not."""
+        return self.segments[-1].base_offset + self._size_bytes if self.segments else 0
 
     def is_damaged(self, offset: int) -> bool:
         """Whether a place lies in a range that holds no whole record."""
@@ -137,204 +117,133 @@ class LogCheck:
 
     def batches(self) -> Iterator[LogBatch]:
         """All whole records, in log order."""
-        size_bytes = max((segment.size_bytes for segment in self.segments), default=0)
-        for number, segment in enumerate(self.segments):
-            is_last = number == len(self.segments) - 1
-            following = None if is_last else self.segments[number + 1].base_offset
-            if self._ended:
-                self._check_prepared(segment)
+        segments, size_bytes = self.segments, self._size_bytes
+        flushed_offset = self._last_run.flushed_offset
+        borders = [
+            number
+            for number, (before, after) in enumerate(pairwise(segments), 1)
+            if before.base_offset + size_bytes != after.base_offset
+        ]
+        for first, stop in pairwise([0, *borders, len(segments)] if segments else []):
+            log_end = segments[stop - 1].base_offset + size_bytes
+            if stop == len(segments):
+                yield from self._read(segments[first:], flushed_offset)
                 continue
-            self.end_offset = segment.base_offset
-            if segment.size_bytes < size_bytes:
-                self._note(
-                    Kind.SEGMENT_TRUNCATED,
-                    segment,
-                    segment.size_bytes,
-                    f"the file has {segment.size_bytes} bytes, the others have {size_bytes}",
-                )
-            if segment.size_bytes:
-                try:
-                    yield from self._read(segment, is_truncated=segment.size_bytes < size_bytes)
-                except FileNotFoundError:
-                    self._report.notes.append(f"{segment.path.name} was deleted during the check")
-            end = segment.base_offset + size_bytes
-            if following is not None and following > end and not self._ended:
-                self._lose(end, following)
-                self._note(
-                    Kind.SEGMENT_MISSING,
-                    segment,
-                    end,
-                    f"the bytes {end} to {following} of the log are in no file",
-                )
-            if segment.size_bytes < size_bytes and not self._ended:
-                self._lose(segment.base_offset + segment.size_bytes, end)
-        if self.end_offset < self._flushed_offset:
-            self._lose(self.end_offset, self._flushed_offset)
-            if not any(each.size_bytes < size_bytes for each in self.segments):
-                self._report.add(
-                    Kind.LOG_TOO_SHORT,
-                    COMMIT_LOG_DIR,
+            yield from self._read(segments[first:stop], log_end)
+            following = segments[stop].base_offset
+            what = f"the bytes {log_end} to {following} of the log are in no file"
+            self._note(Kind.SEGMENT_MISSING, segments[stop - 1], log_end, what)
+            self.damaged.append((log_end, following))
+        log_end = self.segments_end_offset
+        if log_end < flushed_offset:
+            self.damaged.append((log_end, flushed_offset))
+            what = f"the log ends here, but the checkpoint says that {flushed_offset} bytes were"
+            self._report.add(Kind.LOG_TOO_SHORT, COMMIT_LOG_DIR, log_end, f"{what} durable")
+
+    def _read(self, segments: list[MappedFile], flushed_offset: int) -> Iterator[LogBatch]:
+        """Of segments that follow each other. Below ``flushed_offset`` all must be whole."""
+        keeps_whole = self._last_run.keeps_whole and self._report.is_whole_store
+        while segments:
+            self.end_offset = max(self.end_offset, segments[0].base_offset)
+            try:
+                for found in read_through(
+                    segments,
                     self.end_offset,
-                    "the log ends here, but the checkpoint says that "
-                    f"{self._flushed_offset} bytes were durable",
-                )
+                    flushed_offset,
+                    keeps_whole=keeps_whole,
+                    run_bytes_max=BATCH_BYTES,
+                    closes=True,
+                ):
+                    match found:
+                        case Run():
+                            yield self._batch(found)
+                        case Damage():
+                            self._lose(segments, found)
+                        case LogEnd():
+                            self._end(segments, found)
+                return
+            except FileNotFoundError as exc:
+                gone = Path(exc.filename).name
+                self._report.notes.append(f"{gone} was deleted during the check")
+                segments = [each for each in segments if each.path.name > gone]
 
-    def _read(self, segment: Segment, *, is_truncated: bool) -> Iterator[LogBatch]:
-        with mapped(segment.path) as content, memoryview(content) as view:
-            at, size = 0, len(view)
-            batch, batch_at = self._new_batch(), 0
-            while at < size:
-                taken = _take(view, at, segment.base_offset, batch)
-                if taken:
-                    at += taken
-                    if batch.record_count >= BATCH_RECORDS or at - batch_at >= BATCH_BYTES:
-                        yield self._done(batch, segment, batch_at, at)
-                        batch, batch_at = self._new_batch(), at
-                    continue
-                if is_blank(view, at):
-                    self.end_offset = segment.base_offset + size
-                    yield self._done(batch, segment, batch_at, size)
-                    return
-                offset = segment.base_offset + at
-                # Zeros need no search, of which the last segment may have a GiB that no disk holds.
-                is_zero = first_nonzero(segment.path, view, at) is None
-                if is_truncated and is_zero:
-                    break
-                if offset >= self._flushed_offset and not self._report.is_whole_store:
-                    self._ended = True  # the engine is writing here just now
-                    break
-                following = (
-                    None if is_zero else next_whole(content, view, at + 1, segment.base_offset)
-                )
-                if following is None and self._is_end(segment, view, at):
-                    self._ended = True
-                    break
-                stop = size if following is None else following
-                # A file that ends too early is the finding, not the record that it cuts off.
-                is_cut = following is None and segment.base_offset + size < self._flushed_offset
-                is_cut = is_cut and segment is self.segments[-1]
-                if not (following is None and is_truncated) and not is_cut:
-                    reason = _reason(view, at, segment.base_offset)
-                    reason = reason or "the body does not match its CRC"
-                    self._note(Kind.RECORD_DAMAGED, segment, offset, reason)
-                self._lose(offset, segment.base_offset + stop)
-                at = stop
-            self.end_offset = segment.base_offset + at
-            yield self._done(batch, segment, batch_at, at)
-
-    def _new_batch(self) -> LogBatch:
-        return LogBatch(is_of_rocketmq=self._is_of_rocketmq)
-
-    def _is_end(self, segment: Segment, view: memoryview, at: int) -> bool:
-        """Whether the log ends here, as it may; what stands behind its end is looked at too."""
-        offset = segment.base_offset + at
-        behind = [each for each in self.segments if each.base_offset > offset]
-        if any(_begins_whole(each) for each in behind):
-            return False
-        dirty = first_nonzero(segment.path, view, at)
-        if offset < self._flushed_offset:
-            return dirty is None  # zeros where records were: reported as a log that is too short
-        if dirty is not None and self._report.is_whole_store:
-            if self._must_be_whole:
-                return False
-            self._note(
-                Kind.LOG_TAIL,
-                segment,
-                offset,
-                f"neither a whole record nor zeros: {_reason(view, at, segment.base_offset)}",
-            )
-        return True
-
-    def _check_prepared(self, segment: Segment) -> None:
-        """Segments behind the end are made ahead of use and hold nothing."""
-        if not segment.size_bytes or not self._report.is_whole_store:
-            return
-        with mapped(segment.path) as content, memoryview(content) as view:
-            dirty = first_nonzero(segment.path, view, 0)
-        if dirty is not None:
-            self._note(
-                Kind.LOG_TAIL,
-                segment,
-                segment.base_offset + dirty,
-                "the bytes after the end of the log are not zero",
-            )
-
-    def _done(self, batch: LogBatch, segment: Segment, start: int, end: int) -> LogBatch:
-        batch.end_offset = segment.base_offset + end
-        self._count.byte_count += end - start
-        self._count.item_count += batch.record_count
-        self._report.byte_count += end - start
+    def _batch(self, run: Run) -> LogBatch:
+        batch = LogBatch(is_of_rocketmq=self._is_of_rocketmq)
+        for at in run.positions():
+            _add(run.segment.view, at, run.segment.base_offset + at, batch)
+        self._count.item_count += run.whole.record_count
+        self._read_to(run.segment.base_offset + run.whole.end_at)
+        batch.end_offset = self.end_offset
         return batch
 
-    def _lose(self, start: int, end: int) -> None:
-        self.damaged.append((start, end))
+    def _read_to(self, offset: int) -> None:
+        self._count.byte_count += offset - self.end_offset
+        self._report.byte_count += offset - self.end_offset
+        self.end_offset = offset
 
-    def _note(self, kind: Kind, segment: Segment, offset: int, what: str) -> None:
+    def _lose(self, segments: list[MappedFile], damage: Damage) -> None:
+        self.damaged.append((damage.start, damage.end))
+        self._read_to(damage.end)
+        # A file that ends too early is the finding, not the record that it cuts off.
+        if self._note_short(segments, damage.start, damage.end):
+            return
+        kind = Kind.LOG_REJECTED if damage.is_unsupported else Kind.RECORD_DAMAGED
+        what = f"{damage.end - damage.start} bytes: {damage.reason}"
+        self._note(kind, _segment_at(segments, damage.start), damage.start, what)
+
+    def _end(self, segments: list[MappedFile], end: LogEnd) -> None:
+        self._read_to(end.offset)
+        if not self._report.is_whole_store or not end.reason:
+            return
+        segment = _segment_at(segments, end.offset)
+        if self._note_short(segments, end.offset, segment.base_offset + segment.size_bytes):
+            return
+        rejection = end.why_not_cut(
+            is_ours=self._last_run.checkpoint is not None, torn_bytes_max=self._torn_bytes_max
+        )
+        if rejection:
+            self._note(Kind.LOG_REJECTED, segment, end.offset, rejection)
+        else:
+            what = f"neither a whole record nor zeros: {end.reason}"
+            self._note(Kind.LOG_TAIL, segment, end.offset, what)
+
+    def _note_short(self, segments: list[MappedFile], start: int, end: int) -> bool:
+        """Whether a part of ``[start, end)`` is in no file, since a segment is cut short."""
+        short = [
+            each
+            for each in segments
+            if each.present_bytes < each.size_bytes
+            and start < each.base_offset + each.size_bytes
+            and end > each.base_offset + each.present_bytes
+        ]
+        for each in short:
+            what = f"the file has {each.present_bytes} bytes, the others have {each.size_bytes}"
+            self._note(Kind.SEGMENT_TRUNCATED, each, each.present_bytes, what)
+        return bool(short)
+
+    def _note(self, kind: Kind, segment: MappedFile, offset: int, what: str) -> None:
         self._report.add(kind, f"{COMMIT_LOG_DIR}/{segment.path.name}", offset, what)
 
 
-def _take(view: memoryview, at: int, base_offset: int, batch: LogBatch) -> int:
-    """Check one record and add it to the batch; its size, or 0 when it is not whole.
+def _segment_at(segments: list[MappedFile], offset: int) -> MappedFile:
+    return next(each for each in segments if offset < each.base_offset + each.size_bytes)
 
-    The same rules as ``record.verify_record`` and the body's CRC, in one pass without an object:
-    this is where a check of a store spends its time.
-    """
-    size = len(view)
-    if size - at < _HEAD_BYTES:
-        return 0
-    (
-        record_bytes,
-        magic,
-        body_crc,
-        queue_id,
-        queue_offset,
-        physical_offset,
-        sysflag,
-        body_bytes,
-    ) = _HEAD.unpack_from(view, at)
-    body_at = at + _HEAD_BYTES
-    if sysflag & _V6:
-        body_at += 12 if sysflag & _V6 != _V6 else 24
-        if body_at > size:
-            return 0
-        body_bytes = LENGTH_4.unpack_from(view, body_at - 4)[0]
-    topic_at = body_at + body_bytes
-    end = at + record_bytes
-    if end > size or topic_at + 3 > end:
-        return 0
-    if magic == MAGIC_V1:
-        properties_at = topic_at + 3 + view[topic_at]
-        topic = bytes(view[topic_at + 1 : properties_at - 2])
-    elif magic == MAGIC_V2:
-        properties_at = topic_at + 4 + LENGTH_2.unpack_from(view, topic_at)[0]
-        topic = bytes(view[topic_at + 2 : properties_at - 2])
-    else:
-        return 0
-    if (
-        properties_at > end
-        or LENGTH_2.unpack_from(view, properties_at - 2)[0] != end - properties_at
-        or physical_offset != base_offset + at
-        or crc32(view[body_at:topic_at]) & CRC_MASK != body_crc
-    ):
-        return 0
-    properties = bytes(view[properties_at:end])
-    crc = crc32(view[at : end - CRC_PROPERTY_BYTES]) & CRC_MASK
-    if not properties.endswith(b"__CRC32#\x01%b\x02" % (b"%010d" % crc)[::-1]) and _reason(
-        view, at, base_offset
-    ):
-        return 0
+
+def _add(view: memoryview, at: int, physical_offset: int, batch: LogBatch) -> None:
+    """Add a whole record to the batch: here a check of a store spends its time."""
     batch.record_count += 1
-    taken: int = record_bytes
     if is_unseen(view, at):
-        return taken
-    tag = unit_tag_of(topic, properties, store_timestamp_of(view, at))
-    row = (queue_offset, physical_offset, record_bytes, tag)
-    units = batch.units.get((topic, queue_id))
+        return
+    parts = parts_of(view, at)
+    topic, tail, properties_at = parts.topic, parts.tail, parts.properties_at
+    properties = tail[properties_at:]
+    units = batch.units.get((topic, parts.queue_id))
     if units is None:
-        units = batch.units[topic, queue_id] = []
-    units += row
+        units = batch.units[topic, parts.queue_id] = []
+    tag = unit_tag_of(topic, properties, parts.store_timestamp_ms)
+    units += (parts.queue_offset, physical_offset, parts.record_bytes, tag)
     hashed = topic_hash(topic)
-    for key in keys_of(properties, 0, len(properties)):
+    for key in keys_of(tail, properties_at, len(tail)):
         batch.topic_hashes.append(hashed)
         batch.keys.append(key)
         batch.key_offsets.append(physical_offset)
@@ -342,7 +251,6 @@ def _take(view: memoryview, at: int, base_offset: int, batch: LogBatch) -> int:
         batch.tagged.append((topic, word, physical_offset))
     if DEDUP_HEAD in properties and SETTLES_HEAD not in properties:  # else it was moved
         _mark(batch, physical_offset, topic, properties)
-    return taken
 
 
 def _mark(batch: LogBatch, physical_offset: int, topic: bytes, properties: bytes) -> None:
@@ -354,18 +262,3 @@ def _mark(batch: LogBatch, physical_offset: int, topic: bytes, properties: bytes
         topic = rest.partition(b"\x02")[0] if head else b""
     key_hash = key_hash_of(topic, mark.key)
     batch.marks.append(Mark(physical_offset, key_hash, mark.fingerprint))
-
-
-def _reason(view: memoryview, at: int, base_offset: int) -> str:
-    try:
-        whole_record(view, at, base_offset)
-    except StoreCorrupt as exc:
-        return str(exc)
-    return ""
-
-
-def _begins_whole(segment: Segment) -> bool:
-    if not segment.size_bytes:
-        return False
-    with mapped(segment.path) as content, memoryview(content) as view:
-        return bool(_take(view, 0, segment.base_offset, LogBatch()))

@@ -29,6 +29,7 @@ class Kind(enum.StrEnum):
     SEGMENT_TRUNCATED = "segment_truncated"
     LOG_TOO_SHORT = "log_too_short"
     LOG_TAIL = "log_tail"
+    LOG_REJECTED = "log_rejected"
     QUEUE_OFFSET_WRONG = "queue_offset_wrong"
     QUEUE_FILE_MISSING = "queue_file_missing"
     QUEUE_FILE_TRUNCATED = "queue_file_truncated"
@@ -69,6 +70,10 @@ _ADVICE: Final[dict[Kind, tuple[Severity, str]]] = {
     Kind.LOG_TAIL: (
         Severity.WARNING,
         "start the engine: it cuts off what was never acknowledged",
+    ),
+    Kind.LOG_REJECTED: (
+        Severity.ERROR,
+        "the engine does not start on this log; nothing is lost that the log has",
     ),
     Kind.QUEUE_OFFSET_WRONG: (Severity.ERROR, "keep a copy of the store and report this"),
     Kind.QUEUE_FILE_MISSING: (Severity.WARNING, _QUEUES),

@@ -22,6 +22,7 @@ from typing import Final
 import msgspec
 
 from storage_engine.clock import measured_ns
+from storage_engine.disk.files import Files
 from storage_engine.disk.layout import (
     ABORT_FILE,
     COMMIT_LOG_DIR,
@@ -29,13 +30,16 @@ from storage_engine.disk.layout import (
     CONSUMER_OFFSET_FILE,
     INDEX_DIR,
 )
-from storage_engine.errors import StoreError
+from storage_engine.errors import StoreCorrupt, StoreError
 from storage_engine.log.checkpoint import Checkpoint
+from storage_engine.log.log_scan import last_run
+from storage_engine.recovery.open_checks import reject_gaps
 from storage_engine.tools.verify.files import (
     check_checkpoint,
     check_config,
     check_names,
     is_engine_running,
+    read_floors,
     read_offsets,
     was_left_by_rocketmq,
 )
@@ -81,7 +85,9 @@ class Verification:
         is_in_order = report.is_whole_store and not (store / ABORT_FILE).exists()
         # Before the log, so that beside a running engine none of them is ahead of what is read.
         offsets = read_offsets(store, report)
-        checkpoint = check_checkpoint(store, report)
+        last = last_run(store, Files())
+        checkpoint = last.checkpoint
+        check_checkpoint(store, report, checkpoint)
         check_config(store, report)
         check_names(store, report)
         mark = checkpoint or Checkpoint()
@@ -91,13 +97,7 @@ class Verification:
         is_indexed_by_rocketmq = (
             is_of_rocketmq and is_in_order and any((store / INDEX_DIR).glob("*"))
         )
-        log = LogCheck(
-            store,
-            report,
-            flushed_offset=mark.flushed_offset,
-            must_be_whole=is_in_order,
-            is_of_rocketmq=is_of_rocketmq,
-        )
+        log = LogCheck(store, report, last, is_of_rocketmq=is_of_rocketmq)
         self._report_limits(checkpoint, is_in_order=is_in_order, is_of_rocketmq=is_of_rocketmq)
         queues = QueueCheck(
             store,
@@ -130,13 +130,25 @@ class Verification:
         queues.finish()
         index.finish()
         requests.finish()
-        late = queues.begins_late() if log.start_offset else None
-        if late is not None and report.is_whole_store and not log.damaged:
-            what = f"the segments before it are missing, but retention did not delete them: {late}"
-            report.add(Kind.SEGMENT_MISSING, COMMIT_LOG_DIR, log.start_offset, what)
+        if report.is_whole_store and not log.damaged:
+            self._check_ends(log, queues, is_ours=checkpoint is not None)
         if is_in_order:
             self._check_offsets(offsets, queues)
         report.duration_ms = (measured_ns() - started_ns) // 1_000_000
+
+    def _check_ends(self, log: LogCheck, queues: QueueCheck, *, is_ours: bool) -> None:
+        """Whether the first or the last segments are missing, which the log itself cannot say."""
+        store, report = self._store, self.report
+        late = queues.begins_late() if log.start_offset else None
+        if late is not None:
+            what = f"the segments before it are missing, but retention did not delete them: {late}"
+            report.add(Kind.SEGMENT_MISSING, COMMIT_LOG_DIR, log.start_offset, what)
+            return
+        start, end = log.start_offset, log.segments_end_offset
+        try:
+            reject_gaps(store, read_floors(store), log_start=start, log_end=end, is_ours=is_ours)
+        except StoreCorrupt as exc:
+            report.add(Kind.LOG_REJECTED, COMMIT_LOG_DIR, None, str(exc))
 
     def _report_limits(
         self, checkpoint: Checkpoint | None, *, is_in_order: bool, is_of_rocketmq: bool

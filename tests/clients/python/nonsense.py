@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_CLOSE = 0x88  # what a frame that closes a socket begins with
 
 
 @contextmanager
-def answering(answer: Callable[[bytes], bytes]) -> Iterator[str]:
-    """Its address. ``answer`` gets what a connection begins with."""
+def answering(answer: Callable[[bytes], bytes], *, hangs_up: bool = True) -> Iterator[str]:
+    """Its address. ``answer`` gets what a connection begins with. ``hangs_up``: a client that
+    leaves a socket is let go at once.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -29,6 +32,8 @@ def answering(answer: Callable[[bytes], bytes]) -> Iterator[str]:
                     connection.sendall(content)
                     if b" 101 " not in content:
                         connection.shutdown(socket.SHUT_WR)
+                    elif hangs_up:
+                        _hang_up_with(connection)
             for each in opened:
                 each.close()
 
@@ -37,6 +42,14 @@ def answering(answer: Callable[[bytes], bytes]) -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         listener.shutdown(socket.SHUT_RDWR)
         thread.join()
+
+
+def _hang_up_with(connection: socket.socket) -> None:
+    """When the client leaves."""
+    with contextlib.suppress(OSError):
+        while (frame := connection.recv(65_536)) and frame[0] != _CLOSE:
+            pass
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def accept_socket(head: bytes) -> bytes:

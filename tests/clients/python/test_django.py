@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,12 +14,15 @@ from mqservice_client import Client
 
 from tests.clients.python.conftest import Target
 from tests.clients.python.django_shop import VARIANTS, Shop, python_of
+from tests.clients.python.proxy import proxy
 from tests.ports import held_port
 from tests.services import wait_until
+from tests.sizes import in_torture
 from tests.storage_engine.faults.machine import need_django
 
 pytestmark = pytest.mark.acceptance
 STOP_WAIT_S = 30
+IDLE_S = 2.0  # a burst that gets nothing for so long looks whether there is anything
 WAIT_S = 60
 FETCH = """
 from mqservice_client.django.compat import task_backends
@@ -34,7 +38,15 @@ def fetch(id, backend="default"):
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="module", params=VARIANTS)
+# What is the same code on both runs on one of them, and in ``make torture`` on the other too.
+_FIRST, *_OTHERS = VARIANTS
+WITH_EACH_DJANGO = pytest.mark.parametrize("python", VARIANTS, indirect=True, scope="module")
+WITH_ONE_DJANGO = pytest.mark.parametrize(
+    "python", [_FIRST, *in_torture(*_OTHERS)], indirect=True, scope="module"
+)
+
+
+@pytest.fixture(scope="module")
 def python(request: pytest.FixtureRequest) -> Path:
     need_django(request.param)
     return python_of(request.param)
@@ -54,6 +66,7 @@ def mq(service: Target) -> Iterator[Client]:
         yield mq
 
 
+@WITH_EACH_DJANGO
 def test_tasks_run_and_their_results_are_read(shop: Shop) -> None:
     ids = shop.run(
         "from shop.jobs import add, add_later, attempt\n"
@@ -71,6 +84,7 @@ def test_tasks_run_and_their_results_are_read(shop: Shop) -> None:
         assert each["times"] == sorted(each["times"])
 
 
+@WITH_EACH_DJANGO
 def test_a_task_of_a_transaction_that_is_rolled_back_never_runs(shop: Shop) -> None:
     unsent = shop.run(
         """
@@ -96,6 +110,7 @@ result = [result, TaskRecord.objects.filter(sent_at__isnull=False).count()]
     assert shop.notes == ["committed"]
 
 
+@WITH_EACH_DJANGO
 def test_messages_are_published_when_the_transaction_commits(shop: Shop, mq: Client) -> None:
     mq.topics.create(shop.prefix, queues=1)
 
@@ -121,6 +136,7 @@ publish_on_commit({shop.prefix!r}, "at once")
     assert sorted(bodies, key=str) == [("created", b'{"order":1}'), (None, b"at once")]
 
 
+@WITH_ONE_DJANGO
 def test_urgent_tasks_overtake_others(shop: Shop, mq: Client) -> None:
     gate = shop.folder / "gate"
     worker = shop.start_worker("--concurrency", "1", "--queue-name", "default")
@@ -142,6 +158,7 @@ def test_urgent_tasks_overtake_others(shop: Shop, mq: Client) -> None:
     assert worker.poll() is None
 
 
+@WITH_ONE_DJANGO
 def test_a_task_runs_after_its_time_and_on_its_queue(shop: Shop) -> None:
     ids = shop.run(
         """
@@ -165,6 +182,7 @@ result = [remember.using(run_after=when).enqueue("later").id, mail.enqueue("me")
     assert started_at >= ids[2]
 
 
+@WITH_EACH_DJANGO
 def test_what_a_task_raises_is_its_result(shop: Shop) -> None:
     task_id = shop.run("from shop.jobs import fail; result = fail.enqueue('no stock').id")
 
@@ -181,6 +199,7 @@ result = [found.status, error.exception_class is ValueError, "no stock" in error
     assert found == ["FAILED", True, True]
 
 
+@WITH_EACH_DJANGO
 def test_a_task_is_run_again_where_the_settings_say_so(shop: Shop) -> None:
     ids = shop.run(
         "from shop.jobs import fail_until\n"
@@ -196,6 +215,7 @@ def test_a_task_is_run_again_where_the_settings_say_so(shop: Shop) -> None:
     assert len(shop.notes) == 6
 
 
+@WITH_ONE_DJANGO
 def test_a_worker_killed_half_way_loses_nothing(shop: Shop) -> None:
     gate = shop.folder / "gate"
     worker = shop.start_worker()
@@ -216,6 +236,7 @@ def test_a_worker_killed_half_way_loses_nothing(shop: Shop) -> None:
     assert shop.notes == ["x begins", "x begins", "x ends"]
 
 
+@WITH_ONE_DJANGO
 def test_a_worker_told_to_stop_ends_what_it_runs_and_gives_the_rest_back(
     shop: Shop, mq: Client
 ) -> None:
@@ -242,11 +263,13 @@ def test_a_worker_told_to_stop_ends_what_it_runs_and_gives_the_rest_back(
     assert shop.notes[2:] == ["waits"]
 
 
+@WITH_ONE_DJANGO
 def test_enqueuing_needs_no_service_and_a_worker_sends_later(shop: Shop) -> None:
     with held_port() as port:
         task_id = shop.run(
             "from shop.jobs import remember; result = remember.enqueue('at last').id",
             MQ_BASE_URL=f"http://127.0.0.1:{port}",
+            SHOP_SEND_TIMEOUT="2s",
         )
     assert shop.status(task_id) == "READY"
     shop.run(
@@ -264,6 +287,24 @@ TaskRecord.objects.update(enqueued_at=timezone.now() - timedelta(minutes=1))
     assert shop.status(task_id) == "SUCCESSFUL"
 
 
+@WITH_ONE_DJANGO
+def test_a_burst_waits_for_a_service_that_is_slow(shop: Shop, service: Target) -> None:
+    shop.run("from shop.jobs import remember; remember.enqueue('came late')")
+
+    def slowly(content: bytes) -> bytes:
+        if b"pgrade: websocket" in content:
+            threading.Event().wait(2 * IDLE_S)
+        return content
+
+    with proxy(service.base_url) as way:
+        way.change = slowly
+        shop.env["MQ_BASE_URL"] = way.url
+        shop.burst()
+
+    assert shop.notes == ["came late"]
+
+
+@WITH_ONE_DJANGO
 def test_a_task_whose_message_is_there_twice_runs_once(shop: Shop) -> None:
     shop.run(
         """
@@ -285,6 +326,7 @@ with Client() as mq:
     assert shop.notes == ["once"]
 
 
+@WITH_ONE_DJANGO
 def test_a_task_that_is_gone_or_that_ends_its_workers_is_given_up(shop: Shop) -> None:
     ids = shop.run(
         """
@@ -310,6 +352,7 @@ TaskRecord.objects.filter(pk=result[1]).update(worker_ids=["w"] * 10)
     ]
 
 
+@WITH_ONE_DJANGO
 def test_old_results_are_deleted(shop: Shop) -> None:
     shop.run("from shop.jobs import remember; remember.enqueue('old'); remember.enqueue('new')")
     shop.burst()
@@ -329,6 +372,7 @@ TaskRecord.objects.filter(args=["old"]).update(finished_at=long_ago)
     assert shop.run(left + "result = [each.args for each in TaskRecord.objects.all()]") == [["new"]]
 
 
+@WITH_EACH_DJANGO
 def test_what_makes_no_sense_is_refused(shop: Shop) -> None:
     refused = shop.run(
         """

@@ -363,6 +363,14 @@ def test_a_socket_that_speaks_nonsense_ends_a_subscription(
             subscription.get(WAIT)
 
 
+def test_a_socket_that_is_never_closed_by_the_other_side_is_left(connect: Connect) -> None:
+    frame = _frame(0x88, 2, 0x11, 0x31)
+    with answering(lambda head: accept_socket(head) + frame, hangs_up=False) as url:
+        own = connect(url, timeout="100ms", network=None)
+        with pytest.raises(ConnectionLost), own.subscribe("t", "g") as subscription:
+            subscription.get(WAIT)
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -8,16 +8,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import date, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 from asgiref.sync import sync_to_async
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections, transaction
-from django.http.response import HttpResponseBase
 from django.utils import timezone
 
 from mqservice.accounts.access import Principal, find_principal
@@ -33,7 +32,6 @@ from mqservice.accounts.services import (
 from mqservice.asgi import Application
 from mqservice.caches import Caches
 from mqservice.control_plane import ControlPlane
-from mqservice.delivery import http
 from mqservice.delivery.context import process_context
 from mqservice.groups.services import GroupChange, put_group
 from mqservice.issues.models import Issue
@@ -48,14 +46,19 @@ from tests.people import People, bearer, revoke
 CONNECT_MS_MAX = 20_000
 ACME, RIVAL, ABSENT = "acme", "rival", "absent"
 Names = dict[str, str]
+T = TypeVar("T")
 _numbers = itertools.count()
 
 
 class _InTransaction(ControlPlane):
     """Answers on the thread that the test's transaction is of."""
 
-    def start(self, scope: http.Scope, body: bytes) -> asyncio.Future[HttpResponseBase]:
-        return asyncio.ensure_future(sync_to_async(self.answer)(scope, body))
+    async def run(
+        self, asker: str, work: Callable[[], T], ended: Callable[[], object] = lambda: None
+    ) -> T:
+        result = await sync_to_async(work)()
+        ended()
+        return result
 
 
 class World:

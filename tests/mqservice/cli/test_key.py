@@ -35,6 +35,21 @@ async def test_create_prints_the_key_alone_on_stdout() -> None:
         }  # fmt: skip
 
 
+async def test_an_access_key_is_printed_as_an_environment_file() -> None:
+    access = {"id": "MQAKABCDEFGH2345", "kind": "access", "key": "mqs_secret"}
+    async with service_double() as double:
+        double.answers.append(Answer(201, KEY | access))
+        ended = await mqservice("key", "create", "celery", "--kind", "access", double=double)
+        assert ended.out == (
+            b"AWS_ACCESS_KEY_ID=MQAKABCDEFGH2345\nAWS_SECRET_ACCESS_KEY=mqs_secret\n"
+        )
+        assert b"mqs_secret" not in ended.err.encode()
+        [request] = double.requests
+        assert msgspec.json.decode(request.body) == {
+            "name": "celery", "scopes": [], "kind": "access",
+        }  # fmt: skip
+
+
 async def test_rotate_update_and_revoke_ask_for_what_they_say() -> None:
     async with service_double() as double:
         double.answers += [

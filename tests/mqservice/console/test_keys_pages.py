@@ -7,7 +7,7 @@ import re
 import pytest
 from django.test import Client
 
-from mqservice.accounts.access import find_principal
+from mqservice.accounts.access import find_access_key, find_principal
 from mqservice.accounts.models import ApiKey, AuditEntry, Invitation, Member, Role, User
 from mqservice.accounts.services import set_role
 from mqservice.lib.api_keys import parse_api_key
@@ -67,6 +67,26 @@ def test_key_is_shown_once_works_and_is_audited(people: People, alice: Client) -
         assert text[12:40] not in page
     entry = AuditEntry.objects.get(action="key.create")
     assert (entry.actor, entry.target) == ("user:alice", f"keys/{row.public_id}")
+
+
+def test_access_key_is_shown_once_with_its_id(people: People, alice: Client) -> None:
+    answer = alice.post(NEW, ORDER | {"kind": "access"})
+    assert answer.status_code == 201
+    page = answer.content.decode()
+    (secret,) = set(re.findall(r"mqs_[A-Za-z0-9_-]{40}", page))
+    row = ApiKey.objects.get(name=ORDER["name"])
+    assert f"AWS_ACCESS_KEY_ID={row.public_id}" in page
+    principal = find_access_key(row.public_id.encode())
+    assert principal is not None
+    assert [each.value.decode() for each in principal.signing_secrets] == [secret]
+    path = f"/console/acme/keys/{row.public_id}"
+    for shown in ("/console/acme/keys", path, "/console/acme/quick-start"):
+        text = alice.get(shown).content.decode()
+        assert row.public_id in text
+        assert "mqk_MQAK" not in text
+        assert secret not in text
+    rotated = alice.post(f"{path}/rotate", {"overlap": "0ms"}).content.decode()
+    assert set(re.findall(r"mqs_[A-Za-z0-9_-]{40}", rotated)) != {secret}
 
 
 def test_ready_command_sends_to_a_topic_that_the_key_may_reach(

@@ -76,6 +76,11 @@ def test_keys_tokens_and_tickets_are_cut_in_whatever_text(kind: str) -> None:
     assert f"/account/join/{kind}01234567…/ failed" in line
 
 
+def test_secret_of_an_access_key_is_cut_in_whatever_text() -> None:
+    record = logging.makeLogRecord({"msg": "sqs://MQAKABCDEFGH2345:mqs_0123456789-_abcXYZ@ failed"})
+    assert "sqs://MQAKABCDEFGH2345:mqs_…@ failed" in JsonFormatter().format(record)
+
+
 def test_celerys_chat_is_not_logged_and_its_trouble_is() -> None:
     logger = logging.getLogger("celery.worker.consumer.connection")  # one that names its broker
     assert not logger.isEnabledFor(logging.INFO)

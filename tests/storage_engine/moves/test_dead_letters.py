@@ -10,6 +10,7 @@ import pytest
 
 from storage_engine.errors import BadRequest, DiskFull, TopicNotFound
 from storage_engine.records.record_run import decode_records
+from storage_engine.records.topic_names import LETTERS_GROUP
 from storage_engine.wire.dead_letters import (
     DeadLettersRequest,
     PurgeRequest,
@@ -17,7 +18,7 @@ from storage_engine.wire.dead_letters import (
     RedriveReply,
     RedriveRequest,
 )
-from storage_engine.wire.deliveries import Nack, SettleRequest
+from storage_engine.wire.deliveries import LeaseRef, Nack, SettleRequest
 from storage_engine.wire.reads import PullRequest
 from tests.storage_engine.doubles import WAIT_S, OpenStore, copy_store, message
 from tests.storage_engine.index.keyed import pages
@@ -255,3 +256,40 @@ async def test_dead_letters_that_expired_are_passed_over(tmp_path: Path) -> None
         progress = store.store._consumer_offsets.find("CID_RMQ_SYS_REDRIVE", DLQ, 0)
         assert progress is not None
         assert (progress.consumer_offset, len(progress.settled)) == (4, 0)
+
+
+async def test_letters_are_received_as_the_group_of_redrives_and_gone_once_acked(
+    tmp_path: Path,
+) -> None:
+    async with OpenStore(tmp_path) as store:
+        await with_dead_letters(store, 3)
+        leased = store.receive(2, group=LETTERS_GROUP, topic=DLQ)
+        first, second = leased.records
+        assert (first.body, second.body) == (b"0", b"1")
+        assert dead(store) == [b"0", b"1", b"2"]
+        settle = SettleRequest(
+            group=LETTERS_GROUP,
+            acks=[
+                LeaseRef(
+                    topic=DLQ,
+                    queue_id=0,
+                    lease_generation=leased.generation,
+                    queue_offsets=[first.queue_offset],
+                )
+            ],
+            nacks=[
+                Nack(
+                    topic=DLQ,
+                    queue_id=0,
+                    queue_offset=second.queue_offset,
+                    lease_generation=leased.generation,
+                    delay_ms=0,
+                )
+            ],
+        )
+        assert not store.store.consumption.settle(settle).failures
+        assert dead(store) == [b"1", b"2"]
+        assert await redrive(store, 0, 2) == [GONE, MOVED]
+        again = store.receive(group=LETTERS_GROUP, topic=DLQ)
+        assert [record.body for record in again.records] == [b"1"]
+        assert again.attempts == [2]

@@ -111,7 +111,7 @@ def rename_without_sync_of_the_file(patch: pytest.MonkeyPatch) -> None:
 
 
 def _scan_believes(patch: pytest.MonkeyPatch, verify: Callable[..., RecordHead]) -> None:
-    def whole_run(view: memoryview, at: int, base_offset: int) -> WholeRun:
+    def whole_run(view: memoryview, at: int, base_offset: int, _: int) -> WholeRun:
         count, last_at = 0, -1
         with contextlib.suppress(StoreCorrupt):
             while (head := verify(view, at)).physical_offset == base_offset + at:

@@ -80,7 +80,7 @@ def write_behind_the_end(store_dir: Path) -> Found:
     end = record.physical_offset + record.record_bytes
     path, at = log_path(store_dir, end)
     flip(path, at)
-    return [(Kind.RECORD_DAMAGED, end)]
+    return [(Kind.LOG_TAIL, end)]
 
 
 def exchange_unit(store_dir: Path) -> Found:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.tools.verify import log
 from storage_engine.tools.verify.report import FINDINGS_OF_A_KIND_MAX, Kind, Report, lines
 from storage_engine.tools.verify.verification import (
     EXIT_FINDINGS,
@@ -89,16 +88,6 @@ async def test_clean_stores_have_no_findings(store_dir: Path, tmp_path: Path) ->
     async with OpenStore(tmp_path / "empty"):
         pass
     assert found(check(tmp_path / "empty")) == []
-
-
-def test_the_zeros_behind_the_end_are_not_searched_for_records(
-    store_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def search(*_: object) -> None:
-        raise AssertionError("the whole segment is read")
-
-    monkeypatch.setattr(log, "next_whole", search)
-    assert found(check(store_dir)) == []
 
 
 async def test_a_message_that_failed_often_is_no_offset(tmp_path: Path) -> None:

@@ -1167,6 +1167,7 @@ class AsyncKeys:
         name: str,
         scopes: Sequence[str],
         *,
+        kind: Literal["api", "access"] | None = None,
         namespace: str | None = None,
         role: Literal["owner", "admin", "developer", "viewer"] | None = None,
         expires_at: datetime | None = None,
@@ -1178,6 +1179,8 @@ class AsyncKeys:
             name: What the key is for, such as its program.
             scopes: What the key may do: `produce`, `consume` or `manage`, for everything or
                 limited as in `produce:orders*`, `consume:group/billing`.
+            kind: `api`: sent as a Bearer token, by default. `access`: an id and a secret that
+                sign requests, for AWS SDKs.
             namespace: The namespace it is limited to: by default that of who asks, or all.
             role: Limits the scopes: a key may do what both its role and its scopes allow.
             expires_at: When it expires; None for never.
@@ -1190,6 +1193,7 @@ class AsyncKeys:
             body={
                 "name": name,
                 "scopes": scopes,
+                "kind": kind,
                 "namespace": namespace,
                 "role": role,
                 "expires_at": expires_at,

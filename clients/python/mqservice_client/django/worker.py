@@ -32,7 +32,7 @@ from django.utils import timezone
 
 from ..aio.client import AsyncClient
 from ..aio.message import AsyncMessage
-from ..errors import Forbidden
+from ..errors import Forbidden, MQError
 from .backend import TaskBackend
 from .compat import TaskResultStatus
 from .execution import Outcome, execute
@@ -65,7 +65,7 @@ class Worker:
         drain_timeout_s: float,
         is_burst: bool = False,
     ) -> None:
-        """``is_burst``: end by itself when nothing has come for two seconds."""
+        """``is_burst``: end by itself when nothing has come for two seconds and nothing waits."""
         self.worker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self.finished_count = 0
         self._backend = backend
@@ -79,6 +79,7 @@ class Worker:
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
         self._came_at = 0.0
+        self._has_swept = False
         self._threads = Threads(concurrency)
 
     def stop(self) -> None:
@@ -104,7 +105,7 @@ class Worker:
                 for lane in Lane
             ]
             sweeper = asyncio.create_task(self._sweep())
-            dispatcher = asyncio.create_task(self._dispatch())
+            dispatcher = asyncio.create_task(self._dispatch(mq))
             try:
                 ended, _ = await asyncio.wait(
                     [*receivers, sweeper, dispatcher], return_when=asyncio.FIRST_COMPLETED
@@ -150,7 +151,7 @@ class Worker:
                 heapq.heappush(self._waiting, (rank, next(self._numbers), message))
                 self._changed.set()
 
-    async def _dispatch(self) -> None:
+    async def _dispatch(self, mq: AsyncClient) -> None:
         while not self._stopping.is_set():
             self._changed.clear()
             while self._waiting and len(self._running) < self._concurrency:
@@ -159,14 +160,31 @@ class Worker:
                     task = asyncio.create_task(self._execute(message))
                     self._running.add(task)
                     task.add_done_callback(self._ended)
-            if self._is_burst and self._is_idle():
+            if self._is_burst and self._is_idle() and await self._is_nothing_ready(mq):
                 return
             with suppress(asyncio.TimeoutError):  # a burst looks again whether all is done
                 await asyncio.wait_for(self._changed.wait(), IDLE_S if self._is_burst else None)
 
     def _is_idle(self) -> bool:
         is_quiet = asyncio.get_running_loop().time() - self._came_at >= IDLE_S
-        return is_quiet and not self._running and not self._waiting
+        return is_quiet and self._has_swept and not self._running and not self._waiting
+
+    async def _is_nothing_ready(self, mq: AsyncClient) -> bool:
+        """A slow service may have messages that have not come yet. A key may not be let ask."""
+        settings = self._backend.settings
+        try:
+            for name in self._queue_names:
+                for lane in Lane:
+                    topic = settings.topic(name, lane)
+                    if (await mq.groups.lag(settings.group, topic=topic)).ready != 0:
+                        return False
+        except Forbidden:
+            pass
+        except MQError as exc:
+            if not exc.retryable:
+                raise
+            return False
+        return self._is_idle()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
@@ -207,6 +225,7 @@ class Worker:
                 await self._threads.run_beside(self._sweep_once)
             except Exception:
                 log.exception("Could not look for unsent tasks", extra={"action": "sweep_failed"})
+            self._has_swept = True
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), SWEEP_S)
 

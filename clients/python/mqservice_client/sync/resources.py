@@ -1153,6 +1153,7 @@ class Keys:
         name: str,
         scopes: Sequence[str],
         *,
+        kind: Literal["api", "access"] | None = None,
         namespace: str | None = None,
         role: Literal["owner", "admin", "developer", "viewer"] | None = None,
         expires_at: datetime | None = None,
@@ -1164,6 +1165,8 @@ class Keys:
             name: What the key is for, such as its program.
             scopes: What the key may do: `produce`, `consume` or `manage`, for everything or
                 limited as in `produce:orders*`, `consume:group/billing`.
+            kind: `api`: sent as a Bearer token, by default. `access`: an id and a secret that
+                sign requests, for AWS SDKs.
             namespace: The namespace it is limited to: by default that of who asks, or all.
             role: Limits the scopes: a key may do what both its role and its scopes allow.
             expires_at: When it expires; None for never.
@@ -1176,6 +1179,7 @@ class Keys:
             body={
                 "name": name,
                 "scopes": scopes,
+                "kind": kind,
                 "namespace": namespace,
                 "role": role,
                 "expires_at": expires_at,

@@ -595,6 +595,9 @@ export interface KeyIn {
   expires_in_ms?: number | null;
 }
 
+/** How a program shows that it has a key. */
+export type KeyKind = "api" | "access";
+
 /** A page, by id; `next` is the `after` of the following page, null on the last one. */
 export interface KeyListOut {
   /** The API keys of the page. */
@@ -607,6 +610,7 @@ export interface KeyListOut {
 export interface KeyOut {
   /** Unique id that never changes. */
   id: string;
+  kind: KeyKind;
   /** What the key is for. */
   name: string;
   /** The namespace it is bound to; null for the whole tenant. */
@@ -748,6 +752,11 @@ export interface NewKeyIn {
    * `produce:orders*`, `consume:group/billing`.
    */
   scopes: string[];
+  /**
+   * `api`: sent as a Bearer token, by default. `access`: an id and a secret that sign
+   * requests, for AWS SDKs.
+   */
+  kind?: "api" | "access" | null;
   /** The namespace it is limited to: by default that of who asks, or all. */
   namespace?: string | null;
   /** Limits the scopes: a key may do what both its role and its scopes allow. */
@@ -759,10 +768,11 @@ export interface NewKeyIn {
   expires_in_ms?: number | null;
 }
 
-/** `key` is shown only in this response. */
+/** `key` is shown only in this response: the API key, or the secret of the access key `id`. */
 export interface NewKeyOut {
   /** Unique id that never changes. */
   id: string;
+  kind: KeyKind;
   /** What the key is for. */
   name: string;
   /** The namespace it is bound to; null for the whole tenant. */

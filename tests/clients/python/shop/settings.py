@@ -28,7 +28,11 @@ TASKS = {
     "default": {
         "BACKEND": "mqservice_client.django.TaskBackend",
         "QUEUES": ["default", "mail"],
-        "OPTIONS": {"prefix": os.environ.get("SHOP_PREFIX", "tasks"), "lease": "5s"},
+        "OPTIONS": {
+            "prefix": os.environ.get("SHOP_PREFIX", "tasks"),
+            "lease": "5s",
+            "send_timeout": os.environ.get("SHOP_SEND_TIMEOUT", "30s"),
+        },
     },
     "stubborn": {
         "BACKEND": "mqservice_client.django.TaskBackend",

@@ -1,0 +1,491 @@
+"""Actions of SQS on queues, through the services that REST and the console use.
+
+    Asked ──▶ ACTIONS[action] ──▶ topics, groups: rows, audit, engine ──▶ Reply
+
+Called on a thread of the control plane. What a queue has beyond the settings of its topic and group
+is written in the transaction that writes those.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from django.conf import settings
+from django.db import transaction
+
+from mqservice.accounts.audit import record
+from mqservice.accounts.scopes import Kind, Scope
+from mqservice.errors import problem_from_store
+from mqservice.groups.models import ConsumerGroup
+from mqservice.groups.services import GroupChange, delete_group, put_group
+from mqservice.lib.json_logs import client_address_var, request_id_var, user_agent_var
+from mqservice.lib.names import engine_name
+from mqservice.lib.problem import Problem
+from mqservice.quotas.control_rate import ControlRate
+from mqservice.sqs.asked import Asked, name_of
+from mqservice.sqs.errors import SqsError, invalid_value, missing_parameter, no_such_queue
+from mqservice.sqs.move_tasks import cancel_move_task, list_move_tasks, start_move_task
+from mqservice.sqs.queue_attributes import (
+    FIFO,
+    REDRIVE,
+    Counts,
+    QueueChange,
+    RedrivePolicy,
+    attributes_of,
+    defaults_of,
+    group_defaults,
+    names_wanted,
+    read_attributes,
+)
+from mqservice.sqs.queue_names import (
+    FIFO_ENDING,
+    QueueName,
+    check_name,
+    queue_of_arn,
+    topic_name,
+)
+from mqservice.sqs.replies import (
+    QueueAttributes,
+    QueueList,
+    QueueTags,
+    QueueUrl,
+    Reply,
+    SourceQueueList,
+)
+from mqservice.sqs.requests import (
+    AddPermission,
+    CreateQueue,
+    GetQueueAttributes,
+    GetQueueUrl,
+    ListDeadLetterSourceQueues,
+    ListQueues,
+    Paged,
+    RemovePermission,
+    SetQueueAttributes,
+    TagQueue,
+    UntagQueue,
+)
+from mqservice.store import (
+    DeadLettersRequest,
+    GroupNotFound,
+    GroupRef,
+    StoreError,
+    blocking_client,
+)
+from mqservice.topics.models import Topic
+from mqservice.topics.purging import purge_topic
+from mqservice.topics.queue_options import QueueOptions, queue_options_of
+from mqservice.topics.services import TopicChange, delete_topic, put_topic
+from mqservice.topics.settings import MessageType
+from mqservice.usage.counts import usage_counts
+
+PAGE_MAX: Final = 1_000
+TAGS_MAX: Final = 50
+_TAG_KEY_CHARS_MAX: Final = 128
+_TAG_CHARS_MAX: Final = 256
+
+
+def create_queue(asked: Asked) -> QueueUrl:
+    """CreateQueue: a new one, or the one that is there with the same attributes."""
+    wanted: CreateQueue = asked.wanted
+    check_name(wanted.queue_name)
+    is_fifo = wanted.queue_name.endswith(FIFO_ENDING)
+    if is_fifo is not (wanted.attributes.get(FIFO) == "true"):
+        raise invalid_value(
+            "QueueName" if FIFO not in wanted.attributes else FIFO,
+            wanted.queue_name,
+            "The name of a FIFO queue, and of no other, ends in .fifo, with FifoQueue true.",
+        )
+    name = topic_name(wanted.queue_name)
+    asked.principal.require(Scope.MANAGE, Kind.TOPIC, name)
+    asked.principal.require(Scope.MANAGE, Kind.GROUP, name)
+    asked.changing()
+    _check_tags(wanted.tags)
+    change = read_attributes(wanted.attributes, QueueOptions(), is_fifo=is_fifo)
+    namespace = asked.namespace
+    with transaction.atomic():
+        existing = Topic.objects.filter(namespace=namespace, name=name).first()
+        if existing is not None:
+            existing.namespace = namespace
+            _require_same(asked, existing, wanted)
+            _put_missing_group(asked, existing)
+            return QueueUrl(queue_url=asked.url_of(existing))
+        topic_values, group_values = defaults_of(is_fifo=is_fifo)
+        row, _ = put_topic(
+            namespace, name, TopicChange(**topic_values | change.topic), by=asked.principal
+        )
+        group = GroupChange(**group_values | change.group)
+        put_group(namespace, name, group, by=asked.principal)
+        options = _set_dead_letters(asked, row, change, is_fifo=is_fifo)
+        _save_options(asked, row, msgspec.structs.replace(options, tags=wanted.tags))
+    return QueueUrl(queue_url=asked.url_of(row))
+
+
+def _require_same(asked: Asked, topic: Topic, wanted: CreateQueue) -> None:
+    """Raises SqsError unless a queue that is there is what a repeated CreateQueue asks for."""
+    if name_of(topic) != wanted.queue_name:
+        detail = "A queue whose topic has the same name exists already: "
+        raise SqsError("QueueNameExists", f"{detail}{name_of(topic)}.")
+    present = attributes_of(topic, _group_of(topic), Counts(0, 0, 0), asked.account, asked.region)
+    for name, text in wanted.attributes.items():
+        if name != REDRIVE and present.get(name, "") != text:
+            detail = "A queue already exists with the same name and a different value for attribute"
+            raise SqsError("QueueNameExists", f"{detail} {name}.")
+
+
+def delete_queue(asked: Asked) -> Reply:
+    """DeleteQueue: the topic with its messages, and its group with all that failed in it."""
+    topic = asked.topic(Scope.MANAGE)
+    asked.changing()
+    with transaction.atomic():
+        delete_topic(topic.namespace, topic.name, by=asked.principal)
+        if _group_of(topic) is not None:
+            delete_group(topic.namespace, topic.name, by=asked.principal)
+    return Reply()
+
+
+def get_queue_url(asked: Asked) -> QueueUrl:
+    """GetQueueUrl."""
+    wanted: GetQueueUrl = asked.wanted
+    owner = wanted.owner or asked.account
+    if owner != asked.account:
+        raise no_such_queue()
+    return QueueUrl(queue_url=asked.url_of(asked.topic_of(QueueName(owner, wanted.queue_name))))
+
+
+def list_queues(asked: Asked) -> QueueList:
+    """ListQueues, by name. Without MaxResults the first 1,000, and no token."""
+    wanted: ListQueues = asked.wanted
+    prefix = topic_name(wanted.queue_name_prefix)
+    rows = asked.namespace.topics.filter(name__gt=_after(wanted), name__startswith=prefix)
+    topics, token = _page(list(rows.order_by("name")[: _limit(wanted) + 1]), wanted)
+    return QueueList(queue_urls=[asked.url_of(topic) for topic in topics], next_token=token)
+
+
+def list_sources(asked: Asked) -> SourceQueueList:
+    """ListDeadLetterSourceQueues: queues whose RedrivePolicy names this one."""
+    wanted: ListDeadLetterSourceQueues = asked.wanted
+    target = asked.topic()
+    rows = asked.namespace.topics.filter(
+        name__gt=_after(wanted), name__in=queue_options_of(target.sqs).sources
+    )
+    topics, token = _page(list(rows.order_by("name")[: _limit(wanted) + 1]), wanted)
+    return SourceQueueList(queue_urls=[asked.url_of(each) for each in topics], next_token=token)
+
+
+def get_queue_attributes(asked: Asked) -> QueueAttributes:
+    """GetQueueAttributes: those that are named, which may be All."""
+    wanted: GetQueueAttributes = asked.wanted
+    is_wanted = names_wanted(wanted.attribute_names)
+    topic = asked.topic()
+    found = attributes_of(topic, _group_of(topic), _counts_of(topic), asked.account, asked.region)
+    return QueueAttributes(attributes={name: found[name] for name in found if is_wanted(name)})
+
+
+def set_queue_attributes(asked: Asked) -> Reply:
+    """SetQueueAttributes."""
+    wanted: SetQueueAttributes = asked.wanted
+    topic = asked.topic(Scope.MANAGE)
+    asked.changing()
+    is_fifo = topic.message_type == MessageType.FIFO
+    if FIFO in wanted.attributes:
+        raise SqsError("InvalidAttributeName", f"The attribute {FIFO} cannot be changed.")
+    with transaction.atomic():
+        options = queue_options_of(topic.sqs)
+        change = read_attributes(wanted.attributes, options, is_fifo=is_fifo)
+        options = change.options
+        if REDRIVE in wanted.attributes:
+            options = _set_dead_letters(asked, topic, change, is_fifo=is_fifo)
+        by = asked.principal
+        if change.topic:
+            topic, _ = put_topic(topic.namespace, topic.name, TopicChange(**change.topic), by=by)
+        _put_missing_group(asked, topic)
+        if change.group:
+            put_group(topic.namespace, topic.name, GroupChange(**change.group), by=by)
+        _save_options(asked, topic, options)
+    return Reply()
+
+
+def purge_queue(asked: Asked) -> Reply:
+    """PurgeQueue: what is in the queue now, in flight and waiting for another try too."""
+    topic = asked.topic(Scope.MANAGE)
+    asked.changing()
+    purge_topic(asked.principal, topic)
+    return Reply()
+
+
+def list_queue_tags(asked: Asked) -> QueueTags:
+    """ListQueueTags."""
+    return QueueTags(tags=queue_options_of(asked.topic().sqs).tags)
+
+
+def tag_queue(asked: Asked) -> Reply:
+    """TagQueue: new tags, or new values of those that are there."""
+    wanted: TagQueue = asked.wanted
+    return _change_tags(asked, lambda tags: {**tags, **wanted.tags})
+
+
+def untag_queue(asked: Asked) -> Reply:
+    """UntagQueue."""
+    wanted: UntagQueue = asked.wanted
+    gone = set(wanted.tag_keys)
+    return _change_tags(
+        asked, lambda tags: {key: value for key, value in tags.items() if key not in gone}
+    )
+
+
+def add_permission(asked: Asked) -> Reply:
+    """AddPermission: a statement of the policy, which is kept and has no effect."""
+    wanted: AddPermission = asked.wanted
+
+    def added(statements: list[Any]) -> list[Any]:  # Any: JSON
+        if any(each.get("Sid") == wanted.label for each in statements):
+            detail = f"Value {wanted.label} for parameter Label is invalid. Reason: Already exists."
+            raise SqsError("InvalidParameterValue", detail)
+        topic = asked.topic()
+        arn = attributes_of(topic, None, Counts(0, 0, 0), asked.account, asked.region)["QueueArn"]
+        return [
+            *statements,
+            {
+                "Sid": wanted.label,
+                "Effect": "Allow",
+                "Principal": {"AWS": [f"arn:aws:iam::{each}:root" for each in wanted.account_ids]},
+                "Action": [f"SQS:{each}" for each in wanted.actions],
+                "Resource": arn,
+            },
+        ]
+
+    return _change_policy(asked, added)
+
+
+def remove_permission(asked: Asked) -> Reply:
+    """RemovePermission."""
+    wanted: RemovePermission = asked.wanted
+
+    def removed(statements: list[Any]) -> list[Any]:  # Any: JSON
+        left = [each for each in statements if each.get("Sid") != wanted.label]
+        if len(left) == len(statements):
+            detail = "Reason: can't find label on existing policy."
+            raise invalid_value("Label", wanted.label, detail)
+        return left
+
+    return _change_policy(asked, removed)
+
+
+Action = Callable[[Asked], msgspec.Struct]
+ACTIONS: Final[dict[str, Action]] = {
+    "AddPermission": add_permission,
+    "CancelMessageMoveTask": cancel_move_task,
+    "CreateQueue": create_queue,
+    "DeleteQueue": delete_queue,
+    "GetQueueAttributes": get_queue_attributes,
+    "GetQueueUrl": get_queue_url,
+    "ListDeadLetterSourceQueues": list_sources,
+    "ListMessageMoveTasks": list_move_tasks,
+    "ListQueueTags": list_queue_tags,
+    "ListQueues": list_queues,
+    "PurgeQueue": purge_queue,
+    "RemovePermission": remove_permission,
+    "SetQueueAttributes": set_queue_attributes,
+    "StartMessageMoveTask": start_move_task,
+    "TagQueue": tag_queue,
+    "UntagQueue": untag_queue,
+}
+
+
+def ensure_group(asked: Asked) -> Reply:
+    """Give a queue whose topic another face has made its group."""
+    with transaction.atomic():
+        _put_missing_group(asked, asked.topic())
+    return Reply()
+
+
+def run_action(
+    action: Action, asked: Asked, request_id: str, address: str, agent: bytes
+) -> msgspec.Struct:
+    """What an action replies, within the rate of the control plane. Blocks.
+
+    The rest is for the audit and the log. Raises SqsError or Problem.
+    """
+    taken = _rate().take(asked.principal.tenant_id)
+    if not taken.is_taken:
+        raise SqsError("RequestThrottled", "The rate of requests on queues is used up.")
+    usage_counts.called_elsewhere(asked.principal.tenant_id)
+    known = (
+        (request_id_var, request_id),
+        (client_address_var, address),
+        (user_agent_var, agent.decode("latin-1")),
+    )
+    tokens = [(variable, variable.set(text)) for variable, text in known]
+    try:
+        return action(asked)
+    finally:
+        for variable, token in tokens:
+            variable.reset(token)
+
+
+@functools.cache
+def _rate() -> ControlRate:
+    return ControlRate(settings.MQ_VALKEY_URL)
+
+
+# Parts -------------------------------------------------------------------------------------------
+
+
+def _group_of(topic: Topic) -> ConsumerGroup | None:
+    return ConsumerGroup.objects.filter(namespace=topic.namespace, name=topic.name).first()
+
+
+def _put_missing_group(asked: Asked, topic: Topic) -> None:
+    if _group_of(topic) is None:
+        values = group_defaults(is_fifo=topic.message_type == MessageType.FIFO)
+        put_group(topic.namespace, topic.name, GroupChange(**values), by=asked.principal)
+
+
+def _save_options(asked: Asked, topic: Topic, options: QueueOptions) -> None:
+    """In the caller's transaction; nothing where nothing is different."""
+    before = queue_options_of(topic.sqs)
+    if options == before:
+        return
+    topic.sqs = msgspec.json.encode(options).decode()
+    topic.save(update_fields=["sqs", "updated_at"])
+    record(
+        asked.principal,
+        topic.namespace,
+        "topic.sqs",
+        f"topics/{topic.name}",
+        before=msgspec.to_builtins(before),
+        after=msgspec.to_builtins(options),
+    )
+
+
+def _set_dead_letters(
+    asked: Asked, topic: Topic, change: QueueChange, *, is_fifo: bool
+) -> QueueOptions:
+    """Let the queue that the RedrivePolicy names have the dead letters, and none else. The options
+    of the source. Raises SqsError if there is no such queue.
+    """
+    before = change.options.dead_letter_queue
+    name = "" if change.redrive is None else _target_of(asked, change.redrive, is_fifo=is_fifo)
+    if name == topic.name:
+        raise invalid_value(REDRIVE, name, "A queue cannot be its own dead-letter queue.")
+    if name != before:
+        for target, has_letters in ((before, False), (name, True)):
+            row = Topic.objects.select_for_update().filter(namespace=topic.namespace, name=target)
+            for found in row:
+                found.namespace = topic.namespace
+                options = queue_options_of(found.sqs)
+                sources = [each for each in options.sources if each != topic.name]
+                sources += [topic.name] * has_letters
+                _save_options(asked, found, msgspec.structs.replace(options, sources=sources))
+    return msgspec.structs.replace(change.options, dead_letter_queue=name)
+
+
+def _target_of(asked: Asked, policy: RedrivePolicy, *, is_fifo: bool) -> str:
+    arn = policy.dead_letter_target_arn
+    try:
+        target = asked.topic_of(queue_of_arn(arn, REDRIVE, asked.principal))
+    except (SqsError, Problem) as exc:
+        raise invalid_value(REDRIVE, arn, "Dead letter target does not exist.") from exc
+    if (target.message_type == MessageType.FIFO) is not is_fifo:
+        detail = "Dead-letter queue must be same type of queue as the source."
+        raise invalid_value(REDRIVE, arn, detail)
+    return target.name
+
+
+def _counts_of(topic: Topic) -> Counts:
+    """As far as the engine knows, dead letters included. One call to it, or two."""
+    sources = queue_options_of(topic.sqs).sources
+    namespace = topic.namespace.name
+    groups = [engine_name(namespace=namespace, name=each) for each in sources]
+    letters = 0
+    try:
+        with blocking_client() as client:
+            stats = client.group_stats(GroupRef(group=topic.engine_name))
+            if groups:
+                counts = client.dead_letters(DeadLettersRequest(groups=groups)).counts
+                letters = sum(each.count for each in counts)
+    except GroupNotFound:
+        return Counts(0, 0, 0)
+    except StoreError as exc:
+        raise problem_from_store(exc) from exc
+    for each in stats.topics:
+        if each.topic == topic.engine_name:
+            visible = each.ready_count + each.retry_waiting_count + letters
+            return Counts(visible, each.inflight_count, each.retry_scheduled_count or 0)
+    return Counts(letters, 0, 0)
+
+
+def _change_tags(asked: Asked, changed: Callable[[dict[str, str]], dict[str, str]]) -> Reply:
+    topic = asked.topic(Scope.MANAGE)
+    asked.changing()
+    with transaction.atomic():
+        row = Topic.objects.select_for_update().get(pk=topic.pk)
+        row.namespace = topic.namespace
+        options = queue_options_of(row.sqs)
+        tags = changed(options.tags)
+        _check_tags(tags)
+        _save_options(asked, row, msgspec.structs.replace(options, tags=tags))
+    return Reply()
+
+
+def _check_tags(tags: dict[str, str]) -> None:
+    if len(tags) > TAGS_MAX:
+        raise SqsError("InvalidParameterValue", f"Too many tags added for queue: {len(tags)}.")
+    for key, value in tags.items():
+        if not 1 <= len(key) <= _TAG_KEY_CHARS_MAX or len(value) > _TAG_CHARS_MAX:
+            detail = f"A tag has 1 to {_TAG_KEY_CHARS_MAX} characters, and its value at most "
+            raise SqsError("InvalidParameterValue", f"{detail}{_TAG_CHARS_MAX}.")
+
+
+def _change_policy(asked: Asked, changed: Callable[[list[Any]], list[Any]]) -> Reply:  # Any: JSON
+    topic = asked.topic(Scope.MANAGE)
+    asked.changing()
+    with transaction.atomic():
+        row = Topic.objects.select_for_update().get(pk=topic.pk)
+        row.namespace = topic.namespace
+        options = queue_options_of(row.sqs)
+        kept = dict(options.attributes)
+        document: Any = msgspec.json.decode(kept.get("Policy", "{}"))  # Any: JSON
+        statements = document.get("Statement", [])
+        statements = changed(statements if isinstance(statements, list) else [statements])
+        if statements:
+            policy = {"Version": "2012-10-17", **document, "Statement": statements}
+            kept["Policy"] = msgspec.json.encode(policy).decode()
+        else:
+            kept.pop("Policy", None)
+        _save_options(asked, row, msgspec.structs.replace(options, attributes=kept))
+    return Reply()
+
+
+def _limit(wanted: Paged) -> int:
+    if wanted.max_results is None:
+        if wanted.next_token is not None:
+            raise missing_parameter("MaxResults")
+        return PAGE_MAX
+    if not 1 <= wanted.max_results <= PAGE_MAX:
+        reason = f"MaxResults must be an integer between 1 and {PAGE_MAX}."
+        raise invalid_value("MaxResults", wanted.max_results, reason)
+    return wanted.max_results
+
+
+def _after(wanted: Paged) -> str:
+    """The name behind which a page begins."""
+    if wanted.next_token is None:
+        return ""
+    try:
+        return base64.b64decode(wanted.next_token, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError) as exc:
+        raise invalid_value("NextToken", wanted.next_token, "It is not a token.") from exc
+
+
+def _page(topics: list[Topic], wanted: Paged) -> tuple[list[Topic], str | None]:
+    limit = _limit(wanted)
+    if len(topics) <= limit or wanted.max_results is None:
+        return topics[:limit], None
+    return topics[:limit], base64.urlsafe_b64encode(topics[limit - 1].name.encode()).decode()

@@ -1,0 +1,241 @@
+"""SendMessage and SendMessageBatch: messages of SQS as those of any producer.
+
+    Outgoing ──▶ Offer, marks ──▶ Put ──▶ store ──▶ SentMessage: digests, id, sequence number
+
+A message of a FIFO queue carries its deduplication id as a mark that the engine stores once. The
+mark's fingerprint is always the same: under an id that is known another body is a duplicate too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import partial
+from typing import Final, NamedTuple
+
+import msgspec
+
+from mqservice.accounts.scopes import Kind, Scope
+from mqservice.delivery.bodies import SQS_PROPERTY
+from mqservice.delivery.context import DeliveryContext
+from mqservice.delivery.decoding import Fault
+from mqservice.delivery.http import Request
+from mqservice.delivery.limits import MIB
+from mqservice.delivery.messages import Offer, check_offer
+from mqservice.delivery.path_routes import known_topic
+from mqservice.delivery.produce.produce import put_of
+from mqservice.delivery.produce.produce_responses import (
+    RejectedResult,
+    StoredResponse,
+    StoredResult,
+)
+from mqservice.delivery.produce.put import Put
+from mqservice.lib.problem import Problem
+from mqservice.sqs.batches import check_entries, failed_entry
+from mqservice.sqs.errors import SqsError, invalid_value, missing_parameter, sqs_error_of
+from mqservice.sqs.message_attributes import (
+    TRACE_HEADER,
+    bytes_of,
+    check_text,
+    md5_of,
+    md5_of_attributes,
+    properties_of,
+    trace_header_of,
+)
+from mqservice.sqs.queues import is_fifo, require_queue
+from mqservice.sqs.replies import BatchError, BatchReply, SentMessage
+from mqservice.sqs.request import REQUEST_BYTES_MAX, SqsRequest
+from mqservice.sqs.requests import Outgoing, SendEntry, SendMessageBatch
+from mqservice.store import PROPERTY_DEDUP, Wait, dedup_value
+from mqservice.topics.routes import TopicRoute
+
+BATCH_BYTES_MAX: Final = MIB
+DELAY_SECONDS_MAX: Final = 900
+_ID: Final = re.compile(r"[!-~]{1,128}", re.ASCII)
+_MARK: Final = "q"  # so that no id of SQS is a key of REST
+_FINGERPRINT: Final = b"amazon sqs dedup"
+_OTHER_TYPE: Final = "The request includes a parameter that is not valid for this queue type."
+
+
+class _Draft(NamedTuple):
+    offer: Offer
+    marks: dict[str, str]
+    sent: SentMessage  # without its id
+
+
+def begin_send(context: DeliveryContext, request: Request) -> int:
+    """As of ``BodyHandler``. Raises Problem unless the key may produce to the queue; NotLoaded."""
+    assert isinstance(request, SqsRequest)
+    request.principal.require(Scope.PRODUCE, Kind.TOPIC, request.match.topic)
+    require_queue(request, known_topic(context, request))
+    return REQUEST_BYTES_MAX
+
+
+def send_message(context: DeliveryContext, request: Request, body: bytes) -> None:
+    """SendMessage. Raises SqsError, Problem, Fault or StoreError."""
+    assert isinstance(request, SqsRequest)
+    route = known_topic(context, request)
+    draft = _draft_of(request.wanted, route)
+    put = put_of(context, request, route, [draft.offer], is_batch=False, marks=_marks_of([draft]))
+    put.put_all(partial(_answer_one, request, route, put, draft))
+
+
+def _answer_one(request: SqsRequest, route: TopicRoute, put: Put, draft: _Draft) -> None:
+    try:
+        _, stored = put.response()
+        sent = _sent(draft, route, stored)
+    except Exception as exc:
+        request.fail(exc)
+    else:
+        request.answer(sent)
+
+
+def send_batch(context: DeliveryContext, request: Request, body: bytes) -> None:
+    """SendMessageBatch. Raises SqsError, Problem or StoreError for what concerns all of it."""
+    assert isinstance(request, SqsRequest)
+    wanted: SendMessageBatch = request.wanted
+    check_entries("SendMessageBatch", wanted.entries)
+    total_bytes = sum(map(_size_bytes, wanted.entries))
+    if total_bytes > BATCH_BYTES_MAX:
+        detail = f"Batch requests cannot be longer than {BATCH_BYTES_MAX} bytes. You have sent "
+        raise SqsError("BatchRequestTooLong", f"{detail}{total_bytes} bytes.")
+    route = known_topic(context, request)
+    drafts: list[_Draft] = []
+    failed: list[BatchError] = []
+    for entry in wanted.entries:
+        try:
+            drafts.append(_draft_of(entry, route))
+        except (SqsError, Fault, Problem) as exc:
+            failed.append(failed_entry(entry.id, sqs_error_of(exc, request.request_id)))
+    if not drafts:
+        request.answer(BatchReply(successful=[], failed=failed))
+        return
+    offers = [draft.offer for draft in drafts]
+    put = put_of(context, request, route, offers, is_batch=True, marks=_marks_of(drafts))
+    put.put_all(partial(_answer_batch, request, route, put, drafts, failed))
+
+
+def _answer_batch(
+    request: SqsRequest,
+    route: TopicRoute,
+    put: Put,
+    drafts: list[_Draft],
+    failed: list[BatchError],
+) -> None:
+    try:
+        _, results = put.results()
+        sent = []
+        for draft, result in zip(drafts, results, strict=True):
+            if isinstance(result, RejectedResult):
+                error = sqs_error_of(Problem.of(result.code, result.detail), request.request_id)
+                failed.append(failed_entry(str(draft.sent.id), error))
+            else:
+                sent.append(_sent(draft, route, result))
+    except Exception as exc:
+        request.fail(exc)
+    else:
+        request.answer(BatchReply(successful=sent, failed=failed))
+
+
+def _sent(draft: _Draft, route: TopicRoute, stored: StoredResponse | StoredResult) -> SentMessage:
+    number = None
+    if is_fifo(route) and stored.offset is not None:
+        number = sequence_number(stored.queue, stored.offset)
+    return msgspec.structs.replace(draft.sent, message_id=stored.id, sequence_number=number)
+
+
+def sequence_number(queue: int, offset: int) -> str:
+    """It grows within a message group, which stays in its queue, and no two are alike."""
+    return f"{offset << 8 | queue:020d}"
+
+
+def _marks_of(drafts: list[_Draft]) -> list[dict[str, str]] | None:
+    marks = [draft.marks for draft in drafts]
+    return marks if any(marks) else None
+
+
+def _draft_of(wanted: Outgoing, route: TopicRoute) -> _Draft:
+    """Raises SqsError or Fault."""
+    text = wanted.message_body
+    if not text:
+        raise missing_parameter("MessageBody")
+    check_text(text)
+    size_bytes = _size_bytes(wanted)
+    if size_bytes > route.body_bytes_max:
+        detail = f"Message must be shorter than {route.body_bytes_max} bytes."
+        raise SqsError("InvalidParameterValue", f"One or more parameters are invalid. {detail}")
+    properties = properties_of(wanted.message_attributes)
+    marks = {}
+    if SQS_PROPERTY in properties:
+        marks[SQS_PROPERTY] = properties.pop(SQS_PROPERTY)
+    trace = trace_header_of(wanted.message_system_attributes)
+    if trace is not None:
+        properties[TRACE_HEADER] = trace
+    wait = _wait_of(wanted, route)
+    body = text.encode()
+    _check_ids(wanted)
+    if is_fifo(route):
+        marks[PROPERTY_DEDUP] = _dedup_of(wanted, route, body)
+    elif wanted.message_deduplication_id is not None:
+        value = wanted.message_deduplication_id
+        raise invalid_value("MessageDeduplicationId", value, _OTHER_TYPE)
+    offer = Offer(body, False, None, [], wanted.message_group_id, properties, None, None)
+    check_offer(offer, route)
+    if wait is not None:  # which a topic of type fifo takes from no one else
+        offer = msgspec.structs.replace(offer, wait=wait)
+    sent = SentMessage(
+        id=wanted.id if isinstance(wanted, SendEntry) else msgspec.UNSET,
+        message_id="",
+        md5_of_body=md5_of(body),
+        md5_of_attributes=md5_of_attributes(wanted.message_attributes),
+        md5_of_system=md5_of_attributes(wanted.message_system_attributes),
+    )
+    return _Draft(offer, marks, sent)
+
+
+def _size_bytes(wanted: Outgoing) -> int:
+    return len(wanted.message_body.encode()) + bytes_of(wanted.message_attributes)
+
+
+def _wait_of(wanted: Outgoing, route: TopicRoute) -> Wait | None:
+    delay_s = wanted.delay_seconds
+    if delay_s is None:
+        delay_s = route.queue.delay_s
+    elif not 0 <= delay_s <= DELAY_SECONDS_MAX:
+        reason = f"DelaySeconds must be >= 0 and <= {DELAY_SECONDS_MAX}."
+        raise invalid_value("DelaySeconds", delay_s, reason)
+    elif is_fifo(route) and delay_s:
+        raise invalid_value("DelaySeconds", delay_s, _OTHER_TYPE)
+    return Wait(delay_ms=delay_s * 1_000) if delay_s else None
+
+
+def _check_ids(wanted: Outgoing) -> None:
+    for name, value in (
+        ("MessageDeduplicationId", wanted.message_deduplication_id),
+        ("MessageGroupId", wanted.message_group_id),
+    ):
+        if value is not None and not _ID.fullmatch(value):
+            reason = f"{name} can only include alphanumeric and punctuation characters. 1 to 128."
+            raise invalid_value(name, value, reason)
+
+
+def _dedup_of(wanted: Outgoing, route: TopicRoute, body: bytes) -> str:
+    """The mark by which the engine knows the message again; see ``deduplication_id_of``."""
+    if wanted.message_group_id is None:
+        raise missing_parameter("MessageGroupId")
+    dedup_id = wanted.message_deduplication_id
+    if dedup_id is None:
+        if not route.queue.is_dedup_by_content:
+            detail = "The queue should either have ContentBasedDeduplication enabled or "
+            raise SqsError(
+                "InvalidParameterValue", f"{detail}MessageDeduplicationId provided explicitly"
+            )
+        dedup_id = hashlib.sha256(body).hexdigest()
+    scope = f" {wanted.message_group_id}" if route.queue.is_dedup_by_group else ""
+    return dedup_value(_FINGERPRINT, f"{_MARK}{dedup_id}{scope}")
+
+
+def deduplication_id_of(mark: str) -> str | None:
+    """The id in a record's mark; None if it came by another face."""
+    key = mark[2 * len(_FINGERPRINT) :]
+    return key[len(_MARK) :].partition(" ")[0] if key.startswith(_MARK) else None

@@ -1,0 +1,37 @@
+"""The model of SQS from before AWS JSON, so that boto3 speaks the query protocol.
+
+.cache/botocore-query ── uv, once ──▶ data/sqs of botocore 1.29 ──▶ a loader of today's botocore
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+CACHE: Final = ROOT / ".cache" / "botocore-query"
+VERSION: Final = "1.29.165"
+
+
+def query_models() -> Path:
+    """A folder with AWS's models of that time, of SQS only."""
+    models = CACHE / VERSION
+    if not models.exists():
+        uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
+        packages = CACHE / "packages"
+        command = [uv, "pip", "install", "--quiet", "--no-deps", "--target", str(packages)]
+        try:
+            subprocess.run([*command, f"botocore=={VERSION}"], check=True, timeout=300)
+        except (OSError, subprocess.SubprocessError) as exc:
+            pytest.skip(f"botocore {VERSION} cannot be installed: {exc}")
+        part = models.with_suffix(".part")
+        shutil.rmtree(part, ignore_errors=True)
+        shutil.copytree(packages / "botocore" / "data" / "sqs", part / "sqs")
+        part.rename(models)
+        shutil.rmtree(packages)
+    return models
