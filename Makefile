@@ -108,7 +108,9 @@ fuzz: $(VENV)/.test-ready
 DOCS := $(VENV)/docs
 docs: $(DOCS)/.ready
 	@$(DOCS)/bin/python -m tests.docs.check
-	@NO_COLOR=1 $(DOCS)/bin/zensical build --clean --strict
+	@# Its cache shares .cache with what tests have downloaded, which --clean would remove too.
+	@mkdir -p .cache && find .cache -maxdepth 1 -type f -name '[0-9]*' -exec rm -f {} + && rm -rf site
+	@NO_COLOR=1 $(DOCS)/bin/zensical build --strict
 	@echo "The documentation is site/index.html; its search needs a server: python3 -m http.server --directory site 8080"
 
 TOOL :=

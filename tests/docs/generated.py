@@ -17,6 +17,7 @@ from tests.docs.licences import licences_page
 from tests.docs.limits import limits_page
 from tests.docs.markdown import DOCS, ROOT, Page
 from tests.docs.python_api import python_api_page
+from tests.docs.typescript_api import typescript_api_page
 
 QUICK_START: Final = ROOT / "mqservice" / "console" / "quick_start" / "snippets.json"
 
@@ -40,6 +41,7 @@ MADE: Final[dict[Path, Callable[[], str]]] = {
     DOCS / "licences.md": licences_page,
     DOCS / "limits.md": limits_page,
     DOCS / "python-api.md": python_api_page,
+    DOCS / "typescript-api.md": typescript_api_page,
     PACKAGE / "api_types.py": types_module,
     PACKAGE / "aio" / "resources.py": resources_module,
     QUICK_START: console_snippets,

@@ -62,10 +62,10 @@ INSIDE: Final = {"answer", "open", "take", "close", "session", "retry", "wait", 
 INTRODUCTIONS: Final = {
     "The control plane": """\
 Properties of a client. An argument without an explanation means what it means in [all
-operations](api.md), where the fields of results are too. `UNSET` leaves a setting as it is, None
-sets its default. `list` returns a page of `limit` entries, `iterate` all, one by one. With an
-`idempotency_key`, [a repeated request](rest.md#repeating-a-control-plane-request) has no second
-effect. Errors are those of `Client.request`.
+operations](api.md), where the fields of results are too. `UNSET` leaves a setting as it is. `list`
+returns a page of `limit` entries, `iterate` all, one by one. What changes something is [done
+once](rest.md#repeating-a-control-plane-request) however often it is sent: under a key of the
+client's, or under your `idempotency_key`. Errors are those of `Client.request`.
 """
 }
 # What a program makes itself; the others are what methods return.

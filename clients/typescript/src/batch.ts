@@ -9,6 +9,7 @@ import { outgoing, type Body, type Outgoing, type SendOptions } from "./outgoing
 import { storedOf, type Sender, type SendResult, type Stored } from "./sender.js";
 import { toMs, type Duration } from "./timing.js";
 
+/** When the requests of a batch are sent. */
 export interface BatchOptions {
   /** How long the first message of a request waits for others; 5 ms by default. */
   linger?: Duration;
@@ -30,6 +31,7 @@ interface Pending {
   reject: (error: unknown) => void;
 }
 
+/** Messages for one topic, sent together. */
 export class Batch implements AsyncDisposable {
   #waiting: Pending[] = [];
   #waitingBytes = 0;

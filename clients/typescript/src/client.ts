@@ -13,6 +13,7 @@ import type { WebSocketClass } from "./socket.js";
 import { Subscription, type SubscribeOptions } from "./subscription.js";
 import { toMs, type Duration } from "./timing.js";
 
+/** Where the service is, and who is asking. */
 export interface ClientOptions {
   /** `MQ_BASE_URL`, or `http://127.0.0.1:8000`, by default. */
   baseUrl?: string;
@@ -32,25 +33,37 @@ export interface ClientOptions {
   connectTimeout?: Duration;
   /** A WebSocket class to use instead of what the platform has. It connects with tickets. */
   webSocket?: WebSocketClass;
+  /** Used instead of the platform's. */
   fetch?: Fetch;
 }
 
 const BASE_URL_DEFAULT = "http://127.0.0.1:8000";
 
+/** A client of one service. Connections are opened when they are needed; `close` ends them. */
 export class Client implements AsyncDisposable {
+  /** Without a slash at its end. */
   readonly baseUrl: string;
+  /** `-` for the one that the key is bound to. */
   readonly namespace: string;
+  /** Topics and their settings. */
   readonly topics: Topics;
+  /** Consumer groups: settings, progress and members. */
   readonly groups: Groups;
+  /** Messages that groups could not process. */
   readonly deadLetters: DeadLetters;
+  /** Long operations, such as a redrive, and their progress. */
   readonly tasks: Tasks;
+  /** Stored messages, read without affecting their delivery. */
   readonly messages: Messages;
   /** Messages that wait for their time. */
   readonly scheduled: Scheduled;
   /** Messages that are sent at the times of a cron expression. */
   readonly schedules: Schedules;
+  /** Dead letters by their cause. */
   readonly issues: Issues;
+  /** API keys. */
   readonly keys: Keys;
+  /** Tickets that open WebSockets from web pages. */
   readonly tickets: Tickets;
   readonly #rest: Rest;
   readonly #connector: Connector;
@@ -93,8 +106,9 @@ export class Client implements AsyncDisposable {
   }
 
   /**
-   * Stores one message; resolves when it is on disk (or as the topic's `durability` says). Throws
-   * OutcomeUnknownError if nobody knows whether it is stored: with an `idempotencyKey` you can send again.
+   * Stores one message; resolves when it is on disk (or as the topic's `durability` says). It is sent again
+   * until `sendTimeout` while that is harmless. Throws OutcomeUnknownError if nobody knows whether it is
+   * stored: with an `idempotencyKey` you can send again; UnreachableError and RejectedError if it is not.
    */
   async send(topic: string, body: Body, options: SendOptions & { signal?: AbortSignal } = {}): Promise<Stored> {
     this.#checkOpen();
@@ -118,7 +132,11 @@ export class Client implements AsyncDisposable {
     return batch;
   }
 
-  /** Messages of a topic for a group: `for await (const message of client.subscribe(…))`. */
+  /**
+   * Messages of a topic for a group, across reconnects: `for await (const message of client.subscribe(…))`.
+   * The loop throws RejectedError if the service refuses or ends the subscription, and ConnectionLostError
+   * or UnreachableError if it cannot be reached.
+   */
   subscribe(topic: string, options: SubscribeOptions): Subscription {
     this.#checkOpen();
     if (options.transport === "rest" && !this.#rest.apiKey) throw new UsageError("a ticket opens a WebSocket only");

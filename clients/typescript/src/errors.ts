@@ -26,8 +26,10 @@ export class MqError extends Error {
   }
 }
 
+/** The call makes no sense; nothing was sent. */
 export class UsageError extends MqError {}
 
+/** There is no connection; nothing was sent. */
 export class UnreachableError extends MqError {
   override readonly retryable: boolean = true;
 }
@@ -54,17 +56,23 @@ export interface Rejection {
 
 /** One mistake in a request, and where it is: `/1/body_b64`. */
 export interface Fault {
+  /** A JSON pointer into the body. */
   pointer: string;
+  /** What is wrong, for programs. */
   code: string;
+  /** The same for people. */
   detail: string;
 }
 
 /** The service said no. Branch on `code`; `remedy` says what to do about it. */
 export class RejectedError extends MqError {
+  /** What is wrong: one of the codes that the service documents. */
   readonly code: ErrorCode | (string & {});
   /** The HTTP status; 0 for a rejection on a WebSocket. */
   readonly status: number;
+  /** What the service calls this request in its logs. */
   readonly requestId: string | undefined;
+  /** Each mistake in the request. */
   readonly faults: readonly Fault[];
   override readonly retryable: boolean;
   override readonly stored: boolean | null;
@@ -87,11 +95,13 @@ export class RejectedError extends MqError {
     this.retryAfterMs = rejection.retryAfterMs;
   }
 
+  /** One sentence: what to do about it. */
   get remedy(): string | undefined {
     return (REMEDIES as Record<string, string>)[this.code];
   }
 }
 
+/** The message is no longer this consumer's: its lease ended, or it was settled elsewhere. */
 export class LeaseExpiredError extends RejectedError {
   constructor(detail: string) {
     super({ code: "LEASE_EXPIRED", detail });
@@ -101,7 +111,9 @@ export class LeaseExpiredError extends RejectedError {
 /** Close codes after which the service does not want this client back. */
 const FINAL_CLOSE_CODES = new Set([1008, 4400, 4401, 4403, 4404, 4413]);
 
+/** The WebSocket was closed for good. */
 export class ConnectionLostError extends MqError {
+  /** Of the WebSocket. */
   readonly closeCode: number;
   override readonly retryable: boolean;
   override readonly retryAfterMs: number | undefined;
@@ -114,6 +126,7 @@ export class ConnectionLostError extends MqError {
   }
 }
 
+/** The response is none that the service gives: something between answered. */
 export class MalformedResponseError extends MqError {
   override readonly stored: boolean | null = null;
 }

@@ -24,20 +24,31 @@ export interface Settler {
 
 const utf8 = new TextDecoder();
 
+/** A message under a lease, until it is settled. Settling it twice throws UsageError, too late LeaseExpiredError. */
 export class Message {
+  /** The same in every delivery. */
   readonly id: string;
+  /** The topic that it was sent to. */
   readonly topic: string;
+  /** The group that reads it. */
   readonly group: string;
+  /** What the producer gave it for filters. */
   readonly tag: string | null;
+  /** Business keys. */
   readonly keys: readonly string[];
+  /** Messages of one message group share a queue, and their order in an ordered group. */
   readonly messageGroup: string | null;
+  /** Names and values, as the producer gave them. */
   readonly properties: Readonly<Record<string, string>>;
+  /** Number of its queue in the topic, from 0. */
   readonly queue: number;
+  /** Its place in the queue, from 0. */
   readonly offset: number;
-  /** From 1; it grows with each failed delivery. */
+  /** Number of this delivery, from 1. */
   readonly attempt: number;
-  /** Epoch milliseconds. */
+  /** When it was stored, in milliseconds since 1970. */
   readonly storedAtMs: number;
+  /** The bytes that were sent; JSON in UTF-8 for what was sent as JSON. */
   readonly body: Uint8Array;
   /** What names this delivery to the service: a tag of the subscription, or a receipt. */
   readonly handle: number | string;
@@ -68,6 +79,7 @@ export class Message {
     this.body = fields.body;
   }
 
+  /** The body as UTF-8. */
   text(): string {
     return utf8.decode(this.body);
   }
@@ -109,7 +121,7 @@ export class Message {
     return this.#settler.settle(this, "deadLetter", undefined, reason);
   }
 
-  /** The lease ends `lease` from now. */
+  /** The lease ends `lease` from now: 1 s to 12 h, and at most the group's `consume_timeout`. */
   extend(lease: Duration): Promise<void> {
     return this.#settler.settle(this, "extend", toMs(lease));
   }

@@ -8,18 +8,21 @@ import { toMs, type Duration } from "./timing.js";
 export type Body = string | Uint8Array | JsonValue;
 export type JsonValue = null | boolean | number | string | readonly JsonValue[] | { readonly [name: string]: JsonValue | undefined };
 
+/** What a message has beside its body. */
 export interface SendOptions {
-  /** What consumers may filter by. */
+  /** What consumers may filter by, up to 255 bytes. */
   tag?: string;
-  /** Business keys to find the message by. */
+  /** Up to 16 business keys to find the message by. */
   keys?: readonly string[];
   /** Messages of one group stay in order. */
   messageGroup?: string;
+  /** Names and values, up to 16 KiB in all. */
   properties?: Readonly<Record<string, string>>;
   /** The number of a queue, instead of the next one in turn. */
   queue?: number;
-  /** How long to wait before it is delivered. Give one of the three at most. */
+  /** How long to wait before it is delivered, up to 365 days. Give one of the three at most. */
   delay?: Duration;
+  /** When to deliver it; at once if that has passed. */
   deliverAt?: Date | string;
   /** RocketMQ's levels, from 1. */
   delayLevel?: number;
@@ -27,7 +30,9 @@ export interface SendOptions {
   idempotencyKey?: string;
 }
 
+/** One of the messages of `sendBatch`. */
 export interface OutgoingMessage extends SendOptions {
+  /** 1 byte to 4 MiB. */
   body: Body;
 }
 

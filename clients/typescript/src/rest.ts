@@ -8,7 +8,9 @@ import { rejectionOf } from "./problems.js";
 
 export type Fetch = typeof globalThis.fetch;
 
+/** What every operation of the control plane takes. */
 export interface CallOptions {
+  /** Aborts the request; the promise is rejected with its reason. */
   signal?: AbortSignal;
   /** Of this request; by default that of the client. */
   timeoutMs?: number;

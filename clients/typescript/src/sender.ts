@@ -17,17 +17,25 @@ const NOT_SENT: SendResult = { ok: false, error: new UnreachableError("not sent:
 
 /** Where a message is stored. With a delay it has no offset yet, but a handle to recall it by. */
 export interface Stored {
+  /** The message's id, in every delivery. */
   id: string;
+  /** Number of its queue in the topic, from 0. */
   queue: number;
+  /** Its place in the queue, from 0; null before it is delivered. */
   offset: number | null;
+  /** When the service stored it. */
   storedAt: Date;
+  /** `synced`: on disk. `buffered`: on disk within 200 ms. */
   durability: string;
+  /** When it will be delivered; null for now. */
   deliverAt: Date | null;
+  /** What `scheduled.cancel` takes; null where there is no delay. */
   recallHandle: string | null;
   /** Whether an earlier send under the same key had stored it already. */
   duplicate: boolean;
 }
 
+/** What became of one message of `sendBatch`. */
 export type SendResult = { ok: true; stored: Stored } | { ok: false; error: MqError };
 export type WireResult = StoredResult | RejectedResult;
 

@@ -21,7 +21,9 @@ export interface Settle {
   readonly reject: (error: Error) => void;
 }
 
+/** Which messages to receive, and how many at a time. */
 export interface SubscribeOptions {
+  /** Must exist. */
   group: string;
   /** How many messages may be here without being settled: the credit. 64 by default, 1,000 at most. */
   prefetch?: number;
@@ -35,8 +37,9 @@ export interface SubscribeOptions {
   autoExtend?: Duration;
   /** Subscriptions with the same one are one member of the group. */
   consumerId?: string;
+  /** Where the consumer is, for groups that assign queues by zone. */
   consumerZone?: string;
-  /** Which client of a broadcast group this is. */
+  /** Which client of a broadcast group this is; required there. */
   clientId?: string;
   /** `auto` receives over REST where something between here and the service lets no WebSocket through. */
   transport?: "auto" | "websocket" | "rest";
@@ -44,16 +47,21 @@ export interface SubscribeOptions {
   signal?: AbortSignal;
 }
 
+/** Counts since the subscription began, in messages. */
 export interface SubscriptionStats {
+  /** Deliveries, repeats included. */
   received: number;
+  /** Confirmed by the service, like the next two. */
   acked: number;
   nacked: number;
   deadLettered: number;
   /** Settles without effect, or without an answer. */
   settleFailed: number;
+  /** Messages whose lease ended, or whose session was lost, before they were settled. */
   lost: number;
   /** Messages that were given back unseen when the subscription was closed. */
   returned: number;
+  /** Connections that took the place of a lost one. */
   reconnects: number;
 }
 
@@ -83,9 +91,13 @@ interface Waiter {
   reject: (error: unknown) => void;
 }
 
+/** An async iterator over messages, which ends when it is closed. Leaving the loop closes it. */
 export class Subscription implements AsyncIterableIterator<Message, undefined>, AsyncDisposable, Settler {
+  /** The topic that it reads. */
   readonly topic: string;
+  /** The group whose member it is. */
   readonly group: string;
+  /** What happened so far; it changes as time goes on. */
   readonly stats: SubscriptionStats = {
     received: 0, acked: 0, nacked: 0, deadLettered: 0, settleFailed: 0, lost: 0, returned: 0, reconnects: 0,
   };
