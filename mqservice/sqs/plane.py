@@ -88,16 +88,20 @@ class SqsPlane(DataPlane):
         self._signatures = Signatures(context.caches.access_keys, clock=context.clock)
 
     def take(self, cycle: Cycle, headers: dict[bytes, bytes]) -> Serve | None:
-        """As of ``DataPlane``: of every request, since it shows its key only with its body."""
+        """As of ``DataPlane``: of requests that name a key which is known, for better or worse."""
         if not is_sqs_request(cycle.scope["path"], headers):
             return None
         # Any: uvicorn's types of ASGI are narrower than ours.
         scope: Any = cycle.scope
         receive: Any = cycle.receive  # Any: as above
         send: Any = cycle.send  # Any: as above
-        return partial(
-            self._serve_signed, SqsRequest(scope, receive, send, _CONTROL, headers, self)
-        )
+        request = SqsRequest(scope, receive, send, _CONTROL, headers, self)
+        try:
+            if not self._signatures.is_known(self._read_signature(request)):
+                return None
+        except SqsError:
+            return None
+        return partial(self._serve_signed, request)
 
     async def __call__(  # type: ignore[override] # it finds the match itself
         self, scope: Scope, receive: Receive, send: Send
