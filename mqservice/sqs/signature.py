@@ -258,12 +258,15 @@ class Signatures:
         Problem when nobody can know.
         """
         if not self.is_known(signed):
-            await self._load(signed)
+            await self._find(signed)  # not kept: the key may be revoked while the body arrives
 
     async def _load(self, signed: SignedRequest) -> None:
+        # While PostgreSQL is away, the cache has nothing that it calls fresh.
+        signed.loaded = await self._find(signed)
+
+    async def _find(self, signed: SignedRequest) -> Principal:
         try:
-            # Kept here too: while PostgreSQL is away, the cache has nothing that it calls fresh.
-            signed.loaded = await self._keys.load(signed.key_id)
+            return await self._keys.load(signed.key_id)
         except Problem as problem:
             if problem.status == 401:
                 raise unknown_key() from problem

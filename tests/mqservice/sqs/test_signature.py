@@ -276,6 +276,16 @@ async def test_a_loaded_key_is_used_although_the_cache_does_not_keep_it() -> Non
     assert signatures.verify(head, sent.body) is keys.principal
 
 
+async def test_a_key_that_is_revoked_while_the_body_arrives_is_asked_for_again() -> None:
+    signatures = Signatures(Forgetful(KnownKeys()), clock=CLOCK)
+    sent = sent_example()
+    head = signatures.read(sent.method, sent.path, sent.query, sent.headers)
+    await signatures.require_key(head)
+
+    with pytest.raises(NotLoaded):
+        signatures.verify(head, sent.body)
+
+
 class Forgetful:
     """As the cache is while PostgreSQL is away: it has the key, and calls it fresh no more."""
 
