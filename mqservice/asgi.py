@@ -1,7 +1,7 @@
 """The service as one ASGI application: the data plane first, Django for everything else.
 
     http /v1/.../messages…, :receive, :settle ─▶ delivery.plane     no Django on this road
-    http /sqs, /sqs/… ─────────────────────────▶ sqs.plane          the same for messages
+    http /sqs/…, or / with AWS's signature ───▶ sqs.plane          the same for messages
     websocket /v1/ws ─────────────────────────▶ delivery.consumer  (Channels)
     websocket /console/live, /console/tail ───▶ console.live, .tail (Channels, browser's session)
     http /v1/ with a key ─────────────────────▶ control_plane      Django on threads that stay
@@ -55,8 +55,7 @@ from mqservice.lib.problem import Problem  # noqa: E402 as above
 from mqservice.quotas.engine_usage import EngineUsage  # noqa: E402 as above
 from mqservice.quotas.meters import set_process_meters  # noqa: E402 as above
 from mqservice.quotas.rejection_pacing import RejectionPacer, body_bytes_of  # noqa: E402 as above
-from mqservice.sqs.plane import SqsPlane, is_sqs_path  # noqa: E402 as above
-from mqservice.sqs.queue_names import PATH as SQS_PATH  # noqa: E402 as above
+from mqservice.sqs.plane import SqsPlane, is_sqs_request  # noqa: E402 as above
 from mqservice.store import close_store  # noqa: E402 as above
 from mqservice.usage.writing import run as write_usage  # noqa: E402 as above
 from mqservice.web.cycle import Cycle, Serve, Take, recognised  # noqa: E402 as above
@@ -107,7 +106,7 @@ class Application:
                     plane = self._plane or self._open_plane()
                     await plane(scope, receive, send, match)
                     return
-            elif is_sqs_path(path):
+            elif is_sqs_request(path, dict(scope["headers"])):
                 self._open_plane()
                 await self._sqs(scope, receive, send)
                 return
@@ -132,8 +131,8 @@ class Application:
         return None if self._plane is None else self._take
 
     def _take(self, cycle: Cycle, headers: dict[bytes, bytes]) -> Serve | None:
-        is_sqs = cycle.scope["path"].startswith(SQS_PATH)
-        plane = self._sqs if is_sqs else self._plane
+        is_rest = cycle.scope["path"].startswith(API_PREFIX)
+        plane = self._plane if is_rest else self._sqs
         return None if plane is None else plane.take(cycle, headers)
 
     async def drain(self) -> None:

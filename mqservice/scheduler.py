@@ -18,7 +18,6 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-import redis
 from celery import Celery
 from celery.beat import ScheduleEntry, Scheduler, SchedulingError
 from django.conf import settings
@@ -30,6 +29,7 @@ from mqservice.celery import ASKED_BEFORE
 from mqservice.leader_lock import LeaderLock
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.durations import SECOND_MS
+from mqservice.lib.valkey import valkey_client
 
 log = logging.getLogger(__name__)
 
@@ -63,12 +63,7 @@ class LeaderScheduler(Scheduler):
         self._answers: dict[str, bool] = {}
         self._answered_ms = 0
         self._is_broker_away = False
-        self._valkey = redis.Redis.from_url(
-            settings.MQ_VALKEY_URL,
-            socket_timeout=VALKEY_SECONDS_MAX,
-            socket_connect_timeout=VALKEY_SECONDS_MAX,
-            retry=None,
-        )
+        self._valkey = valkey_client(settings.MQ_VALKEY_URL, VALKEY_SECONDS_MAX)
         super().__init__(app, *args, **kwargs)
 
     def tick(self, *args: Any, **kwargs: Any) -> float:  # Any: Celery's own signature

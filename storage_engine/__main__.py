@@ -22,8 +22,7 @@ from storage_engine.config import StoreConfig, config_from_env
 from storage_engine.errors import ConfigInvalid, StoreError, StoreInUse
 from storage_engine.filters.message_filter import set_compiled_max
 from storage_engine.json_log import start_logging
-from storage_engine.metrics import render
-from storage_engine.server.engine_metrics import collect
+from storage_engine.server.engine_metrics import metrics_text
 from storage_engine.server.metrics_server import Health, MetricsServer
 from storage_engine.server.server import Server
 from storage_engine.store import Store
@@ -87,8 +86,7 @@ async def _start_metrics(config: StoreConfig, store: Store, server: Server) -> M
         return None
 
     def metrics() -> bytes:
-        stats = store.stats(len(server.connections))
-        return render(collect(store, stats))
+        return metrics_text(store, store.stats(len(server.connections)))
 
     def health() -> Health:
         if store.refusal is not None:

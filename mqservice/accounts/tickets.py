@@ -17,12 +17,11 @@ import secrets
 from typing import Final
 
 import msgspec
-import redis
-import redis.asyncio
 from redis.exceptions import RedisError
 
 from mqservice.accounts.ticket_holders import Holder
 from mqservice.lib.problem import Problem
+from mqservice.lib.valkey import async_valkey_client, valkey_client
 
 LIFE_MS: Final = 30_000
 TICKET_SUBPROTOCOL: Final = "ticket."
@@ -52,12 +51,7 @@ class Tickets:
         text = "mqt_" + secrets.token_urlsafe(_SECRET_BYTES)
         kept = msgspec.json.encode(_SavedTicket(holder.text.decode(), origin))
         try:
-            with redis.Redis.from_url(
-                self._url,
-                socket_timeout=_SECONDS_MAX,
-                socket_connect_timeout=_SECONDS_MAX,
-                retry=None,
-            ) as client:
+            with valkey_client(self._url, _SECONDS_MAX) as client:
                 client.set(_name(text), kept, px=self._life_ms)
         except (RedisError, OSError) as exc:
             raise _unavailable() from exc
@@ -77,12 +71,7 @@ class Tickets:
         return found.holder.encode()
 
     async def _take(self, name: str) -> bytes | None:
-        client = redis.asyncio.Redis.from_url(
-            self._url,
-            socket_timeout=_SECONDS_MAX,
-            socket_connect_timeout=_SECONDS_MAX,
-            retry=None,
-        )
+        client = async_valkey_client(self._url, _SECONDS_MAX)
         try:
             async with asyncio.timeout(_SECONDS_MAX), client:
                 kept = await client.getdel(name)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-import redis
 from django.conf import settings
 from django.db import connection
 from kombu.exceptions import OperationalError
@@ -23,6 +22,7 @@ from redis.exceptions import RedisError
 from mqservice.celery import QUEUES, app
 from mqservice.leader_lock import APPLICATION_NAME
 from mqservice.lib.durations import SECOND_MS
+from mqservice.lib.valkey import valkey_client
 from mqservice.monitoring.models import Heartbeat
 
 log = logging.getLogger(__name__)
@@ -98,12 +98,7 @@ def _collect_replies(ask: Callable[[], Any]) -> dict[str, Any]:  # Any: Celery's
 
 def queue_lengths() -> dict[str, int] | None:
     """Tasks that wait, by queue; None while Valkey is away. One round trip."""
-    client = redis.Redis.from_url(
-        settings.MQ_VALKEY_URL,
-        socket_timeout=_VALKEY_SECONDS_MAX,
-        socket_connect_timeout=_VALKEY_SECONDS_MAX,
-        retry=None,
-    )
+    client = valkey_client(settings.MQ_VALKEY_URL, _VALKEY_SECONDS_MAX)
     try:
         pipe = client.pipeline(transaction=False)
         for name in QUEUES:

@@ -13,10 +13,10 @@ from __future__ import annotations
 import threading
 from typing import Final, NamedTuple
 
-import redis
 from redis.exceptions import RedisError
 
 from mqservice.lib.clock import Clock, SystemClock
+from mqservice.lib.valkey import valkey_client
 from mqservice.quotas.queries import limit_of
 
 BURST_SECONDS: Final = 2  # a bucket holds what its tenant may use in so long
@@ -72,12 +72,7 @@ class ControlRate:
     """See the module's docstring. One per process, used by its threads."""
 
     def __init__(self, url: str, clock: Clock | None = None) -> None:
-        self._client = redis.Redis.from_url(
-            url,
-            socket_timeout=_WAIT_SECONDS_MAX,
-            socket_connect_timeout=_WAIT_SECONDS_MAX,
-            retry=None,
-        )
+        self._client = valkey_client(url, _WAIT_SECONDS_MAX)
         self._script = self._client.register_script(_TAKE)
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()

@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 import msgspec
-import redis.asyncio
 from redis.exceptions import RedisError
+
+from mqservice.lib.valkey import async_valkey_client
 
 DEPARTED_MS: Final = 5_000  # a process reports at least every second
 _PREFIX: Final = "mq:quota:"
@@ -72,13 +73,7 @@ class ValkeyExchange:
     """The real one. Connects when it is first used."""
 
     def __init__(self, url: str) -> None:
-        self._client = redis.asyncio.Redis.from_url(
-            url,
-            socket_timeout=_SWAP_SECONDS_MAX,
-            socket_connect_timeout=_SWAP_SECONDS_MAX,
-            max_connections=1,
-            retry=None,  # the next report comes soon enough
-        )
+        self._client = async_valkey_client(url, _SWAP_SECONDS_MAX)
         self._script = self._client.register_script(_SWAP)
 
     async def swap(

@@ -22,6 +22,7 @@ from mqservice.accounts.models import Namespace
 from mqservice.accounts.queries import get_namespace
 from mqservice.accounts.rest import AuthedRequest
 from mqservice.accounts.scopes import Scope
+from mqservice.lib.csv_cells import csv_response
 from mqservice.lib.problem import Problem
 from mqservice.reports.catalogue import REPORTS
 from mqservice.reports.day import read_day
@@ -30,7 +31,6 @@ from mqservice.reports.limits import DATE_MAX, DATE_MIN, PAGE_MAX
 from mqservice.reports.models import ReportRecipients, RunState
 from mqservice.reports.page import page_of
 from mqservice.reports.queries import (
-    csv_lines,
     days_of,
     find_last_nightly_run,
     get_report,
@@ -38,6 +38,7 @@ from mqservice.reports.queries import (
     last_day,
     parts_of,
     runs_of,
+    table_of,
 )
 from mqservice.reports.schemas import (
     DayOut,
@@ -164,10 +165,8 @@ def read_csv(
     namespace = get_namespace(request.auth, ns)
     first, end = _range(namespace, from_date, to_date)
     parts = parts_of(namespace, [name], first, end)
-    answer = HttpResponse("".join(csv_lines(report, parts)), content_type="text/csv; charset=utf-8")
     file_name = f"{namespace.name}-{name}-{first}-{end}.csv"
-    answer["Content-Disposition"] = f'attachment; filename="{file_name}"'
-    return answer
+    return csv_response(*table_of(report, parts), file_name=file_name)
 
 
 @router.get("/ns/{ns}/reports/{name}", response=ReportDaysOut, by_alias=True)

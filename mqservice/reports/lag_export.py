@@ -9,12 +9,13 @@ before that one row tells the greatest lag, which is all that is left of them.
 
 from __future__ import annotations
 
-import csv
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from django.db.models import Min
 
+from mqservice.lib.csv_cells import write_csv
 from mqservice.lib.durations import HOUR_MS, MINUTE_MS
 from mqservice.sampling.models import GroupSample
 
@@ -29,25 +30,21 @@ _FIELDS: Final = (
 
 def write_lag_samples(path: Path, from_ms: int, to_ms: int) -> int:
     """How many rows were written. Three queries; memory is that of one chunk."""
+    return write_csv(path, COLUMNS, _samples(from_ms, to_ms))
+
+
+def _samples(from_ms: int, to_ms: int) -> Iterator[tuple[Any, ...]]:
+    """Any: as ``COLUMNS``."""
     minutes = GroupSample.objects.filter(resolution_ms=MINUTE_MS)
     oldest_ms = minutes.aggregate(at=Min("at_ms"))["at"]
     # The first whole hour of minutes; all of the range when there are none.
     minutes_from_ms = to_ms if oldest_ms is None else -(-oldest_ms // HOUR_MS) * HOUR_MS
     border_ms = min(max(minutes_from_ms, from_ms), to_ms)
-    count = 0
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        spans = (
-            (HOUR_MS, "lag_max", from_ms, border_ms),
-            (MINUTE_MS, "lag_last", border_ms, to_ms),
-        )
-        for resolution_ms, lag_field, begin_ms, end_ms in spans:
-            rows = GroupSample.objects.filter(
-                resolution_ms=resolution_ms, at_ms__gte=begin_ms, at_ms__lt=end_ms
-            ).exclude(topic="")
-            found = rows.values_list(*_FIELDS, lag_field).iterator(chunk_size=_CHUNK)
-            for *sample, lag_ms, lag in found:
-                writer.writerow((*sample, lag, lag_ms))
-                count += 1
-    return count
+    spans = ((HOUR_MS, "lag_max", from_ms, border_ms), (MINUTE_MS, "lag_last", border_ms, to_ms))
+    for resolution_ms, lag_field, begin_ms, end_ms in spans:
+        rows = GroupSample.objects.filter(
+            resolution_ms=resolution_ms, at_ms__gte=begin_ms, at_ms__lt=end_ms
+        ).exclude(topic="")
+        found = rows.values_list(*_FIELDS, lag_field).iterator(chunk_size=_CHUNK)
+        for *sample, lag_ms, lag in found:
+            yield *sample, lag, lag_ms

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import datetime as dt
-import io
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from django.db import connection
 from django.db.models import Count, Max, Min, Q
 
 from mqservice.accounts.models import Namespace
-from mqservice.lib.csv_cells import csv_cell
 from mqservice.lib.problem import Problem
 from mqservice.reports.catalogue import REPORTS, Report
 from mqservice.reports.limits import CSV_ROWS_MAX
@@ -104,29 +101,14 @@ def find_last_nightly_run() -> ReportRun | None:
     return ended.order_by("-from_date").first()
 
 
-def csv_lines(report: Report, parts: list[ReportPart]) -> Iterator[str]:
-    """A header and a line a row, quoted so that no spreadsheet takes a text for a formula."""
-    names = ("date", *report.columns)
-    yield _csv_line(names)
-    count = 0
-    for part in parts:
-        for row in part.rows:
-            if count >= CSV_ROWS_MAX:
-                return
-            count += 1
-            yield _csv_line([part.date.isoformat(), *(_cell(row.get(n)) for n in report.columns)])
-
-
-def _csv_line(cells: Any) -> str:  # Any: texts and numbers
-    buffer = io.StringIO()
-    csv.writer(buffer).writerow(cells)
-    return buffer.getvalue()
-
-
-def _cell(value: Any) -> Any:  # Any: what JSON has
-    if isinstance(value, (list, dict)):
-        return json.dumps(value, ensure_ascii=False)
-    return csv_cell(value)
+def table_of(report: Report, parts: list[ReportPart]) -> tuple[Sequence[str], Iterator[list[Any]]]:
+    """Columns, and ``CSV_ROWS_MAX`` rows at most. Any: what JSON has."""
+    rows = (
+        [part.date.isoformat(), *map(row.get, report.columns)]
+        for part in parts
+        for row in part.rows
+    )
+    return ("date", *report.columns), islice(rows, CSV_ROWS_MAX)
 
 
 def _visible_to(namespace: Namespace) -> Q:

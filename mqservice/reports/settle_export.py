@@ -10,7 +10,6 @@ first mark is not known.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, Final
 
 from django.db import connection
 
+from mqservice.lib.csv_cells import write_csv
 from mqservice.lib.durations import HOUR_MS
 from mqservice.sampling.limits import MARKS_RETAINED_MS
 from mqservice.sampling.models import RETRY_TOPIC
@@ -55,17 +55,16 @@ def are_marks_available(from_ms: int, now_ms: int) -> bool:
 
 def write_settles(path: Path, from_ms: int, to_ms: int) -> int:
     """How many ranges were written. One query; memory is that of one group's queues."""
-    count = 0
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        for (tenant, group, topic), marks in groupby(_marks(from_ms, to_ms), key=lambda m: m[:3]):
-            # Each group has retry queues of its own; they are queues of no topic of the tenant.
-            name = topic + group if topic == RETRY_TOPIC else topic
-            for row in ranges_of(marks, from_ms):
-                writer.writerow((tenant, group, name, *row))
-                count += 1
-    return count
+    return write_csv(path, COLUMNS, _ranges(from_ms, to_ms))
+
+
+def _ranges(from_ms: int, to_ms: int) -> Iterator[tuple[Any, ...]]:
+    """Any: as ``COLUMNS``."""
+    for (tenant, group, topic), marks in groupby(_marks(from_ms, to_ms), key=lambda m: m[:3]):
+        # Each group has retry queues of its own; they are queues of no topic of the tenant.
+        name = topic + group if topic == RETRY_TOPIC else topic
+        for row in ranges_of(marks, from_ms):
+            yield tenant, group, name, *row
 
 
 def _marks(from_ms: int, to_ms: int) -> Iterator[tuple[Any, ...]]:

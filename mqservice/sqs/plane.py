@@ -52,6 +52,7 @@ from mqservice.sqs.settle import (
 from mqservice.sqs.signature import SignatureError, Signatures, SignedRequest
 from mqservice.web.cycle import Cycle, Serve, recognised
 
+_ALGORITHM: Final = b"AWS4-HMAC-SHA256 "
 _QUEUE_PATH_SLASHES: Final = 3  # /sqs/account/name
 
 _MESSAGE_ACTIONS: Final = {
@@ -63,11 +64,16 @@ _MESSAGE_ACTIONS: Final = {
     "ChangeMessageVisibility": (SETTLE.path, BodyHandler(begin_settle, change_visibility)),
     "ChangeMessageVisibilityBatch": (SETTLE.path, BodyHandler(begin_settle, change_visibilities)),
 }
-# Of an action on queues: charged as a read.
+# Of an action on queues, which has the rate of the control plane.
 _CONTROL: Final = Match("sqs", "-", "", "")
 
 
-def is_sqs_path(path: str) -> bool:
+def is_sqs_request(path: str, headers: dict[bytes, bytes]) -> bool:
+    """Whether the SQS face answers it: by its path or, for clients that take no path along with
+    their endpoint, as kombu, by how it is signed.
+    """
+    if path == "/":
+        return headers.get(b"authorization", b"").startswith(_ALGORITHM)
     return path.startswith(PATH) and path[len(PATH) : len(PATH) + 1] in ("", "/")
 
 
@@ -81,7 +87,7 @@ class SqsPlane(DataPlane):
 
     def take(self, cycle: Cycle, headers: dict[bytes, bytes]) -> Serve | None:
         """As of ``DataPlane``: of every request, since it shows its key only with its body."""
-        if not is_sqs_path(cycle.scope["path"]):
+        if not is_sqs_request(cycle.scope["path"], headers):
             return None
         # Any: uvicorn's types of ASGI are narrower than ours.
         scope: Any = cycle.scope
@@ -164,8 +170,6 @@ class SqsPlane(DataPlane):
     async def _serve_control(self, request: SqsRequest, action: Action) -> None:
         """An action on queues, on a thread that has Django's connection."""
         try:
-            await self._load_meter(request)
-            self._admit(request)
             request.answer(await self._run(request, action))
         except Exception as exc:
             self.fail(request, exc)
@@ -189,7 +193,9 @@ class SqsPlane(DataPlane):
                 if problem.code != "GROUP_NOT_FOUND" or request.topic is None:
                     raise
                 await self._run(request, ensure_group)
-                request.group = await self._context.caches.routes.load_group(
+                routes, topic = self._context.caches.routes, request.topic
+                routes.drop_group((request.principal.tenant_id, topic.namespace, topic.name))
+                request.group = await routes.load_group(
                     request.principal, request.match.ns, request.match.group
                 )
         except Exception as exc:

@@ -48,6 +48,7 @@ _MAPS: Final = {
     "MessageSystemAttribute": ("MessageSystemAttributes", "Name"),
     "Tag": ("Tags", "Key"),
 }
+_PLURALS: Final = {"Entries", *_LISTS.values(), *(name for name, _ in _MAPS.values())}
 _ITEMS: Final = {
     "Failed": "BatchResultErrorEntry",
     "Messages": "Message",
@@ -144,7 +145,9 @@ def _plant(tree: dict[str, Json], path: list[str], value: str) -> None:
 
 
 def _expanded(tree: dict[str, Json], entries: str) -> dict[str, Json]:
-    """The tree as JSON has it: numbered items as lists and maps."""
+    """The tree as JSON has it: numbered items as lists and maps. Those that are empty stand there
+    under their own names, as SDKs write them, with no text.
+    """
     fields: dict[str, Json] = {}
     for name, value in tree.items():
         if name == entries and entries:
@@ -158,8 +161,10 @@ def _expanded(tree: dict[str, Json], entries: str) -> dict[str, Json]:
                 if not isinstance(item.get(key), str):
                     raise missing_parameter(f"{name}.{key}")
                 fields[plural][item[key]] = item.get("Value", "")
-        else:
+        elif value or name not in _PLURALS:
             fields[name] = value
+        elif name == "Entries":
+            fields[name] = []
     return fields
 
 

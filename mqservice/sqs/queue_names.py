@@ -11,6 +11,7 @@ Our names have no dots: a name that ends in ``.fifo`` is that of a FIFO topic wh
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -22,6 +23,8 @@ QUEUE_NAME_CHARS_MAX: Final = 64  # AWS: 80; a topic's name has no more
 FIFO_ENDING: Final = ".fifo"
 _TOPIC_ENDING: Final = "_fifo"
 _ACCOUNT_DIGITS: Final = 12
+_URL_CHARS_MAX: Final = 1_024
+_URLS_MAX: Final = 4_096  # taken apart before: programs use few
 _NAME: Final = re.compile(rf"[a-zA-Z0-9_-]+(\{FIFO_ENDING})?", re.ASCII)
 _ARN: Final = re.compile(r"arn:aws[\w-]*:sqs:[\w-]*:(\d{12}):([\w.-]+)", re.ASCII)
 
@@ -77,10 +80,21 @@ def queue_of_url(url: str, principal: Principal) -> QueueName:
 
     Raises SqsError: it is none, or that of another account, which is as if it did not exist.
     """
-    parts = urlsplit(url).path.rstrip("/").split("/")
-    if len(parts) < 2 or not (parts[-2].isdecimal() and _NAME.fullmatch(parts[-1])):
+    queue = _split(url) if len(url) <= _URL_CHARS_MAX else None
+    if queue is None:
         raise SqsError("InvalidAddress", f"The address {url[:200]} is not valid for this endpoint.")
-    return _own(QueueName(parts[-2], parts[-1]), principal)
+    return _own(queue, principal)
+
+
+@lru_cache(_URLS_MAX)
+def _split(url: str) -> QueueName | None:
+    try:
+        parts = urlsplit(url).path.rstrip("/").split("/")
+    except ValueError:  # a host in brackets that is no address
+        return None
+    if len(parts) < 2 or not (parts[-2].isdecimal() and _NAME.fullmatch(parts[-1])):
+        return None
+    return QueueName(parts[-2], parts[-1])
 
 
 def queue_arn(region: str, account: str, name: str) -> str:

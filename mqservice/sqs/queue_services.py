@@ -82,7 +82,6 @@ from mqservice.topics.purging import purge_topic
 from mqservice.topics.queue_options import QueueOptions, queue_options_of
 from mqservice.topics.services import TopicChange, delete_topic, put_topic
 from mqservice.topics.settings import MessageType
-from mqservice.usage.counts import usage_counts
 
 PAGE_MAX: Final = 1_000
 TAGS_MAX: Final = 50
@@ -142,7 +141,9 @@ def delete_queue(asked: Asked) -> Reply:
     """DeleteQueue: the topic with its messages, and its group with all that failed in it."""
     topic = asked.topic(Scope.MANAGE)
     asked.changing()
+    change = QueueChange({}, {}, queue_options_of(topic.sqs), None)
     with transaction.atomic():
+        _set_dead_letters(asked, topic, change, is_fifo=False)
         delete_topic(topic.namespace, topic.name, by=asked.principal)
         if _group_of(topic) is not None:
             delete_group(topic.namespace, topic.name, by=asked.principal)
@@ -315,7 +316,6 @@ def run_action(
     taken = _rate().take(asked.principal.tenant_id)
     if not taken.is_taken:
         raise SqsError("RequestThrottled", "The rate of requests on queues is used up.")
-    usage_counts.called_elsewhere(asked.principal.tenant_id)
     known = (
         (request_id_var, request_id),
         (client_address_var, address),

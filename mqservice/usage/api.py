@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Annotated, Final
 
 from django.http import HttpResponse
@@ -12,7 +10,7 @@ from pydantic import Field
 
 from mqservice.accounts.rest import AuthedRequest
 from mqservice.lib.clock import SystemClock
-from mqservice.lib.csv_cells import csv_cell
+from mqservice.lib.csv_cells import CSV_TYPE, csv_response
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339
 from mqservice.lib.wire import time_ms
@@ -21,7 +19,6 @@ from mqservice.usage.queries import GroupBy, Interval, UsageQuery, UsageRow, usa
 
 router = Router(tags=["usage"])
 
-_CSV_TYPE: Final = "text/csv"
 _JSON_TYPE: Final = "application/json"
 Name = Annotated[str | None, Field(max_length=200)]
 
@@ -100,20 +97,15 @@ def read_usage(
 
 def _takes_csv(request: AuthedRequest) -> bool:
     """Raises Problem NOT_ACCEPTABLE when it takes neither a table nor JSON."""
-    kind = request.get_preferred_type([_JSON_TYPE, _CSV_TYPE])
+    kind = request.get_preferred_type([_JSON_TYPE, CSV_TYPE])
     if kind is None:
-        raise Problem.of("NOT_ACCEPTABLE", f"this path responds with {_JSON_TYPE} or {_CSV_TYPE}")
-    return kind == _CSV_TYPE
+        raise Problem.of("NOT_ACCEPTABLE", f"this path responds with {_JSON_TYPE} or {CSV_TYPE}")
+    return kind == CSV_TYPE
 
 
 def _table(rows: list[UsageRowOut], next_cursor: str | None) -> HttpResponse:
-    """A header and a line a row, quoted so that no spreadsheet takes a name for a formula."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(UsageRowOut.model_fields)
-    for row in rows:
-        writer.writerow([csv_cell(getattr(row, name)) for name in UsageRowOut.model_fields])
-    answer = HttpResponse(text.getvalue(), content_type=f"{_CSV_TYPE}; charset=utf-8")
+    names = UsageRowOut.model_fields
+    answer = csv_response(names, ([getattr(row, name) for name in names] for row in rows))
     if next_cursor is not None:
         answer["X-Next-Cursor"] = next_cursor
     return answer

@@ -15,10 +15,11 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from prometheus_client import Histogram
+
 from storage_engine.clock import measured_ns
 from storage_engine.errors import StoreError
 from storage_engine.log.commit_log import CommitLog
-from storage_engine.metrics import Histogram
 
 _STOP: Final = False
 _SYNC: Final = True
@@ -30,8 +31,12 @@ class SyncTimes:
     """What the syncs of one store took and did; outlives the flusher, which ends with a failure."""
 
     def __init__(self) -> None:
-        self.seconds = Histogram(_SECONDS)
-        self.bytes = Histogram(_BYTES)  # made durable by one sync
+        self.seconds = Histogram(
+            "mq_engine_sync_seconds", "Duration of a sync.", buckets=_SECONDS, registry=None
+        )
+        self.bytes = Histogram(
+            "mq_engine_sync_bytes", "Bytes made durable by a sync.", buckets=_BYTES, registry=None
+        )
 
 
 class Flusher:

@@ -15,7 +15,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final, NamedTuple, cast
 
-from storage_engine.metrics import CONTENT_TYPE
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 HOST: Final = "127.0.0.1"
 HEAD_BYTES_MAX: Final = 8 * 1_024
@@ -75,7 +75,7 @@ class MetricsServer:
             return _status_text(HTTPStatus.METHOD_NOT_ALLOWED), True
         has_body = method == b"GET"
         if path == b"/metrics":
-            return (HTTPStatus.OK, CONTENT_TYPE, self._metrics()), has_body
+            return (HTTPStatus.OK, CONTENT_TYPE_PLAIN_0_0_4, self._metrics()), has_body
         health = self._health()
         status = HTTPStatus.OK if health.takes_puts else HTTPStatus.SERVICE_UNAVAILABLE
         return (status, _PLAIN, f"{health.text}\n".encode()), has_body

@@ -313,6 +313,7 @@ class GroupOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_at: datetime
     updated_at: datetime
     lag: LagOut | None = None
+    etag: str | None = None  # for `if_match`; None in a list
 
 
 class GroupStateOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -434,6 +435,7 @@ class KeyOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
+    etag: str | None = None  # for `if_match`; None in a list
 
 
 class LagHistoryOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -522,6 +524,7 @@ class NewKeyOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     revoked_at: datetime | None
     last_used_at: datetime | None
     key: str
+    etag: str | None = None  # for `if_match`; None in a list
 
 
 class OffsetResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -693,6 +696,7 @@ class ScheduleOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     created_by: str
     created_at: datetime
     updated_at: datetime
+    etag: str | None = None  # for `if_match`; None in a list
 
 
 class ScheduledDone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -864,6 +868,7 @@ class TopicOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_at: datetime
     updated_at: datetime
     queue_offsets: list[QueueOut] | None = None
+    etag: str | None = None  # for `if_match`; None in a list
 
 
 class TopicProgressOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,6 +7,7 @@ send ─▶ [BatchCore.add] ─▶ Accumulator ─▶ BatchSender ─▶ service
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import uuid
 from collections import deque
@@ -98,13 +99,15 @@ class BatchCore:
         self.accumulator.cut()
         await self.sender.idle()
 
-    async def close(self) -> None:
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Wait for all results; those that are not there in time are unknown."""
         if self.is_closed:
             return
         self.is_closed = True
         self._runtime.closeables.discard(self)
         try:
-            await self.flush()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self.flush(), timeout_s)
         finally:
             await self.sender.close()
             self._wake()

@@ -65,6 +65,7 @@ def control_request(
     query: Mapping[str, object] | None = None,
     body: Mapping[str, object] | None = None,
     key: str | None = None,
+    if_match: str | None = None,
 ) -> Request:
     """One call.
 
@@ -73,6 +74,7 @@ def control_request(
         body: without what is unset. A POST leaves None out too; others change settings, where None
             has a meaning.
         key: makes a POST safe to repeat.
+        if_match: the ``etag`` that what is changed must have.
 
     Raises:
         UsageError: a duration or a time makes no sense.
@@ -83,6 +85,8 @@ def control_request(
     headers = {} if body is None else {"content-type": JSON_TYPE}
     if key is not None:
         headers["idempotency-key"] = key
+    if if_match is not None:
+        headers["if-match"] = if_match
     given = {
         name: _plain(name, value)
         for name, value in (body or {}).items()
@@ -103,7 +107,12 @@ def new_key() -> str:
 
 def is_repeatable(request: Request) -> bool:
     """Whether sending it twice does no harm, so that an unknown outcome is tried again."""
-    return request.method in ("GET", "PUT") or "idempotency-key" in request.headers
+    if "idempotency-key" in request.headers:
+        return True
+    # The second time, a change would find that its own first time came between.
+    return request.method == "GET" or (
+        request.method == "PUT" and "if-match" not in request.headers
+    )
 
 
 async def wait_until_finished(caller: Caller, request: Request, kind: type[T]) -> T:

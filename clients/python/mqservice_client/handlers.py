@@ -98,6 +98,7 @@ class ConsumerRunner:
         self._stopped = asyncio.Event()
         self._ended = asyncio.Event()
         self._is_stopping = False
+        self._drain_s = 0.0
 
     def register(self, registration: Registration) -> None:
         self._registrations.append(registration)
@@ -109,10 +110,12 @@ class ConsumerRunner:
             with contextlib.suppress(RuntimeError):  # it was closed, which has stopped everything
                 loop.call_soon_threadsafe(self._stopped.set)
 
-    async def close(self) -> None:
-        """Stop, and wait until ``run`` has ended."""
+    async def close(self, timeout_s: float) -> None:
+        """Stop, and wait until ``run`` has ended. Handlers have half of the time, at most."""
+        self._drain_s = min(self._drain_s, timeout_s / 2)
         self.stop()
-        await self._ended.wait()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._ended.wait(), timeout_s)
 
     async def run(self, runtime: Runtime, drain_s: float) -> None:
         """Until ``stop``, or until the service ends a subscription, which is raised."""
@@ -122,6 +125,7 @@ class ConsumerRunner:
             raise UsageError("the consumers of this client run already")
         self._stopped, self._ended = asyncio.Event(), asyncio.Event()
         self._loop = runtime.loop
+        self._drain_s = drain_s
         consumers: list[_Consumer] = []
         runtime.closeables.add(self)
         try:
@@ -130,7 +134,7 @@ class ConsumerRunner:
             if not self._is_stopping:
                 await self._until_one_ends(consumers)
         finally:
-            await asyncio.gather(*(each.stop(drain_s) for each in consumers))
+            await asyncio.gather(*(each.stop(self._drain_s) for each in consumers))
             self._loop, self._is_stopping = None, False
             runtime.closeables.discard(self)
             self._ended.set()

@@ -28,7 +28,7 @@ ABANDONED_LOOK_S = 0.2
 class Closeable(Protocol):
     """What ends before subscriptions do: batches with messages to send, consumers that run."""
 
-    async def close(self) -> None: ...
+    async def close(self, timeout_s: float) -> None: ...
 
 
 class Runtime:
@@ -83,11 +83,11 @@ class Runtime:
             )
         return self._hub
 
-    async def close(self) -> None:
-        for each in list(self.closeables):
-            await each.close()
-        for reading in list(self.subscriptions):
-            await reading.close()
+    async def close(self, timeout_s: float) -> None:
+        deadline = self.loop.time() + timeout_s
+        await asyncio.gather(*(each.close(timeout_s) for each in list(self.closeables)))
+        left_s = max(0.0, deadline - self.loop.time())
+        await asyncio.gather(*(each.close(left_s) for each in list(self.subscriptions)))
         if self._hub is not None:
             await self._hub.close()
         await self.caller.network.close()
@@ -192,7 +192,7 @@ class Reading:
         waits += [each.drain(timeout_s) for each in self._on_rest]
         return all(await asyncio.gather(*waits))
 
-    async def close(self) -> None:
+    async def close(self, timeout_s: float = CONFIRM_WAIT_S) -> None:
         """Confirm what was settled, give the rest back without an attempt counted, and end."""
         if self._is_closed:
             return
@@ -201,7 +201,7 @@ class Reading:
             self._finishing.cancel()
         self._runtime.subscriptions.discard(self)
         self.feed.close()
-        await self.drain()
+        await self.drain(timeout_s)
         if self._on_socket:
             hub = self._runtime.hub
             await asyncio.gather(*(hub.leave(each, LEAVE_WAIT_S) for each in self._on_socket))

@@ -113,7 +113,8 @@ class SocketHub:
     async def leave(self, subscription: SocketSubscription, timeout_s: float) -> None:
         """Give back what is outstanding, without an attempt counted, and forget it."""
         self.session.release(subscription)
-        await self.settled(subscription, timeout_s)
+        if self.session.is_welcome:
+            await self.settled(subscription, timeout_s)
         self.session.forget(subscription)
         if not self.session.subscriptions:
             await self.close()

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -27,7 +25,7 @@ from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_times import utc_of
 from mqservice.console.shared.frame import Frame, page
 from mqservice.console.shared.time_zones import zone_given
-from mqservice.lib.csv_cells import csv_cell
+from mqservice.lib.csv_cells import csv_response
 from mqservice.lib.problem import Problem
 from mqservice.lib.wire import moment, time_ms
 
@@ -90,15 +88,8 @@ def audit_csv(frame: Frame) -> HttpResponse:
         rows = audit_rows(frame.principal, _question(_given(frame)))
     except Problem as problem:
         return HttpResponse(problem.detail, status=problem.status, content_type="text/plain")
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(_COLUMNS)
-    for row in rows:
-        writer.writerow([csv_cell(_cell(row, name)) for name in _COLUMNS])
-    response = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
-    name = f"audit-{frame.namespace.tenant.name}.csv"
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
+    cells = ([_cell(row, name) for name in _COLUMNS] for row in rows)
+    return csv_response(_COLUMNS, cells, file_name=f"audit-{frame.namespace.tenant.name}.csv")
 
 
 def changes_of(row: AuditEntry) -> list[Change]:

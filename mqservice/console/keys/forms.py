@@ -37,8 +37,8 @@ ROLE_TEXTS: Final = {
     Role.OWNER: gettext_lazy("Owner: everything"),
 }
 _KIND_TEXTS: Final = {
-    KeyKind.API: gettext_lazy("API key: for REST, WebSocket and our own clients"),
-    KeyKind.ACCESS: gettext_lazy("Access key: an ID and a secret, for AWS SDKs and Celery"),
+    KeyKind.API: gettext_lazy("API key: for REST and WebSocket"),
+    KeyKind.ACCESS: gettext_lazy("Access key: for AWS SDKs and Celery"),
 }
 _OVERLAPS: Final = (
     ("0ms", gettext_lazy("immediately")),
@@ -76,7 +76,6 @@ class KeyForm(RefusableForm):
     kind = forms.ChoiceField(
         choices=[(kind.value, text) for kind, text in _KIND_TEXTS.items()],
         initial=KeyKind.API.value,
-        required=False,
         label=gettext_lazy("Kind"),
     )
     role = forms.ChoiceField(initial=Role.DEVELOPER.value, label=gettext_lazy("Role"))
@@ -126,7 +125,7 @@ class KeyForm(RefusableForm):
         ]
         body: dict[str, object] = {
             "name": given["name"],
-            "kind": given["kind"] or KeyKind.API,
+            "kind": given["kind"],
             "role": given["role"],
             "scopes": scopes,
         }

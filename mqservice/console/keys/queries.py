@@ -80,7 +80,7 @@ def commands_of(key: ApiKey, text: str, namespace: Namespace) -> str:
     if key.kind is KeyKind.ACCESS:
         return (
             f"export AWS_ACCESS_KEY_ID={key.public_id}\n"
-            f"export AWS_SECRET_ACCESS_KEY={text} AWS_REGION=us-east-1\n"
+            f"export AWS_SECRET_ACCESS_KEY={text} AWS_DEFAULT_REGION=us-east-1\n"
             f"aws sqs list-queues --endpoint-url {shlex.quote(f'{settings.MQ_BASE_URL}/sqs')}"
         )
     base = f"{settings.MQ_BASE_URL}/v1/ns/{(key.namespace or namespace).name}"

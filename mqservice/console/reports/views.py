@@ -19,13 +19,14 @@ from mqservice.console.reports.forms import RangeForm
 from mqservice.console.reports.queries import report_days_page
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.frame import Frame, find_or_404, page
+from mqservice.lib.csv_cells import csv_response
 from mqservice.lib.problem import Problem
 from mqservice.reports.catalogue import REPORTS
 from mqservice.reports.day import read_day
 from mqservice.reports.day_view import day_view
 from mqservice.reports.limits import DATE_MAX, DATE_MIN, REQUESTED_DAYS_MAX
 from mqservice.reports.page import page_of
-from mqservice.reports.queries import csv_lines, get_report, parts_of
+from mqservice.reports.queries import get_report, parts_of, table_of
 from mqservice.reports.services import request_run
 
 _DAY: Final = dt.timedelta(days=1)
@@ -81,7 +82,9 @@ def report_page(frame: Frame, date: str) -> HttpResponse:
     if not day.is_there:
         raise Http404
     response = HttpResponse(page_of(day), content_type="text/html; charset=utf-8")
-    return _as_file(response, f"{frame.namespace.name}-{day.date}.html")
+    name = f"{frame.namespace.name}-{day.date}.html"
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
 
 
 @page("reports")
@@ -90,8 +93,8 @@ def report_rows(frame: Frame, date: str, name: str) -> HttpResponse:
     day = _date(date)
     kind = find_or_404(get_report, name)
     parts = parts_of(frame.namespace, [kind.name], day, day + _DAY)
-    response = HttpResponse("".join(csv_lines(kind, parts)), content_type="text/csv; charset=utf-8")
-    return _as_file(response, f"{frame.namespace.name}-{kind.name}-{day}.csv")
+    file_name = f"{frame.namespace.name}-{kind.name}-{day}.csv"
+    return csv_response(*table_of(kind, parts), file_name=file_name)
 
 
 def _list(frame: Frame, form: RangeForm | None, status: int = 200) -> HttpResponse:
@@ -116,8 +119,3 @@ def _date(text: str) -> dt.date:
     if len(text) != len("2026-01-31") or not DATE_MIN + _WEEK < date < DATE_MAX - _WEEK:
         raise Http404
     return date
-
-
-def _as_file(response: HttpResponse, name: str) -> HttpResponse:
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response

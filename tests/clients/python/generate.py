@@ -25,6 +25,7 @@ from tests.clients.resources import RESOURCES, operations
 HEAD: Final = "# Made from the service's OpenAPI document by `python -m tests.docs`; change that.\n"
 _BODIES: Final = {"body", "body_json", "body_b64"}
 # A span of time, in words that Python does not need for itself.
+_IF_MATCH: Final = "The ``etag`` that it must still have, or PreconditionFailed is raised."
 _SPAN: Final = {"from": "since", "to": "until"}
 _PAGES: Final = ("after", "before", "cursor")
 _WIDTH: Final = 88
@@ -90,6 +91,7 @@ class _Types:
 
     def __init__(self) -> None:
         self.used: dict[str, None] = {}
+        self.tagged: set[str] = set()  # those that come with an ETag
         self._schemas: dict[str, JsonObject] = openapi_document()["components"]["schemas"]
 
     def declarations(self) -> tuple[list[str], list[str], list[str]]:
@@ -179,6 +181,8 @@ class _Types:
             if has_body and field in _BODIES:
                 continue
             lines.append(f"    {self._field(names[field], field, prop, field in required)}")
+        if name in self.tagged:
+            lines.append("    etag: str | None = None  # for `if_match`; None in a list")
         lines[1:1] = [textwrap.indent(doc, "    ")] if doc else []
         return "\n".join([*lines, "\n"])
 
@@ -244,7 +248,9 @@ class _Method:
             kind = "datetime" if name != each["name"] else kind
             self.query[each["name"]] = name
             self._add(name, kind, is_required=each.get("required", False), unset="None")
-        self.is_keyed = any(each["name"] == "Idempotency-Key" for each in parameters)
+        headers = {each["name"] for each in parameters if each["in"] == "header"}
+        self.is_keyed = "Idempotency-Key" in headers
+        self.is_guarded = "If-Match" in headers
         self.results = _results(types, operation)
 
     def _add_body(self, types: _Types, schema: JsonObject) -> None:
@@ -273,9 +279,11 @@ class _Method:
         self.optional[name] = f"{' | '.join(parts)} = {unset}"
 
     def signature(self, **replaced: str) -> str:
-        optional = {**self.optional, "idempotency_key": "str | None = None"}
-        if not self.is_keyed:
-            del optional["idempotency_key"]
+        optional = dict(self.optional)
+        if self.is_guarded:
+            optional["if_match"] = "str | None = None"
+        if self.is_keyed:
+            optional["idempotency_key"] = "str | None = None"
         optional.update(replaced)
         arguments = ["self", *(f"{name}: {kind}" for name, kind in self.required.items())]
         if optional:
@@ -295,6 +303,8 @@ class _Method:
             given.append(f"body={_mapping(self.body)}")
         if self.is_keyed:
             given.append("key=idempotency_key or new_key()")
+        if self.is_guarded:
+            given.append("if_match=if_match")
         if not self.results:
             return f"await self._api.execute({', '.join(given)})"
         if len(self.results) == 2:
@@ -333,7 +343,8 @@ def _method(name: str, method: _Method) -> Iterator[str]:
     result = " | ".join(method.results) or "None"
     yield f"    async def {name}({method.signature()}) -> {result}:"
     summary = f"{method.operation['summary']}."
-    yield textwrap.indent(_doc(summary, method.texts), " " * 8)
+    texts = {**method.texts, "if_match": _IF_MATCH} if method.is_guarded else method.texts
+    yield textwrap.indent(_doc(summary, texts), " " * 8)
     yield f"        {method.call()}\n"
 
 
@@ -375,7 +386,10 @@ def _results(types: _Types, operation: JsonObject) -> list[str]:
     for status, response in operation["responses"].items():
         content = response.get("content")
         if status.startswith("2") and content:
-            found[types.type_of(content["application/json"]["schema"])] = None
+            kind = types.type_of(content["application/json"]["schema"])
+            found[kind] = None
+            if "etag" in response["headers"]:
+                types.tagged.add(kind)
     return list(found)
 
 

@@ -8,12 +8,20 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from mqservice_client import BadRequest, Client, Message, NotFound, TopicNotFound, UsageError
+from mqservice_client import (
+    BadRequest,
+    Client,
+    Message,
+    NotFound,
+    PreconditionFailed,
+    TopicNotFound,
+    UsageError,
+)
 from mqservice_client.aio import resources as asynchronous
 from mqservice_client.api_types import FilterIn
 from mqservice_client.sync import resources as synchronous
 
-from tests.clients.python.conftest import Place
+from tests.clients.python.conftest import CONTRACT, Place
 from tests.clients.resources import RESOURCES, operations
 from tests.services import wait_until
 
@@ -60,6 +68,33 @@ def test_a_topic_is_created_changed_listed_and_deleted(mq: Client) -> None:
 
     with pytest.raises(TopicNotFound):
         mq.topics.get(name)
+
+
+@CONTRACT
+def test_a_change_of_what_somebody_else_has_changed_is_refused(mq: Client, place: Place) -> None:
+    topic, group = mq.topics.get(place.topic), mq.groups.get(place.group)
+    assert (topic.etag, group.etag) == ('"1"', '"1"')
+    assert [each.etag for each in mq.topics.list(contains=place.topic).topics] == [None]
+
+    changed = mq.topics.create(place.topic, retention="2d", if_match=topic.etag)
+    same = mq.topics.create(place.topic, retention="2d", if_match=changed.etag)
+    paused = mq.groups.pause(place.group, if_match=group.etag)
+
+    assert changed.etag == same.etag == paused.etag == '"2"'
+    for late in (
+        lambda: mq.topics.create(place.topic, retention="1d", if_match=topic.etag),
+        lambda: mq.topics.create(f"{place.topic}-new", if_match=topic.etag),
+        lambda: mq.topics.delete(place.topic, if_match=topic.etag),
+        lambda: mq.groups.create(place.group, max_attempts=3, if_match=group.etag),
+        lambda: mq.groups.resume(place.group, if_match=group.etag),
+        lambda: mq.groups.delete(place.group, if_match=group.etag),
+    ):
+        with pytest.raises(PreconditionFailed) as raised:
+            late()
+        assert (raised.value.status, raised.value.retryable) == (412, False)
+    assert mq.topics.get(place.topic).retention_ms == 2 * 86_400_000
+    mq.groups.delete(place.group, if_match=paused.etag)
+    mq.topics.delete(place.topic, if_match=changed.etag)
 
 
 def test_lists_are_iterated_page_by_page(mq: Client) -> None:

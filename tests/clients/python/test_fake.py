@@ -14,6 +14,7 @@ from mqservice_client import (
     Client,
     Message,
     NotFound,
+    OutcomeUnknown,
     RequestRejected,
     Sql,
     Unreachable,
@@ -52,6 +53,25 @@ def test_a_delayed_message_comes_when_its_time_has_come(service: FakeService, mq
         service.advance("1m")
 
         assert taken(subscription.get(WAIT)).text == "later"
+
+
+@pytest.mark.parametrize("transport", ["websocket", "rest"])
+def test_a_client_that_is_closed_while_nobody_answers_gives_up(
+    service: FakeService, transport: str
+) -> None:
+    mq = Client(network=service.network(), transport=transport)  # type: ignore[arg-type]
+    mq.send("orders", "x")
+    message = taken(mq.subscribe("orders", "billing").get(WAIT))
+    waiting = mq.batch("orders", linger="1h").send("y", idempotency_key="y")
+
+    with service.down():
+        message.ack()
+        mq.close(timeout="100ms")
+
+    with pytest.raises(OutcomeUnknown) as raised:
+        waiting.result("0s")
+    assert raised.value.idempotency_key == "y"
+    assert (message.is_settled, service.lag("billing")) == (True, 1)
 
 
 @pytest.mark.parametrize("transport", ["websocket", "rest"])

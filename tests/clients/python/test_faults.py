@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import subprocess
@@ -57,14 +58,19 @@ def test_cut_connections_lose_nothing(
     own = connect(way.url, transport=transport)
     seen: list[tuple[int, int]] = []
     lease = "30s" if transport == "websocket" else "2s"  # REST gets back what was cut only then
+    receives = itertools.count(1)
+    # A cut between two requests is none for REST: these are certain to hit one.
+    way.loses_response = lambda content: b":receive " in content and next(receives) % 10 == 2
     with own.subscribe(*place, prefetch=50, lease=lease) as subscription:
-        for message in subscription:
+        # What was acked too late comes again.
+        while len({number for number, _ in seen}) < 1_500 or lag(mq, place.group)["lag"]:
+            message = subscription.get("100ms")
+            if message is None:
+                continue
             seen.append((message.json(int), message.attempt))
             message.ack()
             if len(seen) % 300 == 150:
                 way.cut()
-            if len({number for number, _ in seen}) == 1_500:
-                break
 
     assert sorted({number for number, _ in seen}) == list(range(1_500))
     stats = subscription.stats
@@ -73,7 +79,6 @@ def test_cut_connections_lose_nothing(
         assert len(seen) == 1_500
         assert all(attempt == 1 for _, attempt in seen)
         assert (stats.acked, stats.lost, stats.failed) == (1_500, 0, 0)
-    until(lambda: lag(mq, place.group)["lag"] == 0, "all is acked")
 
 
 def test_a_lost_response_is_an_unknown_outcome_and_only_a_key_lets_it_be_repeated(

@@ -17,6 +17,7 @@ from tests.people import People, bearer
 NEW = "/console/acme/new-key"
 ORDER = {
     "name": "billing worker",
+    "kind": "api",
     "place": "acme",
     "role": "developer",
     "scopes": ["produce", "consume"],

@@ -20,7 +20,6 @@ from storage_engine.client import (
     SettleRequest,
     encode_record,
 )
-from storage_engine.metrics import Histogram, histogram, label, render, single
 from storage_engine.server import metrics_server
 from storage_engine.server.metrics_server import HEAD_BYTES_MAX, Health, MetricsServer
 from tests.ports import find_steady_port
@@ -236,29 +235,3 @@ def test_an_engine_without_the_port_serves_all_the_same(tmp_path: Path) -> None:
                 assert client.stats().is_writable
             assert "metrics_not_started" in engine.log.read_text()
             assert engine.stop() == 0
-
-
-def test_text_of_counters_labels_and_histograms() -> None:
-    times = Histogram((0.5, 1.0))
-    for value in (0.1, 0.5, 0.7, 3.0):
-        times.observe(value)
-    families = [
-        single("a_total", "counter", "A.", 1 << 60),
-        histogram("b_seconds", "B.", times),
-        single("c{" + label("name", 'q"\\\n') + "}", "gauge", "C.", -1.5),
-    ]
-    assert render(families).decode().splitlines() == [
-        "# HELP a_total A.",
-        "# TYPE a_total counter",
-        "a_total 1152921504606846976",
-        "# HELP b_seconds B.",
-        "# TYPE b_seconds histogram",
-        'b_seconds_bucket{le="0.5"} 2',
-        'b_seconds_bucket{le="1"} 3',
-        'b_seconds_bucket{le="+Inf"} 4',
-        "b_seconds_sum 4.3",
-        "b_seconds_count 4",
-        '# HELP c{name="q\\"\\\\\\n"} C.',
-        '# TYPE c{name="q\\"\\\\\\n"} gauge',
-        'c{name="q\\"\\\\\\n"} -1.5',
-    ]

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
 from ..control_calls import control_request, is_repeatable, wait_until_finished
 from ..http_calls import Request, Response, decode
 from ..runtime import Runtime
@@ -38,10 +40,16 @@ class AsyncApi:
         query: Fields | None = None,
         body: Fields | None = None,
         key: str | None = None,
+        if_match: str | None = None,
     ) -> T:
         """A call whose response is a document."""
-        request = self._request(verb, path, places, query, body, key)
-        return decode(await self._call(request), kind)
+        request = self._request(verb, path, places, query, body, key, if_match)
+        response = await self._call(request)
+        found = decode(response, kind)
+        if isinstance(found, msgspec.Struct) and hasattr(found, "etag"):
+            # Nobody else has it yet, so that it may still be changed.
+            msgspec.structs.force_setattr(found, "etag", response.headers.get("etag"))
+        return found
 
     async def preview_or_start(
         self,
@@ -59,16 +67,18 @@ class AsyncApi:
         response = await self._call(request)
         return decode(response, started if response.status == 202 else preview)
 
-    async def execute(self, verb: str, path: str, *, places: Places) -> None:
+    async def execute(
+        self, verb: str, path: str, *, places: Places, if_match: str | None = None
+    ) -> None:
         """A call whose response says nothing."""
-        await self._call(self._request(verb, path, places, None, None, None))
+        await self._call(self._request(verb, path, places, if_match=if_match))
 
     async def wait_for_task(self, task_id: str, timeout: Duration | None) -> TaskOut:
         """Raises TimeoutError."""
         from ..api_types import TaskOut
 
         path = "/v1/ns/{ns}/tasks/{task_id}"
-        request = self._request("GET", path, {"task_id": task_id}, None, None, None)
+        request = self._request("GET", path, {"task_id": task_id})
         caller, timeout_s = self._open().caller, optional_s(timeout, "timeout")
         try:
             return await self._side.run(
@@ -82,13 +92,14 @@ class AsyncApi:
         verb: str,
         path: str,
         places: Places | None,
-        query: Fields | None,
-        body: Fields | None,
-        key: str | None,
+        query: Fields | None = None,
+        body: Fields | None = None,
+        key: str | None = None,
+        if_match: str | None = None,
     ) -> Request:
         return control_request(
             self._open().root, verb, path,
-            places=places, query=query, body=body, key=key,
+            places=places, query=query, body=body, key=key, if_match=if_match,
         )  # fmt: skip
 
     async def _call(self, request: Request) -> Response:

@@ -423,14 +423,21 @@ class AsyncClient(AsyncControlPlane):
             return cast("T", None)
         return decode(response, kind or cast("type[T]", Any))
 
-    async def close(self) -> None:
-        """End everything: batches are sent, results confirmed, messages in hand given back."""
+    async def close(self, timeout: Duration = "30s") -> None:
+        """End everything: batches are sent, results confirmed, messages in hand given back.
+
+        What is not done after ``timeout`` is given up, and ending the connections takes some
+        seconds more at most: messages of batches that nobody confirmed are ``OutcomeUnknown``,
+        handlers are cancelled after half of the time, and what was received may be delivered
+        again.
+        """
+        timeout_s = milliseconds(timeout, "timeout") / 1000
         if self._is_closed:
             return
         runtime = self._runtime
         if runtime is not None and not runtime.is_forked:
             self._side.check(runtime)
-            await self._side.run(runtime.close())
+            await self._side.run(runtime.close(timeout_s))
         self._is_closed = True
         await self._side.close()
 

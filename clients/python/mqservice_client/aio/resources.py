@@ -106,6 +106,7 @@ class AsyncTopics:
         durability: Literal["sync", "async"] | Unset | None = UNSET,
         retention: Duration | Unset | None = UNSET,
         body_bytes_max: int | Unset | None = UNSET,
+        if_match: str | None = None,
     ) -> TopicOut:
         """Create or change a topic.
 
@@ -115,6 +116,7 @@ class AsyncTopics:
             durability: When a produce is confirmed: on disk (`sync`) or before (`async`).
             retention: How long messages are retained, such as `3d`.
             body_bytes_max: The largest body that the topic accepts.
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
         """
         return await self._api.fetch(
             "PUT",
@@ -128,11 +130,18 @@ class AsyncTopics:
                 "retention": retention,
                 "body_bytes_max": body_bytes_max,
             },
+            if_match=if_match,
         )
 
-    async def delete(self, topic: str) -> None:
-        """Delete a topic with its messages."""
-        await self._api.execute("DELETE", "/v1/ns/{ns}/topics/{topic}", places={"topic": topic})
+    async def delete(self, topic: str, *, if_match: str | None = None) -> None:
+        """Delete a topic with its messages.
+
+        Args:
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
+        """
+        await self._api.execute(
+            "DELETE", "/v1/ns/{ns}/topics/{topic}", places={"topic": topic}, if_match=if_match
+        )
 
     async def purge(
         self, topic: str, *, dry_run: bool = False, idempotency_key: str | None = None
@@ -224,6 +233,7 @@ class AsyncGroups:
         assignment: Assignment | Unset | None = UNSET,
         ordered: bool | Unset | None = UNSET,
         batch_per_group: int | Unset | None = UNSET,
+        if_match: str | None = None,
     ) -> GroupOut:
         """Create or change a group.
 
@@ -240,6 +250,7 @@ class AsyncGroups:
             assignment: Additional settings of some strategies.
             ordered: Whether order is preserved.
             batch_per_group: Maximum messages of a message group per receive.
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
         """
         return await self._api.fetch(
             "PUT",
@@ -259,30 +270,51 @@ class AsyncGroups:
                 "ordered": ordered,
                 "batch_per_group": batch_per_group,
             },
+            if_match=if_match,
         )
 
-    async def delete(self, group: str) -> None:
-        """Delete a group with its progress, its retries and its dead letters."""
-        await self._api.execute("DELETE", "/v1/ns/{ns}/groups/{group}", places={"group": group})
+    async def delete(self, group: str, *, if_match: str | None = None) -> None:
+        """Delete a group with its progress, its retries and its dead letters.
 
-    async def pause(self, group: str, *, idempotency_key: str | None = None) -> GroupOut:
-        """Pause a group."""
+        Args:
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
+        """
+        await self._api.execute(
+            "DELETE", "/v1/ns/{ns}/groups/{group}", places={"group": group}, if_match=if_match
+        )
+
+    async def pause(
+        self, group: str, *, if_match: str | None = None, idempotency_key: str | None = None
+    ) -> GroupOut:
+        """Pause a group.
+
+        Args:
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
+        """
         return await self._api.fetch(
             "POST",
             "/v1/ns/{ns}/groups/{group}:pause",
             GroupOut,
             places={"group": group},
             key=idempotency_key or new_key(),
+            if_match=if_match,
         )
 
-    async def resume(self, group: str, *, idempotency_key: str | None = None) -> GroupOut:
-        """Resume a group."""
+    async def resume(
+        self, group: str, *, if_match: str | None = None, idempotency_key: str | None = None
+    ) -> GroupOut:
+        """Resume a group.
+
+        Args:
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
+        """
         return await self._api.fetch(
             "POST",
             "/v1/ns/{ns}/groups/{group}:resume",
             GroupOut,
             places={"group": group},
             key=idempotency_key or new_key(),
+            if_match=if_match,
         )
 
     async def seek(
@@ -961,6 +993,7 @@ class AsyncSchedules:
         enabled: bool | Unset | None = UNSET,
         description: str | Unset | None = UNSET,
         message: Mapping[str, object] | Unset | None = UNSET,
+        if_match: str | None = None,
     ) -> ScheduleOut:
         """Create or change a schedule.
 
@@ -973,6 +1006,7 @@ class AsyncSchedules:
             description: Shown with the schedule.
             message: As for a produce, without delay_level, delay, delay_ms, deliver_at and
                 dedup_id; its body has 65,536 bytes at most.
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
         """
         return await self._api.fetch(
             "PUT",
@@ -988,11 +1022,18 @@ class AsyncSchedules:
                 "description": description,
                 "message": message,
             },
+            if_match=if_match,
         )
 
-    async def delete(self, name: str) -> None:
-        """Delete a schedule."""
-        await self._api.execute("DELETE", "/v1/ns/{ns}/schedules/{name}", places={"name": name})
+    async def delete(self, name: str, *, if_match: str | None = None) -> None:
+        """Delete a schedule.
+
+        Args:
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
+        """
+        await self._api.execute(
+            "DELETE", "/v1/ns/{ns}/schedules/{name}", places={"name": name}, if_match=if_match
+        )
 
     async def pause(self, name: str, *, idempotency_key: str | None = None) -> ScheduleOut:
         """Pause a schedule until `:resume`."""
@@ -1214,6 +1255,7 @@ class AsyncKeys:
         role: Literal["owner", "admin", "developer", "viewer"] | Unset | None = UNSET,
         expires_at: datetime | Unset | None = UNSET,
         expires_in: Duration | Unset | None = UNSET,
+        if_match: str | None = None,
     ) -> KeyOut:
         """Change name, scopes, role or expiry of a key.
 
@@ -1224,6 +1266,7 @@ class AsyncKeys:
             role: Limits the scopes: a key may do what both its role and its scopes allow.
             expires_at: When it expires; None for never.
             expires_in: How long it is valid, such as `30d`.
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
         """
         return await self._api.fetch(
             "PATCH",
@@ -1237,19 +1280,27 @@ class AsyncKeys:
                 "expires_at": expires_at,
                 "expires_in": expires_in,
             },
+            if_match=if_match,
         )
 
-    async def revoke(self, key_id: str) -> KeyOut:
-        """Revoke a key."""
+    async def revoke(self, key_id: str, *, if_match: str | None = None) -> KeyOut:
+        """Revoke a key.
+
+        Args:
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
+        """
         return await self._api.fetch(
-            "POST", "/v1/keys/{key_id}:revoke", KeyOut, places={"key_id": key_id}
+            "POST", "/v1/keys/{key_id}:revoke", KeyOut, places={"key_id": key_id}, if_match=if_match
         )
 
-    async def rotate(self, key_id: str, *, overlap: Duration | None = None) -> NewKeyOut:
+    async def rotate(
+        self, key_id: str, *, overlap: Duration | None = None, if_match: str | None = None
+    ) -> NewKeyOut:
         """Rotate a key.
 
         Args:
             overlap: How long the present secret stays valid: `1d` by default, `0s` revokes it.
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
         """
         return await self._api.fetch(
             "POST",
@@ -1257,6 +1308,7 @@ class AsyncKeys:
             NewKeyOut,
             places={"key_id": key_id},
             body={"overlap": overlap},
+            if_match=if_match,
         )
 
 

@@ -9,7 +9,7 @@ from typing import cast
 from ..messages import SubscriptionStats
 from ..runtime import EndOfFeed, Reading
 from ..sides import AsyncSide
-from ..values import Duration, optional_s
+from ..values import Duration, milliseconds, optional_s
 from .message import AsyncMessage
 
 
@@ -52,9 +52,12 @@ class AsyncSubscription:
         """Ask for nothing more. What is here can still be taken and settled, until ``close``."""
         self._side.on_loop(self._reading.stop)
 
-    async def close(self) -> None:
-        """Confirm what was settled, give the rest back without an attempt counted."""
-        await self._side.run(self._reading.close())
+    async def close(self, timeout: Duration = "10s") -> None:
+        """Confirm what was settled, give the rest back without an attempt counted.
+
+        What is not confirmed after ``timeout`` is given up, and may be delivered again.
+        """
+        await self._side.run(self._reading.close(milliseconds(timeout, "timeout") / 1000))
 
     def __aiter__(self) -> AsyncIterator[AsyncMessage]:
         return self

@@ -106,6 +106,7 @@ class Topics:
         durability: Literal["sync", "async"] | Unset | None = UNSET,
         retention: Duration | Unset | None = UNSET,
         body_bytes_max: int | Unset | None = UNSET,
+        if_match: str | None = None,
     ) -> TopicOut:
         """Create or change a topic.
 
@@ -115,6 +116,7 @@ class Topics:
             durability: When a produce is confirmed: on disk (`sync`) or before (`async`).
             retention: How long messages are retained, such as `3d`.
             body_bytes_max: The largest body that the topic accepts.
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
         """
         return self._api.fetch(
             "PUT",
@@ -128,11 +130,18 @@ class Topics:
                 "retention": retention,
                 "body_bytes_max": body_bytes_max,
             },
+            if_match=if_match,
         )
 
-    def delete(self, topic: str) -> None:
-        """Delete a topic with its messages."""
-        self._api.execute("DELETE", "/v1/ns/{ns}/topics/{topic}", places={"topic": topic})
+    def delete(self, topic: str, *, if_match: str | None = None) -> None:
+        """Delete a topic with its messages.
+
+        Args:
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
+        """
+        self._api.execute(
+            "DELETE", "/v1/ns/{ns}/topics/{topic}", places={"topic": topic}, if_match=if_match
+        )
 
     def purge(
         self, topic: str, *, dry_run: bool = False, idempotency_key: str | None = None
@@ -223,6 +232,7 @@ class Groups:
         assignment: Assignment | Unset | None = UNSET,
         ordered: bool | Unset | None = UNSET,
         batch_per_group: int | Unset | None = UNSET,
+        if_match: str | None = None,
     ) -> GroupOut:
         """Create or change a group.
 
@@ -239,6 +249,7 @@ class Groups:
             assignment: Additional settings of some strategies.
             ordered: Whether order is preserved.
             batch_per_group: Maximum messages of a message group per receive.
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
         """
         return self._api.fetch(
             "PUT",
@@ -258,30 +269,51 @@ class Groups:
                 "ordered": ordered,
                 "batch_per_group": batch_per_group,
             },
+            if_match=if_match,
         )
 
-    def delete(self, group: str) -> None:
-        """Delete a group with its progress, its retries and its dead letters."""
-        self._api.execute("DELETE", "/v1/ns/{ns}/groups/{group}", places={"group": group})
+    def delete(self, group: str, *, if_match: str | None = None) -> None:
+        """Delete a group with its progress, its retries and its dead letters.
 
-    def pause(self, group: str, *, idempotency_key: str | None = None) -> GroupOut:
-        """Pause a group."""
+        Args:
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
+        """
+        self._api.execute(
+            "DELETE", "/v1/ns/{ns}/groups/{group}", places={"group": group}, if_match=if_match
+        )
+
+    def pause(
+        self, group: str, *, if_match: str | None = None, idempotency_key: str | None = None
+    ) -> GroupOut:
+        """Pause a group.
+
+        Args:
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
+        """
         return self._api.fetch(
             "POST",
             "/v1/ns/{ns}/groups/{group}:pause",
             GroupOut,
             places={"group": group},
             key=idempotency_key or new_key(),
+            if_match=if_match,
         )
 
-    def resume(self, group: str, *, idempotency_key: str | None = None) -> GroupOut:
-        """Resume a group."""
+    def resume(
+        self, group: str, *, if_match: str | None = None, idempotency_key: str | None = None
+    ) -> GroupOut:
+        """Resume a group.
+
+        Args:
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
+        """
         return self._api.fetch(
             "POST",
             "/v1/ns/{ns}/groups/{group}:resume",
             GroupOut,
             places={"group": group},
             key=idempotency_key or new_key(),
+            if_match=if_match,
         )
 
     def seek(
@@ -951,6 +983,7 @@ class Schedules:
         enabled: bool | Unset | None = UNSET,
         description: str | Unset | None = UNSET,
         message: Mapping[str, object] | Unset | None = UNSET,
+        if_match: str | None = None,
     ) -> ScheduleOut:
         """Create or change a schedule.
 
@@ -963,6 +996,7 @@ class Schedules:
             description: Shown with the schedule.
             message: As for a produce, without delay_level, delay, delay_ms, deliver_at and
                 dedup_id; its body has 65,536 bytes at most.
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
         """
         return self._api.fetch(
             "PUT",
@@ -978,11 +1012,18 @@ class Schedules:
                 "description": description,
                 "message": message,
             },
+            if_match=if_match,
         )
 
-    def delete(self, name: str) -> None:
-        """Delete a schedule."""
-        self._api.execute("DELETE", "/v1/ns/{ns}/schedules/{name}", places={"name": name})
+    def delete(self, name: str, *, if_match: str | None = None) -> None:
+        """Delete a schedule.
+
+        Args:
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
+        """
+        self._api.execute(
+            "DELETE", "/v1/ns/{ns}/schedules/{name}", places={"name": name}, if_match=if_match
+        )
 
     def pause(self, name: str, *, idempotency_key: str | None = None) -> ScheduleOut:
         """Pause a schedule until `:resume`."""
@@ -1200,6 +1241,7 @@ class Keys:
         role: Literal["owner", "admin", "developer", "viewer"] | Unset | None = UNSET,
         expires_at: datetime | Unset | None = UNSET,
         expires_in: Duration | Unset | None = UNSET,
+        if_match: str | None = None,
     ) -> KeyOut:
         """Change name, scopes, role or expiry of a key.
 
@@ -1210,6 +1252,7 @@ class Keys:
             role: Limits the scopes: a key may do what both its role and its scopes allow.
             expires_at: When it expires; None for never.
             expires_in: How long it is valid, such as `30d`.
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
         """
         return self._api.fetch(
             "PATCH",
@@ -1223,19 +1266,27 @@ class Keys:
                 "expires_at": expires_at,
                 "expires_in": expires_in,
             },
+            if_match=if_match,
         )
 
-    def revoke(self, key_id: str) -> KeyOut:
-        """Revoke a key."""
+    def revoke(self, key_id: str, *, if_match: str | None = None) -> KeyOut:
+        """Revoke a key.
+
+        Args:
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
+        """
         return self._api.fetch(
-            "POST", "/v1/keys/{key_id}:revoke", KeyOut, places={"key_id": key_id}
+            "POST", "/v1/keys/{key_id}:revoke", KeyOut, places={"key_id": key_id}, if_match=if_match
         )
 
-    def rotate(self, key_id: str, *, overlap: Duration | None = None) -> NewKeyOut:
+    def rotate(
+        self, key_id: str, *, overlap: Duration | None = None, if_match: str | None = None
+    ) -> NewKeyOut:
         """Rotate a key.
 
         Args:
             overlap: How long the present secret stays valid: `1d` by default, `0s` revokes it.
+            if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.
         """
         return self._api.fetch(
             "POST",
@@ -1243,6 +1294,7 @@ class Keys:
             NewKeyOut,
             places={"key_id": key_id},
             body={"overlap": overlap},
+            if_match=if_match,
         )
 
 

@@ -10,7 +10,7 @@ from typing import cast
 from ..messages import SubscriptionStats
 from ..runtime import EndOfFeed, Reading
 from ..sides import SyncSide
-from ..values import Duration, optional_s
+from ..values import Duration, milliseconds, optional_s
 from .message import Message
 
 
@@ -53,9 +53,12 @@ class Subscription:
         """Ask for nothing more. What is here can still be taken and settled, until ``close``."""
         self._side.on_loop(self._reading.stop)
 
-    def close(self) -> None:
-        """Confirm what was settled, give the rest back without an attempt counted."""
-        self._side.run(self._reading.close())
+    def close(self, timeout: Duration = "10s") -> None:
+        """Confirm what was settled, give the rest back without an attempt counted.
+
+        What is not confirmed after ``timeout`` is given up, and may be delivered again.
+        """
+        self._side.run(self._reading.close(milliseconds(timeout, "timeout") / 1000))
 
     def __iter__(self) -> Iterator[Message]:
         return self

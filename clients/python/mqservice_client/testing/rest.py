@@ -69,6 +69,11 @@ class Call(msgspec.Struct):
             raise Refusal("BAD_REQUEST", "the body must be an object")
         return found
 
+    def require_revision(self, row: Topic | Group | None) -> None:
+        wanted = self.request.headers.get("if-match")
+        if wanted is not None and (row is None or wanted != _etag(row.revision)):
+            raise Refusal("PRECONDITION_FAILED", "it has changed since the revision in If-Match")
+
 
 class Waiting(msgspec.Struct):
     """A receive that got nothing yet: ``retry`` makes the response, None while there is none."""
@@ -267,11 +272,13 @@ class RestApi:
         return _json({"topics": topics, "next": following})
 
     def read_topic(self, call: Call) -> Response:
-        return _json(self._topic(self._store.topic(call.places[0]), has_queues=True))
+        topic = self._store.topic(call.places[0])
+        return _json(self._topic(topic, has_queues=True), revision=topic.revision)
 
     def write_topic(self, call: Call) -> Response:
         name, now_ms = checked_name("TOPIC", call.places[0]), self._store.now_ms()
         before = self._store.topics.get(name)
+        call.require_revision(before)
         known = TOPIC_DEFAULTS if before is None else before.settings
         settings = changed(known, call.json(), TOPIC_CHECKS)
         if before is None:
@@ -279,13 +286,20 @@ class RestApi:
         elif settings["queues"] < before.settings["queues"]:
             raise Refusal("CONFLICT", "queues can be increased, not decreased")
         else:
+            before.revision += settings != before.settings
             before.settings = settings
             before.resize()
-        shown_topic = self._topic(self._store.topics[name], has_queues=True)
-        return _json(shown_topic, status=201 if before is None else 200)
+        topic = self._store.topics[name]
+        return _json(
+            self._topic(topic, has_queues=True),
+            status=201 if before is None else 200,
+            revision=topic.revision,
+        )
 
     def remove_topic(self, call: Call) -> Response:
-        self._store.delete_topic(self._store.topic(call.places[0]))
+        topic = self._store.topic(call.places[0])
+        call.require_revision(topic)
+        self._store.delete_topic(topic)
         return Response(status=204)
 
     def purge_topic(self, call: Call) -> Response:
@@ -357,27 +371,40 @@ class RestApi:
         return _json({"groups": groups, "next": following})
 
     def read_group(self, call: Call) -> Response:
-        return _json(self._group(self._store.group(call.places[0])))
+        group = self._store.group(call.places[0])
+        return _json(self._group(group), revision=group.revision)
 
     def write_group(self, call: Call) -> Response:
         name, now_ms = checked_name("GROUP", call.places[0]), self._store.now_ms()
         before = self._store.groups.get(name)
+        call.require_revision(before)
         known = GROUP_DEFAULTS if before is None else before.settings
         settings = changed(known, call.json(), GROUP_CHECKS)
         if before is None:
             self._store.groups[name] = Group(name, settings, now_ms)
         else:
+            before.revision += settings != before.settings
             before.settings = settings
-        return _json(self._group(self._store.groups[name]), status=201 if before is None else 200)
+        group = self._store.groups[name]
+        return _json(
+            self._group(group),
+            status=201 if before is None else 200,
+            revision=group.revision,
+        )
 
     def remove_group(self, call: Call) -> Response:
-        del self._store.groups[self._store.group(call.places[0]).name]
+        group = self._store.group(call.places[0])
+        call.require_revision(group)
+        del self._store.groups[group.name]
         return Response(status=204)
 
     def pause_group(self, call: Call) -> Response:
         group = self._store.group(call.places[0])
-        group.is_paused = call.request.path.endswith(":pause")
-        return _json(self._group(group))
+        call.require_revision(group)
+        is_paused = call.request.path.endswith(":pause")
+        group.revision += is_paused != group.is_paused
+        group.is_paused = is_paused
+        return _json(self._group(group), revision=group.revision)
 
     def read_lag(self, call: Call) -> Response:
         group = self._store.group(call.places[0])
@@ -731,6 +758,12 @@ def _time_or_none(ms: int | None) -> str | None:
     return None if ms is None else time_text(ms)
 
 
-def _json(document: Json, status: int = 200) -> Response:
-    content = msgspec.json.encode(document)
-    return Response(status=status, content=content, headers={"content-type": JSON_TYPE})
+def _etag(revision: int) -> str:
+    return f'"{revision}"'
+
+
+def _json(document: Json, status: int = 200, *, revision: int | None = None) -> Response:
+    headers = {"content-type": JSON_TYPE}
+    if revision is not None:
+        headers["etag"] = _etag(revision)
+    return Response(status=status, content=msgspec.json.encode(document), headers=headers)

@@ -26,7 +26,7 @@ DELAY_LEVELS_S: Final = (
 LEVEL_OF_FIRST_RETRY: Final = 2
 STATUSES: Final = {
     "IDEMPOTENCY_KEY_REUSED": 409, "CONFLICT": 409, "ALREADY_DELIVERED": 409,
-    "SUBSCRIPTION_CONFLICT": 409,
+    "SUBSCRIPTION_CONFLICT": 409, "PRECONDITION_FAILED": 412,
 }  # fmt: skip
 
 
@@ -120,6 +120,7 @@ class Topic:
         self.name = name
         self.settings = settings  # Any: JSON, as it is shown
         self.created_ms = now_ms
+        self.revision = 1
         self.queues: list[list[FakeMessage]] = []
         self.starts: list[int] = []
         self.scheduled: dict[str, FakeMessage] = {}
@@ -143,6 +144,7 @@ class Group:
         self.name = name
         self.settings = settings
         self.created_ms = now_ms
+        self.revision = 1
         self.is_paused = False
         self.progress: dict[tuple[str, str | None], Progress] = {}
         self.dead_letters: list[DeadLetter] = []

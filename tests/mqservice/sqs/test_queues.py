@@ -1,0 +1,309 @@
+"""Queues through boto3, in both protocols: settings, names, tags, dead letters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from django.utils import timezone
+
+from mqservice.accounts.models import AuditEntry, Namespace
+from mqservice.accounts.scopes import Scope
+from mqservice.groups.models import ConsumerGroup
+from mqservice.topics.models import Topic
+from mqservice.topics.services import TopicChange, put_topic
+from tests.mqservice.sqs.conftest import REGION, Desk, Sqs
+from tests.mqservice.sqs.test_messages import code_of, received
+
+
+def attributes_of(sqs: Sqs, queue: str, *names: str) -> dict[str, str]:
+    found = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=list(names) or ["All"])
+    return dict(found.get("Attributes", {}))
+
+
+def test_a_queue_has_the_defaults_of_aws(sqs: Sqs, queue: str) -> None:
+    found = attributes_of(sqs, queue)
+    assert found["VisibilityTimeout"] == "30"
+    assert found["MaximumMessageSize"] == "1048576"
+    assert found["MessageRetentionPeriod"] == "345600"
+    assert found["DelaySeconds"] == found["ReceiveMessageWaitTimeSeconds"] == "0"
+    assert found["ApproximateNumberOfMessages"] == "0"
+    account, name = queue.rsplit("/", 2)[1:]
+    assert found["QueueArn"] == f"arn:aws:sqs:{REGION}:{account}:{name}"
+    assert int(found["CreatedTimestamp"]) <= int(found["LastModifiedTimestamp"])
+    assert set(attributes_of(sqs, queue, "QueueArn")) == {"QueueArn"}
+
+
+def test_attributes_are_settings_of_the_topic_and_the_group(sqs: Sqs, queue: str) -> None:
+    wanted = {
+        "VisibilityTimeout": "45",
+        "MaximumMessageSize": "2048",
+        "MessageRetentionPeriod": "3600",
+        "DelaySeconds": "1",
+        "ReceiveMessageWaitTimeSeconds": "7",
+        "Policy": json.dumps({"Version": "2012-10-17"}),
+        "KmsMasterKeyId": "alias/aws/sqs",
+    }
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes=wanted)
+    found = attributes_of(sqs, queue)
+    assert {name: found[name] for name in wanted} == wanted
+    topic, group = Topic.objects.get(name="orders"), ConsumerGroup.objects.get(name="orders")
+    assert (topic.body_bytes_max, topic.retention_age_ms, group.lease_ms) == (
+        2048,
+        3_600_000,
+        45_000,
+    )
+    actions = set(AuditEntry.objects.values_list("action", flat=True))
+    assert {"topic.put", "group.put", "topic.sqs"} <= actions
+    with pytest.raises(ClientError) as error:
+        sqs.send_message(QueueUrl=queue, MessageBody="x" * 2049)
+    assert code_of(error) == "InvalidParameterValue"
+    sqs.send_message(QueueUrl=queue, MessageBody="late")
+    assert received(sqs, queue, WaitTimeSeconds=0) == []
+    assert len(received(sqs, queue)) == 1
+
+
+@pytest.mark.parametrize(
+    ("attributes", "code"),
+    [
+        ({"VisibilityTimeout": "43201"}, "InvalidAttributeValue"),
+        ({"VisibilityTimeout": "-1"}, "InvalidAttributeValue"),
+        ({"DelaySeconds": "x"}, "InvalidAttributeValue"),
+        ({"MessageRetentionPeriod": "59"}, "InvalidAttributeValue"),
+        ({"RedrivePolicy": "{"}, "InvalidAttributeValue"),
+        ({"QueueArn": "x"}, "InvalidAttributeName"),
+        ({"Colour": "blue"}, "InvalidAttributeName"),
+        ({"ContentBasedDeduplication": "true"}, "InvalidAttributeName"),
+        ({"FifoQueue": "true"}, "InvalidAttributeName"),
+    ],
+)
+def test_wrong_attributes_are_refused(
+    sqs: Sqs, queue: str, attributes: dict[str, str], code: str
+) -> None:
+    before = attributes_of(sqs, queue)
+    with pytest.raises(ClientError) as error:
+        sqs.set_queue_attributes(QueueUrl=queue, Attributes=attributes)
+    assert code_of(error) == code
+    assert attributes_of(sqs, queue) == before
+
+
+def test_to_create_a_queue_again_is_harmless_unless_it_differs(sqs: Sqs, queue: str) -> None:
+    assert sqs.create_queue(QueueName="orders")["QueueUrl"] == queue
+    with pytest.raises(ClientError) as error:
+        sqs.create_queue(QueueName="orders", Attributes={"DelaySeconds": "9"})
+    assert code_of(error) in ("QueueAlreadyExists", "QueueNameExists")
+    for name in ("with.dot", "x" * 65, "sp ace", "orders.fifo"):
+        with pytest.raises(ClientError) as error:
+            sqs.create_queue(QueueName=name)
+        assert code_of(error) == "InvalidParameterValue"
+
+
+def test_queues_are_listed_by_prefix_and_page(sqs: Sqs) -> None:
+    for name in ("a1", "a2", "a3", "b1"):
+        sqs.create_queue(QueueName=name)
+    urls = sqs.list_queues(QueueNamePrefix="a")["QueueUrls"]
+    assert [url.rsplit("/")[-1] for url in urls] == ["a1", "a2", "a3"]
+    page = sqs.list_queues(MaxResults=3)
+    rest = sqs.list_queues(MaxResults=3, NextToken=page["NextToken"])
+    assert [url.rsplit("/")[-1] for url in page["QueueUrls"] + rest["QueueUrls"]] == [
+        "a1", "a2", "a3", "b1",
+    ]  # fmt: skip
+    assert "NextToken" not in rest
+    assert sqs.get_queue_url(QueueName="b1")["QueueUrl"] == rest["QueueUrls"][-1]
+
+
+def test_a_deleted_queue_is_gone_and_one_made_again_is_empty(sqs: Sqs, fifo: str) -> None:
+    def send() -> Any:  # Any: as boto3 answers
+        return sqs.send_message(QueueUrl=fifo, MessageBody="1", MessageGroupId="a")
+
+    send()
+    (old,) = received(sqs, fifo)
+    sqs.delete_queue(QueueUrl=fifo)
+    with pytest.raises(ClientError) as error:
+        send()
+    assert code_of(error).endswith(("NonExistentQueue", "QueueDoesNotExist"))
+    attributes = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+    assert sqs.create_queue(QueueName="orders.fifo", Attributes=attributes)["QueueUrl"] == fifo
+    assert received(sqs, fifo) == []
+    first, again = send(), send()
+    assert first["MessageId"] == again["MessageId"]
+    with pytest.raises(ClientError):
+        sqs.delete_message(QueueUrl=fifo, ReceiptHandle=old["ReceiptHandle"])
+    (message,) = received(sqs, fifo)
+    assert message["MessageId"] == first["MessageId"]
+
+
+def test_tags_and_permissions(sqs: Sqs, queue: str) -> None:
+    sqs.tag_queue(QueueUrl=queue, Tags={"team": "shop", "stage": "test"})
+    sqs.untag_queue(QueueUrl=queue, TagKeys=["stage"])
+    assert sqs.list_queue_tags(QueueUrl=queue)["Tags"] == {"team": "shop"}
+    sqs.add_permission(
+        QueueUrl=queue, Label="one", AWSAccountIds=["123456789012"], Actions=["SendMessage"]
+    )
+    policy = json.loads(attributes_of(sqs, queue)["Policy"])
+    assert [each["Sid"] for each in policy["Statement"]] == ["one"]
+    sqs.remove_permission(QueueUrl=queue, Label="one")
+    assert "Policy" not in attributes_of(sqs, queue)
+    with pytest.raises(ClientError) as error:
+        sqs.remove_permission(QueueUrl=queue, Label="one")
+    assert code_of(error) == "InvalidParameterValue"
+
+
+def test_a_purged_queue_is_empty(sqs: Sqs, queue: str) -> None:
+    for body in "123":
+        sqs.send_message(QueueUrl=queue, MessageBody=body)
+    received(sqs, queue)
+    sqs.purge_queue(QueueUrl=queue)
+    assert received(sqs, queue) == []
+
+
+def test_dead_letters_are_received_from_the_queue_that_is_named(sqs: Sqs, queue: str) -> None:
+    letters = sqs.create_queue(QueueName="letters")["QueueUrl"]
+    arn = attributes_of(sqs, letters)["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 2})
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"RedrivePolicy": policy})
+    assert json.loads(attributes_of(sqs, queue)["RedrivePolicy"]) == json.loads(policy)
+    assert sqs.list_dead_letter_source_queues(QueueUrl=letters)["queueUrls"] == [queue]
+
+    sqs.send_message(QueueUrl=letters, MessageBody="sent to it")
+    sent = sqs.send_message(QueueUrl=queue, MessageBody="poison")
+    assert len(received(sqs, queue, VisibilityTimeout=0)) == 1
+    assert len(received(sqs, queue, VisibilityTimeout=0, WaitTimeSeconds=5)) == 1
+    assert received(sqs, queue) == []
+    found: dict[str, dict[str, Any]] = {}  # Any: as boto3 answers
+    while len(found) < 2:
+        for message in received(sqs, letters, WaitTimeSeconds=10, AttributeNames=["All"]):
+            found[message["Body"]] = message
+    letter = found["poison"]
+    assert letter["MessageId"] == sent["MessageId"]
+    source = attributes_of(sqs, queue)["QueueArn"]
+    assert letter["Attributes"]["DeadLetterQueueSourceArn"] == source
+    assert letter["Attributes"]["ApproximateReceiveCount"] == "3"
+    sqs.change_message_visibility(
+        QueueUrl=letters, ReceiptHandle=letter["ReceiptHandle"], VisibilityTimeout=0
+    )
+    (letter,) = received(sqs, letters, WaitTimeSeconds=10)
+    assert letter["Body"] == "poison"
+    sqs.delete_message(QueueUrl=letters, ReceiptHandle=letter["ReceiptHandle"])
+    assert received(sqs, letters) == []
+    assert attributes_of(sqs, letters)["ApproximateNumberOfMessages"] == "0"
+    sqs.delete_queue(QueueUrl=queue)
+    assert not sqs.list_dead_letter_source_queues(QueueUrl=letters).get("queueUrls")
+
+
+def test_a_move_task_is_a_redrive(sqs: Sqs, queue: str) -> None:
+    letters = sqs.create_queue(QueueName="letters")["QueueUrl"]
+    arn = attributes_of(sqs, letters)["QueueArn"]
+    with pytest.raises(ClientError) as error:
+        sqs.start_message_move_task(SourceArn=arn)
+    assert code_of(error) == "InvalidParameterValue"
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": "1"})
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"RedrivePolicy": policy})
+    sqs.send_message(QueueUrl=queue, MessageBody="poison")
+    received(sqs, queue, VisibilityTimeout=0)
+    handle = sqs.start_message_move_task(SourceArn=arn, MaxNumberOfMessagesPerSecond=5)[
+        "TaskHandle"
+    ]
+    (task,) = sqs.list_message_move_tasks(SourceArn=arn)["Results"]
+    assert (task["Status"], task["TaskHandle"], task["SourceArn"]) == ("RUNNING", handle, arn)
+    assert sqs.cancel_message_move_task(TaskHandle=handle)["ApproximateNumberOfMessagesMoved"] == 0
+    (task,) = sqs.list_message_move_tasks(SourceArn=arn)["Results"]
+    assert task["Status"] == "CANCELLED"
+    with pytest.raises(ClientError) as error:
+        sqs.cancel_message_move_task(TaskHandle="bm9uZQ==")
+    assert code_of(error) == "ResourceNotFoundException"
+
+
+def test_a_topic_made_elsewhere_is_a_queue(desk: Desk, sqs: Sqs) -> None:
+    put_topic(desk.people.acme, "made-by-rest", TopicChange(queue_count=2))
+    queue = sqs.get_queue_url(QueueName="made-by-rest")["QueueUrl"]
+    sqs.send_message(QueueUrl=queue, MessageBody="1")
+    (message,) = received(sqs, queue)
+    sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+    assert ConsumerGroup.objects.filter(name="made-by-rest").exists()
+
+
+def test_a_key_reaches_its_own_namespace_only(desk: Desk, sqs: Sqs, queue: str) -> None:
+    sqs.send_message(QueueUrl=queue, MessageBody="1")
+    (message,) = received(sqs, queue)
+    rival = desk.client(key=desk.key(desk.people.rival))
+    own = rival.create_queue(QueueName="orders")["QueueUrl"]
+    calls: tuple[Callable[[], Any], ...] = (  # Any: what nobody looks at
+        lambda: rival.send_message(QueueUrl=queue, MessageBody="2"),
+        lambda: rival.receive_message(QueueUrl=queue),
+        lambda: rival.get_queue_attributes(QueueUrl=queue, AttributeNames=["All"]),
+        lambda: rival.delete_queue(QueueUrl=queue),
+        lambda: rival.get_queue_url(
+            QueueName="orders", QueueOwnerAWSAccountId=queue.rsplit("/", 2)[1]
+        ),
+    )
+    for call in calls:
+        with pytest.raises(ClientError) as error:
+            call()
+        assert code_of(error).endswith(("NonExistentQueue", "QueueDoesNotExist"))
+    with pytest.raises(ClientError) as error:
+        rival.delete_message(QueueUrl=own, ReceiptHandle=message["ReceiptHandle"])
+    assert code_of(error) == "ReceiptHandleIsInvalid"
+
+
+def test_a_key_does_what_its_scopes_allow(desk: Desk, sqs: Sqs, queue: str) -> None:
+    reader = desk.client(key=desk.key(scopes=frozenset({Scope.CONSUME})))
+    assert received(reader, queue) == []
+    calls: tuple[Callable[[], Any], ...] = (  # Any: what nobody looks at
+        lambda: reader.send_message(QueueUrl=queue, MessageBody="1"),
+        lambda: reader.delete_queue(QueueUrl=queue),
+        lambda: reader.create_queue(QueueName="more"),
+        lambda: reader.purge_queue(QueueUrl=queue),
+    )
+    for call in calls:
+        with pytest.raises(ClientError) as error:
+            call()
+        assert code_of(error) == "AccessDenied"
+        assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] == 403
+    whole = desk.client(key=desk.key(is_of_namespace=False))
+    with pytest.raises(ClientError) as error:
+        whole.list_queues()
+    assert code_of(error) == "AccessDenied"
+
+
+def test_a_fifo_queue_has_one_name(sqs: Sqs, fifo: str) -> None:
+    other = fifo.removesuffix(".fifo") + "_fifo"
+    calls: tuple[Callable[[], Any], ...] = (  # Any: what nobody looks at
+        lambda: sqs.send_message(QueueUrl=other, MessageBody="1", MessageGroupId="a"),
+        lambda: sqs.receive_message(QueueUrl=other),
+        lambda: sqs.delete_message(QueueUrl=other, ReceiptHandle="x"),
+        lambda: sqs.get_queue_url(QueueName="orders_fifo"),
+        lambda: sqs.purge_queue(QueueUrl=other),
+    )
+    for call in calls:
+        with pytest.raises(ClientError) as error:
+            call()
+        assert code_of(error).endswith(("NonExistentQueue", "QueueDoesNotExist"))
+    with pytest.raises(ClientError) as error:
+        sqs.create_queue(QueueName="orders_fifo")
+    assert code_of(error) in ("QueueAlreadyExists", "QueueNameExists")
+    assert sqs.list_queues()["QueueUrls"] == [fifo]
+
+
+def test_a_read_only_namespace_takes_messages_and_no_changes(
+    desk: Desk, sqs: Sqs, queue: str
+) -> None:
+    Namespace.objects.filter(pk=desk.people.acme.pk).update(read_only_since=timezone.now())
+    sqs.send_message(QueueUrl=queue, MessageBody="1")
+    (message,) = received(sqs, queue)
+    sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+    calls: tuple[Callable[[], Any], ...] = (  # Any: what nobody looks at
+        lambda: sqs.create_queue(QueueName="more"),
+        lambda: sqs.set_queue_attributes(QueueUrl=queue, Attributes={"DelaySeconds": "1"}),
+        lambda: sqs.tag_queue(QueueUrl=queue, Tags={"a": "b"}),
+        lambda: sqs.purge_queue(QueueUrl=queue),
+        lambda: sqs.delete_queue(QueueUrl=queue),
+    )
+    for call in calls:
+        with pytest.raises(ClientError) as error:
+            call()
+        assert code_of(error) == "AccessDenied"
+    assert sqs.list_queues()["QueueUrls"] == [queue]
