@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 from django.conf import settings
+from django.db.models import Q
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
@@ -33,6 +34,7 @@ from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import MINUTE_MS
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339
+from mqservice.protocol.choices import Dispatch
 from mqservice.topics.services import TopicChange, put_topic
 
 TOPIC: Final = "orders"  # that is made where there is none
@@ -147,10 +149,13 @@ def _snippets(
 
 
 def _first_topic(frame: Frame) -> str | None:
-    """By name; None while there is none. One query."""
-    return frame.namespace.topics.order_by("name").values_list("name", flat=True).first()
+    """That of the documentation, else the first by name; None while there is none. One query."""
+    topics = frame.namespace.topics.annotate(is_other=~Q(name=TOPIC))
+    return topics.order_by("is_other", "name").values_list("name", flat=True).first()
 
 
 def _first_group(frame: Frame) -> str | None:
-    """As ``_first_topic``."""
-    return frame.namespace.groups.order_by("name").values_list("name", flat=True).first()
+    """As ``_first_topic``, among those whose members need no id of their own."""
+    groups = frame.namespace.groups.exclude(dispatch=Dispatch.BROADCAST)
+    groups = groups.annotate(is_other=~Q(name=GROUP))
+    return groups.order_by("is_other", "name").values_list("name", flat=True).first()

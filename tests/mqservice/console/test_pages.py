@@ -165,6 +165,21 @@ def test_quick_start_names_the_topic_and_group_that_are_there(
     assert "billing" not in text
 
 
+def test_quick_start_prefers_what_the_documentation_names_and_never_shows_a_broadcast_group(
+    people: People, alice: Client
+) -> None:
+    """Members of a broadcast group need a client_id, which the commands do not have."""
+    for name in ("archive", "orders"):
+        Topic.objects.create(namespace=people.acme, name=name)
+    ConsumerGroup.objects.create(namespace=people.acme, name="all-of-them", dispatch="broadcast")
+    path = "/console/acme/quick-start"
+    assert "consume orders --group billing" in alice.get(path).content.decode()
+    ConsumerGroup.objects.create(namespace=people.acme, name="senders")
+    assert "consume orders --group senders" in alice.get(path).content.decode()
+    ConsumerGroup.objects.create(namespace=people.acme, name="billing")
+    assert "consume orders --group billing" in alice.get(path).content.decode()
+
+
 def test_user_without_a_tenant_is_told_so(db: None, client: Client) -> None:
     client.force_login(User.objects.create_user("dora"))
     assert b"not a member of any tenant" in client.get("/console/").content
