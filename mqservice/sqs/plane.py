@@ -37,10 +37,11 @@ from mqservice.lib.problem import Problem
 from mqservice.sqs.asked import Asked
 from mqservice.sqs.errors import SqsError, sqs_error_of
 from mqservice.sqs.protocol import encode_error, error_header, is_json_request, read_call
-from mqservice.sqs.queue_names import PATH, account_of, queue_of_url
+from mqservice.sqs.queue_names import PATH, account_of, queue_of_url, topic_name
 from mqservice.sqs.queue_services import ACTIONS, Action, ensure_group, run_action
 from mqservice.sqs.receive import begin_receive, receive_messages
 from mqservice.sqs.request import REQUEST_BYTES_MAX, SqsRequest
+from mqservice.sqs.requests import CreateQueue
 from mqservice.sqs.send import begin_send, send_batch, send_message
 from mqservice.sqs.settle import (
     begin_settle,
@@ -64,6 +65,7 @@ _MESSAGE_ACTIONS: Final = {
     "ChangeMessageVisibility": (SETTLE.path, BodyHandler(begin_settle, change_visibility)),
     "ChangeMessageVisibilityBatch": (SETTLE.path, BodyHandler(begin_settle, change_visibilities)),
 }
+_CHANGING: Final = frozenset({"CreateQueue", "DeleteQueue", "SetQueueAttributes"})
 # Of an action on queues, which has the rate of the control plane.
 _CONTROL: Final = Match("sqs", "-", "", "")
 
@@ -86,16 +88,20 @@ class SqsPlane(DataPlane):
         self._signatures = Signatures(context.caches.access_keys, clock=context.clock)
 
     def take(self, cycle: Cycle, headers: dict[bytes, bytes]) -> Serve | None:
-        """As of ``DataPlane``: of every request, since it shows its key only with its body."""
+        """As of ``DataPlane``: of requests that name a key which is known, for better or worse."""
         if not is_sqs_request(cycle.scope["path"], headers):
             return None
         # Any: uvicorn's types of ASGI are narrower than ours.
         scope: Any = cycle.scope
         receive: Any = cycle.receive  # Any: as above
         send: Any = cycle.send  # Any: as above
-        return partial(
-            self._serve_signed, SqsRequest(scope, receive, send, _CONTROL, headers, self)
-        )
+        request = SqsRequest(scope, receive, send, _CONTROL, headers, self)
+        try:
+            if not self._signatures.is_known(self._read_signature(request)):
+                return None
+        except SqsError:
+            return None
+        return partial(self._serve_signed, request)
 
     async def __call__(  # type: ignore[override] # it finds the match itself
         self, scope: Scope, receive: Receive, send: Send
@@ -170,9 +176,26 @@ class SqsPlane(DataPlane):
     async def _serve_control(self, request: SqsRequest, action: Action) -> None:
         """An action on queues, on a thread that has Django's connection."""
         try:
-            request.answer(await self._run(request, action))
+            reply = await self._run(request, action)
+            self._forget_route(request)
+            request.answer(reply)
         except Exception as exc:
             self.fail(request, exc)
+
+    def _forget_route(self, request: SqsRequest) -> None:
+        """What this process knows of a queue that was changed: its client may go on at once, before
+        the database has said so.
+        """
+        if request.call.action not in _CHANGING:
+            return
+        wanted, principal = request.wanted, request.principal
+        if isinstance(wanted, CreateQueue):
+            name = topic_name(wanted.queue_name)
+        else:
+            name = queue_of_url(wanted.queue_url, principal).topic
+        key = principal.tenant_id, principal.namespace or "", name
+        self._context.caches.routes.drop_topic(key)
+        self._context.caches.routes.drop_group(key)
 
     async def _run(self, request: SqsRequest, action: Action) -> msgspec.Struct:
         principal = request.principal

@@ -249,11 +249,15 @@ class Signatures:
             "details."
         )
 
+    def is_known(self, signed: SignedRequest) -> bool:
+        """Whether its access key is cached, whoever has signed."""
+        return self._keys.cached(signed.key_id) is not None
+
     async def require_key(self, signed: SignedRequest) -> None:
         """Refuse an access key that is none, before a body is read. Raises SignatureError, or
         Problem when nobody can know.
         """
-        if self._keys.cached(signed.key_id) is None:
+        if not self.is_known(signed):
             await self._load(signed)
 
     async def _load(self, signed: SignedRequest) -> None:

@@ -236,14 +236,18 @@ def test_a_connection_is_a_strangers_until_a_signature_is_good(desk: Desk) -> No
         assert len(strangers) == 0
 
 
-def test_a_large_body_is_not_waited_for_without_a_key(desk: Desk) -> None:
+@pytest.mark.parametrize("length", [100, 1 << 20])
+@pytest.mark.parametrize("is_signed", [True, False])
+def test_no_body_is_waited_for_without_a_key(desk: Desk, length: int, is_signed: bool) -> None:
     url = httpx.URL(desk.server.url)
     headers = signed_post(desk, ("MQAKAAAAAAAAAAAA", "x"))
+    if not is_signed:
+        del headers["Authorization"]
     connection = http.client.HTTPConnection(url.host, url.port or 80, timeout=20)
     connection.putrequest("POST", "/sqs/")
     for name, value in headers.items():
         connection.putheader(name, value)
-    connection.putheader("Content-Length", str(1 << 20))
+    connection.putheader("Content-Length", str(length))
     connection.endheaders(b"x")
 
     answer = connection.getresponse()
