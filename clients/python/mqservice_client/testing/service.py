@@ -38,7 +38,8 @@ class FakeService:
     """A service in memory for tests, for any number of clients, on threads or on event loops.
 
         service = FakeService(topics=["orders"], groups=["billing"])
-        with Client(network=service.network()) as mq: ...
+        with Client(network=service.network()) as mq:
+            ...
         service.advance("30s")
 
     Its clock stands still but for ``advance``: delays, retries and the ends of leases come when
