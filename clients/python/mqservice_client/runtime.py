@@ -148,7 +148,7 @@ class Reading:
         )
         self._on_socket: list[SocketSubscription] = []
         self._on_rest: list[RestSource] = []
-        self._is_closed = False
+        self.is_closed = False
         self._finishing: asyncio.Task[None] | None = None
         runtime.subscriptions.add(self)
         if runtime.transport == "rest":
@@ -212,10 +212,10 @@ class Reading:
 
     async def close(self, timeout_s: float = CONFIRM_WAIT_S) -> None:
         """Confirm what was settled, give the rest back without an attempt counted, and end."""
-        if self._is_closed:
+        if self.is_closed:
             return
         self._runtime.check()
-        self._is_closed = True
+        self.is_closed = True
         if self._finishing is not None and self._finishing is not asyncio.current_task():
             self._finishing.cancel()
         self._runtime.subscriptions.discard(self)
@@ -228,12 +228,12 @@ class Reading:
 
     def abandon(self) -> None:
         """The program has lost it without closing it, as a loop does that is left by ``break``."""
-        if self._is_closed or self._runtime.loop.is_closed() or self._runtime.is_forked:
+        if self.is_closed or self._runtime.loop.is_closed() or self._runtime.is_forked:
             return
         self._runtime.loop.call_soon_threadsafe(self._start_finishing)
 
     def _start_finishing(self) -> None:
-        if not self._is_closed:
+        if not self.is_closed:
             finishing = self._finish()
             self._finishing = self._runtime.loop.create_task(finishing, name="mqservice finish")
 

@@ -87,6 +87,19 @@ def test_a_call_under_way_when_its_client_is_closed_has_an_error_of_the_tree(
     assert failure.stored is None
 
 
+def test_what_its_client_has_closed_may_be_left(service: FakeService, mq: Client) -> None:
+    for number in range(3):
+        mq.send("orders", number)
+
+    with mq.batch("orders") as batch, mq.subscribe("orders", "billing") as subscription:
+        taken(subscription.get(WAIT)).ack()
+        batch.send("x")
+        mq.close()
+        assert subscription.get() is None
+
+    assert (batch.stored, service.lag("billing")) == (1, 3)
+
+
 def test_a_loop_that_has_ended_is_named_by_whatever_needs_it(service: FakeService) -> None:
     own = AsyncClient(network=service.network())
 

@@ -120,7 +120,8 @@ class AsyncBatch:
 
     async def close(self) -> None:
         """Wait for every result; nothing can be added any more. Failures are not raised."""
-        await self._side.run(self._core.close())
+        if not self._core.is_closed:  # as its client may have done
+            await self._side.run(self._core.close())
 
     async def __aenter__(self) -> AsyncBatch:
         return self

@@ -57,7 +57,9 @@ class AsyncSubscription:
 
         What is not confirmed after ``timeout`` is given up, and may be delivered again.
         """
-        await self._side.run(self._reading.close(milliseconds(timeout, "timeout") / 1000))
+        timeout_s = milliseconds(timeout, "timeout") / 1000
+        if not self._reading.is_closed:  # as its client may have done
+            await self._side.run(self._reading.close(timeout_s))
 
     def __aiter__(self) -> AsyncIterator[AsyncMessage]:
         return self

@@ -118,7 +118,8 @@ class Batch:
 
     def close(self) -> None:
         """Wait for every result; nothing can be added any more. Failures are not raised."""
-        self._side.run(self._core.close())
+        if not self._core.is_closed:  # as its client may have done
+            self._side.run(self._core.close())
 
     def __enter__(self) -> Batch:
         return self

@@ -58,7 +58,9 @@ class Subscription:
 
         What is not confirmed after ``timeout`` is given up, and may be delivered again.
         """
-        self._side.run(self._reading.close(milliseconds(timeout, "timeout") / 1000))
+        timeout_s = milliseconds(timeout, "timeout") / 1000
+        if not self._reading.is_closed:  # as its client may have done
+            self._side.run(self._reading.close(timeout_s))
 
     def __iter__(self) -> Iterator[Message]:
         return self
