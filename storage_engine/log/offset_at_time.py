@@ -9,10 +9,9 @@ after the last message           max_offset
 
 from __future__ import annotations
 
-from storage_engine.errors import StoreCorrupt
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.queues.consume_queue import ConsumeQueue
-from storage_engine.records.record import verify_record
+from storage_engine.records.record_parts import store_timestamp_of
 
 
 def offset_at_time(commit_log: CommitLog, queue: ConsumeQueue, timestamp_ms: int) -> int:
@@ -40,8 +39,5 @@ def offset_at_time(commit_log: CommitLog, queue: ConsumeQueue, timestamp_ms: int
 def store_timestamp(commit_log: CommitLog, queue: ConsumeQueue, queue_offset: int) -> int | None:
     """When a message was stored; None when its record is damaged."""
     physical_offset, record_bytes, _ = queue.unit(queue_offset)
-    try:
-        head = verify_record(commit_log.read_many([(physical_offset, record_bytes)]))
-    except StoreCorrupt:
-        return None
-    return head.store_timestamp_ms
+    (record,) = commit_log.read_whole([(physical_offset, record_bytes)])
+    return None if record is None else store_timestamp_of(record)

@@ -11,7 +11,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import mqservice_client
 import msgspec
@@ -31,8 +31,10 @@ from mqservice_client import (
 )
 from mqservice_client.control_calls import UNSET
 from mqservice_client.errors import rejected
+from mqservice_client.handlers import OrderedBy
 from mqservice_client.protocol.problem_texts import MEANINGS
 from mqservice_client.sync import resources
+from mqservice_client.sync.client import Frames, Transport
 from mqservice_client.testing import FakeService
 
 from tests.docs.markdown import DOCS, Page
@@ -59,6 +61,8 @@ PARTS: Final[dict[str, tuple[type, ...]]] = {
 }
 # What the fake has for the network that leads to it.
 INSIDE: Final = {"answer", "open", "take", "close", "session", "retry", "wait", "waiter"}
+CHOICES: Final = {"Transport": Transport, "Frames": Frames, "OrderedBy": OrderedBy}
+_CHOICE: Final = re.compile(rf"\b(?:{'|'.join(CHOICES)})\b")
 INTRODUCTIONS: Final = {
     "The control plane": """\
 Properties of a client. An argument without an explanation means what it means in [all
@@ -80,6 +84,9 @@ types of the control plane are in `mqservice_client.api_types`, `FakeService` is
 `Client`, `Batch`, `Pending`, `Subscription` and `Message` on an event loop. Their methods have the
 same names, arguments, results and errors; those that wait are awaited, and `for` and `with` are
 `async for` and `async with`.
+
+A `Body` is bytes or str, which are sent as they are, or anything else that can be written as JSON.
+A `Filter` is tags such as `"created || paid"`, or `Sql`.
 
 A `Duration` is text such as `"30s"` or `"500ms"` (`ms`, `s`, `m`, `h`, `d`), or a `timedelta`. A
 bare number is an error.
@@ -185,7 +192,7 @@ def _signature(name: str, target: Callable[..., object]) -> str:
             is_keyword = True
             words.append("*")
         word = f"**{each.name}" if each.kind is inspect.Parameter.VAR_KEYWORD else each.name
-        word += f": {each.annotation}"
+        word += f": {_CHOICE.sub(_choices, str(each.annotation))}"
         if each.default is not inspect.Parameter.empty:
             word += f" = {_default(each.default)}"
         words.append(word)
@@ -195,6 +202,12 @@ def _signature(name: str, target: Callable[..., object]) -> str:
     if len(line) > LINE_CHARS_MAX:
         line = f"{name}(\n" + "".join(f"    {word},\n" for word in words) + f"){returns}"
     return f"```python\n{line}\n```\n"
+
+
+def _choices(alias: re.Match[str]) -> str:
+    """What an alias stands for, where that is a few texts."""
+    texts = ", ".join(f'"{text}"' for text in get_args(CHOICES[alias[0]]))
+    return f"Literal[{texts}]"
 
 
 def _default(value: object) -> str:

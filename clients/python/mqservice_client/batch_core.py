@@ -68,15 +68,19 @@ class BatchCore:
 
     def add(self, message: Outgoing) -> tuple[Chunk, int]:
         """The request that the message is part of, and its place there."""
-        self._runtime.check_process()
-        if self.is_closed:
-            raise ClientClosed("this batch is closed")
+        self.check()
         chunk, index, is_new, is_ready = self.accumulator.add(message)
         if is_ready:
             self.sender.poke()
         if is_new and self.accumulator.limits.linger_ms:
             self.sender.cut_later(chunk)
         return chunk, index
+
+    def check(self) -> None:
+        """Raises ClientStateError: nothing can be added here any more."""
+        if self.is_closed:
+            raise ClientClosed("this batch is closed")
+        self._runtime.check_anywhere()
 
     def key_of(self, given: str | None) -> str | None:
         return uuid.uuid4().hex if given is None and self._is_idempotent else given
@@ -96,6 +100,7 @@ class BatchCore:
 
     async def flush(self) -> None:
         """Send what lingers, and wait for all results."""
+        self._runtime.check_anywhere()
         self.accumulator.cut()
         await self.sender.idle()
 

@@ -13,7 +13,14 @@ from random import Random
 from typing import TypeVar
 
 from .backoff import Backoff
-from .errors import MQError, OutcomeUnknown, RequestRejected, ResponseMalformed, Unreachable
+from .errors import (
+    ClientClosed,
+    MQError,
+    OutcomeUnknown,
+    RequestRejected,
+    ResponseMalformed,
+    Unreachable,
+)
 from .http_calls import Request, Response, decode, raise_for
 from .messages import log
 from .network import Network, NoResponse, NotSent
@@ -30,6 +37,7 @@ class Caller:
         self.timeout_ms = timeout_ms
         self._random = random
         self._backoff = Backoff()
+        self._is_closed = False
 
     async def fetch(self, request: Request, kind: type[T]) -> T:
         """The document of the response."""
@@ -68,8 +76,15 @@ class Caller:
                 )
                 await asyncio.sleep(wait_ms / 1000)
 
+    async def close(self) -> None:
+        """Send nothing more."""
+        self._is_closed = True
+        await self.network.close()
+
     async def once(self, request: Request, timeout_ms: int) -> Response:
         """One attempt. Raises Unreachable, OutcomeUnknown, RequestRejected, ResponseMalformed."""
+        if self._is_closed:
+            raise closed_meanwhile()
         what = f"{request.method} {request.path.partition('?')[0]}"
         try:
             response = await self.network.exchange(request, timeout_ms)
@@ -90,3 +105,10 @@ class Caller:
         except ResponseMalformed as exc:
             raise OutcomeUnknown(what, str(exc)) from exc
         return response
+
+
+def closed_meanwhile() -> ClientClosed:
+    """What became of the call, nobody knows."""
+    error = ClientClosed("the client was closed while the call was under way")
+    error.stored = None
+    return error

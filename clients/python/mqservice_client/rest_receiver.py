@@ -29,7 +29,7 @@ from .messages import DEAD_LETTER, EXTEND, NACK, Feed, Home, Result, broken, log
 from .network import NoResponse, NotSent
 from .protocol.frames import PackDelivered
 from .session import ACK, SubscribeOptions
-from .tasks import end
+from .tasks import call_on, end
 
 RECEIVE_MAX: Final = 256
 WAIT_S: Final = 20
@@ -105,12 +105,8 @@ class RestSource(Home):
         self._settling = self._loop.create_task(self._settle_all(), name="mqservice settle")
 
     def flush_soon(self) -> None:
-        self.is_flush_due = True
-        if threading.get_ident() == self._thread_id:
-            self._loop.call_soon(self._flush)
-        else:
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._flush)
+        self.is_flush_due = not self._loop.is_closed()
+        call_on(self._loop, self._thread_id, self._flush)
 
     def prefetch_more(self, messages: int) -> None:
         self._prefetch += messages

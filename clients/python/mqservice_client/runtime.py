@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from .caller import Caller
 from .errors import ClientClosed, ForkedClient, MQError, Unreachable, WrongEventLoop
-from .messages import BaseMessage, Feed, log
+from .messages import BaseMessage, Feed, Home, log
 from .network import Network, UpgradeRefused
 from .protocol.frames import Subprotocol
 from .rest_receiver import RestSource
@@ -60,15 +60,25 @@ class Runtime:
 
     def check(self) -> None:
         """Raises ForkedClient, WrongEventLoop: this client must not be used here."""
-        self.check_process()
-        if asyncio.get_running_loop() is not self.loop:
-            state = "is closed" if self.loop.is_closed() else "is another one"
-            raise WrongEventLoop(f"the event loop that this client belongs to {state}")
+        self.check_anywhere()
+        if asyncio._get_running_loop() is not self.loop:
+            raise WrongEventLoop("the event loop that this client belongs to is another one")
 
-    def check_process(self) -> None:
-        """Raises ForkedClient."""
+    def check_anywhere(self) -> None:
+        """The same on whatever thread this is."""
         if self.is_forked:
-            raise ForkedClient("this client had connected before the process forked")
+            raise forked_error()
+        if self.loop.is_closed():
+            raise WrongEventLoop("the event loop that this client belongs to is closed")
+
+    def mark_forked(self) -> None:
+        """In the child: what has arrived here is the parent's, and no lock can be relied upon."""
+        self.is_forked = True
+        for reading in self.subscriptions:
+            reading.feed.buffer.clear()
+            reading.feed.is_ended = True
+            for home in reading.homes:
+                home.sender = _Forked()
 
     @property
     def hub(self) -> SocketHub:
@@ -90,7 +100,7 @@ class Runtime:
         await asyncio.gather(*(each.close(left_s) for each in list(self.subscriptions)))
         if self._hub is not None:
             await self._hub.close()
-        await self.caller.network.close()
+        await self.caller.close()
 
     def _on_blocked(self, exc: UpgradeRefused) -> None:
         if self.transport == "auto":
@@ -153,6 +163,14 @@ class Reading:
     def transport(self) -> str:
         return "rest" if self._on_rest else "websocket"
 
+    @property
+    def homes(self) -> list[Home]:
+        return [*self._on_socket, *self._on_rest]
+
+    def check(self) -> None:
+        """Raises ClientStateError: nobody may wait for it here."""
+        self._runtime.check()
+
     def use_rest(self) -> None:
         """Go on without a socket, which could not be opened."""
         for subscription in self._on_socket:
@@ -196,6 +214,7 @@ class Reading:
         """Confirm what was settled, give the rest back without an attempt counted, and end."""
         if self._is_closed:
             return
+        self._runtime.check()
         self._is_closed = True
         if self._finishing is not None and self._finishing is not asyncio.current_task():
             self._finishing.cancel()
@@ -229,7 +248,7 @@ class Reading:
         waiting = set(map(id, self.feed.buffer))
         return any(
             not (message.is_settled or message.is_lost or id(message) in waiting)
-            for home in (*self._on_socket, *self._on_rest)
+            for home in self.homes
             for message in home.outstanding.values()
         )
 
@@ -237,6 +256,8 @@ class Reading:
         """A message; None when one has to be waited for. Raises StopIteration at the end."""
         message = self.feed.take()
         if message is None and self.feed.is_ended:
+            if self._runtime.is_forked:
+                raise forked_error()
             error, self.feed.error = self.feed.error, None
             if error is not None:
                 raise error
@@ -244,8 +265,21 @@ class Reading:
         return message
 
 
+class _Forked:
+    """Sends nothing, for messages that came before a fork."""
+
+    is_flush_due = False
+
+    def flush_soon(self) -> None:
+        raise forked_error()
+
+
 class EndOfFeed(Exception):
     """Nothing more comes."""
+
+
+def forked_error() -> ForkedClient:
+    return ForkedClient("this client had connected before the process forked")
 
 
 def closed_error() -> MQError:
@@ -257,7 +291,7 @@ _alive: weakref.WeakSet[Runtime] = weakref.WeakSet()
 
 def _mark_forked() -> None:
     for runtime in _alive:
-        runtime.is_forked = True
+        runtime.mark_forked()
 
 
 os.register_at_fork(after_in_child=_mark_forked)

@@ -15,13 +15,14 @@ import signal
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
+from concurrent import futures
 from typing import Any, TypeVar
 
 from .accumulator import Chunk
 from .batch_core import BatchCore
-from .errors import ClientClosed, ForkedClient, UsageError
-from .messages import Feed
-from .runtime import Runtime
+from .caller import closed_meanwhile
+from .errors import ClientClosed, UsageError
+from .runtime import Reading, Runtime, forked_error
 
 T = TypeVar("T")
 STOP_WAIT_S = 5.0
@@ -40,8 +41,9 @@ class AsyncSide:
     def check(self, runtime: Runtime) -> None:
         runtime.check()
 
-    async def wait(self, feed: Feed, timeout_s: float | None) -> bool:
-        return await feed.wait(timeout_s)
+    async def wait(self, reading: Reading, timeout_s: float | None) -> bool:
+        reading.check()
+        return await reading.feed.wait(timeout_s)
 
     async def wait_for_room(self, core: BatchCore) -> None:
         await core.wait_for_room()
@@ -98,6 +100,8 @@ class SyncSide:
         future = asyncio.run_coroutine_threadsafe(coroutine, started.loop)
         try:
             return future.result()
+        except futures.CancelledError as exc:
+            raise closed_meanwhile() from exc
         except BaseException:
             future.cancel()  # nothing, unless it was this wait that was interrupted
             raise
@@ -110,17 +114,19 @@ class SyncSide:
 
     def check(self, runtime: Runtime) -> None:
         if runtime.is_forked or self._is_forked:
-            raise ForkedClient("this client had connected before the process forked")
+            raise forked_error()
 
-    def wait(self, feed: Feed, timeout_s: float | None) -> bool:
+    def wait(self, reading: Reading, timeout_s: float | None) -> bool:
         if self._is_forked:
-            raise ForkedClient("this client had connected before the process forked")
-        return feed.wait_in_thread(timeout_s)
+            raise forked_error()
+        return reading.feed.wait_in_thread(timeout_s)
 
     def wait_for_room(self, core: BatchCore) -> None:
         core.wait_for_room_in_thread()
 
     def wait_for_results(self, chunk: Chunk, timeout_s: float | None) -> bool:
+        if self._is_forked:
+            raise forked_error()
         return chunk.done.wait(timeout_s)
 
     def serve(
@@ -152,7 +158,7 @@ class SyncSide:
 
     def _start(self) -> _LoopThread:
         if self._is_forked:
-            raise ForkedClient("this client had connected before the process forked")
+            raise forked_error()
         with self._lock:
             if self._is_closed:
                 raise ClientClosed("this client is closed")

@@ -22,7 +22,7 @@ from .messages import Feed, broken, log
 from .network import BROKEN, Network, Socket, UpgradeRefused
 from .protocol.frames import Subprotocol
 from .session import SocketSession, SocketSubscription, SubscribeOptions
-from .tasks import end
+from .tasks import call_on, end
 
 TAKEN_OVER: Final = 4409
 GOING_AWAY: Final = 1001
@@ -75,13 +75,8 @@ class SocketHub:
 
     def flush_soon(self) -> None:
         """Send what is queued in the loop's next turn. From any thread."""
-        self.is_flush_due = True
-        if threading.get_ident() == self._thread_id:
-            self._loop.call_soon(self._flush)
-        else:
-            # The loop of a client that is being closed takes nothing more.
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._flush)
+        self.is_flush_due = not self._loop.is_closed()
+        call_on(self._loop, self._thread_id, self._flush)
 
     def prefetch_more(self, subscription: SocketSubscription, messages: int, size: int) -> None:
         self.session.add_credit(subscription, messages, size)

@@ -6,18 +6,25 @@ That it behaves as the service does is shown by the modules that are marked ``CO
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
 from collections.abc import Iterator
 
 import pytest
 from mqservice_client import (
+    AsyncBatch,
     AsyncClient,
+    AsyncMessage,
+    AsyncSubscription,
     Client,
+    ClientClosed,
     Message,
     NotFound,
     OutcomeUnknown,
     RequestRejected,
     Sql,
     Unreachable,
+    WrongEventLoop,
 )
 from mqservice_client.testing import FakeService
 
@@ -53,6 +60,59 @@ def test_a_delayed_message_comes_when_its_time_has_come(service: FakeService, mq
         service.advance("1m")
 
         assert taken(subscription.get(WAIT)).text == "later"
+
+
+def test_a_call_under_way_when_its_client_is_closed_has_an_error_of_the_tree(
+    service: FakeService, mq: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "mqservice_client")
+    mq.topics.list()
+    failures: list[BaseException] = []
+
+    def send() -> None:
+        try:
+            mq.send("orders", "x")
+        except BaseException as exc:
+            failures.append(exc)
+
+    with service.down():
+        thread = threading.Thread(target=send)
+        thread.start()
+        wait_until(lambda: "A request is tried again" in caplog.messages, 20, "it has tried")
+        mq.close()
+        thread.join()
+
+    [failure] = failures
+    assert isinstance(failure, ClientClosed)
+    assert failure.stored is None
+
+
+def test_a_loop_that_has_ended_is_named_by_whatever_needs_it(service: FakeService) -> None:
+    own = AsyncClient(network=service.network())
+
+    async def begin() -> tuple[AsyncSubscription, list[AsyncMessage | None], AsyncBatch]:
+        for _ in range(2):
+            await own.send("orders", "x")
+        subscription = own.subscribe("orders", "billing")
+        return subscription, [await subscription.get(WAIT) for _ in range(2)], own.batch("orders")
+
+    subscription, messages, batch = asyncio.run(begin())
+    first, second = messages
+    assert first is not None
+    assert second is not None
+
+    async def subscribe() -> None:
+        own.subscribe("orders", "billing")
+
+    async def send() -> None:
+        await batch.send("x")
+
+    for settle in (first.ack, second.nack):
+        with pytest.raises(WrongEventLoop, match="closed"):
+            settle()
+    for call in (subscribe, subscription.get, subscription.close, send, batch.close, own.close):
+        with pytest.raises(WrongEventLoop, match="closed"):
+            asyncio.run(call())
 
 
 @pytest.mark.parametrize("transport", ["websocket", "rest"])

@@ -96,6 +96,7 @@ class AsyncBatch:
         Returns when there is room for it, before it is sent. Raises ClientClosed after ``close``.
         """
         core = self._core
+        core.check()
         message = outgoing(
             body,
             tag=tag,

@@ -75,7 +75,7 @@ class AsyncSubscription:
         reading = self._reading
         try:
             while (message := reading.next_or_raise()) is None:
-                if not await self._side.wait(reading.feed, timeout_s):
+                if not await self._side.wait(reading, timeout_s):
                     return None
         except EndOfFeed:
             return None

@@ -94,6 +94,7 @@ class Batch:
         Returns when there is room for it, before it is sent. Raises ClientClosed after ``close``.
         """
         core = self._core
+        core.check()
         message = outgoing(
             body,
             tag=tag,

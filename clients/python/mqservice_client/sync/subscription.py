@@ -76,7 +76,7 @@ class Subscription:
         reading = self._reading
         try:
             while (message := reading.next_or_raise()) is None:
-                if not self._side.wait(reading.feed, timeout_s):
+                if not self._side.wait(reading, timeout_s):
                     return None
         except EndOfFeed:
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 
 from mqservice_client import Client, ForkedClient
 
@@ -11,9 +12,14 @@ topic, group = sys.argv[1:]
 mq = Client()
 unused = Client()
 batch = mq.batch(topic, linger="1h")
-batch.send("x")
+pending = batch.send("x")
+mq.send(topic, "taken before the fork")
+mq.send(topic, "waits here during the fork")
 subscription = mq.subscribe(topic, group)
-subscription.get("10ms")
+message = subscription.get("20s")
+assert message is not None
+while subscription.stats.received < 2:
+    threading.Event().wait(0.01)
 
 
 def refuses(call: object, *arguments: object) -> bool:
@@ -31,6 +37,10 @@ if child == 0:
         refuses(mq.send, topic, "x"),
         refuses(mq.subscribe, topic, group),
         refuses(subscription.get),
+        refuses(subscription.get),
+        refuses(message.ack),
+        refuses(message.confirmed),
+        refuses(pending.result),
         refuses(batch.send, "x"),
         unused.send(topic, "from the child").queue == 0,
     ]
@@ -38,6 +48,12 @@ if child == 0:
     unused.close()
     os._exit(0 if all(results) else 1)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+message.ack()
+message.confirmed("20s")
+waiting = subscription.get("20s")
+assert waiting is not None
+assert waiting.text.startswith("waits")
+waiting.ack()
 mq.send(topic, "x")
 mq.close()
 unused.close()
