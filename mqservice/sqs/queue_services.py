@@ -436,7 +436,7 @@ def _counts_of(topic: Topic) -> Counts:
 
 
 def _delayed_count(client: StoreClient, topic: str) -> int:
-    """Messages that wait for their time, ``DELAYED_COUNT_MAX`` at most."""
+    """Messages that wait for their time, as far as they are counted."""
     count = queue_id = queue_offset = 0
     for _ in range(_DELAYED_PAGES_MAX):
         head, _records = client.scheduled_list(
