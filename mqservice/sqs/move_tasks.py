@@ -12,7 +12,7 @@ import binascii
 from typing import Final
 
 from mqservice.accounts.scopes import Kind, Scope
-from mqservice.groups.queries import get_group
+from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import datetime_ms
 from mqservice.sqs.asked import Asked
@@ -53,27 +53,35 @@ def start_move_task(asked: Asked) -> MoveTaskStarted:
     if wanted.destination_arn is not None:
         queue = queue_of_arn(wanted.destination_arn, "DestinationArn", asked.principal)
         target = asked.topic_of(queue, Scope.MANAGE)
-    sources = queue_options_of(topic.sqs).sources
-    for source in sources:
-        asked.principal.require(Scope.MANAGE, Kind.GROUP, source)
+    sources = _sources_of(asked, topic)
     asked.changing()
     if any(task.is_active for task in _tasks_of(topic)):
         detail = "There is already a task running. Only one active task is allowed for a source "
         raise SqsError("InvalidParameterValue", f"{detail}queue arn at a given time.")
-    tasks = [
-        create_task(
-            TaskRequest(
-                kind=TaskKind.REDRIVE,
-                group=get_group(topic.namespace, source),
-                selection=Selection(),
-                target=target,
-                rate=rate,
-            ),
-            asked.principal,
-        )
-        for source in sources
+    redrive = TaskKind.REDRIVE
+    orders = [
+        TaskRequest(kind=redrive, group=each, selection=Selection(), target=target, rate=rate)
+        for each in sources
     ]
+    tasks = [create_task(order, asked.principal) for order in orders]
     return MoveTaskStarted(task_handle=_handle_of([task.public_id for task in tasks]))
+
+
+def purge_letters(asked: Asked, topic: Topic) -> None:
+    """Drop the dead letters that a queue has, a task for each of its sources."""
+    for group in _sources_of(asked, topic):
+        create_task(
+            TaskRequest(kind=TaskKind.PURGE, group=group, selection=Selection()), asked.principal
+        )
+
+
+def _sources_of(asked: Asked, topic: Topic) -> list[ConsumerGroup]:
+    """Groups whose dead letters a queue has, of one who may manage them. Raises Problem."""
+    sources = queue_options_of(topic.sqs).sources
+    for source in sources:
+        asked.principal.require(Scope.MANAGE, Kind.GROUP, source)
+    rows = ConsumerGroup.objects.select_related("namespace")
+    return list(rows.filter(namespace=topic.namespace, name__in=sources).order_by("name"))
 
 
 def list_move_tasks(asked: Asked) -> MoveTaskList:

@@ -11,7 +11,7 @@ list, named in the singular.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
@@ -266,5 +266,6 @@ def _value_xml(action: str, value: Json) -> str:
     return _text(str(value))
 
 
-# A carriage return would be read as a line feed.
-_text: Final[Callable[[str], str]] = lambda text: escape(text, {"\r": "&#13;"})  # noqa: E731
+def _text(text: str) -> str:
+    """A carriage return would be read as a line feed."""
+    return escape(text, {"\r": "&#13;"})

@@ -68,7 +68,12 @@ def account_of(principal: Principal) -> str:
     """Twelve digits that stay a namespace's. Raises SqsError for a key of several namespaces."""
     if principal.namespace_id is None:
         raise SqsError("AccessDenied", "The access key must be limited to one namespace.")
-    return f"{principal.namespace_id:0{_ACCOUNT_DIGITS}d}"
+    return _account(principal.namespace_id)
+
+
+@lru_cache(_URLS_MAX)
+def _account(namespace_id: int) -> str:
+    return f"{namespace_id:0{_ACCOUNT_DIGITS}d}"
 
 
 def queue_url(base_url: str, account: str, name: str) -> str:

@@ -29,7 +29,12 @@ from mqservice.lib.problem import Problem
 from mqservice.quotas.control_rate import ControlRate
 from mqservice.sqs.asked import Asked, name_of
 from mqservice.sqs.errors import SqsError, invalid_value, missing_parameter, no_such_queue
-from mqservice.sqs.move_tasks import cancel_move_task, list_move_tasks, start_move_task
+from mqservice.sqs.move_tasks import (
+    cancel_move_task,
+    list_move_tasks,
+    purge_letters,
+    start_move_task,
+)
 from mqservice.sqs.queue_attributes import (
     FIFO,
     REDRIVE,
@@ -74,6 +79,8 @@ from mqservice.store import (
     DeadLettersRequest,
     GroupNotFound,
     GroupRef,
+    ScheduledListRequest,
+    StoreClient,
     StoreError,
     blocking_client,
 )
@@ -85,6 +92,9 @@ from mqservice.topics.settings import MessageType
 
 PAGE_MAX: Final = 1_000
 TAGS_MAX: Final = 50
+DELAYED_COUNT_MAX: Final = 256  # that are counted: their bodies are read for it
+_DELAYED_PAGES_MAX: Final = 4
+_DELAYED_BYTES_MAX: Final = 1024 * 1024
 _TAG_KEY_CHARS_MAX: Final = 128
 _TAG_CHARS_MAX: Final = 256
 
@@ -213,9 +223,12 @@ def set_queue_attributes(asked: Asked) -> Reply:
 
 
 def purge_queue(asked: Asked) -> Reply:
-    """PurgeQueue: what is in the queue now, in flight and waiting for another try too."""
+    """PurgeQueue: what is in the queue now, in flight and waiting for another try too. Its dead
+    letters go by tasks, within seconds; delayed messages stay.
+    """
     topic = asked.topic(Scope.MANAGE)
     asked.changing()
+    purge_letters(asked, topic)
     purge_topic(asked.principal, topic)
     return Reply()
 
@@ -399,26 +412,47 @@ def _target_of(asked: Asked, policy: RedrivePolicy, *, is_fifo: bool) -> str:
 
 
 def _counts_of(topic: Topic) -> Counts:
-    """As far as the engine knows, dead letters included. One call to it, or two."""
+    """As far as the engine knows, dead letters included. A few calls to it. Raises Problem."""
     sources = queue_options_of(topic.sqs).sources
     namespace = topic.namespace.name
     groups = [engine_name(namespace=namespace, name=each) for each in sources]
-    letters = 0
     try:
         with blocking_client() as client:
-            stats = client.group_stats(GroupRef(group=topic.engine_name))
+            delayed = _delayed_count(client, topic.engine_name)
+            letters = 0
             if groups:
                 counts = client.dead_letters(DeadLettersRequest(groups=groups)).counts
                 letters = sum(each.count for each in counts)
-    except GroupNotFound:
-        return Counts(0, 0, 0)
+            lags = client.group_stats(GroupRef(group=topic.engine_name)).topics
+    except GroupNotFound:  # until the queue is received from
+        lags = ()
     except StoreError as exc:
         raise problem_from_store(exc) from exc
-    for each in stats.topics:
-        if each.topic == topic.engine_name:
-            visible = each.ready_count + each.retry_waiting_count + letters
-            return Counts(visible, each.inflight_count, each.retry_scheduled_count or 0)
-    return Counts(letters, 0, 0)
+    for lag in lags:
+        if lag.topic == topic.engine_name:
+            visible = lag.ready_count + lag.retry_waiting_count + letters
+            return Counts(visible, lag.inflight_count, delayed + (lag.retry_scheduled_count or 0))
+    return Counts(letters, 0, delayed)
+
+
+def _delayed_count(client: StoreClient, topic: str) -> int:
+    """Messages that wait for their time, as far as they are counted."""
+    count = queue_id = queue_offset = 0
+    for _ in range(_DELAYED_PAGES_MAX):
+        head, _records = client.scheduled_list(
+            ScheduledListRequest(
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=queue_offset,
+                messages_max=DELAYED_COUNT_MAX,
+                bytes_max=_DELAYED_BYTES_MAX,
+            )
+        )
+        count += len(head.due_ms)
+        if head.is_end or count >= DELAYED_COUNT_MAX:
+            break
+        queue_id, queue_offset = head.queue_id, head.queue_offset
+    return min(count, DELAYED_COUNT_MAX)
 
 
 def _change_tags(asked: Asked, changed: Callable[[dict[str, str]], dict[str, str]]) -> Reply:

@@ -13,6 +13,7 @@ from django.utils import timezone
 from mqservice.accounts.models import AuditEntry, Namespace
 from mqservice.accounts.scopes import Scope
 from mqservice.groups.models import ConsumerGroup
+from mqservice.tasks.models import Task
 from mqservice.topics.models import Topic
 from mqservice.topics.services import TopicChange, put_topic
 from tests.mqservice.sqs.conftest import REGION, Desk, Sqs
@@ -62,8 +63,11 @@ def test_attributes_are_settings_of_the_topic_and_the_group(sqs: Sqs, queue: str
         sqs.send_message(QueueUrl=queue, MessageBody="x" * 2049)
     assert code_of(error) == "InvalidParameterValue"
     sqs.send_message(QueueUrl=queue, MessageBody="late")
+    assert attributes_of(sqs, queue)["ApproximateNumberOfMessagesDelayed"] == "1"
     assert received(sqs, queue, WaitTimeSeconds=0) == []
     assert len(received(sqs, queue)) == 1
+    assert attributes_of(sqs, queue)["ApproximateNumberOfMessagesDelayed"] == "0"
+    assert attributes_of(sqs, queue)["ApproximateNumberOfMessagesNotVisible"] == "1"
 
 
 @pytest.mark.parametrize(
@@ -212,6 +216,8 @@ def test_a_move_task_is_a_redrive(sqs: Sqs, queue: str) -> None:
     assert sqs.cancel_message_move_task(TaskHandle=handle)["ApproximateNumberOfMessagesMoved"] == 0
     (task,) = sqs.list_message_move_tasks(SourceArn=arn)["Results"]
     assert task["Status"] == "CANCELLED"
+    sqs.purge_queue(QueueUrl=letters)
+    assert Task.objects.filter(kind="purge", group_name="orders").count() == 1
     with pytest.raises(ClientError) as error:
         sqs.cancel_message_move_task(TaskHandle="bm9uZQ==")
     assert code_of(error) == "ResourceNotFoundException"
