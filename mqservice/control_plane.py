@@ -112,7 +112,7 @@ class ControlPlane(BaseHandler):
             self._turns.end(asker)
             ended()
 
-        running = asyncio.get_running_loop().run_in_executor(self._pool, _with_connection, work)
+        running = asyncio.get_running_loop().run_in_executor(self._pool, with_connection, work)
         # Not when this task ends: a thread goes on although nobody waits for it any more.
         running.add_done_callback(end)
         return await asyncio.shield(running)
@@ -159,7 +159,7 @@ class ControlPlane(BaseHandler):
         self._middleware_chain = handler
 
 
-def _with_connection(work: Callable[[], T]) -> T:
+def with_connection(work: Callable[[], T]) -> T:
     """What ``work`` returns; the thread's connection is used, and kept."""
     _drop_bad_connection()
     is_new = connection.connection is None

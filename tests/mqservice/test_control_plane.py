@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import httpx
@@ -17,7 +18,13 @@ from django.utils import timezone
 
 from mqservice import control_plane
 from mqservice.accounts.models import ApiKey
-from mqservice.control_plane import EACH_MAX, THREADS, ControlPlane, is_of_program
+from mqservice.control_plane import (
+    EACH_MAX,
+    THREADS,
+    ControlPlane,
+    is_of_program,
+    with_connection,
+)
 from mqservice.delivery.http import Message, Scope
 from mqservice.lib.middleware import ASKED_FOR
 from mqservice.topics.models import Topic
@@ -124,6 +131,11 @@ def test_many_at_once_are_all_answered(server: Server, everybody: People) -> Non
     assert Topic.objects.count() == 24
 
 
+def status_of(plane: ControlPlane, scope: Scope) -> int:
+    """Of the answer to a request, on this thread."""
+    return with_connection(partial(plane.answer, scope, b"")).status_code
+
+
 def test_a_thread_keeps_its_connection_until_it_is_old(
     everybody: People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,12 +143,12 @@ def test_a_thread_keeps_its_connection_until_it_is_old(
     plane, scope = ControlPlane(), scope_of("/v1/ns/acme/topics", f"Bearer {everybody.acme_key}")
 
     def connections() -> tuple[bool, bool, bool]:
-        assert plane.answer(scope, b"").status_code == 200
+        assert status_of(plane, scope) == 200
         first = connection.connection
-        assert plane.answer(scope, b"").status_code == 200
+        assert status_of(plane, scope) == 200
         second = connection.connection
         connection.close_at = 0.0
-        assert plane.answer(scope, b"").status_code == 200
+        assert status_of(plane, scope) == 200
         third = connection.connection
         connection.close()
         return first is not None, first is second, second is third
@@ -152,12 +164,12 @@ def test_a_connection_that_the_server_has_ended_costs_no_request(
     plane, scope = ControlPlane(), scope_of("/v1/ns/acme/topics", f"Bearer {everybody.acme_key}")
 
     def backend() -> int:
-        plane.answer(scope, b"")
+        status_of(plane, scope)
         found: Any = connection.connection  # Any: psycopg's
         return int(found.info.backend_pid)
 
     def statuses() -> list[int]:
-        found = [plane.answer(scope, b"").status_code for _ in range(2)]
+        found = [status_of(plane, scope) for _ in range(2)]
         connection.close()
         return found
 
