@@ -126,7 +126,7 @@ def _complete(document: JsonObject, path: str, method: str, view: View) -> None:
             answers["200"]["content"] = {media_type: {"schema": {"type": kind}}}
     if "YAML_TYPES" in words:
         answers["200"]["content"]["application/yaml"] = {"schema": {"type": "object"}}
-    if "_CSV_TYPE" in words:
+    if "CSV_TYPE" in words:
         answers["200"]["content"]["text/csv"] = {"schema": {"type": "string"}}
         codes.add("NOT_ACCEPTABLE")
     document["responses"] = {**answers, **problems(codes)}
