@@ -113,7 +113,7 @@ class ControlPlane(BaseHandler):
             ended()
 
         running = asyncio.get_running_loop().run_in_executor(self._pool, with_connection, work)
-        # Not when this task ends: a thread goes on although nobody waits for it any more.
+        # Tied to the thread's work, which goes on even if this task is cancelled.
         running.add_done_callback(end)
         return await asyncio.shield(running)
 

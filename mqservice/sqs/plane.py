@@ -95,7 +95,7 @@ class SqsPlane(DataPlane):
         scope: Any = cycle.scope
         receive: Any = cycle.receive  # Any: as above
         send: Any = cycle.send  # Any: as above
-        request = SqsRequest(scope, receive, send, _CONTROL, headers, self)
+        request = self._request(scope, receive, send, headers)
         try:
             if not self._signatures.is_known(self._read_signature(request)):
                 return None
@@ -106,7 +106,7 @@ class SqsPlane(DataPlane):
     async def __call__(  # type: ignore[override] # it finds the match itself
         self, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        request = SqsRequest(scope, receive, send, _CONTROL, dict(scope["headers"]), self)
+        request = self._request(scope, receive, send, dict(scope["headers"]))
         request.ended = asyncio.get_running_loop().create_future()
         try:
             await self._signatures.require_key(self._read_signature(request))
@@ -119,6 +119,13 @@ class SqsPlane(DataPlane):
             raise
         except Exception as exc:
             await self.refuse(request, exc)
+
+    def _request(
+        self, scope: Scope, receive: Receive, send: Send, headers: dict[bytes, bytes]
+    ) -> SqsRequest:
+        request = SqsRequest(scope, receive, send, _CONTROL, headers, self)
+        request.more_headers = [(b"x-amzn-requestid", request.request_id.encode())]
+        return request
 
     def _serve_signed(self, request: SqsRequest, body: bytes) -> None:
         """Serve a request whose body is whole."""
@@ -201,8 +208,9 @@ class SqsPlane(DataPlane):
         principal = request.principal
         asked = Asked(principal, request.wanted, request.base_url, request.region)
         asker = asker_of(request.scope, principal.tenant_id)
-        told = request.request_id, request.client[0], request.headers.get(b"user-agent", b"")
-        return await self._control_plane.run(asker, partial(run_action, action, asked, *told))
+        agent = request.headers.get(b"user-agent", b"")
+        work = partial(run_action, action, asked, request.request_id, request.client[0], agent)
+        return await self._control_plane.run(asker, work)
 
     async def _load_and_serve(
         self, missing: NotLoaded, request: Request, handler: BodyHandler, body: bytes

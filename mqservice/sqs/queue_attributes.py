@@ -44,10 +44,13 @@ _OF_FIFO: Final = frozenset(
     {FIFO, "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"}
 )
 # In the order in which AWS lists them.
-_READ_ONLY: Final = (
+COUNT_NAMES: Final = (
     "ApproximateNumberOfMessages",
     "ApproximateNumberOfMessagesNotVisible",
     "ApproximateNumberOfMessagesDelayed",
+)
+_READ_ONLY: Final = (
+    *COUNT_NAMES,
     "CreatedTimestamp",
     "LastModifiedTimestamp",
     "QueueArn",

@@ -36,6 +36,7 @@ from mqservice.sqs.move_tasks import (
     start_move_task,
 )
 from mqservice.sqs.queue_attributes import (
+    COUNT_NAMES,
     FIFO,
     REDRIVE,
     Counts,
@@ -95,6 +96,7 @@ TAGS_MAX: Final = 50
 DELAYED_COUNT_MAX: Final = 256  # that are counted: their bodies are read for it
 _DELAYED_PAGES_MAX: Final = 4
 _DELAYED_BYTES_MAX: Final = 1024 * 1024
+_NO_COUNTS: Final = Counts(0, 0, 0)
 _TAG_KEY_CHARS_MAX: Final = 128
 _TAG_CHARS_MAX: Final = 256
 
@@ -140,7 +142,7 @@ def _require_same(asked: Asked, topic: Topic, wanted: CreateQueue) -> None:
     if name_of(topic) != wanted.queue_name:
         detail = "A queue whose topic has the same name exists already: "
         raise SqsError("QueueNameExists", f"{detail}{name_of(topic)}.")
-    present = attributes_of(topic, _group_of(topic), Counts(0, 0, 0), asked.account, asked.region)
+    present = attributes_of(topic, _group_of(topic), _NO_COUNTS, asked.account, asked.region)
     for name, text in wanted.attributes.items():
         if name != REDRIVE and present.get(name, "") != text:
             detail = "A queue already exists with the same name and a different value for attribute"
@@ -194,7 +196,8 @@ def get_queue_attributes(asked: Asked) -> QueueAttributes:
     wanted: GetQueueAttributes = asked.wanted
     is_wanted = names_wanted(wanted.attribute_names)
     topic = asked.topic()
-    found = attributes_of(topic, _group_of(topic), _counts_of(topic), asked.account, asked.region)
+    counts = _counts_of(topic) if any(map(is_wanted, COUNT_NAMES)) else _NO_COUNTS
+    found = attributes_of(topic, _group_of(topic), counts, asked.account, asked.region)
     return QueueAttributes(attributes={name: found[name] for name in found if is_wanted(name)})
 
 
@@ -207,8 +210,8 @@ def set_queue_attributes(asked: Asked) -> Reply:
     if FIFO in wanted.attributes:
         raise SqsError("InvalidAttributeName", f"The attribute {FIFO} cannot be changed.")
     with transaction.atomic():
-        options = queue_options_of(topic.sqs)
-        change = read_attributes(wanted.attributes, options, is_fifo=is_fifo)
+        topic = _locked(topic)
+        change = read_attributes(wanted.attributes, queue_options_of(topic.sqs), is_fifo=is_fifo)
         options = change.options
         if REDRIVE in wanted.attributes:
             options = _set_dead_letters(asked, topic, change, is_fifo=is_fifo)
@@ -262,7 +265,7 @@ def add_permission(asked: Asked) -> Reply:
             detail = f"Value {wanted.label} for parameter Label is invalid. Reason: Already exists."
             raise SqsError("InvalidParameterValue", detail)
         topic = asked.topic()
-        arn = attributes_of(topic, None, Counts(0, 0, 0), asked.account, asked.region)["QueueArn"]
+        arn = attributes_of(topic, None, _NO_COUNTS, asked.account, asked.region)["QueueArn"]
         return [
             *statements,
             {
@@ -360,6 +363,13 @@ def _put_missing_group(asked: Asked, topic: Topic) -> None:
         put_group(topic.namespace, topic.name, GroupChange(**values), by=asked.principal)
 
 
+def _locked(topic: Topic) -> Topic:
+    """The row as it is now; nobody else changes it before the caller's transaction ends."""
+    row = Topic.objects.select_for_update().get(pk=topic.pk)
+    row.namespace = topic.namespace
+    return row
+
+
 def _save_options(asked: Asked, topic: Topic, options: QueueOptions) -> None:
     """In the caller's transaction; nothing where nothing is different."""
     before = queue_options_of(topic.sqs)
@@ -408,6 +418,8 @@ def _target_of(asked: Asked, policy: RedrivePolicy, *, is_fifo: bool) -> str:
     if (target.message_type == MessageType.FIFO) is not is_fifo:
         detail = "Dead-letter queue must be same type of queue as the source."
         raise invalid_value(REDRIVE, arn, detail)
+    # Its consumers will get these letters too.
+    asked.principal.require(Scope.MANAGE, Kind.TOPIC, target.name)
     return target.name
 
 
@@ -459,8 +471,7 @@ def _change_tags(asked: Asked, changed: Callable[[dict[str, str]], dict[str, str
     topic = asked.topic(Scope.MANAGE)
     asked.changing()
     with transaction.atomic():
-        row = Topic.objects.select_for_update().get(pk=topic.pk)
-        row.namespace = topic.namespace
+        row = _locked(topic)
         options = queue_options_of(row.sqs)
         tags = changed(options.tags)
         _check_tags(tags)
@@ -481,8 +492,7 @@ def _change_policy(asked: Asked, changed: Callable[[list[Any]], list[Any]]) -> R
     topic = asked.topic(Scope.MANAGE)
     asked.changing()
     with transaction.atomic():
-        row = Topic.objects.select_for_update().get(pk=topic.pk)
-        row.namespace = topic.namespace
+        row = _locked(topic)
         options = queue_options_of(row.sqs)
         kept = dict(options.attributes)
         document: Any = msgspec.json.decode(kept.get("Policy", "{}"))  # Any: JSON

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-from mqservice.delivery.http import Match, Receive, Request, Scope, Send
+from mqservice.delivery.http import Request
 from mqservice.delivery.limits import KIB, MIB
 from mqservice.delivery.operation import Cancel
 from mqservice.lib.safe_headers import Headers
 from mqservice.sqs.protocol import Call, encode_reply
 from mqservice.sqs.queue_names import QueueName
 from mqservice.sqs.signature import SignedRequest
-
-if TYPE_CHECKING:
-    from mqservice.delivery.http import Exchange
 
 # Ten messages of 1 MiB together, whatever the encoding of it: percent signs take three bytes each.
 REQUEST_BYTES_MAX: Final = 4 * MIB + 64 * KIB
@@ -25,23 +22,12 @@ class SqsRequest(Request):
     """``queue``: that an action on messages names. ``is_last``: of its connection."""
 
     call: Call
+    more_headers: Headers
     signed: SignedRequest | None = None
     queue: QueueName
     is_last = False
     is_counted = True  # until it is known for whom
     cancel: Cancel | None = None
-
-    def __init__(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        match: Match,
-        headers: dict[bytes, bytes],
-        exchange: Exchange,
-    ) -> None:
-        super().__init__(scope, receive, send, match, headers, exchange)
-        self.more_headers: Headers = [(b"x-amzn-requestid", self.request_id.encode())]
 
     @property
     def wanted(self) -> Any:  # Any: the struct of the action, which its handler knows

@@ -13,7 +13,7 @@ import type { WebSocketClass } from "./socket.js";
 import { Subscription, type SubscribeOptions } from "./subscription.js";
 import { toMs, type Duration } from "./timing.js";
 
-/** Where the service is, and who is asking. */
+/** The address of the service, the credentials, and how to connect. */
 export interface ClientOptions {
   /** `MQ_BASE_URL`, or `http://127.0.0.1:8000`, by default. */
   baseUrl?: string;

@@ -97,7 +97,7 @@ export class Subscription implements AsyncIterableIterator<Message, undefined>, 
   readonly topic: string;
   /** The group whose member it is. */
   readonly group: string;
-  /** What happened so far; it changes as time goes on. */
+  /** Counts since the subscription began, updated as messages come and are settled. */
   readonly stats: SubscriptionStats = {
     received: 0, acked: 0, nacked: 0, deadLettered: 0, settleFailed: 0, lost: 0, returned: 0, reconnects: 0,
   };

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from botocore.exceptions import ClientError
 from django.utils import timezone
 
 from mqservice.accounts.models import AuditEntry, Namespace
-from mqservice.accounts.scopes import Scope
+from mqservice.accounts.scopes import Scope, parse_grant
 from mqservice.groups.models import ConsumerGroup
 from mqservice.tasks.models import Task
 from mqservice.topics.models import Topic
@@ -273,6 +274,36 @@ def test_a_key_does_what_its_scopes_allow(desk: Desk, sqs: Sqs, queue: str) -> N
     with pytest.raises(ClientError) as error:
         whole.list_queues()
     assert code_of(error) == "AccessDenied"
+
+
+def test_a_dead_letter_queue_is_named_only_by_who_may_manage_it(
+    desk: Desk, sqs: Sqs, queue: str
+) -> None:
+    sqs.create_queue(QueueName="private")
+    arn = attributes_of(sqs, queue)["QueueArn"].replace("orders", "private")
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 2})
+    grants = (parse_grant("manage:orders"),)
+    limited = desk.client(key=desk.key(scopes=frozenset(), grants=grants))
+    limited.set_queue_attributes(QueueUrl=queue, Attributes={"VisibilityTimeout": "40"})
+    with pytest.raises(ClientError) as error:
+        limited.set_queue_attributes(QueueUrl=queue, Attributes={"RedrivePolicy": policy})
+    assert code_of(error) == "AccessDenied"
+    assert "RedrivePolicy" not in attributes_of(sqs, queue)
+
+
+def test_tags_and_attributes_that_change_at_once_are_all_kept(sqs: Sqs, queue: str) -> None:
+    def change(number: int) -> None:
+        if number % 2:
+            sqs.tag_queue(QueueUrl=queue, Tags={str(number): "x"})
+        else:
+            sqs.set_queue_attributes(QueueUrl=queue, Attributes={"DelaySeconds": str(number)})
+
+    numbers = range(1, 41)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(change, numbers))
+
+    odd = {str(number) for number in numbers if number % 2}
+    assert set(sqs.list_queue_tags(QueueUrl=queue)["Tags"]) == odd
 
 
 def test_a_fifo_queue_has_one_name(sqs: Sqs, fifo: str) -> None:

@@ -24,7 +24,7 @@ class AsyncSubscription:
 
     @property
     def stats(self) -> SubscriptionStats:
-        """What happened so far."""
+        """Counts since the subscription began."""
         return self._reading.feed.stats
 
     @property

@@ -25,7 +25,7 @@ class Subscription:
 
     @property
     def stats(self) -> SubscriptionStats:
-        """What happened so far."""
+        """Counts since the subscription began."""
         return self._reading.feed.stats
 
     @property
