@@ -113,7 +113,7 @@ class ControlPlane(BaseHandler):
             ended()
 
         running = asyncio.get_running_loop().run_in_executor(self._pool, with_connection, work)
-        # Tied to the thread's work, which goes on even if this task is cancelled.
+        # The turn lasts until the thread is done, even if this task is cancelled before that.
         running.add_done_callback(end)
         return await asyncio.shield(running)
 

@@ -43,12 +43,12 @@ _KEPT: Final = {
 _OF_FIFO: Final = frozenset(
     {FIFO, "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"}
 )
-# In the order in which AWS lists them.
 COUNT_NAMES: Final = (
     "ApproximateNumberOfMessages",
     "ApproximateNumberOfMessagesNotVisible",
     "ApproximateNumberOfMessagesDelayed",
 )
+# In the order in which AWS lists them.
 _READ_ONLY: Final = (
     *COUNT_NAMES,
     "CreatedTimestamp",

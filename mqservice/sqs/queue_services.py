@@ -418,7 +418,7 @@ def _target_of(asked: Asked, policy: RedrivePolicy, *, is_fifo: bool) -> str:
     if (target.message_type == MessageType.FIFO) is not is_fifo:
         detail = "Dead-letter queue must be same type of queue as the source."
         raise invalid_value(REDRIVE, arn, detail)
-    # Its consumers will get these letters too.
+    # Whoever consumes from the target receives these dead letters.
     asked.principal.require(Scope.MANAGE, Kind.TOPIC, target.name)
     return target.name
 

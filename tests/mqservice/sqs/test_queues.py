@@ -304,6 +304,8 @@ def test_tags_and_attributes_that_change_at_once_are_all_kept(sqs: Sqs, queue: s
 
     odd = {str(number) for number in numbers if number % 2}
     assert set(sqs.list_queue_tags(QueueUrl=queue)["Tags"]) == odd
+    even = {str(number) for number in numbers if number % 2 == 0}
+    assert attributes_of(sqs, queue)["DelaySeconds"] in even
 
 
 def test_a_fifo_queue_has_one_name(sqs: Sqs, fifo: str) -> None:
