@@ -68,6 +68,7 @@ LIVE_PATH: Final = "/console/live"
 # Answers of the control plane that a client can have as many of as it sends requests.
 _PACED_STATUSES: Final = frozenset({401, 403, 429})
 TAIL_PATH: Final = "/console/tail"
+_CHANGING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _DRAIN_MARGIN_MS: Final = 2_000  # for the engine to keep the sessions
 
 
@@ -210,6 +211,8 @@ class Application:
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
+                if scope["method"] in _CHANGING and message["status"] < 400:
+                    await self._open().caches.hear_own_changes()
                 headers = list(message.get("headers", []))
                 if not any(name.lower() == b"x-request-id" for name, _ in headers):
                     headers.append((b"x-request-id", request_id.encode()))

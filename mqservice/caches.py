@@ -7,13 +7,14 @@
 While PostgreSQL is away entries stay usable for ``CacheLimits.stale_ms_max`` (five minutes) after
 they were read; then the answer is 503. When the listener has lost its connection, it forgets
 everything once it is back, because it cannot know what it missed; until then an entry lives at most
-30 s.
+30 s. ``hear_own_changes`` waits until a process knows what it has changed itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, TypeVar
 
@@ -55,6 +56,7 @@ CHANNEL: Final = "mq_invalidate"
 RECONNECT_MS_MIN: Final = 100
 RECONNECT_MS_MAX: Final = 5_000
 CONNECT_TIMEOUT_SECONDS: Final = 3
+HEAR_MS_MAX: Final = 1_000
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -197,6 +199,29 @@ class Caches:
         )
 
         self.quotas = quotas or QuotaCache(_query(limits_of))
+        self.is_listening = False
+        self._awaited: dict[str, asyncio.Future[None]] = {}
+
+    async def hear_own_changes(self) -> None:
+        """Returns once everything that was committed until now is applied here, so that a client
+        may use at once what it was told that it has made. Other processes may take longer.
+
+        Nothing is waited for while nobody listens, and never for more than a second.
+        """
+        if not self.is_listening:
+            return
+        mark = secrets.token_hex(8)
+        heard = self._awaited[mark] = asyncio.get_running_loop().create_future()
+        try:
+            await _query(_announce)(mark)
+            await asyncio.wait_for(heard, HEAR_MS_MAX / 1_000)
+        except (TimeoutError, LookupUnavailable) as exc:
+            log.warning(
+                "A change is not known to this process yet",
+                extra={"action": "change_not_heard", "error": str(exc)},
+            )
+        finally:
+            del self._awaited[mark]
 
     def clear(self) -> None:
         """Forget everything."""
@@ -225,6 +250,10 @@ class Caches:
                 self.quotas.drop(int(tenant_id))
             case ["quota", "-"]:
                 self.quotas.clear()
+            case ["heard", mark]:
+                heard = self._awaited.get(mark)
+                if heard is not None and not heard.done():
+                    heard.set_result(None)
             case _:
                 self.clear()
 
@@ -251,6 +280,7 @@ async def listen(
             async with connection:
                 await connection.execute(f"LISTEN {CHANNEL}")
                 caches.clear()
+                caches.is_listening = True
                 delay_ms = RECONNECT_MS_MIN
                 log.info("Listening for configuration changes", extra={"action": "listen_started"})
                 if ready is not None:
@@ -262,6 +292,8 @@ async def listen(
                 "Lost the database connection that announces configuration changes; reconnecting",
                 extra={"action": "listen_lost", "retry_ms": delay_ms, "error": str(exc)},
             )
+        finally:
+            caches.is_listening = False
         await asyncio.sleep(delay_ms / 1000)
         delay_ms = min(delay_ms * 2, RECONNECT_MS_MAX)
 
@@ -285,6 +317,12 @@ async def _payloads(connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[s
 def _set(future: asyncio.Future[None]) -> None:
     if not future.done():  # the loop may call once more before the reader is gone
         future.set_result(None)
+
+
+def _announce(mark: str) -> None:
+    """Notifications come in the order of their commits, this one after all that it waits for."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, f"heard {mark}"])
 
 
 def _find_namespace(key: tuple[int, str]) -> str | None:

@@ -37,11 +37,10 @@ from mqservice.lib.problem import Problem
 from mqservice.sqs.asked import Asked
 from mqservice.sqs.errors import SqsError, sqs_error_of
 from mqservice.sqs.protocol import encode_error, error_header, is_json_request, read_call
-from mqservice.sqs.queue_names import PATH, account_of, queue_of_url, topic_name
+from mqservice.sqs.queue_names import PATH, account_of, queue_of_url
 from mqservice.sqs.queue_services import ACTIONS, Action, ensure_group, run_action
 from mqservice.sqs.receive import begin_receive, receive_messages
 from mqservice.sqs.request import REQUEST_BYTES_MAX, SqsRequest
-from mqservice.sqs.requests import CreateQueue
 from mqservice.sqs.send import begin_send, send_batch, send_message
 from mqservice.sqs.settle import (
     begin_settle,
@@ -184,25 +183,11 @@ class SqsPlane(DataPlane):
         """An action on queues, on a thread that has Django's connection."""
         try:
             reply = await self._run(request, action)
-            self._forget_route(request)
+            if request.call.action in _CHANGING:
+                await self._context.caches.hear_own_changes()
             request.answer(reply)
         except Exception as exc:
             self.fail(request, exc)
-
-    def _forget_route(self, request: SqsRequest) -> None:
-        """What this process knows of a queue that was changed: its client may go on at once, before
-        the database has said so.
-        """
-        if request.call.action not in _CHANGING:
-            return
-        wanted, principal = request.wanted, request.principal
-        if isinstance(wanted, CreateQueue):
-            name = topic_name(wanted.queue_name)
-        else:
-            name = queue_of_url(wanted.queue_url, principal).topic
-        key = principal.tenant_id, principal.namespace or "", name
-        self._context.caches.routes.drop_topic(key)
-        self._context.caches.routes.drop_group(key)
 
     async def _run(self, request: SqsRequest, action: Action) -> msgspec.Struct:
         principal = request.principal

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import NoReturn
 
 import psycopg
@@ -256,3 +257,26 @@ def _end_listeners() -> None:
             " WHERE application_name = 'mqservice listen' AND datname = current_database()"
         ).fetchall()
     assert ended
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_what_was_committed_here_is_known_here_once_it_was_waited_for() -> None:
+    people = await sync_to_async(create_people)()
+    async with listening() as (caches, _):
+        principal = await principal_of(caches, people.acme_key)
+        for number in range(20):
+            name = f"new-{number}"
+            assert (await refusal(caches.routes.load_topic(principal, "-", name))).status == 404
+            await in_db(partial(Topic.objects.create, namespace=people.acme, name=name))
+            await caches.hear_own_changes()
+            assert (await caches.routes.load_topic(principal, "-", name)).name == name
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_nobody_waits_for_what_nobody_can_hear() -> None:
+    caches = Caches()
+    await caches.hear_own_changes()  # nobody listens
+    caches.is_listening = True  # and is never told
+    async with asyncio.timeout(WAIT_S):
+        await caches.hear_own_changes()
+    assert caches._awaited == {}

@@ -65,7 +65,9 @@ class Worker:
         drain_timeout_s: float,
         is_burst: bool = False,
     ) -> None:
-        """``is_burst``: end by itself when nothing has come for two seconds and nothing waits."""
+        """``is_burst``: end by itself when nothing has come for two seconds, and nothing is
+        waiting, here or to be sent.
+        """
         self.worker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self.finished_count = 0
         self._backend = backend
@@ -79,7 +81,7 @@ class Worker:
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
         self._came_at = 0.0
-        self._has_swept = False
+        self._may_be_unsent = True  # tasks that nobody could send yet
         self._threads = Threads(concurrency)
 
     def stop(self) -> None:
@@ -167,7 +169,7 @@ class Worker:
 
     def _is_idle(self) -> bool:
         is_quiet = asyncio.get_running_loop().time() - self._came_at >= IDLE_S
-        return is_quiet and self._has_swept and not self._running and not self._waiting
+        return not (self._may_be_unsent or self._running or self._waiting) and is_quiet
 
     async def _is_nothing_ready(self, mq: AsyncClient) -> bool:
         """A slow service may have messages that have not come yet. A key may not be let ask."""
@@ -222,29 +224,29 @@ class Worker:
         """Send what whoever enqueued it could not, and delete old results."""
         while not self._stopping.is_set():
             try:
-                await self._threads.run_beside(self._sweep_once)
+                self._may_be_unsent = await self._threads.run_beside(self._sweep_once)
             except Exception:
                 log.exception("Could not look for unsent tasks", extra={"action": "sweep_failed"})
-            self._has_swept = True
+                self._may_be_unsent = False  # a burst does not wait for a database
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), SWEEP_S)
+                await asyncio.wait_for(self._stopping.wait(), IDLE_S if self._is_burst else SWEEP_S)
 
-    def _sweep_once(self) -> None:
+    def _sweep_once(self) -> bool:
+        """Returns whether some are unsent still, those included that are being sent right now."""
         close_old_connections()
         try:
             mine = Q(backend=self._backend.alias, queue_name__in=self._queue_names)
             unsent = TaskRecord.objects.filter(
-                mine,
-                sent_at__isnull=True,
-                status=TaskResultStatus.READY,
-                enqueued_at__lt=timezone.now() - UNSENT_AFTER,
-            ).order_by("enqueued_at")
-            for record in unsent[:SWEEP_MAX]:
+                mine, sent_at__isnull=True, status=TaskResultStatus.READY
+            )
+            late = unsent.filter(enqueued_at__lt=timezone.now() - UNSENT_AFTER)
+            for record in late.order_by("enqueued_at")[:SWEEP_MAX]:
                 if not self._backend.send(record):
                     break
             old = timezone.now() - self._backend.settings.keep_results
             ids = TaskRecord.objects.filter(mine, finished_at__lt=old).values_list("pk", flat=True)
             TaskRecord.objects.filter(pk__in=list(ids[:SWEEP_MAX])).delete()
+            return unsent.exists()
         finally:
             close_old_connections()
 
