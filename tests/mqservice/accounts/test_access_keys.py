@@ -159,8 +159,8 @@ def test_secrets_differ_by_id_seed_and_pepper(people: People, settings: Settings
     peppers = [settings.MQ_KEY_PEPPER]
     assert access_key_secret(peppers, key_id, seed) == secret
     others = [
-        access_key_secret(peppers, key_id[:-1] + "A", seed),
-        access_key_secret(peppers, key_id, seed[:-1] + b"0"),
+        access_key_secret(peppers, key_id[:-1] + ("B" if key_id[-1] == "A" else "A"), seed),
+        access_key_secret(peppers, key_id, seed[:-1] + bytes([seed[-1] ^ 1])),
         access_key_secret([OTHER], key_id, seed),
     ]
     assert secret not in others
