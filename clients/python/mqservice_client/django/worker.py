@@ -246,7 +246,7 @@ class Worker:
             old = timezone.now() - self._backend.settings.keep_results
             ids = TaskRecord.objects.filter(mine, finished_at__lt=old).values_list("pk", flat=True)
             TaskRecord.objects.filter(pk__in=list(ids[:SWEEP_MAX])).delete()
-            return unsent.exists()
+            return bool(unsent.exists())
         finally:
             close_old_connections()
 
