@@ -226,13 +226,13 @@ def set_queue_attributes(asked: Asked) -> Reply:
 
 
 def purge_queue(asked: Asked) -> Reply:
-    """PurgeQueue: what is in the queue now, in flight and waiting for another try too. Its dead
-    letters go by tasks, within seconds; delayed messages stay.
+    """PurgeQueue: what is in the queue now, in flight, delayed and waiting for another try too. Its
+    dead letters go by tasks, within seconds.
     """
     topic = asked.topic(Scope.MANAGE)
     asked.changing()
     purge_letters(asked, topic)
-    purge_topic(asked.principal, topic)
+    purge_topic(asked.principal, topic, has_scheduled=True)
     return Reply()
 
 

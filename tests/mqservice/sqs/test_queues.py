@@ -160,9 +160,12 @@ def test_tags_and_permissions(sqs: Sqs, queue: str) -> None:
 def test_a_purged_queue_is_empty(sqs: Sqs, queue: str) -> None:
     for body in "123":
         sqs.send_message(QueueUrl=queue, MessageBody=body)
+    sqs.send_message(QueueUrl=queue, MessageBody="delayed", DelaySeconds=1)
     received(sqs, queue)
     sqs.purge_queue(QueueUrl=queue)
-    assert received(sqs, queue) == []
+    assert attributes_of(sqs, queue)["ApproximateNumberOfMessagesDelayed"] == "0"
+    sqs.send_message(QueueUrl=queue, MessageBody="later", DelaySeconds=2)
+    assert [each["Body"] for each in received(sqs, queue, WaitTimeSeconds=10)] == ["later"]
 
 
 def test_dead_letters_are_received_from_the_queue_that_is_named(sqs: Sqs, queue: str) -> None:
