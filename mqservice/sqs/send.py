@@ -30,6 +30,7 @@ from mqservice.delivery.produce.produce_responses import (
     StoredResult,
 )
 from mqservice.delivery.produce.put import Put
+from mqservice.lib.durations import MINUTE_MS
 from mqservice.lib.problem import Problem
 from mqservice.sqs.batches import check_entries, failed_entry
 from mqservice.sqs.errors import SqsError, invalid_value, missing_parameter, sqs_error_of
@@ -47,10 +48,11 @@ from mqservice.sqs.replies import BatchError, BatchReply, SentMessage
 from mqservice.sqs.request import REQUEST_BYTES_MAX, SqsRequest
 from mqservice.sqs.requests import Outgoing, SendEntry, SendMessageBatch
 from mqservice.store import PROPERTY_DEDUP, Wait, dedup_value
+from mqservice.topics.queue_options import DELAY_SECONDS_MAX
 from mqservice.topics.routes import TopicRoute
 
 BATCH_BYTES_MAX: Final = MIB
-DELAY_SECONDS_MAX: Final = 900
+DEDUP_WINDOW_MS: Final = 5 * MINUTE_MS
 _ID: Final = re.compile(r"[!-~]{1,128}", re.ASCII)
 _MARK: Final = "q"  # so that no id of SQS is a key of REST
 _FINGERPRINT: Final = b"amazon sqs dedup"
@@ -76,7 +78,7 @@ def send_message(context: DeliveryContext, request: Request, body: bytes) -> Non
     assert isinstance(request, SqsRequest)
     route = known_topic(context, request)
     draft = _draft_of(request.wanted, route)
-    put = put_of(context, request, route, [draft.offer], is_batch=False, marks=_marks_of([draft]))
+    put = _put_of(context, request, route, [draft], is_batch=False)
     put.put_all(partial(_answer_one, request, route, put, draft))
 
 
@@ -110,8 +112,7 @@ def send_batch(context: DeliveryContext, request: Request, body: bytes) -> None:
     if not drafts:
         request.answer(BatchReply(successful=[], failed=failed))
         return
-    offers = [draft.offer for draft in drafts]
-    put = put_of(context, request, route, offers, is_batch=True, marks=_marks_of(drafts))
+    put = _put_of(context, request, route, drafts, is_batch=True)
     put.put_all(partial(_answer_batch, request, route, put, drafts, failed))
 
 
@@ -149,9 +150,24 @@ def sequence_number(queue: int, offset: int) -> str:
     return f"{offset << 8 | queue:020d}"
 
 
-def _marks_of(drafts: list[_Draft]) -> list[dict[str, str]] | None:
+def _put_of(
+    context: DeliveryContext,
+    request: SqsRequest,
+    route: TopicRoute,
+    drafts: list[_Draft],
+    *,
+    is_batch: bool,
+) -> Put:
     marks = [draft.marks for draft in drafts]
-    return marks if any(marks) else None
+    return put_of(
+        context,
+        request,
+        route,
+        [draft.offer for draft in drafts],
+        is_batch=is_batch,
+        marks=marks if any(marks) else None,
+        window_ms=DEDUP_WINDOW_MS,
+    )
 
 
 def _draft_of(wanted: Outgoing, route: TopicRoute) -> _Draft:
