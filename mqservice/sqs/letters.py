@@ -50,7 +50,9 @@ class Rounds:
         self._context, self._request, self._answer = context, request, answer
         self._order = order
         self._left_ms = order.wait_ms
-        groups = [engine_name(namespace=route.namespace, name=each) for each in route.queue.sources]
+        groups = [
+            engine_name(namespace=route.namespace, name=each) for each in route.letter_sources
+        ]
         self._topics = [dlq_topic_of(group) for group in groups]
         self._next = 0
         self._call: ReceiveCall | None = None

@@ -29,7 +29,6 @@ from mqservice.tasks.queries import get_task
 from mqservice.tasks.selection import Selection
 from mqservice.tasks.services import TaskRequest, cancel_task, create_task
 from mqservice.topics.models import Topic
-from mqservice.topics.queue_options import queue_options_of
 
 RATE_MAX: Final = 500
 TASKS_MAX: Final = 10
@@ -77,7 +76,7 @@ def purge_letters(asked: Asked, topic: Topic) -> None:
 
 def _sources_of(asked: Asked, topic: Topic) -> list[ConsumerGroup]:
     """Groups whose dead letters a queue has, of one who may manage them. Raises Problem."""
-    sources = queue_options_of(topic.sqs).sources
+    sources = topic.letter_sources
     for source in sources:
         asked.principal.require(Scope.MANAGE, Kind.GROUP, source)
     rows = ConsumerGroup.objects.select_related("namespace")
@@ -118,7 +117,7 @@ def _source_of(asked: Asked, arn: str) -> Topic:
     except Problem as problem:
         detail = "The resource that you specified for the SourceArn parameter doesn't exist."
         raise SqsError("ResourceNotFoundException", detail) from problem
-    if not queue_options_of(topic.sqs).sources:
+    if not topic.letter_sources:
         detail = "Source queue must be configured as a Dead Letter Queue."
         raise SqsError("InvalidParameterValue", detail)
     return topic
@@ -127,7 +126,7 @@ def _source_of(asked: Asked, arn: str) -> Topic:
 def _tasks_of(topic: Topic) -> list[Task]:
     rows = Task.objects.filter(
         namespace=topic.namespace,
-        group_name__in=queue_options_of(topic.sqs).sources,
+        group_name__in=topic.letter_sources,
         kind=TaskKind.REDRIVE.value,
     )
     return list(rows.order_by("-id")[:TASKS_MAX])

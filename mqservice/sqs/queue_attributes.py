@@ -18,7 +18,12 @@ from mqservice.lib.timestamps import datetime_ms
 from mqservice.sqs.errors import SqsError
 from mqservice.sqs.queue_names import queue_arn, queue_name
 from mqservice.topics.models import Topic
-from mqservice.topics.queue_options import QueueOptions, queue_options_of
+from mqservice.topics.queue_options import (
+    DELAY_SECONDS_MAX,
+    WAIT_SECONDS_MAX,
+    QueueOptions,
+    queue_options_of,
+)
 from mqservice.topics.settings import MessageType
 
 KIB: Final = 1_024
@@ -126,6 +131,8 @@ def read_attributes(
     kept = dict(options.attributes)
     redrive = None
     for name, text in given.items():
+        if "\0" in text:
+            raise _wrong_value(name, text)
         if name not in NAMES or name == "All" or name in _READ_ONLY:
             raise SqsError("InvalidAttributeName", f"Unknown Attribute {name[:100]}.")
         if name in _OF_FIFO and not is_fifo:
@@ -139,9 +146,9 @@ def read_attributes(
         elif name == "MessageRetentionPeriod":
             topic["retention_age_ms"] = _number(name, text, 60, 1_209_600) * _SECOND_MS
         elif name == "DelaySeconds":
-            changed["delay_s"] = _number(name, text, 0, 900)
+            changed["delay_s"] = _number(name, text, 0, DELAY_SECONDS_MAX)
         elif name == "ReceiveMessageWaitTimeSeconds":
-            changed["wait_s"] = _number(name, text, 0, 20)
+            changed["wait_s"] = _number(name, text, 0, WAIT_SECONDS_MAX)
         elif name == REDRIVE:
             redrive = _read_redrive(text) if text else None
             group["max_reconsume_times"] = (

@@ -18,7 +18,7 @@ import msgspec
 from django.conf import settings
 from django.db import transaction
 
-from mqservice.accounts.audit import record
+from mqservice.accounts.locks import lock_namespace
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.errors import problem_from_store
 from mqservice.groups.models import ConsumerGroup
@@ -87,18 +87,22 @@ from mqservice.store import (
 )
 from mqservice.topics.models import Topic
 from mqservice.topics.purging import purge_topic
-from mqservice.topics.queue_options import QueueOptions, queue_options_of
+from mqservice.topics.queries import get_topic
+from mqservice.topics.queue_options import (
+    TAG_CHARS_MAX,
+    TAG_KEY_CHARS_MAX,
+    TAGS_MAX,
+    QueueOptions,
+    queue_options_of,
+)
 from mqservice.topics.services import TopicChange, delete_topic, put_topic
 from mqservice.topics.settings import MessageType
 
 PAGE_MAX: Final = 1_000
-TAGS_MAX: Final = 50
 DELAYED_COUNT_MAX: Final = 256  # that are counted: their bodies are read for it
 _DELAYED_PAGES_MAX: Final = 4
 _DELAYED_BYTES_MAX: Final = 1024 * 1024
 _NO_COUNTS: Final = Counts(0, 0, 0)
-_TAG_KEY_CHARS_MAX: Final = 128
-_TAG_CHARS_MAX: Final = 256
 
 
 def create_queue(asked: Asked) -> QueueUrl:
@@ -127,13 +131,13 @@ def create_queue(asked: Asked) -> QueueUrl:
             _put_missing_group(asked, existing)
             return QueueUrl(queue_url=asked.url_of(existing))
         topic_values, group_values = defaults_of(is_fifo=is_fifo)
+        options = _with_dead_letters(asked, name, change, is_fifo=is_fifo)
+        sqs = msgspec.structs.replace(options, tags=wanted.tags)
         row, _ = put_topic(
-            namespace, name, TopicChange(**topic_values | change.topic), by=asked.principal
+            namespace, name, TopicChange(sqs=sqs, **topic_values | change.topic), by=asked.principal
         )
         group = GroupChange(**group_values | change.group)
         put_group(namespace, name, group, by=asked.principal)
-        options = _set_dead_letters(asked, row, change, is_fifo=is_fifo)
-        _save_options(asked, row, msgspec.structs.replace(options, tags=wanted.tags))
     return QueueUrl(queue_url=asked.url_of(row))
 
 
@@ -153,9 +157,7 @@ def delete_queue(asked: Asked) -> Reply:
     """DeleteQueue: the topic with its messages, and its group with all that failed in it."""
     topic = asked.topic(Scope.MANAGE)
     asked.changing()
-    change = QueueChange({}, {}, queue_options_of(topic.sqs), None)
     with transaction.atomic():
-        _set_dead_letters(asked, topic, change, is_fifo=False)
         delete_topic(topic.namespace, topic.name, by=asked.principal)
         if _group_of(topic) is not None:
             delete_group(topic.namespace, topic.name, by=asked.principal)
@@ -184,9 +186,7 @@ def list_sources(asked: Asked) -> SourceQueueList:
     """ListDeadLetterSourceQueues: queues whose RedrivePolicy names this one."""
     wanted: ListDeadLetterSourceQueues = asked.wanted
     target = asked.topic()
-    rows = asked.namespace.topics.filter(
-        name__gt=_after(wanted), name__in=queue_options_of(target.sqs).sources
-    )
+    rows = asked.namespace.topics.filter(name__gt=_after(wanted), name__in=target.letter_sources)
     topics, token = _page(list(rows.order_by("name")[: _limit(wanted) + 1]), wanted)
     return SourceQueueList(queue_urls=[asked.url_of(each) for each in topics], next_token=token)
 
@@ -214,14 +214,12 @@ def set_queue_attributes(asked: Asked) -> Reply:
         change = read_attributes(wanted.attributes, queue_options_of(topic.sqs), is_fifo=is_fifo)
         options = change.options
         if REDRIVE in wanted.attributes:
-            options = _set_dead_letters(asked, topic, change, is_fifo=is_fifo)
-        by = asked.principal
-        if change.topic:
-            topic, _ = put_topic(topic.namespace, topic.name, TopicChange(**change.topic), by=by)
+            options = _with_dead_letters(asked, topic.name, change, is_fifo=is_fifo)
+        _save_options(asked, topic, options, **change.topic)
         _put_missing_group(asked, topic)
         if change.group:
-            put_group(topic.namespace, topic.name, GroupChange(**change.group), by=by)
-        _save_options(asked, topic, options)
+            values = GroupChange(**change.group)
+            put_group(topic.namespace, topic.name, values, by=asked.principal)
     return Reply()
 
 
@@ -365,47 +363,23 @@ def _put_missing_group(asked: Asked, topic: Topic) -> None:
 
 def _locked(topic: Topic) -> Topic:
     """The row as it is now; nobody else changes it before the caller's transaction ends."""
-    row = Topic.objects.select_for_update().get(pk=topic.pk)
-    row.namespace = topic.namespace
-    return row
+    lock_namespace(topic.namespace, with_tenant=True)
+    return get_topic(topic.namespace, topic.name)
 
 
-def _save_options(asked: Asked, topic: Topic, options: QueueOptions) -> None:
-    """In the caller's transaction; nothing where nothing is different."""
-    before = queue_options_of(topic.sqs)
-    if options == before:
-        return
-    topic.sqs = msgspec.json.encode(options).decode()
-    topic.save(update_fields=["sqs", "updated_at"])
-    record(
-        asked.principal,
-        topic.namespace,
-        "topic.sqs",
-        f"topics/{topic.name}",
-        before=msgspec.to_builtins(before),
-        after=msgspec.to_builtins(options),
-    )
+def _save_options(asked: Asked, topic: Topic, options: QueueOptions, **values: object) -> None:
+    """In the caller's transaction."""
+    change = TopicChange(sqs=options, **values)
+    put_topic(topic.namespace, topic.name, change, by=asked.principal)
 
 
-def _set_dead_letters(
-    asked: Asked, topic: Topic, change: QueueChange, *, is_fifo: bool
+def _with_dead_letters(
+    asked: Asked, topic: str, change: QueueChange, *, is_fifo: bool
 ) -> QueueOptions:
-    """Let the queue that the RedrivePolicy names have the dead letters, and none else. The options
-    of the source. Raises SqsError if there is no such queue.
-    """
-    before = change.options.dead_letter_queue
+    """The options with the queue that the RedrivePolicy names, or none. Raises SqsError."""
     name = "" if change.redrive is None else _target_of(asked, change.redrive, is_fifo=is_fifo)
-    if name == topic.name:
+    if name == topic:
         raise invalid_value(REDRIVE, name, "A queue cannot be its own dead-letter queue.")
-    if name != before:
-        for target, has_letters in ((before, False), (name, True)):
-            row = Topic.objects.select_for_update().filter(namespace=topic.namespace, name=target)
-            for found in row:
-                found.namespace = topic.namespace
-                options = queue_options_of(found.sqs)
-                sources = [each for each in options.sources if each != topic.name]
-                sources += [topic.name] * has_letters
-                _save_options(asked, found, msgspec.structs.replace(options, sources=sources))
     return msgspec.structs.replace(change.options, dead_letter_queue=name)
 
 
@@ -425,9 +399,8 @@ def _target_of(asked: Asked, policy: RedrivePolicy, *, is_fifo: bool) -> str:
 
 def _counts_of(topic: Topic) -> Counts:
     """As far as the engine knows, dead letters included. A few calls to it. Raises Problem."""
-    sources = queue_options_of(topic.sqs).sources
     namespace = topic.namespace.name
-    groups = [engine_name(namespace=namespace, name=each) for each in sources]
+    groups = [engine_name(namespace=namespace, name=each) for each in topic.letter_sources]
     try:
         with blocking_client() as client:
             delayed = _delayed_count(client, topic.engine_name)
@@ -483,9 +456,10 @@ def _check_tags(tags: dict[str, str]) -> None:
     if len(tags) > TAGS_MAX:
         raise SqsError("InvalidParameterValue", f"Too many tags added for queue: {len(tags)}.")
     for key, value in tags.items():
-        if not 1 <= len(key) <= _TAG_KEY_CHARS_MAX or len(value) > _TAG_CHARS_MAX:
-            detail = f"A tag has 1 to {_TAG_KEY_CHARS_MAX} characters, and its value at most "
-            raise SqsError("InvalidParameterValue", f"{detail}{_TAG_CHARS_MAX}.")
+        is_too_long = len(key) > TAG_KEY_CHARS_MAX or len(value) > TAG_CHARS_MAX
+        if not key or is_too_long or "\0" in key + value:
+            detail = f"A tag has 1 to {TAG_KEY_CHARS_MAX} characters, and its value at most "
+            raise SqsError("InvalidParameterValue", f"{detail}{TAG_CHARS_MAX}; none is NUL.")
 
 
 def _change_policy(asked: Asked, changed: Callable[[list[Any]], list[Any]]) -> Reply:  # Any: JSON

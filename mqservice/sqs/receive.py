@@ -54,10 +54,10 @@ from mqservice.store import (
     find_dead_letter,
     shown_record,
 )
+from mqservice.topics.queue_options import WAIT_SECONDS_MAX
 from mqservice.topics.routes import TopicRoute
 
 MESSAGES_MAX: Final = 10
-WAIT_SECONDS_MAX: Final = 20
 # What was given back a moment ago is on its way: programs that poll without waiting expect it.
 SHORT_POLL_MS: Final = 200
 VISIBILITY_SECONDS_MAX: Final = LEASE_MS_MAX // 1_000
@@ -102,7 +102,7 @@ def receive_messages(context: DeliveryContext, request: Request, body: bytes) ->
         raise SqsError("InvalidAttributeName", f"Unknown Attribute {min(unknown)[:100]}.")
     answer = partial(_answer, context, request, topic, group, system_names, visibility_s)
     call: ReceiveCall | Rounds
-    if topic.queue.sources:
+    if topic.letter_sources:
         call = Rounds(context, request, topic, order, answer)
     else:
         call = ReceiveCall(context, request, order, None, lambda got, _: answer(order, got))

@@ -14,9 +14,10 @@ from django.utils import timezone
 from mqservice.accounts.models import AuditEntry, Namespace
 from mqservice.accounts.scopes import Scope, parse_grant
 from mqservice.groups.models import ConsumerGroup
+from mqservice.groups.services import GroupChange, delete_group, put_group
 from mqservice.tasks.models import Task
 from mqservice.topics.models import Topic
-from mqservice.topics.services import TopicChange, put_topic
+from mqservice.topics.services import TopicChange, delete_topic, put_topic
 from tests.mqservice.sqs.conftest import REGION, Desk, Sqs
 from tests.mqservice.sqs.test_messages import code_of, received
 
@@ -59,7 +60,7 @@ def test_attributes_are_settings_of_the_topic_and_the_group(sqs: Sqs, queue: str
         45_000,
     )
     actions = set(AuditEntry.objects.values_list("action", flat=True))
-    assert {"topic.put", "group.put", "topic.sqs"} <= actions
+    assert {"topic.put", "group.put"} <= actions
     with pytest.raises(ClientError) as error:
         sqs.send_message(QueueUrl=queue, MessageBody="x" * 2049)
     assert code_of(error) == "InvalidParameterValue"
@@ -200,6 +201,50 @@ def test_dead_letters_are_received_from_the_queue_that_is_named(sqs: Sqs, queue:
     assert attributes_of(sqs, letters)["ApproximateNumberOfMessages"] == "0"
     sqs.delete_queue(QueueUrl=queue)
     assert not sqs.list_dead_letter_source_queues(QueueUrl=letters).get("queueUrls")
+
+
+def test_a_queue_deleted_elsewhere_feeds_no_dead_letter_queue(
+    desk: Desk, sqs: Sqs, queue: str
+) -> None:
+    acme = desk.people.acme
+    letters = sqs.create_queue(QueueName="letters")["QueueUrl"]
+    arn = attributes_of(sqs, letters)["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+
+    def sources() -> Any:  # Any: as boto3 answers
+        listed = sqs.list_dead_letter_source_queues(QueueUrl=letters).get("queueUrls")
+        assert bool(listed) is bool(Topic.objects.get(name="letters").letter_sources)
+        return listed
+
+    steps: list[tuple[Callable[[], object], Callable[[], object]]] = [
+        (lambda: delete_group(acme, "orders"), lambda: put_group(acme, "orders", GroupChange())),
+        (lambda: delete_topic(acme, "orders"), lambda: put_topic(acme, "orders", TopicChange())),
+    ]
+    for delete, create in steps:
+        sqs.set_queue_attributes(QueueUrl=queue, Attributes={"RedrivePolicy": policy})
+        assert sources() == [queue]
+        delete()
+        assert not sources()
+        create()
+        assert not sources()
+        assert "RedrivePolicy" not in attributes_of(sqs, queue)
+
+
+def test_a_dead_letter_queue_made_again_gets_the_letters_of_those_that_name_it(
+    desk: Desk, sqs: Sqs, queue: str
+) -> None:
+    letters = sqs.create_queue(QueueName="letters")["QueueUrl"]
+    arn = attributes_of(sqs, letters)["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"RedrivePolicy": policy})
+    sqs.delete_queue(QueueUrl=letters)
+    assert json.loads(attributes_of(sqs, queue)["RedrivePolicy"])["deadLetterTargetArn"] == arn
+    sqs.create_queue(QueueName="letters")
+    assert sqs.list_dead_letter_source_queues(QueueUrl=letters)["queueUrls"] == [queue]
+    sqs.send_message(QueueUrl=queue, MessageBody="poison")
+    received(sqs, queue, VisibilityTimeout=0)
+    (letter,) = received(sqs, letters, WaitTimeSeconds=10)
+    assert letter["Body"] == "poison"
 
 
 def test_a_move_task_is_a_redrive(sqs: Sqs, queue: str) -> None:
