@@ -35,11 +35,13 @@ BASE64: Final = "base64"
 COUNT_MAX: Final = 10
 _NAME_CHARS_MAX: Final = 256
 _TYPE: Final = re.compile(r"(String|Number|Binary)(\.[^\x00-\x1f]*)?")
-_NAME: Final = re.compile(r"[a-zA-Z0-9_-]+(\.[a-zA-Z0-9_-]+)*", re.ASCII)
+_NAME: Final = re.compile(r"[\w-]+(\.[\w-]+)*")
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # What XML 1.0 has no way to write, and SQS takes nowhere.
 _NOT_XML: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_ID_VERSION: Final = "01"
+_ID_CHARS: Final = 34
 _AS_BASE64: Final = "="
 _length: Final = struct.Struct(">I").pack
 _decode_types: Final = msgspec.json.Decoder(dict[str, str]).decode
@@ -111,10 +113,10 @@ def wanted_of(
     """Those that a receive asks for: by name, by how names begin (``foo.*``), or all."""
     if not names:
         return {}
-    if "All" in names or ".*" in names:
+    if not {"All", "*", ".*"}.isdisjoint(names):
         return attributes
     whole = {name for name in names if not name.endswith(".*")}
-    starts = tuple(name.removesuffix("*") for name in names if name.endswith(".*"))
+    starts = tuple(name.removesuffix(".*") for name in names if name.endswith(".*"))
     return {
         name: value
         for name, value in attributes.items()
@@ -139,6 +141,16 @@ def md5_of_attributes(
             value, kind = (attribute.string_value or "").encode(), b"\1"
         digest.update(kind + _length(len(value)) + value)
     return digest.hexdigest()
+
+
+def shown_id(message_id: str) -> str:
+    """A message's id as a UUID, which programs such as Spring Cloud AWS expect: ours without their
+    version, 01. Ids of another form stay as they are.
+    """
+    if len(message_id) != _ID_CHARS or not message_id.startswith(_ID_VERSION):
+        return message_id
+    digits = message_id[len(_ID_VERSION) :].lower()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def md5_of(content: bytes) -> str:
@@ -195,10 +207,11 @@ def _checked(name: str, attribute: AttributeValue) -> tuple[str, str | bytes]:
     value = attribute.binary_value if match[1] == "Binary" else attribute.string_value
     other = attribute.string_value if match[1] == "Binary" else attribute.binary_value
     if not value or other is not None:
-        detail = f"{about} must contain a non-empty value of its type {kind} and no other."
-        raise SqsError("InvalidParameterValue", detail)
+        detail = f"Message (user) attribute '{name}' must contain a non-empty value of type"
+        raise SqsError("InvalidParameterValue", f"{detail} '{kind}'.")
     if isinstance(value, str):
-        check_text(value)
+        if _NOT_XML.search(value):
+            raise SqsError("InvalidParameterValue", f"{about} has characters that are invalid.")
         if match[1] == "Number" and not _NUMBER.fullmatch(value):
             detail = f"Can't cast the value of message attribute '{name}' to a number."
             raise SqsError("InvalidParameterValue", detail)

@@ -16,7 +16,7 @@ from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import datetime_ms
 from mqservice.sqs.asked import Asked
-from mqservice.sqs.errors import SqsError, invalid_value
+from mqservice.sqs.errors import SqsError, invalid_value, sqs_error_of
 from mqservice.sqs.queue_names import queue_of_arn
 from mqservice.sqs.replies import MoveTask, MoveTaskCancelled, MoveTaskList, MoveTaskStarted
 from mqservice.sqs.requests import (
@@ -50,8 +50,7 @@ def start_move_task(asked: Asked) -> MoveTaskStarted:
         raise invalid_value("MaxNumberOfMessagesPerSecond", rate, f"Must be 1 to {RATE_MAX}.")
     target = None
     if wanted.destination_arn is not None:
-        queue = queue_of_arn(wanted.destination_arn, "DestinationArn", asked.principal)
-        target = asked.topic_of(queue, Scope.MANAGE)
+        target = _topic_of(asked, wanted.destination_arn, "DestinationArn", Scope.MANAGE)
     sources = _sources_of(asked, topic)
     asked.changing()
     if any(task.is_active for task in _tasks_of(topic)):
@@ -105,22 +104,27 @@ def cancel_move_task(asked: Asked) -> MoveTaskCancelled:
         except Problem as problem:
             if problem.code not in ("TASK_NOT_FOUND", "CONFLICT"):
                 raise
-            detail = "The task does not exist, or is not running any more."
-            raise SqsError("ResourceNotFoundException", detail) from problem
+            raise SqsError("ResourceNotFoundException", "Task does not exist.") from problem
     return MoveTaskCancelled(approximate_number_of_messages_moved=moved_count)
 
 
 def _source_of(asked: Asked, arn: str) -> Topic:
     """The dead-letter queue that an ARN means. Raises SqsError unless it is one."""
-    try:
-        topic = asked.topic_of(queue_of_arn(arn, "SourceArn", asked.principal))
-    except Problem as problem:
-        detail = "The resource that you specified for the SourceArn parameter doesn't exist."
-        raise SqsError("ResourceNotFoundException", detail) from problem
+    topic = _topic_of(asked, arn, "SourceArn")
     if not topic.letter_sources:
         detail = "Source queue must be configured as a Dead Letter Queue."
         raise SqsError("InvalidParameterValue", detail)
     return topic
+
+
+def _topic_of(asked: Asked, arn: str, parameter: str, scope: Scope | None = None) -> Topic:
+    try:
+        return asked.topic_of(queue_of_arn(arn, parameter, asked.principal), scope)
+    except (SqsError, Problem) as exc:
+        if sqs_error_of(exc, "").name != "QueueDoesNotExist":
+            raise
+        detail = f"The resource that you specified for the {parameter} parameter doesn't exist."
+        raise SqsError("ResourceNotFoundException", detail) from exc
 
 
 def _tasks_of(topic: Topic) -> list[Task]:
@@ -158,4 +162,5 @@ def _ids_of(handle: str) -> list[str]:
     try:
         return base64.b64decode(handle, altchars=b"-_", validate=True).decode("ascii").split(",")
     except (binascii.Error, ValueError) as exc:
-        raise invalid_value("TaskHandle", handle, "It is not a handle.") from exc
+        detail = "Value for parameter TaskHandle is invalid."
+        raise SqsError("InvalidParameterValue", detail) from exc

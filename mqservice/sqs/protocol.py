@@ -18,7 +18,7 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
-from mqservice.sqs.errors import SqsError, missing_parameter
+from mqservice.sqs.errors import NO_SUCH_QUEUE, SqsError, missing_parameter
 from mqservice.sqs.replies import Reply
 from mqservice.sqs.requests import REQUESTS, Request
 
@@ -61,6 +61,8 @@ _ENTRIES: Final = {
     "DeleteMessageBatch": "DeleteMessageBatchRequestEntry",
     "SendMessageBatch": "SendMessageBatchRequestEntry",
 }
+# Where the query protocol says more than JSON does.
+_QUERY_MESSAGES: Final = {NO_SUCH_QUEUE: f"{NO_SUCH_QUEUE.rstrip('.')} for this wsdl version."}
 _ITEM_OF_MAP: Final = {name: (item, key) for item, (name, key) in _MAPS.items()}
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -219,11 +221,12 @@ def encode_reply(call: Call, reply: msgspec.Struct, request_id: str) -> tuple[by
 def encode_error(error: SqsError, request_id: str, *, is_json: bool) -> tuple[bytes, bytes]:
     """The response's body and its content type."""
     if is_json:
-        return _encode({"__type": _ERROR_SHAPES + error.name, "message": error.message}), JSON_TYPE
+        return _encode({"__type": _ERROR_SHAPES + error.shape, "message": error.message}), JSON_TYPE
     kind = "Sender" if error.is_sender_fault else "Receiver"
+    message = _QUERY_MESSAGES.get(error.message, error.message)
     content = (
         f'<?xml version="1.0"?><ErrorResponse xmlns="{_XMLNS}"><Error><Type>{kind}</Type>'
-        f"<Code>{error.code}</Code><Message>{_text(error.message)}</Message><Detail/></Error>"
+        f"<Code>{error.code}</Code><Message>{_text(message)}</Message><Detail/></Error>"
         f"<RequestId>{request_id}</RequestId></ErrorResponse>"
     )
     return content.encode(), XML_TYPE
@@ -237,7 +240,8 @@ def error_header(error: SqsError) -> tuple[bytes, bytes]:
 
 def _result_xml(action: str, reply: msgspec.Struct) -> str:
     fields = msgspec.to_builtins(reply, builtin_types=())
-    return f"<{action}Result>{_fields_xml(action, fields)}</{action}Result>"
+    content = _fields_xml(action, fields)
+    return f"<{action}Result>{content}</{action}Result>" if content else f"<{action}Result/>"
 
 
 def _fields_xml(action: str, fields: dict[str, Json]) -> str:

@@ -45,9 +45,9 @@ _KEPT: Final = {
     "SqsManagedSseEnabled": ("true", "false"),
     "FifoThroughputLimit": _LIMITS,
 }
-_OF_FIFO: Final = frozenset(
-    {FIFO, "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"}
-)
+_OF_FIFO_ALONE: Final = ("DeduplicationScope", "FifoThroughputLimit")
+_OF_FIFO: Final = frozenset({FIFO, "ContentBasedDeduplication", *_OF_FIFO_ALONE})
+_BOOLEANS: Final = frozenset({FIFO, "ContentBasedDeduplication", "SqsManagedSseEnabled"})
 # In the order in which AWS lists them.
 COUNT_NAMES: Final = (
     "ApproximateNumberOfMessages",
@@ -121,6 +121,11 @@ def group_defaults(*, is_fifo: bool) -> dict[str, object]:
     return group
 
 
+def plain_attributes(given: Mapping[str, str]) -> dict[str, str]:
+    """As they are kept: truth in lower case, however a client writes it."""
+    return {name: text.lower() if name in _BOOLEANS else text for name, text in given.items()}
+
+
 def read_attributes(
     given: Mapping[str, str], options: QueueOptions, *, is_fifo: bool
 ) -> QueueChange:
@@ -131,12 +136,7 @@ def read_attributes(
     kept = dict(options.attributes)
     redrive = None
     for name, text in given.items():
-        if "\0" in text:
-            raise _wrong_value(name, text)
-        if name not in NAMES or name == "All" or name in _READ_ONLY:
-            raise SqsError("InvalidAttributeName", f"Unknown Attribute {name[:100]}.")
-        if name in _OF_FIFO and not is_fifo:
-            raise SqsError("InvalidAttributeName", f"Unknown Attribute {name}.")
+        _check_attribute(name, text, is_fifo=is_fifo)
         if name == "VisibilityTimeout":
             seconds = _number(name, text, 0, 43_200)
             changed["is_never_hidden"] = not seconds
@@ -155,7 +155,9 @@ def read_attributes(
                 RECONSUME_FOR_EVER if redrive is None else _receives_of(redrive) - 1
             )
         elif name == FIFO:
-            _one_of(name, text, ("true",))
+            if text != "true":
+                detail = f"Invalid value for the parameter {FIFO}. Reason: Modifying queue type is "
+                raise SqsError("InvalidAttributeValue", f"{detail}not supported.")
         elif name == "ContentBasedDeduplication":
             changed["is_dedup_by_content"] = _one_of(name, text, ("true", "false")) == "true"
         elif name == "DeduplicationScope":
@@ -166,6 +168,19 @@ def read_attributes(
             kept.pop(name, None)
     changed["attributes"] = kept
     return QueueChange(topic, group, msgspec.structs.replace(options, **changed), redrive)
+
+
+def _check_attribute(name: str, text: str, *, is_fifo: bool) -> None:
+    """Raises SqsError unless a queue of this kind may be given it."""
+    if "\0" in text:
+        raise _wrong_value(name, text)
+    if name not in NAMES or name == "All" or name in _READ_ONLY:
+        raise SqsError("InvalidAttributeName", f"Unknown Attribute {name[:100]}.")
+    if name in _OF_FIFO and not is_fifo:
+        detail = f"Unknown Attribute {name}."
+        if name in _OF_FIFO_ALONE:
+            detail = f"You can specify the {name} only when FifoQueue is set to true."
+        raise SqsError("InvalidAttributeName", detail)
 
 
 def attributes_of(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any, Final
@@ -46,6 +47,7 @@ from mqservice.sqs.queue_attributes import (
     defaults_of,
     group_defaults,
     names_wanted,
+    plain_attributes,
     read_attributes,
 )
 from mqservice.sqs.queue_names import (
@@ -83,6 +85,7 @@ from mqservice.store import (
     ScheduledListRequest,
     StoreClient,
     StoreError,
+    TopicRef,
     blocking_client,
 )
 from mqservice.topics.models import Topic
@@ -110,9 +113,10 @@ def create_queue(asked: Asked) -> QueueUrl:
     wanted: CreateQueue = asked.wanted
     check_name(wanted.queue_name)
     is_fifo = wanted.queue_name.endswith(FIFO_ENDING)
-    if is_fifo is not (wanted.attributes.get(FIFO) == "true"):
+    given = plain_attributes(wanted.attributes)
+    if is_fifo is not (given.get(FIFO) == "true"):
         raise invalid_value(
-            "QueueName" if FIFO not in wanted.attributes else FIFO,
+            "QueueName" if FIFO not in given else FIFO,
             wanted.queue_name,
             "The name of a FIFO queue, and of no other, ends in .fifo, with FifoQueue true.",
         )
@@ -121,13 +125,13 @@ def create_queue(asked: Asked) -> QueueUrl:
     asked.principal.require(Scope.MANAGE, Kind.GROUP, name)
     asked.changing()
     _check_tags(wanted.tags)
-    change = read_attributes(wanted.attributes, QueueOptions(), is_fifo=is_fifo)
+    change = read_attributes(given, QueueOptions(), is_fifo=is_fifo)
     namespace = asked.namespace
     with transaction.atomic():
         existing = Topic.objects.filter(namespace=namespace, name=name).first()
         if existing is not None:
             existing.namespace = namespace
-            _require_same(asked, existing, wanted)
+            _require_same(asked, existing, wanted.queue_name, given)
             _put_missing_group(asked, existing)
             return QueueUrl(queue_url=asked.url_of(existing))
         topic_values, group_values = defaults_of(is_fifo=is_fifo)
@@ -141,16 +145,16 @@ def create_queue(asked: Asked) -> QueueUrl:
     return QueueUrl(queue_url=asked.url_of(row))
 
 
-def _require_same(asked: Asked, topic: Topic, wanted: CreateQueue) -> None:
+def _require_same(asked: Asked, topic: Topic, name: str, given: dict[str, str]) -> None:
     """Raises SqsError unless a queue that is there is what a repeated CreateQueue asks for."""
-    if name_of(topic) != wanted.queue_name:
+    if name_of(topic) != name:
         detail = "A queue whose topic has the same name exists already: "
         raise SqsError("QueueNameExists", f"{detail}{name_of(topic)}.")
     present = attributes_of(topic, _group_of(topic), _NO_COUNTS, asked.account, asked.region)
-    for name, text in wanted.attributes.items():
-        if name != REDRIVE and present.get(name, "") != text:
+    for attribute, text in given.items():
+        if attribute != REDRIVE and present.get(attribute, "") != text:
             detail = "A queue already exists with the same name and a different value for attribute"
-            raise SqsError("QueueNameExists", f"{detail} {name}.")
+            raise SqsError("QueueNameExists", f"{detail} {attribute}")
 
 
 def delete_queue(asked: Asked) -> Reply:
@@ -207,11 +211,10 @@ def set_queue_attributes(asked: Asked) -> Reply:
     topic = asked.topic(Scope.MANAGE)
     asked.changing()
     is_fifo = topic.message_type == MessageType.FIFO
-    if FIFO in wanted.attributes:
-        raise SqsError("InvalidAttributeName", f"The attribute {FIFO} cannot be changed.")
+    given = plain_attributes(wanted.attributes)
     with transaction.atomic():
         topic = _locked(topic)
-        change = read_attributes(wanted.attributes, queue_options_of(topic.sqs), is_fifo=is_fifo)
+        change = read_attributes(given, queue_options_of(topic.sqs), is_fifo=is_fifo)
         options = change.options
         if REDRIVE in wanted.attributes:
             options = _with_dead_letters(asked, topic.name, change, is_fifo=is_fifo)
@@ -285,8 +288,7 @@ def remove_permission(asked: Asked) -> Reply:
     def removed(statements: list[Any]) -> list[Any]:  # Any: JSON
         left = [each for each in statements if each.get("Sid") != wanted.label]
         if len(left) == len(statements):
-            detail = "Reason: can't find label on existing policy."
-            raise invalid_value("Label", wanted.label, detail)
+            raise invalid_value("Label", wanted.label, "can't find label.")
         return left
 
     return _change_policy(asked, removed)
@@ -408,16 +410,22 @@ def _counts_of(topic: Topic) -> Counts:
             if groups:
                 counts = client.dead_letters(DeadLettersRequest(groups=groups)).counts
                 letters = sum(each.count for each in counts)
-            lags = client.group_stats(GroupRef(group=topic.engine_name)).topics
-    except GroupNotFound:  # until the queue is received from
-        lags = ()
+            own = _own_counts(client, topic.engine_name)
     except StoreError as exc:
         raise problem_from_store(exc) from exc
-    for lag in lags:
-        if lag.topic == topic.engine_name:
-            visible = lag.ready_count + lag.retry_waiting_count + letters
-            return Counts(visible, lag.inflight_count, delayed + (lag.retry_scheduled_count or 0))
-    return Counts(letters, 0, delayed)
+    return Counts(own.visible + letters, own.hidden, own.delayed + delayed)
+
+
+def _own_counts(client: StoreClient, topic: str) -> Counts:
+    """Without letters, and without messages that were sent to come later."""
+    with contextlib.suppress(GroupNotFound):
+        for lag in client.group_stats(GroupRef(group=topic)).topics:
+            if lag.topic == topic:
+                visible = lag.ready_count + lag.retry_waiting_count
+                return Counts(visible, lag.inflight_count, lag.retry_scheduled_count or 0)
+    # The group has not received from it yet, and will get all that is there.
+    queues = client.topic_stats(TopicRef(topic=topic)).queues
+    return Counts(sum(each.max_offset - each.min_offset for each in queues), 0, 0)
 
 
 def _delayed_count(client: StoreClient, topic: str) -> int:

@@ -37,6 +37,7 @@ from mqservice.sqs.message_attributes import (
     body_text,
     md5_of,
     md5_of_attributes,
+    shown_id,
     wanted_of,
 )
 from mqservice.sqs.queue_names import account_of, queue_arn, queue_name
@@ -182,7 +183,7 @@ def _message(
         body = binascii.b2a_base64(record.body, newline=False).decode("ascii")
         attributes = {**attributes, BODY_MARK: _MARKED}
     return Message(
-        message_id=record.message_id,
+        message_id=shown_id(record.message_id),
         receipt_handle=receipt,
         md5_of_body=md5_of(body.encode()),
         body=body,

@@ -123,7 +123,7 @@ BAD: dict[str, tuple[Call, str]] = {
         "NonExistentQueue",
     ),
     "queue that is no URL": (
-        lambda sqs, queue: sqs.purge_queue(QueueUrl="x"),
+        lambda sqs, queue: sqs.purge_queue(QueueUrl="sqs/orders"),
         "InvalidAddress",
     ),
     "name that is not there": (
@@ -195,7 +195,13 @@ def raw(desk: Desk) -> Raw:
     [
         ("AmazonSQS.Fly", "{}", 400, "InvalidAction", "InvalidAction"),
         ("Other.SendMessage", "{}", 400, "InvalidAction", "InvalidAction"),
-        ("AmazonSQS.CreateQueue", "{}", 400, "MissingParameter", "MissingParameter"),
+        (
+            "AmazonSQS.CreateQueue",
+            "{}",
+            400,
+            "MissingRequiredParameterException",
+            "MissingParameter",
+        ),
         ("AmazonSQS.CreateQueue", "{", 400, "SerializationException", "SerializationException"),
         (
             "AmazonSQS.CreateQueue",
@@ -208,7 +214,7 @@ def raw(desk: Desk) -> Raw:
             "AmazonSQS.CreateQueue",
             '{"QueueName": 5}',
             400,
-            "InvalidParameterValue",
+            "InvalidParameterValueException",
             "InvalidParameterValue",
         ),
         (
