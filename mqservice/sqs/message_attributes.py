@@ -47,7 +47,7 @@ _decode_types: Final = msgspec.json.Decoder(dict[str, str]).decode
 
 def check_text(text: str) -> None:
     """Raises SqsError unless SQS takes it as the body of a message."""
-    if _NOT_XML.search(text):
+    if not _is_xml(text):
         detail = "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to "
         raise SqsError("InvalidMessageContents", detail + "#xD7FF | #xE000 to #xFFFD | above.")
 
@@ -58,7 +58,12 @@ def body_text(body: bytes) -> str | None:
         text = body.decode()
     except UnicodeDecodeError:
         return None
-    return None if _NOT_XML.search(text) else text
+    return text if _is_xml(text) else None
+
+
+def _is_xml(text: str) -> bool:
+    """Whether XML can write it. What is printable it can, and that is quickly known."""
+    return text.isprintable() or not _NOT_XML.search(text)
 
 
 def properties_of(attributes: Attributes) -> dict[str, str]:

@@ -176,7 +176,8 @@ def _draft_of(wanted: Outgoing, route: TopicRoute) -> _Draft:
     if not text:
         raise missing_parameter("MessageBody")
     check_text(text)
-    size_bytes = _size_bytes(wanted)
+    body = text.encode()
+    size_bytes = len(body) + bytes_of(wanted.message_attributes)
     if size_bytes > route.body_bytes_max:
         detail = f"Message must be shorter than {route.body_bytes_max} bytes."
         raise SqsError("InvalidParameterValue", f"One or more parameters are invalid. {detail}")
@@ -188,7 +189,6 @@ def _draft_of(wanted: Outgoing, route: TopicRoute) -> _Draft:
     if trace is not None:
         properties[TRACE_HEADER] = trace
     wait = _wait_of(wanted, route)
-    body = text.encode()
     _check_ids(wanted)
     if is_fifo(route):
         marks[PROPERTY_DEDUP] = _dedup_of(wanted, route, body)

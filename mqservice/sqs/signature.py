@@ -394,7 +394,9 @@ def _canonical_head(
         value = fields.get(name)
         if value is None:
             raise does_not_match(f"The signed header {_shown(name)} is not in the request.")
-        lines.append(b"%b:%b\n" % (name, b" ".join(value.split())))
+        if b" " in value or b"\t" in value:
+            value = b" ".join(value.split())
+        lines.append(b"%b:%b\n" % (name, value))
     if query and not is_canonical:
         query = _canonical_query(_query_pairs(query))
     if _PLAIN_PATH.fullmatch(path) is None:
