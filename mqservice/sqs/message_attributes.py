@@ -61,6 +61,11 @@ def body_text(body: bytes) -> str | None:
     return text if _is_xml(text) else None
 
 
+def xml_text(text: str) -> str:
+    """As XML can write it."""
+    return text if _is_xml(text) else _NOT_XML.sub("\ufffd", text)
+
+
 def _is_xml(text: str) -> bool:
     """Whether XML can write it. What is printable it can, and that is quickly known."""
     return text.isprintable() or not _NOT_XML.search(text)
@@ -174,12 +179,13 @@ def trace_header_of(attributes: Attributes) -> str | None:
 
 
 def _check_name(name: str) -> None:
-    is_reserved = name.lower().startswith(("aws.", "amazon."))
+    is_own = name in (SQS_PROPERTY, TRACE_HEADER)
+    is_reserved = is_own or name.lower().startswith(("aws.", "amazon."))
     if is_reserved or len(name) > _NAME_CHARS_MAX or not _NAME.fullmatch(name):
         detail = (
             f"Message attribute name '{name[:_NAME_CHARS_MAX]}' is invalid. It can have letters, "
             "digits, underscores, hyphens and single dots within, at most 256 characters, and "
-            "must not begin with AWS. or Amazon."
+            "must not begin with AWS. or Amazon., nor be what the service itself uses."
         )
         raise SqsError("InvalidParameterValue", detail)
 
