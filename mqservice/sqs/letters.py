@@ -107,6 +107,13 @@ class QueuePlan(SettlePlan):
 
 
 def _split(request: SettleRequest) -> list[SettleRequest]:
+    if not any(
+        each.topic.startswith(DLQ_PREFIX)
+        for items in (request.acks, request.nacks, request.extends)
+        for each in items
+    ):
+        return [request]
+
     def of(*, is_letter: bool) -> SettleRequest:
         return msgspec.structs.replace(
             request,
@@ -121,7 +128,4 @@ def _split(request: SettleRequest) -> list[SettleRequest]:
             },
         )
 
-    letters = of(is_letter=True)
-    if not (letters.acks or letters.nacks or letters.extends):
-        return [request]
-    return [letters, of(is_letter=False)]
+    return [of(is_letter=True), of(is_letter=False)]

@@ -49,7 +49,7 @@ _decode_types: Final = msgspec.json.Decoder(dict[str, str]).decode
 
 def check_text(text: str) -> None:
     """Raises SqsError unless SQS takes it as the body of a message."""
-    if _NOT_XML.search(text):
+    if not _is_xml(text):
         detail = "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to "
         raise SqsError("InvalidMessageContents", detail + "#xD7FF | #xE000 to #xFFFD | above.")
 
@@ -60,7 +60,17 @@ def body_text(body: bytes) -> str | None:
         text = body.decode()
     except UnicodeDecodeError:
         return None
-    return None if _NOT_XML.search(text) else text
+    return text if _is_xml(text) else None
+
+
+def xml_text(text: str) -> str:
+    """As XML can write it."""
+    return text if _is_xml(text) else _NOT_XML.sub("\ufffd", text)
+
+
+def _is_xml(text: str) -> bool:
+    """Whether XML can write it. What is printable it can, and that is quickly known."""
+    return text.isprintable() or not _NOT_XML.search(text)
 
 
 def properties_of(attributes: Attributes) -> dict[str, str]:
@@ -181,12 +191,13 @@ def trace_header_of(attributes: Attributes) -> str | None:
 
 
 def _check_name(name: str) -> None:
-    is_reserved = name.lower().startswith(("aws.", "amazon."))
+    is_own = name in (SQS_PROPERTY, TRACE_HEADER)
+    is_reserved = is_own or name.lower().startswith(("aws.", "amazon."))
     if is_reserved or len(name) > _NAME_CHARS_MAX or not _NAME.fullmatch(name):
         detail = (
             f"Message attribute name '{name[:_NAME_CHARS_MAX]}' is invalid. It can have letters, "
             "digits, underscores, hyphens and single dots within, at most 256 characters, and "
-            "must not begin with AWS. or Amazon."
+            "must not begin with AWS. or Amazon., nor be what the service itself uses."
         )
         raise SqsError("InvalidParameterValue", detail)
 

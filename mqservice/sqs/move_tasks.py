@@ -11,6 +11,9 @@ import base64
 import binascii
 from typing import Final
 
+from django.db import transaction
+
+from mqservice.accounts.locks import lock_namespace
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.problem import Problem
@@ -53,15 +56,17 @@ def start_move_task(asked: Asked) -> MoveTaskStarted:
         target = _topic_of(asked, wanted.destination_arn, "DestinationArn", Scope.MANAGE)
     sources = _sources_of(asked, topic)
     asked.changing()
-    if any(task.is_active for task in _tasks_of(topic)):
-        detail = "There is already a task running. Only one active task is allowed for a source "
-        raise SqsError("InvalidParameterValue", f"{detail}queue arn at a given time.")
     redrive = TaskKind.REDRIVE
     orders = [
         TaskRequest(kind=redrive, group=each, selection=Selection(), target=target, rate=rate)
         for each in sources
     ]
-    tasks = [create_task(order, asked.principal) for order in orders]
+    with transaction.atomic():
+        lock_namespace(topic.namespace)  # nobody else starts one meanwhile
+        if any(task.is_active for task in _tasks_of(topic)):
+            detail = "There is already a task running. Only one active task is allowed for a "
+            raise SqsError("InvalidParameterValue", f"{detail}source queue arn at a given time.")
+        tasks = [create_task(order, asked.principal) for order in orders]
     return MoveTaskStarted(task_handle=_handle_of([task.public_id for task in tasks]))
 
 
@@ -160,7 +165,10 @@ def _handle_of(task_ids: list[str]) -> str:
 
 def _ids_of(handle: str) -> list[str]:
     try:
-        return base64.b64decode(handle, altchars=b"-_", validate=True).decode("ascii").split(",")
+        ids = base64.b64decode(handle, altchars=b"-_", validate=True).decode("ascii")
+        if "\0" in ids:
+            raise ValueError("PostgreSQL has no such text")
+        return ids.split(",")
     except (binascii.Error, ValueError) as exc:
         detail = "Value for parameter TaskHandle is invalid."
         raise SqsError("InvalidParameterValue", detail) from exc

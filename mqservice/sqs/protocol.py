@@ -19,6 +19,7 @@ from xml.sax.saxutils import escape
 import msgspec
 
 from mqservice.sqs.errors import NO_SUCH_QUEUE, SqsError, missing_parameter
+from mqservice.sqs.message_attributes import xml_text
 from mqservice.sqs.replies import Reply
 from mqservice.sqs.requests import REQUESTS, Request
 
@@ -30,6 +31,7 @@ _XMLNS: Final = "http://queue.amazonaws.com/doc/2012-11-05/"
 _ERROR_SHAPES: Final = "com.amazonaws.sqs#"
 # A batch of ten messages with ten attributes each takes some 500.
 _PARAMETERS_MAX: Final = 2_000
+_NUMBER_DIGITS_MAX: Final = 9  # of an item of a list
 _MISSING: Final = re.compile(r"Object missing required field `(\w+)`")
 _AT: Final = re.compile(r"(.*) - at `\$\.?(.*)`", re.DOTALL)
 
@@ -172,7 +174,9 @@ def _expanded(tree: dict[str, Json], entries: str) -> dict[str, Json]:
 
 def _numbered(name: str, value: Json, *, is_text: bool = False) -> Iterator[Json]:
     """The items of a list, by their numbers. One without a number is the first, as AWS has it."""
-    if isinstance(value, str) or not all(number.isdecimal() for number in value):
+    if isinstance(value, str) or not all(
+        number.isdecimal() and len(number) <= _NUMBER_DIGITS_MAX for number in value
+    ):
         value = {"1": value}
     for number in sorted(value, key=int):
         item = value[number]
@@ -272,4 +276,4 @@ def _value_xml(action: str, value: Json) -> str:
 
 def _text(text: str) -> str:
     """A carriage return would be read as a line feed."""
-    return escape(text, {"\r": "&#13;"})
+    return escape(xml_text(text), {"\r": "&#13;"})

@@ -20,6 +20,7 @@ from mqservice.sqs.queue_names import queue_arn, queue_name
 from mqservice.topics.models import Topic
 from mqservice.topics.queue_options import (
     DELAY_SECONDS_MAX,
+    KEPT_CHARS_MAX,
     WAIT_SECONDS_MAX,
     QueueOptions,
     queue_options_of,
@@ -163,7 +164,7 @@ def read_attributes(
         elif name == "DeduplicationScope":
             changed["is_dedup_by_group"] = _one_of(name, text, _SCOPES) == _SCOPES[1]
         elif text:
-            kept[name] = _checked(name, text)
+            kept[name] = checked(name, text)
         else:
             kept.pop(name, None)
     changed["attributes"] = kept
@@ -232,7 +233,10 @@ def _receives_of(policy: RedrivePolicy) -> int:
     return _number("maxReceiveCount", str(policy.max_receive_count), 1, _RECEIVES_MAX)
 
 
-def _checked(name: str, text: str) -> str:
+def checked(name: str, text: str) -> str:
+    """The value of an attribute that is kept. Raises SqsError unless AWS would take it."""
+    if len(text) > KEPT_CHARS_MAX:
+        raise _wrong_value(name, text)
     allowed = _KEPT[name]
     if allowed is None:
         if name.endswith("Policy"):

@@ -12,6 +12,7 @@ import base64
 import binascii
 import contextlib
 import functools
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from mqservice.errors import problem_from_store
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.services import GroupChange, delete_group, put_group
 from mqservice.lib.json_logs import client_address_var, request_id_var, user_agent_var
-from mqservice.lib.names import engine_name
+from mqservice.lib.names import engine_name, name_fault
 from mqservice.lib.problem import Problem
 from mqservice.quotas.control_rate import ControlRate
 from mqservice.sqs.asked import Asked, name_of
@@ -44,6 +45,7 @@ from mqservice.sqs.queue_attributes import (
     QueueChange,
     RedrivePolicy,
     attributes_of,
+    checked,
     defaults_of,
     group_defaults,
     names_wanted,
@@ -102,6 +104,7 @@ from mqservice.topics.services import TopicChange, delete_topic, put_topic
 from mqservice.topics.settings import MessageType
 
 PAGE_MAX: Final = 1_000
+_LABEL: Final = re.compile(r"[\w-]{1,80}", re.ASCII)
 DELAYED_COUNT_MAX: Final = 256  # that are counted: their bodies are read for it
 _DELAYED_PAGES_MAX: Final = 4
 _DELAYED_BYTES_MAX: Final = 1024 * 1024
@@ -181,6 +184,8 @@ def list_queues(asked: Asked) -> QueueList:
     """ListQueues, by name. Without MaxResults the first 1,000, and no token."""
     wanted: ListQueues = asked.wanted
     prefix = topic_name(wanted.queue_name_prefix)
+    if "\0" in prefix:
+        raise invalid_value("QueueNamePrefix", prefix, "It is not how names of queues begin.")
     rows = asked.namespace.topics.filter(name__gt=_after(wanted), name__startswith=prefix)
     topics, token = _page(list(rows.order_by("name")[: _limit(wanted) + 1]), wanted)
     return QueueList(queue_urls=[asked.url_of(topic) for topic in topics], next_token=token)
@@ -260,9 +265,11 @@ def untag_queue(asked: Asked) -> Reply:
 def add_permission(asked: Asked) -> Reply:
     """AddPermission: a statement of the policy, which is kept and has no effect."""
     wanted: AddPermission = asked.wanted
+    if not _LABEL.fullmatch(wanted.label):
+        raise invalid_value("Label", wanted.label, "Up to 80 of A-Z, a-z, 0-9, - and _.")
 
     def added(statements: list[Any]) -> list[Any]:  # Any: JSON
-        if any(each.get("Sid") == wanted.label for each in statements):
+        if any(_is_labelled(each, wanted.label) for each in statements):
             detail = f"Value {wanted.label} for parameter Label is invalid. Reason: Already exists."
             raise SqsError("InvalidParameterValue", detail)
         topic = asked.topic()
@@ -286,7 +293,7 @@ def remove_permission(asked: Asked) -> Reply:
     wanted: RemovePermission = asked.wanted
 
     def removed(statements: list[Any]) -> list[Any]:  # Any: JSON
-        left = [each for each in statements if each.get("Sid") != wanted.label]
+        left = [each for each in statements if not _is_labelled(each, wanted.label)]
         if len(left) == len(statements):
             raise invalid_value("Label", wanted.label, "can't find label.")
         return left
@@ -470,6 +477,10 @@ def _check_tags(tags: dict[str, str]) -> None:
             raise SqsError("InvalidParameterValue", f"{detail}{TAG_CHARS_MAX}; none is NUL.")
 
 
+def _is_labelled(statement: Any, label: str) -> bool:  # Any: JSON
+    return isinstance(statement, dict) and statement.get("Sid") == label
+
+
 def _change_policy(asked: Asked, changed: Callable[[list[Any]], list[Any]]) -> Reply:  # Any: JSON
     topic = asked.topic(Scope.MANAGE)
     asked.changing()
@@ -482,7 +493,7 @@ def _change_policy(asked: Asked, changed: Callable[[list[Any]], list[Any]]) -> R
         statements = changed(statements if isinstance(statements, list) else [statements])
         if statements:
             policy = {"Version": "2012-10-17", **document, "Statement": statements}
-            kept["Policy"] = msgspec.json.encode(policy).decode()
+            kept["Policy"] = checked("Policy", msgspec.json.encode(policy).decode())
         else:
             kept.pop("Policy", None)
         _save_options(asked, row, msgspec.structs.replace(options, attributes=kept))
@@ -505,7 +516,10 @@ def _after(wanted: Paged) -> str:
     if wanted.next_token is None:
         return ""
     try:
-        return base64.b64decode(wanted.next_token, altchars=b"-_", validate=True).decode()
+        name = base64.b64decode(wanted.next_token, altchars=b"-_", validate=True).decode()
+        if (fault := name_fault(name)) is not None:
+            raise ValueError(fault)
+        return name
     except (binascii.Error, ValueError) as exc:
         raise invalid_value("NextToken", wanted.next_token, "It is not a token.") from exc
 

@@ -178,14 +178,15 @@ def _message(
     attributes: dict[str, AttributeReply] = {}
     if wanted.message_attribute_names and record.properties:
         attributes = wanted_of(_attributes_of(record.properties), wanted.message_attribute_names)
-    body = body_text(record.body)
+    content, body = record.body, body_text(record.body)
     if body is None:
-        body = binascii.b2a_base64(record.body, newline=False).decode("ascii")
+        content = binascii.b2a_base64(record.body, newline=False)
+        body = content.decode("ascii")
         attributes = {**attributes, BODY_MARK: _MARKED}
     return Message(
         message_id=shown_id(record.message_id),
         receipt_handle=receipt,
-        md5_of_body=md5_of(body.encode()),
+        md5_of_body=md5_of(content),
         body=body,
         attributes=system,
         md5_of_attributes=md5_of_attributes(attributes),

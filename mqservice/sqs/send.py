@@ -190,7 +190,8 @@ def _draft_of(wanted: Outgoing, route: TopicRoute, trace: str | None) -> _Draft:
     if not text:
         raise missing_parameter("MessageBody")
     check_text(text)
-    size_bytes = _size_bytes(wanted)
+    body = text.encode()
+    size_bytes = len(body) + bytes_of(wanted.message_attributes)
     if size_bytes > route.body_bytes_max:
         detail = f"Message must be shorter than {route.body_bytes_max} bytes."
         detail = f"One or more parameters are invalid. Reason: {detail}"
@@ -203,7 +204,6 @@ def _draft_of(wanted: Outgoing, route: TopicRoute, trace: str | None) -> _Draft:
     if trace is not None:
         properties[TRACE_HEADER] = trace
     wait = _wait_of(wanted, route)
-    body = text.encode()
     _check_ids(wanted)
     if is_fifo(route):
         _check_order(wanted, route)

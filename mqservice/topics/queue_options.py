@@ -16,13 +16,15 @@ WAIT_SECONDS_MAX: Final = 20
 TAGS_MAX: Final = 50
 TAG_KEY_CHARS_MAX: Final = 128
 TAG_CHARS_MAX: Final = 256
+KEPT_CHARS_MAX: Final = 32 * 1024  # of a policy, or another attribute without effect
 _KEPT: Final = (
     "Policy|RedriveAllowPolicy|KmsMasterKeyId|KmsDataKeyReusePeriodSeconds|SqsManagedSseEnabled|"
     "FifoThroughputLimit"
 )
-_Text = Annotated[str, Meta(pattern=r"^[^\x00]*$")]
-_TagKey = Annotated[_Text, Meta(min_length=1, max_length=TAG_KEY_CHARS_MAX)]
-_Tag = Annotated[_Text, Meta(max_length=TAG_CHARS_MAX)]
+_TEXT: Final = r"^[^\x00]*$"
+_Value = Annotated[str, Meta(pattern=_TEXT, max_length=KEPT_CHARS_MAX)]
+_TagKey = Annotated[str, Meta(pattern=_TEXT, min_length=1, max_length=TAG_KEY_CHARS_MAX)]
+_Tag = Annotated[str, Meta(pattern=_TEXT, max_length=TAG_CHARS_MAX)]
 
 
 class QueueOptions(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -36,7 +38,7 @@ class QueueOptions(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
     is_dedup_by_content: bool = False
     is_dedup_by_group: bool = False
     dead_letter_queue: Annotated[str, Meta(pattern=f"^$|{NAME_PATTERN}")] = ""
-    attributes: dict[Annotated[str, Meta(pattern=f"^({_KEPT})$")], _Text] = {}
+    attributes: dict[Annotated[str, Meta(pattern=f"^({_KEPT})$")], _Value] = {}
     tags: Annotated[dict[_TagKey, _Tag], Meta(max_length=TAGS_MAX)] = {}
 
 

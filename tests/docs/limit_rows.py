@@ -78,6 +78,8 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
         _row("Visibility timeout", "{} seconds", "mqservice.sqs.receive:VISIBILITY_SECONDS_MAX"),
         _row("Delay", "{} seconds", "mqservice.topics.queue_options:DELAY_SECONDS_MAX"),
         _row("Tags of a queue", "{}", "mqservice.topics.queue_options:TAGS_MAX"),
+        _row("A policy of a queue", "{} characters",
+             "mqservice.topics.queue_options:KEPT_CHARS_MAX"),
     ),
     "A request": (
         _row("Batch", "{} messages and {} of bodies", _D + "BATCH_COUNT_MAX",

@@ -272,6 +272,58 @@ def test_a_move_task_is_a_redrive(sqs: Sqs, queue: str) -> None:
     assert code_of(error) == "ResourceNotFoundException"
 
 
+def test_of_move_tasks_that_start_at_once_one_runs(sqs: Sqs, queue: str) -> None:
+    letters = sqs.create_queue(QueueName="letters")["QueueUrl"]
+    arn = attributes_of(sqs, letters)["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"RedrivePolicy": policy})
+    sqs.send_message(QueueUrl=queue, MessageBody="poison")
+    received(sqs, queue, VisibilityTimeout=0)
+
+    def start(_: int) -> str:
+        try:
+            sqs.start_message_move_task(SourceArn=arn)
+        except ClientError as exc:
+            return str(exc.response["Error"]["Code"])
+        return "started"
+
+    with ThreadPoolExecutor(8) as pool:
+        found = sorted(pool.map(start, range(8)))
+    assert found == ["InvalidParameterValue"] * 7 + ["started"]
+
+
+def test_queues_that_come_and_go_at_once_are_there_for_who_made_them(sqs: Sqs) -> None:
+    letters = sqs.create_queue(QueueName="letters")["QueueUrl"]
+    arn = attributes_of(sqs, letters)["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 2})
+
+    def live(number: int) -> None:
+        for _ in range(3):
+            made = sqs.create_queue(
+                QueueName=f"queue-{number}", Attributes={"RedrivePolicy": policy}
+            )
+            queue = made["QueueUrl"]
+            sent = sqs.send_message(QueueUrl=queue, MessageBody="x")
+            (message,) = received(sqs, queue, WaitTimeSeconds=5)
+            assert message["MessageId"] == sent["MessageId"]
+            sqs.delete_queue(QueueUrl=queue)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(live, range(6)))
+    assert not sqs.list_dead_letter_source_queues(QueueUrl=letters).get("queueUrls")
+
+
+@pytest.mark.parametrize("statement", ['["x", 5, {"Sid": 1}]', "5", '{"Sid": "one"}'])
+def test_permissions_beside_a_policy_of_any_form(sqs: Sqs, queue: str, statement: str) -> None:
+    policy = f'{{"Statement": {statement}}}'
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"Policy": policy})
+    sqs.add_permission(QueueUrl=queue, Label="two", AWSAccountIds=["1"], Actions=["*"])
+    *before, added = json.loads(attributes_of(sqs, queue)["Policy"])["Statement"]
+    assert added["Sid"] == "two"
+    sqs.remove_permission(QueueUrl=queue, Label="two")
+    assert json.loads(attributes_of(sqs, queue)["Policy"])["Statement"] == before
+
+
 def test_a_topic_made_elsewhere_is_a_queue(desk: Desk, sqs: Sqs) -> None:
     put_topic(desk.people.acme, "made-by-rest", TopicChange(queue_count=2))
     queue = sqs.get_queue_url(QueueName="made-by-rest")["QueueUrl"]
