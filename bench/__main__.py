@@ -30,6 +30,7 @@ from bench import (
     scale,
     schedule,
     sharing,
+    sqs,
     tenants,
 )
 from bench.machine import find_machine
@@ -63,6 +64,7 @@ LARGE: Final = {
     "analytics": analytics.measure,
     "tenants": tenants.measure,
     "authorisation": authorisation.measure,
+    "sqs": sqs.measure,
     "console": console.measure,
 }
 

@@ -31,8 +31,8 @@ READY_S_MAX: Final = 60.0
 
 async def measure(plan: Plan, base: Path) -> list[Row]:
     async with service_running(base) as service:
-        settings = _settings_of(service)
-        patterns = _patterns_key(service, settings)
+        settings = settings_of(service)
+        patterns = made_key(service, settings, "patterns")
         web = [pid for name, pid in service.pids.items() if name.startswith("web")]
         port = free_port()
         constant = _start_constant(service, settings, port)
@@ -110,16 +110,17 @@ def _start_constant(
     return subprocess.Popen([sys.executable, "-m", "bench.constant_web"], env=environ)
 
 
-def _settings_of(service: Service) -> dict[str, str]:
+def settings_of(service: Service) -> dict[str, str]:
     """What the web process of the service was started with."""
     web = next(pid for name, pid in service.pids.items() if name.startswith("web"))
     pairs = Path(f"/proc/{web}/environ").read_bytes().split(b"\0")
     return dict(os.fsdecode(pair).split("=", 1) for pair in pairs if b"=" in pair)
 
 
-def _patterns_key(service: Service, settings: dict[str, str]) -> str:
+def made_key(service: Service, settings: dict[str, str], kind: str) -> str:
+    """A key of ``bench.make_key``."""
     made = subprocess.run(
-        [sys.executable, "-m", "bench.pattern_key", service.namespace],
+        [sys.executable, "-m", "bench.make_key", service.namespace, kind],
         env={**os.environ, **settings, "MQ_PROCESS": "manage"},
         capture_output=True,
         check=False,

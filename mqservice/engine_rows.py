@@ -189,9 +189,13 @@ class EngineRows(ABC, Generic[RowT, ChangeT]):
         require_revision(row, revision, self.kind)
         before, known_as = self._settings_of(row), row.engine_name
         row.delete()
+        self.deleted(namespace, name)
         record(by, namespace, f"{self.kind}.delete", f"{self.kind}s/{name}", before=before)
         with _engine() as client:
             self.delete_in_engine(client, known_as)
+
+    def deleted(self, namespace: Namespace, name: str) -> None:
+        """Called in the transaction that deletes one, for what other rows say of it."""
 
     def _entry(self, planned: Planned[RowT], by: Principal | None) -> AuditEntry:
         row = planned.row

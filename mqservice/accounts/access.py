@@ -26,7 +26,7 @@ from django.db import connection
 from django.utils import timezone
 
 from mqservice.accounts.key_uses import uses
-from mqservice.accounts.models import Role
+from mqservice.accounts.models import ApiKey, Role
 from mqservice.accounts.roles import (
     ACCOUNT_WIDE,
     CHANGING,
@@ -36,7 +36,8 @@ from mqservice.accounts.roles import (
     permits_scope,
 )
 from mqservice.accounts.scopes import Grant, Kind, Scope, parse_grants
-from mqservice.lib.access_keys import access_key_secret, is_made_here
+from mqservice.accounts.settings import KeyKind
+from mqservice.lib.access_keys import access_key_secret, is_made_here, is_seed_of
 from mqservice.lib.api_keys import ApiKeyText, parse_api_key
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.lookup_cache import CacheLimits, LookupCache, LookupUnavailable
@@ -115,7 +116,6 @@ class KeyWatch:
                 heard(principal)
 
 
-PEPPER_VERSION: Final = 1
 HEADER_BYTES_MAX: Final = 256
 DECISIONS_MAX: Final = 1_000  # remembered of one key
 _NO_MAC: Final = bytes(32)
@@ -123,7 +123,8 @@ _NO_MAC: Final = bytes(32)
 # long to write it as PostgreSQL to answer. The columns of _KeyRow, in its order.
 _FIND_KEY: Final = (
     "SELECT key.tenant_id, tenant.name, key.namespace_id, namespace.name, key.secret_mac,"
-    " key.previous_mac, key.previous_until, key.expires_at, key.revoked_at, key.role, key.scopes"
+    " key.previous_mac, key.previous_until, key.expires_at, key.revoked_at, key.role, key.scopes,"
+    " key.pepper_version"
     " FROM accounts_apikey AS key JOIN accounts_tenant AS tenant ON tenant.id = key.tenant_id"
     " LEFT JOIN accounts_namespace AS namespace ON namespace.id = key.namespace_id"
     " WHERE key.public_id = %s"
@@ -131,6 +132,7 @@ _FIND_KEY: Final = (
 # Of the present secret or, while it is good still, of the one before it.
 _RENEW_MAC: Final = (
     "UPDATE accounts_apikey SET"
+    " pepper_version = CASE WHEN secret_mac = %s THEN %s ELSE pepper_version END,"
     " secret_mac = CASE WHEN secret_mac = %s THEN %s ELSE secret_mac END,"
     " previous_mac = CASE WHEN previous_mac = %s THEN %s ELSE previous_mac END"
     " WHERE public_id = %s"
@@ -149,6 +151,7 @@ class _KeyRow(NamedTuple):
     revoked_at: datetime | None
     role: str
     scopes: list[str]
+    pepper_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,12 +324,30 @@ def principal_of_key(public_id: str, mac: bytes, *former: bytes) -> Principal | 
     ends = _valid_until(row, is_present=is_present)
     if ends is not None and ends <= now:
         return None
-    if not _is_among(present if is_present else previous, mac):
-        old = present if is_present else previous
+    old, version = present if is_present else previous, pepper_version()
+    if not _is_among(old, mac) or (is_present and row.pepper_version != version):
         with connection.cursor() as cursor:
-            cursor.execute(_RENEW_MAC, [old, mac, old, mac, public_id])
+            cursor.execute(_RENEW_MAC, [old, version, old, mac, old, mac, public_id])
     uses.note(public_id, now)
     return _principal(public_id, row, ends)
+
+
+def pepper_version() -> int:
+    """Which pepper is the present one, as rows of keys have it: by chance the same of one in 32,768
+    others.
+    """
+    return int.from_bytes(derive_key(settings.MQ_KEY_PEPPER, "pepper-version")[:2]) >> 1
+
+
+def needs_former_pepper(row: ApiKey) -> bool:
+    """Whether the present secret of a key is worth nothing once the former peppers are removed. An
+    API key is stored under the present one when it is used.
+    """
+    if not settings.MQ_KEY_PEPPER_FALLBACKS:
+        return False
+    if row.kind is KeyKind.ACCESS:
+        return not is_seed_of(settings.MQ_KEY_PEPPER, bytes(row.secret_mac))
+    return row.pepper_version != pepper_version()
 
 
 def _peppers() -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 from django.utils import timezone
 from ninja import Schema
 
+from mqservice.accounts.access import needs_former_pepper
 from mqservice.accounts.key_services import KeyChange, NewKey
 from mqservice.accounts.limits import KEY_LIFE_MAX, OVERLAP_DEFAULT
 from mqservice.accounts.models import ApiKey, Role
@@ -94,7 +95,9 @@ class FormerSecretOut(Schema):
 
 
 class KeyOut(Schema):
-    """`namespace` null: the whole tenant. `last_used_at` is accurate to about a minute."""
+    """`namespace` null: the whole tenant. `last_used_at` is accurate to about a minute.
+    `needs_former_pepper`: use an API key, or rotate an access key, before you remove the pepper.
+    """
 
     id: str
     kind: KeyKind
@@ -105,6 +108,7 @@ class KeyOut(Schema):
     state: KeyState
     last4: str
     former_secret: FormerSecretOut | None
+    needs_former_pepper: bool
     created_by: str | None
     created_at: str
     expires_at: str | None
@@ -156,6 +160,7 @@ def _shown(row: ApiKey) -> dict[str, Any]:  # Any: fields of an answer, checked 
         "state": state,
         "last4": row.last4,
         "former_secret": former,
+        "needs_former_pepper": state is KeyState.ACTIVE and needs_former_pepper(row),
         "created_by": row.creator or None,
         "created_at": moment(row.created_at),
         "expires_at": moment_or_none(row.expires_at),

@@ -16,7 +16,7 @@ from typing import Final
 from django.db import transaction
 from django.utils import timezone
 
-from mqservice.accounts.access import PEPPER_VERSION, Principal
+from mqservice.accounts.access import Principal, pepper_version
 from mqservice.accounts.audit import difference, record
 from mqservice.accounts.limits import KEYS_MAX, REVOKED_KEYS_MAX
 from mqservice.accounts.models import ApiKey, Namespace, Role, Tenant
@@ -138,7 +138,7 @@ def rotate_key(
     row.previous_mac = row.secret_mac if overlap else None
     row.previous_last4 = row.last4 if overlap else ""
     row.previous_until = now + overlap if overlap else None
-    row.secret_mac, row.pepper_version, row.last4 = key.mac, PEPPER_VERSION, key.last4
+    row.secret_mac, row.pepper_version, row.last4 = key.mac, pepper_version(), key.last4
     row.revision += 1
     row.save(
         update_fields=[

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from django.conf import settings
 
-from mqservice.accounts.access import PEPPER_VERSION, secret_mac
+from mqservice.accounts.access import pepper_version, secret_mac
 from mqservice.accounts.models import ApiKey, Member, Namespace, Role, Tenant, User
 from mqservice.accounts.scopes import parse_grants
 from mqservice.accounts.settings import KeyKind
@@ -98,7 +98,7 @@ def create_api_key(
         name=name,
         public_id=key.public_id,
         secret_mac=key.mac,
-        pepper_version=PEPPER_VERSION,
+        pepper_version=pepper_version(),
         last4=key.last4,
         scopes=[grant.text for grant in parse_grants(scopes)],
         role=role.value,

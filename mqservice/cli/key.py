@@ -42,6 +42,7 @@ class ApiKey(msgspec.Struct, kw_only=True):
     scopes: list[str]
     state: str
     last4: str
+    needs_former_pepper: bool = False
     created_at: str
     expires_at: str | None
     last_used_at: str | None
@@ -135,11 +136,12 @@ def _print(keys: list[ApiKey], *, form: Output) -> None:
     for each in keys:
         table.add_row(
             each.id,
+            each.kind,
             screen.without_controls(each.name),
             each.namespace or "all",
             each.role,
             _scopes(each),
-            each.state,
+            f"{each.state}, former pepper" if each.needs_former_pepper else each.state,
             each.expires_at or "-",
             each.last_used_at or "-",
         )

@@ -41,6 +41,7 @@ from mqservice.groups.services import ROWS as GROUPS
 from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.quotas.queries import count_and_limit
 from mqservice.store import GroupConfig, StoreError, TopicConfig, blocking_client
+from mqservice.topics.queue_options import SQS
 from mqservice.topics.services import ROWS as TOPICS
 
 log = logging.getLogger(__name__)
@@ -145,6 +146,8 @@ def _require_scopes(document: Document, by: Principal) -> None:
         for thing in things:
             try:
                 by.require(Scope.MANAGE, kind, thing.name)
+                if letters := (thing.change.find(SQS.key) or {}).get("dead_letter_queue"):
+                    by.require(Scope.MANAGE, Kind.TOPIC, letters)  # its consumers get them too
             except Problem as problem:
                 faults += faults_at(thing.pointer, problem)
     reject(faults)

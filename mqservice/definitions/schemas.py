@@ -8,9 +8,10 @@ whether a group is paused.
 from __future__ import annotations
 
 import enum
+import operator
 from typing import Any
 
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, Field, create_model
 
 from mqservice.definitions.limits import VERSION
 from mqservice.groups.models import ConsumerGroup
@@ -33,11 +34,13 @@ _GroupSettings = create_model(
 
 
 class TopicDefinition(_TopicSettings):  # type: ignore[valid-type, misc]  # reason: of the table
-    """All settings of a topic."""
+    """All settings of a topic. ``sqs``: what Amazon SQS knows of the queue, if that is anything."""
+
+    sqs: Settings = Field(default={}, exclude_if=operator.not_)
 
     @classmethod
     def of(cls, topic: Topic) -> TopicDefinition:
-        return cls(name=topic.name, **shown_topic(topic))
+        return cls(name=topic.name, **shown_topic(topic), sqs=topic.sqs)
 
 
 class GroupDefinition(_GroupSettings):  # type: ignore[valid-type, misc]  # reason: of the table

@@ -21,6 +21,7 @@ from mqservice.lib.settings_table import Change, columns_of
 from mqservice.lib.wire import refused
 from mqservice.protocol.choices import Dispatch, StartFrom
 from mqservice.store import BadRequest, GroupConfig, GroupNotFound, GroupRef, StoreClient, Strategy
+from mqservice.topics.services import forget_policy
 from mqservice.topics.settings import QUEUES
 
 
@@ -69,6 +70,9 @@ class GroupRows(EngineRows[ConsumerGroup, GroupChange]):
     def delete_in_engine(self, client: StoreClient, engine_name: str) -> None:
         with contextlib.suppress(GroupNotFound):
             client.group_delete(GroupRef(group=engine_name))
+
+    def deleted(self, namespace: Namespace, name: str) -> None:
+        forget_policy(namespace, name)
 
 
 ROWS = GroupRows()

@@ -64,11 +64,16 @@ def access_key_secret(server_secrets: Iterable[str], key_id: str, seed: bytes) -
     secret that the seed was made under is not among these.
     """
     for each in server_secrets:
-        if hmac.compare_digest(_mark(each), seed[:_MARK_BYTES]):
+        if is_seed_of(each, seed):
             key = derive_key(each, "access-key-secret")
             made = hmac.digest(key, key_id.encode() + seed, hashlib.sha256)[:_SECRET_BYTES]
             return SECRET_PREFIX + base64.urlsafe_b64encode(made).decode()
     return None
+
+
+def is_seed_of(server_secret: str, seed: bytes) -> bool:
+    """Whether a seed was made under it."""
+    return hmac.compare_digest(_mark(server_secret), seed[:_MARK_BYTES])
 
 
 def _mark(server_secret: str) -> bytes:

@@ -26,8 +26,11 @@ class RowFinder(Generic[M]):
 
     def __init__(self, model: type[M], *columns: str) -> None:
         fields = model._meta.concrete_fields
-        for field in fields:
-            assert not hasattr(field, "from_db_value"), f"{field} is not read as it is stored"
+        self._read = [
+            (at, field.from_db_value)
+            for at, field in enumerate(fields)
+            if hasattr(field, "from_db_value")  # it is not read as it is stored
+        ]
         self._model = model
         self._names = [field.attname for field in fields]
         where = " AND ".join(f"{_quoted(name)} = %s" for name in columns)
@@ -36,12 +39,17 @@ class RowFinder(Generic[M]):
             f" FROM {_quoted(model._meta.db_table)} WHERE {where}"
         )
 
-    def find(self, *values: int | str) -> M | None:
-        """The row whose columns have ``values``. One query."""
+    def find(self, *wanted: int | str) -> M | None:
+        """The row whose columns have these values. One query."""
         with connection.cursor() as cursor:
-            cursor.execute(self._sql, values)
+            cursor.execute(self._sql, wanted)
             found = cursor.fetchone()
-        return None if found is None else self._model.from_db("default", self._names, found)
+        if found is None:
+            return None
+        values = [*found]
+        for at, read in self._read:
+            values[at] = read(values[at], None, connection)
+        return self._model.from_db("default", self._names, values)
 
 
 def insert(row: Model) -> None:

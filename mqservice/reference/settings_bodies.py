@@ -23,6 +23,7 @@ from mqservice.lib.settings_table import body_object
 from mqservice.reference.parts import TIME_PATTERN, JsonObject, json_content, ref
 from mqservice.schedules.settings import BODY as SCHEDULE
 from mqservice.schedules.settings import PREVIEW
+from mqservice.topics.queue_options import SQS
 from mqservice.topics.settings import QUEUES
 from mqservice.topics.settings import SETTINGS as TOPIC
 
@@ -36,7 +37,7 @@ SCHEMAS: Final[dict[str, JsonObject]] = {
         GROUP,
         f"Settings of a consumer group. {_UNCHANGED} Some settings require a certain `dispatch`.",
     ),
-    "TopicDefinitionIn": body_object((NAME, *TOPIC), f"A topic. {_UNCHANGED}"),
+    "TopicDefinitionIn": body_object((NAME, *TOPIC, SQS), f"A topic. {_UNCHANGED}"),
     "GroupDefinitionIn": body_object((NAME, *GROUP), f"A group. {_UNCHANGED}"),
     "DefinitionsIn": {
         "type": "object",

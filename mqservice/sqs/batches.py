@@ -31,7 +31,7 @@ def check_entries(action: str, entries: Sequence[Entry]) -> None:
         if not _ID.fullmatch(entry.id):
             detail = "A batch entry id can only contain alphanumeric characters, hyphens and "
             raise SqsError(
-                "InvalidBatchEntryId", f"{detail}underscores. It can be at most 80 long."
+                "InvalidBatchEntryId", f"{detail}underscores. It can be at most 80 letters long."
             )
         if entry.id in seen:
             raise SqsError("BatchEntryIdsNotDistinct", f"Id {entry.id} repeated.")

@@ -20,13 +20,15 @@ log = logging.getLogger(__name__)
 
 _OLD: Final = "AWS.SimpleQueueService."
 SERVER_STATUS_MIN: Final = 500
+NO_SUCH_QUEUE: Final = "The specified queue does not exist."
 
 
 class ErrorKind(NamedTuple):
-    """``code``: of the query protocol."""
+    """``code``: of the query protocol. ``shape``: of JSON, where it is not the error's name."""
 
     code: str
     status: int = 400
+    shape: str = ""
 
 
 KINDS: Final = {
@@ -53,18 +55,20 @@ KINDS: Final = {
     "TooManyEntriesInBatchRequest": ErrorKind(_OLD + "TooManyEntriesInBatchRequest"),
     "UnsupportedOperation": ErrorKind(_OLD + "UnsupportedOperation"),
     # Errors that every service of AWS has.
-    "AccessDenied": ErrorKind("AccessDenied", 403),
+    "AccessDenied": ErrorKind("AccessDenied", 403, "AccessDeniedException"),
     "IncompleteSignatureException": ErrorKind("IncompleteSignature"),
     "InternalFailure": ErrorKind("InternalFailure", 500),
     "InvalidAction": ErrorKind("InvalidAction"),
     "InvalidParameterCombination": ErrorKind("InvalidParameterCombination"),
-    "InvalidParameterValue": ErrorKind("InvalidParameterValue"),
+    "InvalidParameterValue": ErrorKind(
+        "InvalidParameterValue", shape="InvalidParameterValueException"
+    ),
     "InvalidQueryParameter": ErrorKind("InvalidQueryParameter"),
     "InvalidSignatureException": ErrorKind("SignatureDoesNotMatch", 403),
     "MalformedQueryString": ErrorKind("MalformedQueryString", 404),
     "MissingAction": ErrorKind("MissingAction"),
     "MissingAuthenticationTokenException": ErrorKind("MissingAuthenticationToken", 403),
-    "MissingParameter": ErrorKind("MissingParameter"),
+    "MissingParameter": ErrorKind("MissingParameter", shape="MissingRequiredParameterException"),
     "RequestExpired": ErrorKind("RequestExpired"),
     "SerializationException": ErrorKind("SerializationException"),
     "ServiceUnavailable": ErrorKind("ServiceUnavailable", 503),
@@ -79,7 +83,8 @@ class SqsError(Exception):
         super().__init__(message)
         self.name = name
         self.message = message
-        self.code, self.status = KINDS[name]
+        self.code, self.status, shape = KINDS[name]
+        self.shape = shape or name
 
     @property
     def is_sender_fault(self) -> bool:
@@ -88,7 +93,7 @@ class SqsError(Exception):
 
 def no_such_queue() -> SqsError:
     """One answer for queues that are absent and those of others."""
-    return SqsError("QueueDoesNotExist", "The specified queue does not exist.")
+    return SqsError("QueueDoesNotExist", NO_SUCH_QUEUE)
 
 
 def missing_parameter(name: str) -> SqsError:

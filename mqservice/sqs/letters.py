@@ -50,7 +50,9 @@ class Rounds:
         self._context, self._request, self._answer = context, request, answer
         self._order = order
         self._left_ms = order.wait_ms
-        groups = [engine_name(namespace=route.namespace, name=each) for each in route.queue.sources]
+        groups = [
+            engine_name(namespace=route.namespace, name=each) for each in route.letter_sources
+        ]
         self._topics = [dlq_topic_of(group) for group in groups]
         self._next = 0
         self._call: ReceiveCall | None = None
@@ -105,6 +107,13 @@ class QueuePlan(SettlePlan):
 
 
 def _split(request: SettleRequest) -> list[SettleRequest]:
+    if not any(
+        each.topic.startswith(DLQ_PREFIX)
+        for items in (request.acks, request.nacks, request.extends)
+        for each in items
+    ):
+        return [request]
+
     def of(*, is_letter: bool) -> SettleRequest:
         return msgspec.structs.replace(
             request,
@@ -119,7 +128,4 @@ def _split(request: SettleRequest) -> list[SettleRequest]:
             },
         )
 
-    letters = of(is_letter=True)
-    if not (letters.acks or letters.nacks or letters.extends):
-        return [request]
-    return [letters, of(is_letter=False)]
+    return [of(is_letter=True), of(is_letter=False)]

@@ -35,11 +35,13 @@ BASE64: Final = "base64"
 COUNT_MAX: Final = 10
 _NAME_CHARS_MAX: Final = 256
 _TYPE: Final = re.compile(r"(String|Number|Binary)(\.[^\x00-\x1f]*)?")
-_NAME: Final = re.compile(r"[a-zA-Z0-9_-]+(\.[a-zA-Z0-9_-]+)*", re.ASCII)
+_NAME: Final = re.compile(r"[\w-]+(\.[\w-]+)*")
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # What XML 1.0 has no way to write, and SQS takes nowhere.
 _NOT_XML: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_ID_VERSION: Final = "01"
+_ID_CHARS: Final = 34
 _AS_BASE64: Final = "="
 _length: Final = struct.Struct(">I").pack
 _decode_types: Final = msgspec.json.Decoder(dict[str, str]).decode
@@ -47,7 +49,7 @@ _decode_types: Final = msgspec.json.Decoder(dict[str, str]).decode
 
 def check_text(text: str) -> None:
     """Raises SqsError unless SQS takes it as the body of a message."""
-    if _NOT_XML.search(text):
+    if not _is_xml(text):
         detail = "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to "
         raise SqsError("InvalidMessageContents", detail + "#xD7FF | #xE000 to #xFFFD | above.")
 
@@ -58,7 +60,17 @@ def body_text(body: bytes) -> str | None:
         text = body.decode()
     except UnicodeDecodeError:
         return None
-    return None if _NOT_XML.search(text) else text
+    return text if _is_xml(text) else None
+
+
+def xml_text(text: str) -> str:
+    """As XML can write it."""
+    return text if _is_xml(text) else _NOT_XML.sub("\ufffd", text)
+
+
+def _is_xml(text: str) -> bool:
+    """Whether XML can write it. What is printable it can, and that is quickly known."""
+    return text.isprintable() or not _NOT_XML.search(text)
 
 
 def properties_of(attributes: Attributes) -> dict[str, str]:
@@ -111,10 +123,10 @@ def wanted_of(
     """Those that a receive asks for: by name, by how names begin (``foo.*``), or all."""
     if not names:
         return {}
-    if "All" in names or ".*" in names:
+    if not {"All", "*", ".*"}.isdisjoint(names):
         return attributes
     whole = {name for name in names if not name.endswith(".*")}
-    starts = tuple(name.removesuffix("*") for name in names if name.endswith(".*"))
+    starts = tuple(name.removesuffix(".*") for name in names if name.endswith(".*"))
     return {
         name: value
         for name, value in attributes.items()
@@ -139,6 +151,16 @@ def md5_of_attributes(
             value, kind = (attribute.string_value or "").encode(), b"\1"
         digest.update(kind + _length(len(value)) + value)
     return digest.hexdigest()
+
+
+def shown_id(message_id: str) -> str:
+    """A message's id as a UUID, which programs such as Spring Cloud AWS expect: ours without their
+    version, 01. Ids of another form stay as they are.
+    """
+    if len(message_id) != _ID_CHARS or not message_id.startswith(_ID_VERSION):
+        return message_id
+    digits = message_id[len(_ID_VERSION) :].lower()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def md5_of(content: bytes) -> str:
@@ -169,12 +191,13 @@ def trace_header_of(attributes: Attributes) -> str | None:
 
 
 def _check_name(name: str) -> None:
-    is_reserved = name.lower().startswith(("aws.", "amazon."))
+    is_own = name in (SQS_PROPERTY, TRACE_HEADER)
+    is_reserved = is_own or name.lower().startswith(("aws.", "amazon."))
     if is_reserved or len(name) > _NAME_CHARS_MAX or not _NAME.fullmatch(name):
         detail = (
             f"Message attribute name '{name[:_NAME_CHARS_MAX]}' is invalid. It can have letters, "
             "digits, underscores, hyphens and single dots within, at most 256 characters, and "
-            "must not begin with AWS. or Amazon."
+            "must not begin with AWS. or Amazon., nor be what the service itself uses."
         )
         raise SqsError("InvalidParameterValue", detail)
 
@@ -195,10 +218,11 @@ def _checked(name: str, attribute: AttributeValue) -> tuple[str, str | bytes]:
     value = attribute.binary_value if match[1] == "Binary" else attribute.string_value
     other = attribute.string_value if match[1] == "Binary" else attribute.binary_value
     if not value or other is not None:
-        detail = f"{about} must contain a non-empty value of its type {kind} and no other."
-        raise SqsError("InvalidParameterValue", detail)
+        detail = f"Message (user) attribute '{name}' must contain a non-empty value of type"
+        raise SqsError("InvalidParameterValue", f"{detail} '{kind}'.")
     if isinstance(value, str):
-        check_text(value)
+        if _NOT_XML.search(value):
+            raise SqsError("InvalidParameterValue", f"{about} has characters that are invalid.")
         if match[1] == "Number" and not _NUMBER.fullmatch(value):
             detail = f"Can't cast the value of message attribute '{name}' to a number."
             raise SqsError("InvalidParameterValue", detail)

@@ -11,12 +11,15 @@ import base64
 import binascii
 from typing import Final
 
+from django.db import transaction
+
+from mqservice.accounts.locks import lock_namespace
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import datetime_ms
 from mqservice.sqs.asked import Asked
-from mqservice.sqs.errors import SqsError, invalid_value
+from mqservice.sqs.errors import SqsError, invalid_value, sqs_error_of
 from mqservice.sqs.queue_names import queue_of_arn
 from mqservice.sqs.replies import MoveTask, MoveTaskCancelled, MoveTaskList, MoveTaskStarted
 from mqservice.sqs.requests import (
@@ -29,7 +32,6 @@ from mqservice.tasks.queries import get_task
 from mqservice.tasks.selection import Selection
 from mqservice.tasks.services import TaskRequest, cancel_task, create_task
 from mqservice.topics.models import Topic
-from mqservice.topics.queue_options import queue_options_of
 
 RATE_MAX: Final = 500
 TASKS_MAX: Final = 10
@@ -51,19 +53,20 @@ def start_move_task(asked: Asked) -> MoveTaskStarted:
         raise invalid_value("MaxNumberOfMessagesPerSecond", rate, f"Must be 1 to {RATE_MAX}.")
     target = None
     if wanted.destination_arn is not None:
-        queue = queue_of_arn(wanted.destination_arn, "DestinationArn", asked.principal)
-        target = asked.topic_of(queue, Scope.MANAGE)
+        target = _topic_of(asked, wanted.destination_arn, "DestinationArn", Scope.MANAGE)
     sources = _sources_of(asked, topic)
     asked.changing()
-    if any(task.is_active for task in _tasks_of(topic)):
-        detail = "There is already a task running. Only one active task is allowed for a source "
-        raise SqsError("InvalidParameterValue", f"{detail}queue arn at a given time.")
     redrive = TaskKind.REDRIVE
     orders = [
         TaskRequest(kind=redrive, group=each, selection=Selection(), target=target, rate=rate)
         for each in sources
     ]
-    tasks = [create_task(order, asked.principal) for order in orders]
+    with transaction.atomic():
+        lock_namespace(topic.namespace)  # nobody else starts one meanwhile
+        if any(task.is_active for task in _tasks_of(topic)):
+            detail = "There is already a task running. Only one active task is allowed for a "
+            raise SqsError("InvalidParameterValue", f"{detail}source queue arn at a given time.")
+        tasks = [create_task(order, asked.principal) for order in orders]
     return MoveTaskStarted(task_handle=_handle_of([task.public_id for task in tasks]))
 
 
@@ -77,7 +80,7 @@ def purge_letters(asked: Asked, topic: Topic) -> None:
 
 def _sources_of(asked: Asked, topic: Topic) -> list[ConsumerGroup]:
     """Groups whose dead letters a queue has, of one who may manage them. Raises Problem."""
-    sources = queue_options_of(topic.sqs).sources
+    sources = topic.letter_sources
     for source in sources:
         asked.principal.require(Scope.MANAGE, Kind.GROUP, source)
     rows = ConsumerGroup.objects.select_related("namespace")
@@ -106,28 +109,33 @@ def cancel_move_task(asked: Asked) -> MoveTaskCancelled:
         except Problem as problem:
             if problem.code not in ("TASK_NOT_FOUND", "CONFLICT"):
                 raise
-            detail = "The task does not exist, or is not running any more."
-            raise SqsError("ResourceNotFoundException", detail) from problem
+            raise SqsError("ResourceNotFoundException", "Task does not exist.") from problem
     return MoveTaskCancelled(approximate_number_of_messages_moved=moved_count)
 
 
 def _source_of(asked: Asked, arn: str) -> Topic:
     """The dead-letter queue that an ARN means. Raises SqsError unless it is one."""
-    try:
-        topic = asked.topic_of(queue_of_arn(arn, "SourceArn", asked.principal))
-    except Problem as problem:
-        detail = "The resource that you specified for the SourceArn parameter doesn't exist."
-        raise SqsError("ResourceNotFoundException", detail) from problem
-    if not queue_options_of(topic.sqs).sources:
+    topic = _topic_of(asked, arn, "SourceArn")
+    if not topic.letter_sources:
         detail = "Source queue must be configured as a Dead Letter Queue."
         raise SqsError("InvalidParameterValue", detail)
     return topic
 
 
+def _topic_of(asked: Asked, arn: str, parameter: str, scope: Scope | None = None) -> Topic:
+    try:
+        return asked.topic_of(queue_of_arn(arn, parameter, asked.principal), scope)
+    except (SqsError, Problem) as exc:
+        if sqs_error_of(exc, "").name != "QueueDoesNotExist":
+            raise
+        detail = f"The resource that you specified for the {parameter} parameter doesn't exist."
+        raise SqsError("ResourceNotFoundException", detail) from exc
+
+
 def _tasks_of(topic: Topic) -> list[Task]:
     rows = Task.objects.filter(
         namespace=topic.namespace,
-        group_name__in=queue_options_of(topic.sqs).sources,
+        group_name__in=topic.letter_sources,
         kind=TaskKind.REDRIVE.value,
     )
     return list(rows.order_by("-id")[:TASKS_MAX])
@@ -157,6 +165,10 @@ def _handle_of(task_ids: list[str]) -> str:
 
 def _ids_of(handle: str) -> list[str]:
     try:
-        return base64.b64decode(handle, altchars=b"-_", validate=True).decode("ascii").split(",")
+        ids = base64.b64decode(handle, altchars=b"-_", validate=True).decode("ascii")
+        if "\0" in ids:
+            raise ValueError("PostgreSQL has no such text")
+        return ids.split(",")
     except (binascii.Error, ValueError) as exc:
-        raise invalid_value("TaskHandle", handle, "It is not a handle.") from exc
+        detail = "Value for parameter TaskHandle is invalid."
+        raise SqsError("InvalidParameterValue", detail) from exc

@@ -18,7 +18,8 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
-from mqservice.sqs.errors import SqsError, missing_parameter
+from mqservice.sqs.errors import NO_SUCH_QUEUE, SqsError, missing_parameter
+from mqservice.sqs.message_attributes import xml_text
 from mqservice.sqs.replies import Reply
 from mqservice.sqs.requests import REQUESTS, Request
 
@@ -30,6 +31,7 @@ _XMLNS: Final = "http://queue.amazonaws.com/doc/2012-11-05/"
 _ERROR_SHAPES: Final = "com.amazonaws.sqs#"
 # A batch of ten messages with ten attributes each takes some 500.
 _PARAMETERS_MAX: Final = 2_000
+_NUMBER_DIGITS_MAX: Final = 9  # of an item of a list
 _MISSING: Final = re.compile(r"Object missing required field `(\w+)`")
 _AT: Final = re.compile(r"(.*) - at `\$\.?(.*)`", re.DOTALL)
 
@@ -61,6 +63,8 @@ _ENTRIES: Final = {
     "DeleteMessageBatch": "DeleteMessageBatchRequestEntry",
     "SendMessageBatch": "SendMessageBatchRequestEntry",
 }
+# Where the query protocol says more than JSON does.
+_QUERY_MESSAGES: Final = {NO_SUCH_QUEUE: f"{NO_SUCH_QUEUE.rstrip('.')} for this wsdl version."}
 _ITEM_OF_MAP: Final = {name: (item, key) for item, (name, key) in _MAPS.items()}
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -170,7 +174,9 @@ def _expanded(tree: dict[str, Json], entries: str) -> dict[str, Json]:
 
 def _numbered(name: str, value: Json, *, is_text: bool = False) -> Iterator[Json]:
     """The items of a list, by their numbers. One without a number is the first, as AWS has it."""
-    if isinstance(value, str) or not all(number.isdecimal() for number in value):
+    if isinstance(value, str) or not all(
+        number.isdecimal() and len(number) <= _NUMBER_DIGITS_MAX for number in value
+    ):
         value = {"1": value}
     for number in sorted(value, key=int):
         item = value[number]
@@ -219,11 +225,12 @@ def encode_reply(call: Call, reply: msgspec.Struct, request_id: str) -> tuple[by
 def encode_error(error: SqsError, request_id: str, *, is_json: bool) -> tuple[bytes, bytes]:
     """The response's body and its content type."""
     if is_json:
-        return _encode({"__type": _ERROR_SHAPES + error.name, "message": error.message}), JSON_TYPE
+        return _encode({"__type": _ERROR_SHAPES + error.shape, "message": error.message}), JSON_TYPE
     kind = "Sender" if error.is_sender_fault else "Receiver"
+    message = _QUERY_MESSAGES.get(error.message, error.message)
     content = (
         f'<?xml version="1.0"?><ErrorResponse xmlns="{_XMLNS}"><Error><Type>{kind}</Type>'
-        f"<Code>{error.code}</Code><Message>{_text(error.message)}</Message><Detail/></Error>"
+        f"<Code>{error.code}</Code><Message>{_text(message)}</Message><Detail/></Error>"
         f"<RequestId>{request_id}</RequestId></ErrorResponse>"
     )
     return content.encode(), XML_TYPE
@@ -237,7 +244,8 @@ def error_header(error: SqsError) -> tuple[bytes, bytes]:
 
 def _result_xml(action: str, reply: msgspec.Struct) -> str:
     fields = msgspec.to_builtins(reply, builtin_types=())
-    return f"<{action}Result>{_fields_xml(action, fields)}</{action}Result>"
+    content = _fields_xml(action, fields)
+    return f"<{action}Result>{content}</{action}Result>" if content else f"<{action}Result/>"
 
 
 def _fields_xml(action: str, fields: dict[str, Json]) -> str:
@@ -268,4 +276,4 @@ def _value_xml(action: str, value: Json) -> str:
 
 def _text(text: str) -> str:
     """A carriage return would be read as a line feed."""
-    return escape(text, {"\r": "&#13;"})
+    return escape(xml_text(text), {"\r": "&#13;"})

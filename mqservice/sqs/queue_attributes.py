@@ -18,7 +18,13 @@ from mqservice.lib.timestamps import datetime_ms
 from mqservice.sqs.errors import SqsError
 from mqservice.sqs.queue_names import queue_arn, queue_name
 from mqservice.topics.models import Topic
-from mqservice.topics.queue_options import QueueOptions, queue_options_of
+from mqservice.topics.queue_options import (
+    DELAY_SECONDS_MAX,
+    KEPT_CHARS_MAX,
+    WAIT_SECONDS_MAX,
+    QueueOptions,
+    queue_options_of,
+)
 from mqservice.topics.settings import MessageType
 
 KIB: Final = 1_024
@@ -40,9 +46,10 @@ _KEPT: Final = {
     "SqsManagedSseEnabled": ("true", "false"),
     "FifoThroughputLimit": _LIMITS,
 }
-_OF_FIFO: Final = frozenset(
-    {FIFO, "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"}
-)
+_OF_FIFO_ALONE: Final = ("DeduplicationScope", "FifoThroughputLimit")
+_OF_FIFO: Final = frozenset({FIFO, "ContentBasedDeduplication", *_OF_FIFO_ALONE})
+_BOOLEANS: Final = frozenset({FIFO, "ContentBasedDeduplication", "SqsManagedSseEnabled"})
+# In the order in which AWS lists them.
 COUNT_NAMES: Final = (
     "ApproximateNumberOfMessages",
     "ApproximateNumberOfMessagesNotVisible",
@@ -116,6 +123,11 @@ def group_defaults(*, is_fifo: bool) -> dict[str, object]:
     return group
 
 
+def plain_attributes(given: Mapping[str, str]) -> dict[str, str]:
+    """As they are kept: truth in lower case, however a client writes it."""
+    return {name: text.lower() if name in _BOOLEANS else text for name, text in given.items()}
+
+
 def read_attributes(
     given: Mapping[str, str], options: QueueOptions, *, is_fifo: bool
 ) -> QueueChange:
@@ -126,10 +138,7 @@ def read_attributes(
     kept = dict(options.attributes)
     redrive = None
     for name, text in given.items():
-        if name not in NAMES or name == "All" or name in _READ_ONLY:
-            raise SqsError("InvalidAttributeName", f"Unknown Attribute {name[:100]}.")
-        if name in _OF_FIFO and not is_fifo:
-            raise SqsError("InvalidAttributeName", f"Unknown Attribute {name}.")
+        _check_attribute(name, text, is_fifo=is_fifo)
         if name == "VisibilityTimeout":
             seconds = _number(name, text, 0, 43_200)
             changed["is_never_hidden"] = not seconds
@@ -139,26 +148,41 @@ def read_attributes(
         elif name == "MessageRetentionPeriod":
             topic["retention_age_ms"] = _number(name, text, 60, 1_209_600) * _SECOND_MS
         elif name == "DelaySeconds":
-            changed["delay_s"] = _number(name, text, 0, 900)
+            changed["delay_s"] = _number(name, text, 0, DELAY_SECONDS_MAX)
         elif name == "ReceiveMessageWaitTimeSeconds":
-            changed["wait_s"] = _number(name, text, 0, 20)
+            changed["wait_s"] = _number(name, text, 0, WAIT_SECONDS_MAX)
         elif name == REDRIVE:
             redrive = _read_redrive(text) if text else None
             group["max_reconsume_times"] = (
                 RECONSUME_FOR_EVER if redrive is None else _receives_of(redrive) - 1
             )
         elif name == FIFO:
-            _one_of(name, text, ("true",))
+            if text != "true":
+                detail = f"Invalid value for the parameter {FIFO}. Reason: Modifying queue type is "
+                raise SqsError("InvalidAttributeValue", f"{detail}not supported.")
         elif name == "ContentBasedDeduplication":
             changed["is_dedup_by_content"] = _one_of(name, text, ("true", "false")) == "true"
         elif name == "DeduplicationScope":
             changed["is_dedup_by_group"] = _one_of(name, text, _SCOPES) == _SCOPES[1]
         elif text:
-            kept[name] = _checked(name, text)
+            kept[name] = checked(name, text)
         else:
             kept.pop(name, None)
     changed["attributes"] = kept
     return QueueChange(topic, group, msgspec.structs.replace(options, **changed), redrive)
+
+
+def _check_attribute(name: str, text: str, *, is_fifo: bool) -> None:
+    """Raises SqsError unless a queue of this kind may be given it."""
+    if "\0" in text:
+        raise _wrong_value(name, text)
+    if name not in NAMES or name == "All" or name in _READ_ONLY:
+        raise SqsError("InvalidAttributeName", f"Unknown Attribute {name[:100]}.")
+    if name in _OF_FIFO and not is_fifo:
+        detail = f"Unknown Attribute {name}."
+        if name in _OF_FIFO_ALONE:
+            detail = f"You can specify the {name} only when FifoQueue is set to true."
+        raise SqsError("InvalidAttributeName", detail)
 
 
 def attributes_of(
@@ -210,7 +234,10 @@ def _receives_of(policy: RedrivePolicy) -> int:
     return _number("maxReceiveCount", str(policy.max_receive_count), 1, _RECEIVES_MAX)
 
 
-def _checked(name: str, text: str) -> str:
+def checked(name: str, text: str) -> str:
+    """The value of an attribute that is kept. Raises SqsError unless AWS would take it."""
+    if len(text) > KEPT_CHARS_MAX:
+        raise _wrong_value(name, text)
     allowed = _KEPT[name]
     if allowed is None:
         if name.endswith("Policy"):

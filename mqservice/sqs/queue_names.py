@@ -85,6 +85,8 @@ def queue_of_url(url: str, principal: Principal) -> QueueName:
 
     Raises SqsError: it is none, or that of another account, which is as if it did not exist.
     """
+    if len(url) <= QUEUE_NAME_CHARS_MAX and _NAME.fullmatch(url):  # AWS takes its name alone too
+        return QueueName(account_of(principal), url)
     queue = _split(url) if len(url) <= _URL_CHARS_MAX else None
     if queue is None:
         raise SqsError("InvalidAddress", f"The address {url[:200]} is not valid for this endpoint.")

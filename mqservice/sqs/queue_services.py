@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import functools
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -18,13 +20,13 @@ import msgspec
 from django.conf import settings
 from django.db import transaction
 
-from mqservice.accounts.audit import record
+from mqservice.accounts.locks import lock_namespace
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.errors import problem_from_store
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.services import GroupChange, delete_group, put_group
 from mqservice.lib.json_logs import client_address_var, request_id_var, user_agent_var
-from mqservice.lib.names import engine_name
+from mqservice.lib.names import engine_name, name_fault
 from mqservice.lib.problem import Problem
 from mqservice.quotas.control_rate import ControlRate
 from mqservice.sqs.asked import Asked, name_of
@@ -43,9 +45,11 @@ from mqservice.sqs.queue_attributes import (
     QueueChange,
     RedrivePolicy,
     attributes_of,
+    checked,
     defaults_of,
     group_defaults,
     names_wanted,
+    plain_attributes,
     read_attributes,
 )
 from mqservice.sqs.queue_names import (
@@ -83,22 +87,28 @@ from mqservice.store import (
     ScheduledListRequest,
     StoreClient,
     StoreError,
+    TopicRef,
     blocking_client,
 )
 from mqservice.topics.models import Topic
 from mqservice.topics.purging import purge_topic
-from mqservice.topics.queue_options import QueueOptions, queue_options_of
+from mqservice.topics.queries import get_topic
+from mqservice.topics.queue_options import (
+    TAG_CHARS_MAX,
+    TAG_KEY_CHARS_MAX,
+    TAGS_MAX,
+    QueueOptions,
+    queue_options_of,
+)
 from mqservice.topics.services import TopicChange, delete_topic, put_topic
 from mqservice.topics.settings import MessageType
 
 PAGE_MAX: Final = 1_000
-TAGS_MAX: Final = 50
+_LABEL: Final = re.compile(r"[\w-]{1,80}", re.ASCII)
 DELAYED_COUNT_MAX: Final = 256  # that are counted: their bodies are read for it
 _DELAYED_PAGES_MAX: Final = 4
 _DELAYED_BYTES_MAX: Final = 1024 * 1024
 _NO_COUNTS: Final = Counts(0, 0, 0)
-_TAG_KEY_CHARS_MAX: Final = 128
-_TAG_CHARS_MAX: Final = 256
 
 
 def create_queue(asked: Asked) -> QueueUrl:
@@ -106,9 +116,10 @@ def create_queue(asked: Asked) -> QueueUrl:
     wanted: CreateQueue = asked.wanted
     check_name(wanted.queue_name)
     is_fifo = wanted.queue_name.endswith(FIFO_ENDING)
-    if is_fifo is not (wanted.attributes.get(FIFO) == "true"):
+    given = plain_attributes(wanted.attributes)
+    if is_fifo is not (given.get(FIFO) == "true"):
         raise invalid_value(
-            "QueueName" if FIFO not in wanted.attributes else FIFO,
+            "QueueName" if FIFO not in given else FIFO,
             wanted.queue_name,
             "The name of a FIFO queue, and of no other, ends in .fifo, with FifoQueue true.",
         )
@@ -117,45 +128,43 @@ def create_queue(asked: Asked) -> QueueUrl:
     asked.principal.require(Scope.MANAGE, Kind.GROUP, name)
     asked.changing()
     _check_tags(wanted.tags)
-    change = read_attributes(wanted.attributes, QueueOptions(), is_fifo=is_fifo)
+    change = read_attributes(given, QueueOptions(), is_fifo=is_fifo)
     namespace = asked.namespace
     with transaction.atomic():
         existing = Topic.objects.filter(namespace=namespace, name=name).first()
         if existing is not None:
             existing.namespace = namespace
-            _require_same(asked, existing, wanted)
+            _require_same(asked, existing, wanted.queue_name, given)
             _put_missing_group(asked, existing)
             return QueueUrl(queue_url=asked.url_of(existing))
         topic_values, group_values = defaults_of(is_fifo=is_fifo)
+        options = _with_dead_letters(asked, name, change, is_fifo=is_fifo)
+        sqs = msgspec.structs.replace(options, tags=wanted.tags)
         row, _ = put_topic(
-            namespace, name, TopicChange(**topic_values | change.topic), by=asked.principal
+            namespace, name, TopicChange(sqs=sqs, **topic_values | change.topic), by=asked.principal
         )
         group = GroupChange(**group_values | change.group)
         put_group(namespace, name, group, by=asked.principal)
-        options = _set_dead_letters(asked, row, change, is_fifo=is_fifo)
-        _save_options(asked, row, msgspec.structs.replace(options, tags=wanted.tags))
     return QueueUrl(queue_url=asked.url_of(row))
 
 
-def _require_same(asked: Asked, topic: Topic, wanted: CreateQueue) -> None:
+def _require_same(asked: Asked, topic: Topic, name: str, given: dict[str, str]) -> None:
     """Raises SqsError unless a queue that is there is what a repeated CreateQueue asks for."""
-    if name_of(topic) != wanted.queue_name:
+    if name_of(topic) != name:
         detail = "A queue whose topic has the same name exists already: "
         raise SqsError("QueueNameExists", f"{detail}{name_of(topic)}.")
     present = attributes_of(topic, _group_of(topic), _NO_COUNTS, asked.account, asked.region)
-    for name, text in wanted.attributes.items():
-        if name != REDRIVE and present.get(name, "") != text:
+    for attribute, text in given.items():
+        if attribute != REDRIVE and present.get(attribute, "") != text:
             detail = "A queue already exists with the same name and a different value for attribute"
-            raise SqsError("QueueNameExists", f"{detail} {name}.")
+            raise SqsError("QueueNameExists", f"{detail} {attribute}")
 
 
 def delete_queue(asked: Asked) -> Reply:
     """DeleteQueue: the topic with its messages, and its group with all that failed in it."""
     topic = asked.topic(Scope.MANAGE)
     asked.changing()
-    change = QueueChange({}, {}, queue_options_of(topic.sqs), None)
     with transaction.atomic():
-        _set_dead_letters(asked, topic, change, is_fifo=False)
         delete_topic(topic.namespace, topic.name, by=asked.principal)
         if _group_of(topic) is not None:
             delete_group(topic.namespace, topic.name, by=asked.principal)
@@ -175,6 +184,8 @@ def list_queues(asked: Asked) -> QueueList:
     """ListQueues, by name. Without MaxResults the first 1,000, and no token."""
     wanted: ListQueues = asked.wanted
     prefix = topic_name(wanted.queue_name_prefix)
+    if "\0" in prefix:
+        raise invalid_value("QueueNamePrefix", prefix, "It is not how names of queues begin.")
     rows = asked.namespace.topics.filter(name__gt=_after(wanted), name__startswith=prefix)
     topics, token = _page(list(rows.order_by("name")[: _limit(wanted) + 1]), wanted)
     return QueueList(queue_urls=[asked.url_of(topic) for topic in topics], next_token=token)
@@ -184,9 +195,7 @@ def list_sources(asked: Asked) -> SourceQueueList:
     """ListDeadLetterSourceQueues: queues whose RedrivePolicy names this one."""
     wanted: ListDeadLetterSourceQueues = asked.wanted
     target = asked.topic()
-    rows = asked.namespace.topics.filter(
-        name__gt=_after(wanted), name__in=queue_options_of(target.sqs).sources
-    )
+    rows = asked.namespace.topics.filter(name__gt=_after(wanted), name__in=target.letter_sources)
     topics, token = _page(list(rows.order_by("name")[: _limit(wanted) + 1]), wanted)
     return SourceQueueList(queue_urls=[asked.url_of(each) for each in topics], next_token=token)
 
@@ -207,32 +216,29 @@ def set_queue_attributes(asked: Asked) -> Reply:
     topic = asked.topic(Scope.MANAGE)
     asked.changing()
     is_fifo = topic.message_type == MessageType.FIFO
-    if FIFO in wanted.attributes:
-        raise SqsError("InvalidAttributeName", f"The attribute {FIFO} cannot be changed.")
+    given = plain_attributes(wanted.attributes)
     with transaction.atomic():
         topic = _locked(topic)
-        change = read_attributes(wanted.attributes, queue_options_of(topic.sqs), is_fifo=is_fifo)
+        change = read_attributes(given, queue_options_of(topic.sqs), is_fifo=is_fifo)
         options = change.options
         if REDRIVE in wanted.attributes:
-            options = _set_dead_letters(asked, topic, change, is_fifo=is_fifo)
-        by = asked.principal
-        if change.topic:
-            topic, _ = put_topic(topic.namespace, topic.name, TopicChange(**change.topic), by=by)
+            options = _with_dead_letters(asked, topic.name, change, is_fifo=is_fifo)
+        _save_options(asked, topic, options, **change.topic)
         _put_missing_group(asked, topic)
         if change.group:
-            put_group(topic.namespace, topic.name, GroupChange(**change.group), by=by)
-        _save_options(asked, topic, options)
+            values = GroupChange(**change.group)
+            put_group(topic.namespace, topic.name, values, by=asked.principal)
     return Reply()
 
 
 def purge_queue(asked: Asked) -> Reply:
-    """PurgeQueue: what is in the queue now, in flight and waiting for another try too. Its dead
-    letters go by tasks, within seconds; delayed messages stay.
+    """PurgeQueue: what is in the queue now, in flight, delayed and waiting for another try too. Its
+    dead letters go by tasks, within seconds.
     """
     topic = asked.topic(Scope.MANAGE)
     asked.changing()
     purge_letters(asked, topic)
-    purge_topic(asked.principal, topic)
+    purge_topic(asked.principal, topic, has_scheduled=True)
     return Reply()
 
 
@@ -259,9 +265,11 @@ def untag_queue(asked: Asked) -> Reply:
 def add_permission(asked: Asked) -> Reply:
     """AddPermission: a statement of the policy, which is kept and has no effect."""
     wanted: AddPermission = asked.wanted
+    if not _LABEL.fullmatch(wanted.label):
+        raise invalid_value("Label", wanted.label, "Up to 80 of A-Z, a-z, 0-9, - and _.")
 
     def added(statements: list[Any]) -> list[Any]:  # Any: JSON
-        if any(each.get("Sid") == wanted.label for each in statements):
+        if any(_is_labelled(each, wanted.label) for each in statements):
             detail = f"Value {wanted.label} for parameter Label is invalid. Reason: Already exists."
             raise SqsError("InvalidParameterValue", detail)
         topic = asked.topic()
@@ -285,10 +293,9 @@ def remove_permission(asked: Asked) -> Reply:
     wanted: RemovePermission = asked.wanted
 
     def removed(statements: list[Any]) -> list[Any]:  # Any: JSON
-        left = [each for each in statements if each.get("Sid") != wanted.label]
+        left = [each for each in statements if not _is_labelled(each, wanted.label)]
         if len(left) == len(statements):
-            detail = "Reason: can't find label on existing policy."
-            raise invalid_value("Label", wanted.label, detail)
+            raise invalid_value("Label", wanted.label, "can't find label.")
         return left
 
     return _change_policy(asked, removed)
@@ -365,47 +372,23 @@ def _put_missing_group(asked: Asked, topic: Topic) -> None:
 
 def _locked(topic: Topic) -> Topic:
     """The row as it is now; nobody else changes it before the caller's transaction ends."""
-    row = Topic.objects.select_for_update().get(pk=topic.pk)
-    row.namespace = topic.namespace
-    return row
+    lock_namespace(topic.namespace, with_tenant=True)
+    return get_topic(topic.namespace, topic.name)
 
 
-def _save_options(asked: Asked, topic: Topic, options: QueueOptions) -> None:
-    """In the caller's transaction; nothing where nothing is different."""
-    before = queue_options_of(topic.sqs)
-    if options == before:
-        return
-    topic.sqs = msgspec.json.encode(options).decode()
-    topic.save(update_fields=["sqs", "updated_at"])
-    record(
-        asked.principal,
-        topic.namespace,
-        "topic.sqs",
-        f"topics/{topic.name}",
-        before=msgspec.to_builtins(before),
-        after=msgspec.to_builtins(options),
-    )
+def _save_options(asked: Asked, topic: Topic, options: QueueOptions, **values: object) -> None:
+    """In the caller's transaction."""
+    change = TopicChange(sqs=options, **values)
+    put_topic(topic.namespace, topic.name, change, by=asked.principal)
 
 
-def _set_dead_letters(
-    asked: Asked, topic: Topic, change: QueueChange, *, is_fifo: bool
+def _with_dead_letters(
+    asked: Asked, topic: str, change: QueueChange, *, is_fifo: bool
 ) -> QueueOptions:
-    """Let the queue that the RedrivePolicy names have the dead letters, and none else. The options
-    of the source. Raises SqsError if there is no such queue.
-    """
-    before = change.options.dead_letter_queue
+    """The options with the queue that the RedrivePolicy names, or none. Raises SqsError."""
     name = "" if change.redrive is None else _target_of(asked, change.redrive, is_fifo=is_fifo)
-    if name == topic.name:
+    if name == topic:
         raise invalid_value(REDRIVE, name, "A queue cannot be its own dead-letter queue.")
-    if name != before:
-        for target, has_letters in ((before, False), (name, True)):
-            row = Topic.objects.select_for_update().filter(namespace=topic.namespace, name=target)
-            for found in row:
-                found.namespace = topic.namespace
-                options = queue_options_of(found.sqs)
-                sources = [each for each in options.sources if each != topic.name]
-                sources += [topic.name] * has_letters
-                _save_options(asked, found, msgspec.structs.replace(options, sources=sources))
     return msgspec.structs.replace(change.options, dead_letter_queue=name)
 
 
@@ -425,9 +408,8 @@ def _target_of(asked: Asked, policy: RedrivePolicy, *, is_fifo: bool) -> str:
 
 def _counts_of(topic: Topic) -> Counts:
     """As far as the engine knows, dead letters included. A few calls to it. Raises Problem."""
-    sources = queue_options_of(topic.sqs).sources
     namespace = topic.namespace.name
-    groups = [engine_name(namespace=namespace, name=each) for each in sources]
+    groups = [engine_name(namespace=namespace, name=each) for each in topic.letter_sources]
     try:
         with blocking_client() as client:
             delayed = _delayed_count(client, topic.engine_name)
@@ -435,16 +417,22 @@ def _counts_of(topic: Topic) -> Counts:
             if groups:
                 counts = client.dead_letters(DeadLettersRequest(groups=groups)).counts
                 letters = sum(each.count for each in counts)
-            lags = client.group_stats(GroupRef(group=topic.engine_name)).topics
-    except GroupNotFound:  # until the queue is received from
-        lags = ()
+            own = _own_counts(client, topic.engine_name)
     except StoreError as exc:
         raise problem_from_store(exc) from exc
-    for lag in lags:
-        if lag.topic == topic.engine_name:
-            visible = lag.ready_count + lag.retry_waiting_count + letters
-            return Counts(visible, lag.inflight_count, delayed + (lag.retry_scheduled_count or 0))
-    return Counts(letters, 0, delayed)
+    return Counts(own.visible + letters, own.hidden, own.delayed + delayed)
+
+
+def _own_counts(client: StoreClient, topic: str) -> Counts:
+    """Without letters, and without messages that were sent to come later."""
+    with contextlib.suppress(GroupNotFound):
+        for lag in client.group_stats(GroupRef(group=topic)).topics:
+            if lag.topic == topic:
+                visible = lag.ready_count + lag.retry_waiting_count
+                return Counts(visible, lag.inflight_count, lag.retry_scheduled_count or 0)
+    # The group has not received from it yet, and will get all that is there.
+    queues = client.topic_stats(TopicRef(topic=topic)).queues
+    return Counts(sum(each.max_offset - each.min_offset for each in queues), 0, 0)
 
 
 def _delayed_count(client: StoreClient, topic: str) -> int:
@@ -483,9 +471,14 @@ def _check_tags(tags: dict[str, str]) -> None:
     if len(tags) > TAGS_MAX:
         raise SqsError("InvalidParameterValue", f"Too many tags added for queue: {len(tags)}.")
     for key, value in tags.items():
-        if not 1 <= len(key) <= _TAG_KEY_CHARS_MAX or len(value) > _TAG_CHARS_MAX:
-            detail = f"A tag has 1 to {_TAG_KEY_CHARS_MAX} characters, and its value at most "
-            raise SqsError("InvalidParameterValue", f"{detail}{_TAG_CHARS_MAX}.")
+        is_too_long = len(key) > TAG_KEY_CHARS_MAX or len(value) > TAG_CHARS_MAX
+        if not key or is_too_long or "\0" in key + value:
+            detail = f"A tag has 1 to {TAG_KEY_CHARS_MAX} characters, and its value at most "
+            raise SqsError("InvalidParameterValue", f"{detail}{TAG_CHARS_MAX}; none is NUL.")
+
+
+def _is_labelled(statement: Any, label: str) -> bool:  # Any: JSON
+    return isinstance(statement, dict) and statement.get("Sid") == label
 
 
 def _change_policy(asked: Asked, changed: Callable[[list[Any]], list[Any]]) -> Reply:  # Any: JSON
@@ -500,7 +493,7 @@ def _change_policy(asked: Asked, changed: Callable[[list[Any]], list[Any]]) -> R
         statements = changed(statements if isinstance(statements, list) else [statements])
         if statements:
             policy = {"Version": "2012-10-17", **document, "Statement": statements}
-            kept["Policy"] = msgspec.json.encode(policy).decode()
+            kept["Policy"] = checked("Policy", msgspec.json.encode(policy).decode())
         else:
             kept.pop("Policy", None)
         _save_options(asked, row, msgspec.structs.replace(options, attributes=kept))
@@ -523,7 +516,10 @@ def _after(wanted: Paged) -> str:
     if wanted.next_token is None:
         return ""
     try:
-        return base64.b64decode(wanted.next_token, altchars=b"-_", validate=True).decode()
+        name = base64.b64decode(wanted.next_token, altchars=b"-_", validate=True).decode()
+        if (fault := name_fault(name)) is not None:
+            raise ValueError(fault)
+        return name
     except (binascii.Error, ValueError) as exc:
         raise invalid_value("NextToken", wanted.next_token, "It is not a token.") from exc
 

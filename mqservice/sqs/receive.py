@@ -37,6 +37,7 @@ from mqservice.sqs.message_attributes import (
     body_text,
     md5_of,
     md5_of_attributes,
+    shown_id,
     wanted_of,
 )
 from mqservice.sqs.queue_names import account_of, queue_arn, queue_name
@@ -54,10 +55,10 @@ from mqservice.store import (
     find_dead_letter,
     shown_record,
 )
+from mqservice.topics.queue_options import WAIT_SECONDS_MAX
 from mqservice.topics.routes import TopicRoute
 
 MESSAGES_MAX: Final = 10
-WAIT_SECONDS_MAX: Final = 20
 # What was given back a moment ago is on its way: programs that poll without waiting expect it.
 SHORT_POLL_MS: Final = 200
 VISIBILITY_SECONDS_MAX: Final = LEASE_MS_MAX // 1_000
@@ -102,7 +103,7 @@ def receive_messages(context: DeliveryContext, request: Request, body: bytes) ->
         raise SqsError("InvalidAttributeName", f"Unknown Attribute {min(unknown)[:100]}.")
     answer = partial(_answer, context, request, topic, group, system_names, visibility_s)
     call: ReceiveCall | Rounds
-    if topic.queue.sources:
+    if topic.letter_sources:
         call = Rounds(context, request, topic, order, answer)
     else:
         call = ReceiveCall(context, request, order, None, lambda got, _: answer(order, got))
@@ -177,14 +178,15 @@ def _message(
     attributes: dict[str, AttributeReply] = {}
     if wanted.message_attribute_names and record.properties:
         attributes = wanted_of(_attributes_of(record.properties), wanted.message_attribute_names)
-    body = body_text(record.body)
+    content, body = record.body, body_text(record.body)
     if body is None:
-        body = binascii.b2a_base64(record.body, newline=False).decode("ascii")
+        content = binascii.b2a_base64(record.body, newline=False)
+        body = content.decode("ascii")
         attributes = {**attributes, BODY_MARK: _MARKED}
     return Message(
-        message_id=record.message_id,
+        message_id=shown_id(record.message_id),
         receipt_handle=receipt,
-        md5_of_body=md5_of(body.encode()),
+        md5_of_body=md5_of(content),
         body=body,
         attributes=system,
         md5_of_attributes=md5_of_attributes(attributes),

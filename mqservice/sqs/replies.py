@@ -30,11 +30,9 @@ class BatchEntry(Reply, frozen=True, kw_only=True):
     id: str
 
 
-class BatchReply(msgspec.Struct, frozen=True, rename="pascal", kw_only=True):
-    """Both lists are always there."""
-
-    successful: list[SentMessage] | list[BatchEntry]
-    failed: list[BatchError]
+class BatchReply(Reply, frozen=True, kw_only=True):
+    successful: list[SentMessage] | list[BatchEntry] = []
+    failed: list[BatchError] = []
 
 
 class AttributeReply(Reply, frozen=True, kw_only=True):

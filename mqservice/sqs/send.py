@@ -30,6 +30,7 @@ from mqservice.delivery.produce.produce_responses import (
     StoredResult,
 )
 from mqservice.delivery.produce.put import Put
+from mqservice.lib.durations import MINUTE_MS
 from mqservice.lib.problem import Problem
 from mqservice.sqs.batches import check_entries, failed_entry
 from mqservice.sqs.errors import SqsError, invalid_value, missing_parameter, sqs_error_of
@@ -40,6 +41,7 @@ from mqservice.sqs.message_attributes import (
     md5_of,
     md5_of_attributes,
     properties_of,
+    shown_id,
     trace_header_of,
 )
 from mqservice.sqs.queues import is_fifo, require_queue
@@ -47,14 +49,15 @@ from mqservice.sqs.replies import BatchError, BatchReply, SentMessage
 from mqservice.sqs.request import REQUEST_BYTES_MAX, SqsRequest
 from mqservice.sqs.requests import Outgoing, SendEntry, SendMessageBatch
 from mqservice.store import PROPERTY_DEDUP, Wait, dedup_value
+from mqservice.topics.queue_options import DELAY_SECONDS_MAX
 from mqservice.topics.routes import TopicRoute
 
 BATCH_BYTES_MAX: Final = MIB
-DELAY_SECONDS_MAX: Final = 900
+DEDUP_WINDOW_MS: Final = 5 * MINUTE_MS
 _ID: Final = re.compile(r"[!-~]{1,128}", re.ASCII)
 _MARK: Final = "q"  # so that no id of SQS is a key of REST
 _FINGERPRINT: Final = b"amazon sqs dedup"
-_OTHER_TYPE: Final = "The request includes a parameter that is not valid for this queue type."
+_OTHER_TYPE: Final = "The request include parameter that is not valid for this queue type."
 
 
 class _Draft(NamedTuple):
@@ -75,8 +78,8 @@ def send_message(context: DeliveryContext, request: Request, body: bytes) -> Non
     """SendMessage. Raises SqsError, Problem, Fault or StoreError."""
     assert isinstance(request, SqsRequest)
     route = known_topic(context, request)
-    draft = _draft_of(request.wanted, route)
-    put = put_of(context, request, route, [draft.offer], is_batch=False, marks=_marks_of([draft]))
+    draft = _draft_of(request.wanted, route, _trace_of(request))
+    put = _put_of(context, request, route, [draft], is_batch=False)
     put.put_all(partial(_answer_one, request, route, put, draft))
 
 
@@ -100,18 +103,23 @@ def send_batch(context: DeliveryContext, request: Request, body: bytes) -> None:
         detail = f"Batch requests cannot be longer than {BATCH_BYTES_MAX} bytes. You have sent "
         raise SqsError("BatchRequestTooLong", f"{detail}{total_bytes} bytes.")
     route = known_topic(context, request)
+    if is_fifo(route):
+        for entry in wanted.entries:
+            try:
+                _check_order(entry, route)
+            except SqsError as exc:  # AWS refuses all of the batch, with this code
+                raise SqsError("InvalidParameterValue", exc.message) from exc
     drafts: list[_Draft] = []
     failed: list[BatchError] = []
     for entry in wanted.entries:
         try:
-            drafts.append(_draft_of(entry, route))
+            drafts.append(_draft_of(entry, route, _trace_of(request)))
         except (SqsError, Fault, Problem) as exc:
             failed.append(failed_entry(entry.id, sqs_error_of(exc, request.request_id)))
     if not drafts:
         request.answer(BatchReply(successful=[], failed=failed))
         return
-    offers = [draft.offer for draft in drafts]
-    put = put_of(context, request, route, offers, is_batch=True, marks=_marks_of(drafts))
+    put = _put_of(context, request, route, drafts, is_batch=True)
     put.put_all(partial(_answer_batch, request, route, put, drafts, failed))
 
 
@@ -141,7 +149,8 @@ def _sent(draft: _Draft, route: TopicRoute, stored: StoredResponse | StoredResul
     number = None
     if is_fifo(route) and stored.offset is not None:
         number = sequence_number(stored.queue, stored.offset)
-    return msgspec.structs.replace(draft.sent, message_id=stored.id, sequence_number=number)
+    message_id = shown_id(stored.id)
+    return msgspec.structs.replace(draft.sent, message_id=message_id, sequence_number=number)
 
 
 def sequence_number(queue: int, offset: int) -> str:
@@ -149,32 +158,55 @@ def sequence_number(queue: int, offset: int) -> str:
     return f"{offset << 8 | queue:020d}"
 
 
-def _marks_of(drafts: list[_Draft]) -> list[dict[str, str]] | None:
+def _put_of(
+    context: DeliveryContext,
+    request: SqsRequest,
+    route: TopicRoute,
+    drafts: list[_Draft],
+    *,
+    is_batch: bool,
+) -> Put:
     marks = [draft.marks for draft in drafts]
-    return marks if any(marks) else None
+    return put_of(
+        context,
+        request,
+        route,
+        [draft.offer for draft in drafts],
+        is_batch=is_batch,
+        marks=marks if any(marks) else None,
+        window_ms=DEDUP_WINDOW_MS,
+    )
 
 
-def _draft_of(wanted: Outgoing, route: TopicRoute) -> _Draft:
-    """Raises SqsError or Fault."""
+def _trace_of(request: SqsRequest) -> str | None:
+    """What programs that AWS X-Ray traces send along with each request."""
+    header = request.headers.get(b"x-amzn-trace-id")
+    return header.decode("latin-1") if header else None
+
+
+def _draft_of(wanted: Outgoing, route: TopicRoute, trace: str | None) -> _Draft:
+    """``trace``: of the request. Raises SqsError or Fault."""
     text = wanted.message_body
     if not text:
         raise missing_parameter("MessageBody")
     check_text(text)
-    size_bytes = _size_bytes(wanted)
+    body = text.encode()
+    size_bytes = len(body) + bytes_of(wanted.message_attributes)
     if size_bytes > route.body_bytes_max:
         detail = f"Message must be shorter than {route.body_bytes_max} bytes."
-        raise SqsError("InvalidParameterValue", f"One or more parameters are invalid. {detail}")
+        detail = f"One or more parameters are invalid. Reason: {detail}"
+        raise SqsError("InvalidParameterValue", detail)
     properties = properties_of(wanted.message_attributes)
     marks = {}
     if SQS_PROPERTY in properties:
         marks[SQS_PROPERTY] = properties.pop(SQS_PROPERTY)
-    trace = trace_header_of(wanted.message_system_attributes)
+    trace = trace_header_of(wanted.message_system_attributes) or trace
     if trace is not None:
         properties[TRACE_HEADER] = trace
     wait = _wait_of(wanted, route)
-    body = text.encode()
     _check_ids(wanted)
     if is_fifo(route):
+        _check_order(wanted, route)
         marks[PROPERTY_DEDUP] = _dedup_of(wanted, route, body)
     elif wanted.message_deduplication_id is not None:
         value = wanted.message_deduplication_id
@@ -199,13 +231,15 @@ def _size_bytes(wanted: Outgoing) -> int:
 
 def _wait_of(wanted: Outgoing, route: TopicRoute) -> Wait | None:
     delay_s = wanted.delay_seconds
-    if delay_s is None:
-        delay_s = route.queue.delay_s
-    elif not 0 <= delay_s <= DELAY_SECONDS_MAX:
+    if delay_s is not None and not 0 <= delay_s <= DELAY_SECONDS_MAX:
         reason = f"DelaySeconds must be >= 0 and <= {DELAY_SECONDS_MAX}."
         raise invalid_value("DelaySeconds", delay_s, reason)
-    elif is_fifo(route) and delay_s:
-        raise invalid_value("DelaySeconds", delay_s, _OTHER_TYPE)
+    if is_fifo(route):
+        if delay_s:
+            raise invalid_value("DelaySeconds", delay_s, _OTHER_TYPE)
+        delay_s = None  # 0 is what AWS takes for none there
+    if delay_s is None:
+        delay_s = route.queue.delay_s
     return Wait(delay_ms=delay_s * 1_000) if delay_s else None
 
 
@@ -215,21 +249,25 @@ def _check_ids(wanted: Outgoing) -> None:
         ("MessageGroupId", wanted.message_group_id),
     ):
         if value is not None and not _ID.fullmatch(value):
-            reason = f"{name} can only include alphanumeric and punctuation characters. 1 to 128."
-            raise invalid_value(name, value, reason)
+            detail = "can only include alphanumeric and punctuation characters. 1 to 128 in length."
+            raise invalid_value(name, value, f"{name} {detail}")
+
+
+def _check_order(wanted: Outgoing, route: TopicRoute) -> None:
+    """Raises SqsError unless a message for a FIFO queue has what it needs there."""
+    if wanted.message_group_id is None:
+        raise missing_parameter("MessageGroupId")
+    if wanted.message_deduplication_id is None and not route.queue.is_dedup_by_content:
+        detail = "The queue should either have ContentBasedDeduplication enabled or "
+        raise SqsError(
+            "InvalidParameterValue", f"{detail}MessageDeduplicationId provided explicitly"
+        )
 
 
 def _dedup_of(wanted: Outgoing, route: TopicRoute, body: bytes) -> str:
     """The mark by which the engine knows the message again; see ``deduplication_id_of``."""
-    if wanted.message_group_id is None:
-        raise missing_parameter("MessageGroupId")
     dedup_id = wanted.message_deduplication_id
     if dedup_id is None:
-        if not route.queue.is_dedup_by_content:
-            detail = "The queue should either have ContentBasedDeduplication enabled or "
-            raise SqsError(
-                "InvalidParameterValue", f"{detail}MessageDeduplicationId provided explicitly"
-            )
         dedup_id = hashlib.sha256(body).hexdigest()
     scope = f" {wanted.message_group_id}" if route.queue.is_dedup_by_group else ""
     return dedup_value(_FINGERPRINT, f"{_MARK}{dedup_id}{scope}")

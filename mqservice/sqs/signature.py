@@ -44,6 +44,7 @@ _SIGNATURE_CHARS: Final = 64
 _STAMP: Final = re.compile(rb"\d{8}T\d{6}Z", re.ASCII)
 _SIGNED_NAMES: Final = re.compile(rb"[!#-:<-@\[-~]+(;[!#-:<-@\[-~]+)*")  # none in upper case
 _PLAIN_PATH: Final = re.compile(rb"/(?:[A-Za-z0-9_~-][A-Za-z0-9._~-]*/)*[A-Za-z0-9_~-]*")
+_USUAL_PATHS: Final = (b"/sqs/", b"/sqs", b"/")
 # Headers that decide what a request does: where they are sent, they have to be signed.
 _DECISIVE: Final = (b"x-amz-target", b"x-amz-content-sha256")
 _IN_QUERY: Final = (
@@ -94,7 +95,7 @@ class AccessKeys(Protocol):
 class Credential:
     """Who signs, for which day and region, and which headers: the same in many requests."""
 
-    __slots__ = ("day", "key_id", "keys", "names", "scope", "signed_names")
+    __slots__ = ("day", "key_id", "keys", "lines", "names", "scope", "signed_names", "unsigned")
 
     def __init__(self, credential: bytes, signed_names: bytes) -> None:
         """Raises SignatureError."""
@@ -118,6 +119,8 @@ class Credential:
         if b"host" not in self.names:
             raise does_not_match("'Host' must be a 'SignedHeader' in the AWS Authorization.")
         self.signed_names = signed_names
+        self.lines = b"".join(b"%b:%%b\n" % name.replace(b"%", b"%%") for name in self.names)
+        self.unsigned = [name for name in _DECISIVE if name not in self.names]
         self.scope = credential[len(self.key_id) + 1 :]
         self.keys: dict[bytes, bytes] = {}  # by secret, of those that have signed
 
@@ -384,26 +387,28 @@ def _canonical_head(
     is_canonical: bool = False,
 ) -> bytes:
     """The canonical request up to the body's hash. Raises SignatureError."""
-    for name in _DECISIVE:
-        if name in fields and name not in credential.names:
+    for name in credential.unsigned:
+        if name in fields:
             raise does_not_match(
                 f"There were headers present in the request which were not signed: {name.decode()}"
             )
-    lines = []
-    for name in credential.names:
-        value = fields.get(name)
-        if value is None:
-            raise does_not_match(f"The signed header {_shown(name)} is not in the request.")
-        lines.append(b"%b:%b\n" % (name, b" ".join(value.split())))
+    try:
+        values = [fields[name] for name in credential.names]
+    except KeyError as exc:
+        missing: bytes = exc.args[0]
+        raise does_not_match(f"The signed header {_shown(missing)} is not in the request.") from exc
+    lines = credential.lines % tuple(values)
+    if b" " in lines or b"\t" in lines:
+        lines = credential.lines % tuple(b" ".join(value.split()) for value in values)
     if query and not is_canonical:
         query = _canonical_query(_query_pairs(query))
-    if _PLAIN_PATH.fullmatch(path) is None:
+    if path not in _USUAL_PATHS and _PLAIN_PATH.fullmatch(path) is None:
         path = _canonical_path(path)
     return b"%b\n%b\n%b\n%b\n%b\n" % (
         method.encode(),
         path,
         query,
-        b"".join(lines),
+        lines,
         credential.signed_names,
     )
 

@@ -34,7 +34,9 @@ class Topic(EngineRow):
     )
     retention_age_ms = models.BigIntegerField(default=RETENTION.default)
     body_bytes_max = models.PositiveIntegerField(default=BODY_BYTES_MAX.default)
-    sqs = models.TextField(default="{}")  # ``QueueOptions`` as JSON, no settings of the topic
+    sqs = models.JSONField(default=dict)  # ``QueueOptions``
+    # Groups whose dead letters SQS has in this queue, because the policies of their queues name it.
+    letter_sources = models.JSONField(default=list)
 
     class Meta:
         constraints = (

@@ -36,8 +36,11 @@ def preview_purge(topic: Topic) -> TopicPurgeReply:
         raise problem_from_store(exc) from exc
 
 
-def purge_topic(principal: Principal, topic: Topic) -> TopicPurgeReply:
-    """Drop all messages that the topic has now. One transaction, one call to the engine.
+def purge_topic(
+    principal: Principal, topic: Topic, *, has_scheduled: bool = False
+) -> TopicPurgeReply:
+    """Drop all messages that the topic has now, ``has_scheduled`` also those that are scheduled for
+    later. One transaction, one call to the engine.
 
     Raises Problem: TOPIC_NOT_FOUND, or what the engine's failure means. Where nobody knows whether
     it was done, the entry of the audit says so.
@@ -48,7 +51,7 @@ def purge_topic(principal: Principal, topic: Topic) -> TopicPurgeReply:
         if not Topic.objects.select_for_update().filter(pk=topic.pk).exists():
             raise Problem.of("TOPIC_NOT_FOUND", f"{topic.name} has just been deleted")
         try:
-            reply = _purge(topic, is_dry_run=False)
+            reply = _purge(topic, is_dry_run=False, has_scheduled=has_scheduled)
         except (OutcomeUnknown, SyncFailed) as exc:
             failure = exc
         except StoreError as exc:
@@ -58,7 +61,7 @@ def purge_topic(principal: Principal, topic: Topic) -> TopicPurgeReply:
             topic.namespace,
             PURGE_ACTION,
             f"topics/{topic.name}",
-            {} if reply is None else _details(reply),
+            {"scheduled": has_scheduled} | ({} if reply is None else _details(reply)),
             outcome=Outcome.DONE if failure is None else Outcome.UNKNOWN,
         )
     if reply is None:
@@ -84,6 +87,9 @@ def _details(reply: TopicPurgeReply) -> dict[str, object]:
     }
 
 
-def _purge(topic: Topic, *, is_dry_run: bool) -> TopicPurgeReply:
+def _purge(topic: Topic, *, is_dry_run: bool, has_scheduled: bool = False) -> TopicPurgeReply:
+    request = TopicPurgeRequest(
+        topic=topic.engine_name, is_dry_run=is_dry_run, has_scheduled=has_scheduled
+    )
     with blocking_client() as client:
-        return client.topic_purge(TopicPurgeRequest(topic=topic.engine_name, is_dry_run=is_dry_run))
+        return client.topic_purge(request)

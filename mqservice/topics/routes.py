@@ -21,6 +21,7 @@ class TopicRoute:
     durability: str
     message_type: str
     queue: QueueOptions = NO_OPTIONS
+    letter_sources: tuple[str, ...] = ()
 
 
 def find_topic_route(tenant_id: int, namespace: str, name: str) -> TopicRoute | None:
@@ -39,4 +40,5 @@ def find_topic_route(tenant_id: int, namespace: str, name: str) -> TopicRoute | 
         durability=topic.durability,
         message_type=topic.message_type,
         queue=queue_options_of(topic.sqs),
+        letter_sources=tuple(topic.letter_sources),
     )

@@ -25,8 +25,8 @@ def read_change(body: bytes) -> TopicChange:
 
 
 def read_settings(fields: Fields) -> TopicChange:
-    """The same of an object; its faults are in ``fields``."""
-    return TopicChange(**read_values(SETTINGS, fields))
+    """The same of a definition, with what SQS keeps; its faults are in ``fields``."""
+    return TopicChange(**read_values(TopicChange.settings, fields))
 
 
 def shown_settings(topic: Topic) -> dict[str, Any]:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 
+from django.db.models import Q
+
+from mqservice.accounts.access import Principal
 from mqservice.accounts.models import Namespace
 from mqservice.engine_rows import EngineRows, Planned
 from mqservice.lib.settings_table import Change
@@ -12,13 +16,14 @@ from mqservice.store import Durability as EngineDurability
 from mqservice.store import StoreClient, TopicConfig, TopicNotFound, TopicRef
 from mqservice.topics.models import Topic
 from mqservice.topics.queries import TOPICS
+from mqservice.topics.queue_options import SQS, queue_options_of
 from mqservice.topics.settings import SETTINGS, TYPE, MessageType
 
 
 class TopicChange(Change):
     """What to set."""
 
-    settings = SETTINGS
+    settings = (*SETTINGS, SQS)
 
 
 class TopicRows(EngineRows[Topic, TopicChange]):
@@ -26,7 +31,7 @@ class TopicRows(EngineRows[Topic, TopicChange]):
 
     kind = "topic"
     model = Topic
-    settings = SETTINGS
+    settings = TopicChange.settings
 
     def find(self, namespace: Namespace, name: str) -> Topic | None:
         return TOPICS.find(namespace.pk, name)
@@ -63,7 +68,43 @@ class TopicRows(EngineRows[Topic, TopicChange]):
         with contextlib.suppress(TopicNotFound):
             client.topic_delete(TopicRef(topic=engine_name))
 
+    def write(self, planned: Iterable[Planned[Topic]], *, by: Principal | None) -> None:
+        written = list(planned)
+        super().write(written, by=by)
+        for namespace in {
+            each.row.namespace
+            for each in written
+            if each.before is None or each.before[SQS.key] != each.row.sqs
+        }:
+            link_dead_letters(namespace)
+
+    def deleted(self, namespace: Namespace, name: str) -> None:
+        link_dead_letters(namespace)
+
 
 ROWS = TopicRows()
 put_topic, delete_topic, plan_topic, write_topics = ROWS.put, ROWS.delete, ROWS.plan, ROWS.write
 PlannedTopic = Planned[Topic]
+
+
+def forget_policy(namespace: Namespace, name: str) -> None:
+    """A group is deleted: the RedrivePolicy of its queue is too. The namespace is locked."""
+    rows = Topic.objects.filter(namespace=namespace, name=name, sqs__has_key="dead_letter_queue")
+    for row in rows:
+        del row.sqs["dead_letter_queue"]
+        row.save(update_fields=["sqs"])
+        link_dead_letters(namespace)
+
+
+def link_dead_letters(namespace: Namespace) -> None:
+    """Let each queue of SQS have the dead letters of the groups whose policies name it, and of no
+    others. Two queries unless something is different. The namespace is locked.
+    """
+    rows = Topic.objects.filter(namespace=namespace)
+    sources: dict[str, list[str]] = {}
+    for row in rows.filter(sqs__has_key="dead_letter_queue").order_by("name"):
+        sources.setdefault(queue_options_of(row.sqs).dead_letter_queue, []).append(row.name)
+    for row in rows.filter(Q(name__in=sources) | ~Q(letter_sources=[])):
+        if row.letter_sources != sources.get(row.name, []):
+            row.letter_sources = sources.get(row.name, [])
+            row.save(update_fields=["letter_sources"])

@@ -238,10 +238,15 @@ class DedupIndex:
     def __len__(self) -> int:
         return sum(len(part.entries) for part in self._slices)
 
-    def find(self, key_hash: bytes) -> Stored | None:
-        """What was stored under the key within the window, or a little before."""
+    def find(self, key_hash: bytes, window_ms: int = 0) -> Stored | None:
+        """What was stored under the key within the window, or a little before. ``window_ms``: a
+        shorter one.
+        """
         self._drop_old()
+        old_ms = self._clock.monotonic_ms() - window_ms
         for part in reversed(self._slices):
+            if window_ms and part.end_ms <= old_ms:
+                continue
             packed = part.entries.get(key_hash)
             if packed is not None:
                 return unpack(packed)

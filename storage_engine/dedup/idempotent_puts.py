@@ -94,7 +94,7 @@ class IdempotentPuts:
             if offer.key_hash in firsts:
                 twins.append((index, firsts[offer.key_hash]))
                 continue
-            stored = self._known(offer)
+            stored = self._known(offer, request.window_ms)
             if stored is None:
                 firsts[offer.key_hash] = index
                 fresh.append(index)
@@ -126,11 +126,11 @@ class IdempotentPuts:
         for namespace_hash, count in counts.items():
             self._dedup.index.require_room(namespace_hash, count)
 
-    def _known(self, offer: _Offer) -> Stored | None:
+    def _known(self, offer: _Offer, window_ms: int) -> Stored | None:
         """What the key has stored, if it can still be read: not in a topic that was deleted since,
         and not when retention has taken it.
         """
-        stored = self._dedup.index.find(offer.key_hash)
+        stored = self._dedup.index.find(offer.key_hash, window_ms)
         if stored is None or stored.is_waiting:
             return stored
         topic = offer.topic.decode("utf-8", "replace")

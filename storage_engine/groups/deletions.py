@@ -8,7 +8,7 @@ purges topics, which deletes their messages and leaves the topic and its groups 
     server ── topic_purge ──▶ [Deletions] ──┬─▶ min_offsets: where queues begin, on the disk
                                             ├─▶ consume queues: nothing below can be read
                                             └─▶ offset_changes: groups go on there, no lease
-    min_offsets.is_orphan(record) ──▶ what waits in the schedule for a topic that is gone
+    min_offsets.is_orphan(record) ──▶ what waits in the schedule and is not to come
 
 The records of a deleted topic stay in the log until retention. So its queues stay too, empty: what
 their ends were is written down first, so that a rebuild from the log brings nothing back, and a
@@ -17,8 +17,9 @@ waited in the schedule for a topic or group is dropped when it is due. A crash o
 topic or group that is there and has lost some of that; deleting it again finishes.
 
 A purge deletes what stands in the topic's queues, and what groups have still to retry of it: the
-queues of their retry topics, and from the schedule what was stored for those before. What producers
-have scheduled for later stays, as do dead letters. The bytes go with their segments, by retention.
+queues of their retry topics, and from the schedule what was stored for those before. Dead letters
+stay, and so does what producers have scheduled for later unless that is to go too, as the purge of
+SQS has it. The bytes go with their segments, by retention.
 One replaced file decides: before it nothing has changed, after it nothing comes back, by a rebuild
 of the queues neither. A crash behind it leaves groups that the next start lets pass over what they
 cannot read. Loop thread only.
@@ -38,6 +39,7 @@ from storage_engine.errors import GroupNotFound, StoreError, TopicNotFound
 from storage_engine.groups.offset_changes import OffsetChanges
 from storage_engine.moves.retries import Retries
 from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.queues.min_offsets import scheduled_for
 from storage_engine.records.topic_names import dlq_topic_of, retry_topic_of
 from storage_engine.wire.topics import QueuePurge, TopicPurgeReply, TopicPurgeRequest
 
@@ -150,6 +152,9 @@ class Deletions:
         begins = {queue: queue.append_offset for queue in self._catalog.retry_queues_of(topic)}
         begins |= {queue: queue.max_offset for queue in queues}
         purged = {**self._min_offsets.purged, topic: self._commit_log.append_offset}
+        if request.has_scheduled:
+            # What is not durable yet was confirmed to nobody, and comes after this.
+            purged[scheduled_for(topic)] = self._commit_log.flushed_offset
         self._min_offsets.save(self._queues, begins=begins, purged=purged)
         for queue, queue_offset in begins.items():
             queue.raise_start(queue_offset)

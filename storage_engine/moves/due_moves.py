@@ -152,9 +152,7 @@ class DueMoves:
         Raises as ``move``.
         """
         if self._min_offsets.is_orphan(record):
-            raise TopicNotFound(
-                "the topic was deleted and created again after the message was scheduled"
-            )
+            raise TopicNotFound("the topic was deleted or purged after the message was scheduled")
         quick = self._quick.due(record, b"%d%b" % (queue_offset, self._end(progress)))
         if quick is None:
             due = due_record(record, settles=settles_for(progress, queue_offset))
@@ -165,7 +163,7 @@ class DueMoves:
         queue, hashed = self._queue(quick.topic, quick.queue_id), topic_hash(quick.topic)
         puts.add_known(quick.record, queue, quick.tag_hash, hashed, quick.keys)
         if quick.layout is not None:
-            below = self._min_offsets.deleted.get(quick.topic.decode(), 0)
+            below = self._min_offsets.gone_below(quick.topic.decode(), "")
             head = bytes([len(quick.topic)]) + quick.topic
             *_, body_bytes = HEAD.unpack_from(record)
             topic_at = HEAD.size + body_bytes

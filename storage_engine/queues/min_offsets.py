@@ -28,13 +28,15 @@ from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.record import parse_head
 from storage_engine.records.record_draft import read_draft
 from storage_engine.records.retry_record import RETRY_TOPIC
-from storage_engine.records.schedule_topic import REAL_TOPIC
+from storage_engine.records.schedule_topic import REAL_TOPIC, SCHEDULE_TOPIC
 
 _SPARE_PART: Final = 16  # of the reserve: 1 MiB, some 50,000 queues
 
 
 class _File(msgspec.Struct):
-    """Topic → min_offset by queue id; topic → where the log ended when it went, or was purged."""
+    """Topic → min_offset by queue id; topic → where the log ended when it went, or was purged; of
+    what was scheduled for a purged topic, ``SCHEDULE_TOPIC_XXXX%topic``.
+    """
 
     offsetTable: dict[str, list[int]] = {}
     deletedTable: dict[str, int] = {}
@@ -44,7 +46,8 @@ class _File(msgspec.Struct):
 class MinOffsets:
     """See the module's docstring. ``table``: topic → min_offset by queue id; ``deleted``: topic →
     log offset above which all its records belong to a new topic of that name; ``purged``: topic →
-    log offset below which nothing is to be retried; ``spare``: see ``save``.
+    log offset below which nothing is to be retried, and ``scheduled_for(topic)`` → below which what
+    was scheduled is not to come; ``spare``: see ``save``.
     """
 
     def __init__(self, config: StoreConfig, files: Files) -> None:
@@ -117,8 +120,8 @@ class MinOffsets:
     # What was deleted or purged since it was stored -------------------------------------------
 
     def is_orphan(self, record: bytes) -> bool:
-        """Whether a scheduled record was stored for a topic or group that was deleted since, or is
-        a retry of a topic that was purged since.
+        """Whether a scheduled record was stored for a topic or group that was deleted since, or for
+        a topic that was purged of it since.
         """
         if not self.deleted and not self.purged:
             return False
@@ -133,4 +136,14 @@ class MinOffsets:
         the topic ``retried`` if they are, go nowhere any more.
         """
         deleted, purged = self.deleted, self.purged
-        return max(deleted.get(real, 0), deleted.get(retried, 0), purged.get(retried, 0))
+        return max(
+            deleted.get(real, 0),
+            deleted.get(retried, 0),
+            purged.get(retried, 0),
+            purged.get(scheduled_for(real), 0),
+        )
+
+
+def scheduled_for(topic: str) -> str:
+    """Under which what producers have scheduled for a topic is purged; no topic's name."""
+    return f"{SCHEDULE_TOPIC}%{topic}"

@@ -163,6 +163,7 @@ class ScheduledMessages:
         self._config = parts.config
         self._commit_log = parts.commit_log
         self._consumer_offsets = parts.consumer_offsets
+        self._is_orphan = parts.min_offsets.is_orphan
         self._catalog = catalog
         self._schedule = schedule
         self._queries = queries
@@ -249,10 +250,9 @@ class ScheduledMessages:
                 continue
             if not page.has_room(record_bytes):
                 return place
-            page.add(
-                self._commit_log.read_many([unit]),
-                self._schedule.shown_ms(source.queue.queue_id, due),
-            )
+            record = self._commit_log.read_many([unit])
+            if not self._is_orphan(record):
+                page.add(record, self._schedule.shown_ms(source.queue.queue_id, due))
         return places.stop
 
     def cancel(self, request: ScheduledRef) -> ScheduledReply:
@@ -382,6 +382,7 @@ class ScheduledMessages:
             if (
                 record.message_id != request.message_id
                 or scheduled_queue_of(content, request.topic) is None
+                or self._is_orphan(content)
             ):
                 continue
             if queue_offset in source.moving:

@@ -223,13 +223,15 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         """
         return decode_received(await self._request(Op.RECEIVE, request, request.wait_ms))
 
-    async def put_once(self, records: list[bytes]) -> list[PutOncePlace]:
+    async def put_once(self, records: list[bytes], window_ms: int = 0) -> list[PutOncePlace]:
         """Append records of ``encode_record``; those with a mark whose key is known are not stored
         again, and get the place of the first. Done when all of it is as durable as after a put.
 
-        Raises as a put does; ``StoreBusy`` also when no more keys can be remembered.
+        ``window_ms``: as of the request. Raises as a put does; ``StoreBusy`` also when no more keys
+        can be remembered.
         """
-        return (await self.call(Op.PUT_ONCE, PutOnceRequest(records=b"".join(records)))).places
+        request = PutOnceRequest(records=b"".join(records), window_ms=window_ms)
+        return (await self.call(Op.PUT_ONCE, request)).places
 
     async def deliver_due(self, ahead_ms: int = 0) -> None:
         """Have the scheduled messages delivered that are due by now, or soon, at their time."""

@@ -8,9 +8,14 @@ from storage_engine.wire.struct import Wire
 
 
 class PutOnceRequest(Wire, frozen=True, kw_only=True):
-    """Records as in a PUT, back to back; those with a mark (``__DEDUP``) are stored once."""
+    """Records as in a PUT, back to back; those with a mark (``__DEDUP``) are stored once.
+
+    ``window_ms``: how old their first ones are at most, or an eighth of the store's own window
+    older; 0: as old as the store knows them.
+    """
 
     records: bytes
+    window_ms: int = 0
 
 
 class PutOncePlace(msgspec.Struct, frozen=True, array_like=True):

@@ -48,10 +48,13 @@ class TopicStats(Wire, frozen=True, kw_only=True):
 
 
 class TopicPurgeRequest(Wire, frozen=True, kw_only=True):
-    """``is_dry_run``: answer what would be dropped, and change nothing."""
+    """``is_dry_run``: answer what would be dropped, and change nothing; ``has_scheduled``: drop
+    what producers have scheduled for later too.
+    """
 
     topic: str
     is_dry_run: bool = False
+    has_scheduled: bool = False
 
 
 class QueuePurge(Wire, frozen=True, kw_only=True):

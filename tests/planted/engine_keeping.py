@@ -65,7 +65,9 @@ def request_key_without_its_topic(real: Real, topic: Thing, key: Thing) -> Thing
     f"{_TESTS}/dedup/test_idempotent_puts.py::test_two_that_come_together_are_one",
     f"{_TESTS}/dedup/test_idempotent_puts.py::test_the_same_request_gets_the_first_answer_and_stores_nothing",
 )
-def repeated_request_stored_again(real: Real, index: Thing, key_hash: Thing) -> Thing:
+def repeated_request_stored_again(
+    real: Real, index: Thing, key_hash: Thing, window_ms: Thing = 0
+) -> Thing:
     return None
 
 

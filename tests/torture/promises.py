@@ -339,6 +339,7 @@ STORE: Final = (
                 "deliveries_of_before_settle_nothing_and_come_no_more",
                 "retries_of_before_do_not_come",
                 "retries_of_what_came_then_and_of_other_topics_come",
+                "scheduled_messages_go_where_that_is_wanted",
                 "a_put_that_is_not_answered_yet_is_there_afterwards",
                 "a_kill_while_purging_leaves_all_or_nothing",
                 "what_a_power_cut_takes_of_the_log_leaves_new_messages_and_retries_alone",

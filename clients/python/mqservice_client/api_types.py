@@ -419,7 +419,10 @@ class KeyListOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class KeyOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`namespace` None: the whole tenant. `last_used_at` is accurate to about a minute."""
+    """`namespace` None: the whole tenant. `last_used_at` is accurate to about a minute.
+    `needs_former_pepper`: use an API key, or rotate an access key, before you remove the
+    pepper.
+    """
 
     id: str
     kind: KeyKind
@@ -430,6 +433,7 @@ class KeyOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: KeyState
     last4: str
     former_secret: FormerSecretOut | None
+    needs_former_pepper: bool
     created_by: str | None
     created_at: datetime
     expires_at: datetime | None
@@ -518,6 +522,7 @@ class NewKeyOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: KeyState
     last4: str
     former_secret: FormerSecretOut | None
+    needs_former_pepper: bool
     created_by: str | None
     created_at: datetime
     expires_at: datetime | None

@@ -121,9 +121,10 @@ def put_of(
     *,
     is_batch: bool,
     marks: list[dict[str, str]] | None = None,
+    window_ms: int = 0,
 ) -> Put:
-    """The messages have the trace of their request as properties, if it is part of one. ``marks``:
-    as of ``Put``.
+    """The messages have the trace of their request as properties, if it is part of one. ``marks``,
+    ``window_ms``: as of ``Put``.
     """
     assert request.meter is not None, "the data plane has one for each request"
     if request.span is not None:
@@ -141,6 +142,7 @@ def put_of(
         key=request_key(request) if IDEMPOTENCY_KEY in request.headers else None,
         is_batch=is_batch,
         marks=marks,
+        window_ms=window_ms,
         span=request.span,
     )
 

@@ -57,10 +57,12 @@ class Put:
         key: str | None = None,
         is_batch: bool = True,
         marks: list[dict[str, str]] | None = None,
+        window_ms: int = 0,
         span: OperationSpan | None = None,
     ) -> None:
         """``key``: the request's own, if it has one. ``is_batch``: faults name the message.
-        ``marks``: properties of our own, of each message. ``span`` ends with the put.
+        ``marks``: properties of our own, of each message. ``window_ms``: within which one of these
+        is known again; 0: as long as by REST. ``span`` ends with the put.
         """
         self._context, self._meter, self._route = context, meter, route
         self._offers = offers
@@ -76,6 +78,7 @@ class Put:
                 is_once = True
         self._is_once = is_once
         self._marks = marks
+        self._window_ms = window_ms
         if is_once and marks is None:
             self._marks = marks_of(key, offers, is_batch=is_batch)
         if len(offers) == 1:
@@ -158,7 +161,7 @@ class Put:
 
     async def _put_once(self, records: list[bytes]) -> list[PutResult]:
         """A message that was stored before is reported as it was then."""
-        places = await self._context.store.put_once(records)
+        places = await self._context.store.put_once(records, self._window_ms)
         duplicates = self._duplicates = set()
         for index, place in enumerate(places):
             if not place.is_duplicate:

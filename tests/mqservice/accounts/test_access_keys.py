@@ -184,7 +184,10 @@ def test_rotation_takes_a_key_to_the_present_pepper(
     key_id = post(admin, ORDER).json()["id"]
     settings.MQ_KEY_PEPPER_FALLBACKS = [settings.MQ_KEY_PEPPER]
     settings.MQ_KEY_PEPPER = OTHER
-    second = post(admin, {}, f"/v1/keys/{key_id}:rotate").json()["key"]
+    assert admin.get(f"/v1/keys/{key_id}").json()["needs_former_pepper"]
+    rotated = post(admin, {}, f"/v1/keys/{key_id}:rotate").json()
+    assert not rotated["needs_former_pepper"]
+    second = rotated["key"]
     settings.MQ_KEY_PEPPER_FALLBACKS = []
     assert secrets_of(key_id) == [second]
 

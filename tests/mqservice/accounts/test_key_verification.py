@@ -9,6 +9,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
 from mqservice.accounts.access import find_principal, secret_mac
+from mqservice.accounts.key_schemas import KeyOut
 from mqservice.accounts.key_services import rotate_key
 from mqservice.accounts.key_uses import KeyUses, uses
 from mqservice.accounts.models import ApiKey, Role
@@ -99,6 +100,29 @@ def test_a_key_of_a_former_pepper_is_good_and_from_its_first_use_on_one_of_the_p
     settings.MQ_KEY_PEPPER_FALLBACKS = []
     assert find_principal(bearer(people.acme_key)) is not None
     assert find_principal(bearer(people.rival_key)) is None, "nobody has used it meanwhile"
+
+
+def test_keys_that_need_a_former_pepper_are_named_until_they_are_used(
+    people: People, settings: Settings, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    def is_named(text: str) -> bool:
+        key = parse_api_key(text)
+        assert key is not None
+        return KeyOut.of(ApiKey.objects.get(public_id=key.public_id)).needs_former_pepper
+
+    assert not is_named(people.acme_key)
+    settings.MQ_KEY_PEPPER_FALLBACKS = [settings.MQ_KEY_PEPPER]
+    assert not is_named(people.acme_key)
+    settings.MQ_KEY_PEPPER = "another pepper of at least 32 characters"
+    assert find_principal(bearer(people.acme_key)) is not None
+    assert not is_named(people.acme_key)
+    assert is_named(people.rival_key)
+    ApiKey.objects.update(pepper_version=1)  # as rows of an older version have it
+    assert is_named(people.acme_key)
+    assert find_principal(bearer(people.acme_key)) is not None
+    assert not is_named(people.acme_key)
+    revoke(people.rival_key)
+    assert not is_named(people.rival_key)
 
 
 def test_a_former_secret_of_a_key_is_taken_to_the_present_pepper_too(

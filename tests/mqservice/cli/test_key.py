@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from tests.mqservice.cli.commands import mqservice
@@ -102,4 +104,13 @@ async def test_list_goes_through_all_pages() -> None:
         assert [each.query for each in double.requests] == ["", "after=abcdefgh"]
         assert b"\x1b[2J" not in ended.out
         for key_id in (b"abcdefgh", b"bcdefghi"):
-            assert key_id in ended.out
+            assert re.search(key_id + rb"\W+api\W", ended.out)
+
+
+async def test_list_says_which_keys_need_a_former_pepper() -> None:
+    async with service_double() as double:
+        double.answers.append(
+            Answer(200, {"keys": [KEY, KEY | {"needs_former_pepper": True}], "next": None})
+        )
+        ended = await mqservice("key", "list", double=double)
+        assert ended.out.count(b"former") == 1

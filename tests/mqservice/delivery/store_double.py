@@ -128,7 +128,7 @@ class StoreDouble:
         loop.call_soon(_tell, call.set_result, call, results)
         self._wake()
 
-    async def put_once(self, records: list[bytes]) -> list[PutOncePlace]:
+    async def put_once(self, records: list[bytes], window_ms: int) -> list[PutOncePlace]:
         raise StoreUnavailable("the double knows no keys of requests: ask the real engine")
 
     async def use(self, request: UsageRequest) -> UsageReply:

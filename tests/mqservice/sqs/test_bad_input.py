@@ -46,6 +46,11 @@ BAD: dict[str, tuple[Call, str]] = {
     "no number": (attribute(DataType="Number", StringValue="x"), "InvalidParameterValue"),
     "bytes as text": (attribute(DataType="String", BinaryValue=b"x"), "InvalidParameterValue"),
     "name of AWS": (send(MessageAttributes={"AWS.x": STRING}), "InvalidParameterValue"),
+    "name of our types": (send(MessageAttributes={"__MQ_SQS": STRING}), "InvalidParameterValue"),
+    "name of the trace": (
+        send(MessageAttributes={"AWSTraceHeader": STRING}),
+        "InvalidParameterValue",
+    ),
     "name with two dots": (send(MessageAttributes={"a..b": STRING}), "InvalidParameterValue"),
     "eleven attributes": (
         send(MessageAttributes={f"a{number}": STRING for number in range(11)}),
@@ -108,6 +113,38 @@ BAD: dict[str, tuple[Call, str]] = {
         lambda sqs, queue: sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["Colour"]),
         "InvalidAttributeName",
     ),
+    "system attribute that XML has not": (
+        lambda sqs, queue: sqs.receive_message(QueueUrl=queue, AttributeNames=["\0"]),
+        "InvalidAttributeName",
+    ),
+    "prefix with NUL": (
+        lambda sqs, queue: sqs.list_queues(QueueNamePrefix="\0"),
+        "InvalidParameterValue",
+    ),
+    "token with NUL": (
+        lambda sqs, queue: sqs.list_queues(MaxResults=1, NextToken="AA=="),
+        "InvalidParameterValue",
+    ),
+    "handle with NUL": (
+        lambda sqs, queue: sqs.cancel_message_move_task(TaskHandle="AAAA"),
+        "InvalidParameterValue",
+    ),
+    "tag with NUL": (
+        lambda sqs, queue: sqs.tag_queue(QueueUrl=queue, Tags={"a": "\0"}),
+        "InvalidParameterValue",
+    ),
+    "label of 81": (
+        lambda sqs, queue: sqs.add_permission(
+            QueueUrl=queue, Label="x" * 81, AWSAccountIds=["1"], Actions=["*"]
+        ),
+        "InvalidParameterValue",
+    ),
+    "policy that is too long": (
+        lambda sqs, queue: sqs.add_permission(
+            QueueUrl=queue, Label="x", AWSAccountIds=["1" * 40_000], Actions=["*"]
+        ),
+        "InvalidAttributeValue",
+    ),
     "receipt of nothing": (
         lambda sqs, queue: sqs.delete_message(QueueUrl=queue, ReceiptHandle="x"),
         "ReceiptHandleIsInvalid",
@@ -123,7 +160,7 @@ BAD: dict[str, tuple[Call, str]] = {
         "NonExistentQueue",
     ),
     "queue that is no URL": (
-        lambda sqs, queue: sqs.purge_queue(QueueUrl="x"),
+        lambda sqs, queue: sqs.purge_queue(QueueUrl="sqs/orders"),
         "InvalidAddress",
     ),
     "name that is not there": (
@@ -195,7 +232,13 @@ def raw(desk: Desk) -> Raw:
     [
         ("AmazonSQS.Fly", "{}", 400, "InvalidAction", "InvalidAction"),
         ("Other.SendMessage", "{}", 400, "InvalidAction", "InvalidAction"),
-        ("AmazonSQS.CreateQueue", "{}", 400, "MissingParameter", "MissingParameter"),
+        (
+            "AmazonSQS.CreateQueue",
+            "{}",
+            400,
+            "MissingRequiredParameterException",
+            "MissingParameter",
+        ),
         ("AmazonSQS.CreateQueue", "{", 400, "SerializationException", "SerializationException"),
         (
             "AmazonSQS.CreateQueue",
@@ -208,7 +251,7 @@ def raw(desk: Desk) -> Raw:
             "AmazonSQS.CreateQueue",
             '{"QueueName": 5}',
             400,
-            "InvalidParameterValue",
+            "InvalidParameterValueException",
             "InvalidParameterValue",
         ),
         (
@@ -239,6 +282,7 @@ def test_errors_in_json(
         ("Action=Fly", 400, "InvalidAction"),
         ("Action=CreateQueue", 400, "MissingParameter"),
         ("Action=CreateQueue&QueueName=a&QueueName.b=c", 404, "MalformedQueryString"),
+        (f"Action=TagQueue&Tag.{'9' * 5_000}.Key=a", 400, "MissingParameter"),
         ("Action=CreateQueue&QueueName=%FF", 400, "InvalidParameterValue"),
         ("Action=CreateQueue&QueueName=a&Attribute.1.Value=1", 400, "MissingParameter"),
         ("Action=GetQueueUrl&QueueName=n", 400, "AWS.SimpleQueueService.NonExistentQueue"),

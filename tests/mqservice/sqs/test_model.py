@@ -51,4 +51,4 @@ def test_every_error_has_its_code_and_status(model: ServiceModel) -> None:
         told = error.metadata.get("error", {})
         if error.name in KINDS and told:
             expected = (told["code"], told.get("httpStatusCode", 400))
-            assert tuple(KINDS[error.name]) == expected, error.name
+            assert KINDS[error.name][:2] == expected, error.name

@@ -14,9 +14,10 @@ from django.utils import timezone
 from mqservice.accounts.models import AuditEntry, Namespace
 from mqservice.accounts.scopes import Scope, parse_grant
 from mqservice.groups.models import ConsumerGroup
+from mqservice.groups.services import GroupChange, delete_group, put_group
 from mqservice.tasks.models import Task
 from mqservice.topics.models import Topic
-from mqservice.topics.services import TopicChange, put_topic
+from mqservice.topics.services import TopicChange, delete_topic, put_topic
 from tests.mqservice.sqs.conftest import REGION, Desk, Sqs
 from tests.mqservice.sqs.test_messages import code_of, received
 
@@ -59,7 +60,7 @@ def test_attributes_are_settings_of_the_topic_and_the_group(sqs: Sqs, queue: str
         45_000,
     )
     actions = set(AuditEntry.objects.values_list("action", flat=True))
-    assert {"topic.put", "group.put", "topic.sqs"} <= actions
+    assert {"topic.put", "group.put"} <= actions
     with pytest.raises(ClientError) as error:
         sqs.send_message(QueueUrl=queue, MessageBody="x" * 2049)
     assert code_of(error) == "InvalidParameterValue"
@@ -160,9 +161,12 @@ def test_tags_and_permissions(sqs: Sqs, queue: str) -> None:
 def test_a_purged_queue_is_empty(sqs: Sqs, queue: str) -> None:
     for body in "123":
         sqs.send_message(QueueUrl=queue, MessageBody=body)
+    sqs.send_message(QueueUrl=queue, MessageBody="delayed", DelaySeconds=1)
     received(sqs, queue)
     sqs.purge_queue(QueueUrl=queue)
-    assert received(sqs, queue) == []
+    assert attributes_of(sqs, queue)["ApproximateNumberOfMessagesDelayed"] == "0"
+    sqs.send_message(QueueUrl=queue, MessageBody="later", DelaySeconds=2)
+    assert [each["Body"] for each in received(sqs, queue, WaitTimeSeconds=10)] == ["later"]
 
 
 def test_dead_letters_are_received_from_the_queue_that_is_named(sqs: Sqs, queue: str) -> None:
@@ -199,6 +203,50 @@ def test_dead_letters_are_received_from_the_queue_that_is_named(sqs: Sqs, queue:
     assert not sqs.list_dead_letter_source_queues(QueueUrl=letters).get("queueUrls")
 
 
+def test_a_queue_deleted_elsewhere_feeds_no_dead_letter_queue(
+    desk: Desk, sqs: Sqs, queue: str
+) -> None:
+    acme = desk.people.acme
+    letters = sqs.create_queue(QueueName="letters")["QueueUrl"]
+    arn = attributes_of(sqs, letters)["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+
+    def sources() -> Any:  # Any: as boto3 answers
+        listed = sqs.list_dead_letter_source_queues(QueueUrl=letters).get("queueUrls")
+        assert bool(listed) is bool(Topic.objects.get(name="letters").letter_sources)
+        return listed
+
+    steps: list[tuple[Callable[[], object], Callable[[], object]]] = [
+        (lambda: delete_group(acme, "orders"), lambda: put_group(acme, "orders", GroupChange())),
+        (lambda: delete_topic(acme, "orders"), lambda: put_topic(acme, "orders", TopicChange())),
+    ]
+    for delete, create in steps:
+        sqs.set_queue_attributes(QueueUrl=queue, Attributes={"RedrivePolicy": policy})
+        assert sources() == [queue]
+        delete()
+        assert not sources()
+        create()
+        assert not sources()
+        assert "RedrivePolicy" not in attributes_of(sqs, queue)
+
+
+def test_a_dead_letter_queue_made_again_gets_the_letters_of_those_that_name_it(
+    desk: Desk, sqs: Sqs, queue: str
+) -> None:
+    letters = sqs.create_queue(QueueName="letters")["QueueUrl"]
+    arn = attributes_of(sqs, letters)["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"RedrivePolicy": policy})
+    sqs.delete_queue(QueueUrl=letters)
+    assert json.loads(attributes_of(sqs, queue)["RedrivePolicy"])["deadLetterTargetArn"] == arn
+    sqs.create_queue(QueueName="letters")
+    assert sqs.list_dead_letter_source_queues(QueueUrl=letters)["queueUrls"] == [queue]
+    sqs.send_message(QueueUrl=queue, MessageBody="poison")
+    received(sqs, queue, VisibilityTimeout=0)
+    (letter,) = received(sqs, letters, WaitTimeSeconds=10)
+    assert letter["Body"] == "poison"
+
+
 def test_a_move_task_is_a_redrive(sqs: Sqs, queue: str) -> None:
     letters = sqs.create_queue(QueueName="letters")["QueueUrl"]
     arn = attributes_of(sqs, letters)["QueueArn"]
@@ -222,6 +270,58 @@ def test_a_move_task_is_a_redrive(sqs: Sqs, queue: str) -> None:
     with pytest.raises(ClientError) as error:
         sqs.cancel_message_move_task(TaskHandle="bm9uZQ==")
     assert code_of(error) == "ResourceNotFoundException"
+
+
+def test_of_move_tasks_that_start_at_once_one_runs(sqs: Sqs, queue: str) -> None:
+    letters = sqs.create_queue(QueueName="letters")["QueueUrl"]
+    arn = attributes_of(sqs, letters)["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"RedrivePolicy": policy})
+    sqs.send_message(QueueUrl=queue, MessageBody="poison")
+    received(sqs, queue, VisibilityTimeout=0)
+
+    def start(_: int) -> str:
+        try:
+            sqs.start_message_move_task(SourceArn=arn)
+        except ClientError as exc:
+            return str(exc.response["Error"]["Code"])
+        return "started"
+
+    with ThreadPoolExecutor(8) as pool:
+        found = sorted(pool.map(start, range(8)))
+    assert found == ["InvalidParameterValue"] * 7 + ["started"]
+
+
+def test_queues_that_come_and_go_at_once_are_there_for_who_made_them(sqs: Sqs) -> None:
+    letters = sqs.create_queue(QueueName="letters")["QueueUrl"]
+    arn = attributes_of(sqs, letters)["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 2})
+
+    def live(number: int) -> None:
+        for _ in range(3):
+            made = sqs.create_queue(
+                QueueName=f"queue-{number}", Attributes={"RedrivePolicy": policy}
+            )
+            queue = made["QueueUrl"]
+            sent = sqs.send_message(QueueUrl=queue, MessageBody="x")
+            (message,) = received(sqs, queue, WaitTimeSeconds=5)
+            assert message["MessageId"] == sent["MessageId"]
+            sqs.delete_queue(QueueUrl=queue)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(live, range(6)))
+    assert not sqs.list_dead_letter_source_queues(QueueUrl=letters).get("queueUrls")
+
+
+@pytest.mark.parametrize("statement", ['["x", 5, {"Sid": 1}]', "5", '{"Sid": "one"}'])
+def test_permissions_beside_a_policy_of_any_form(sqs: Sqs, queue: str, statement: str) -> None:
+    policy = f'{{"Statement": {statement}}}'
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"Policy": policy})
+    sqs.add_permission(QueueUrl=queue, Label="two", AWSAccountIds=["1"], Actions=["*"])
+    *before, added = json.loads(attributes_of(sqs, queue)["Policy"])["Statement"]
+    assert added["Sid"] == "two"
+    sqs.remove_permission(QueueUrl=queue, Label="two")
+    assert json.loads(attributes_of(sqs, queue)["Policy"])["Statement"] == before
 
 
 def test_a_topic_made_elsewhere_is_a_queue(desk: Desk, sqs: Sqs) -> None:

@@ -58,7 +58,7 @@ def test_a_purge_empties_the_topic_for_every_group_and_is_written_down(reader: R
 def test_where_nobody_knows_whether_it_was_done_the_audit_says_so(
     reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lost(topic: object, *, is_dry_run: bool) -> None:
+    def lost(topic: object, *, is_dry_run: bool, has_scheduled: bool) -> None:
         raise OutcomeUnknown("the connection broke")
 
     monkeypatch.setattr(purging, "_purge", lost)

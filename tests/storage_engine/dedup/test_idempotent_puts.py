@@ -45,7 +45,7 @@ def marked(
 marked_ids = list(range(10_000))
 
 
-async def put_once(store: OpenStore, *records: bytes) -> list[PutOncePlace]:
+async def put_once(store: OpenStore, *records: bytes, window_ms: int = 0) -> list[PutOncePlace]:
     """Places of the records; raises what the store answers."""
     answered: asyncio.Future[list[PutOncePlace]] = asyncio.get_running_loop().create_future()
 
@@ -56,7 +56,8 @@ async def put_once(store: OpenStore, *records: bytes) -> list[PutOncePlace]:
             assert reply is not None
             answered.set_result(reply.places)
 
-    store.store.once_puts.put(PutOnceRequest(records=b"".join(records)), answer)
+    request = PutOnceRequest(records=b"".join(records), window_ms=window_ms)
+    store.store.once_puts.put(request, answer)
     return await answered
 
 
@@ -181,6 +182,25 @@ async def test_a_key_is_forgotten_after_its_window_and_its_file_goes(tmp_path: P
         assert list((tmp_path / "dedup").iterdir()) == []
         assert not (await put_once(store, marked("k")))[0].is_duplicate
         assert stored_count(store) == 2
+
+
+async def test_a_put_may_ask_for_a_shorter_window(tmp_path: Path) -> None:
+    window_ms = WINDOW_MS // 2
+    async with opened(tmp_path) as store:
+        (first,) = await put_once(store, marked("k"), window_ms=window_ms)
+        await store.pass_time(window_ms - 1_000)
+        assert (await put_once(store, marked("k"), window_ms=window_ms))[0].is_duplicate
+        await store.pass_time(WINDOW_MS // 8 + 2_000)
+        (other,) = await put_once(store, marked("k"))
+        assert (other.is_duplicate, other.queue_offset) == (True, first.queue_offset)
+        (second,) = await put_once(store, marked("k"), window_ms=window_ms)
+        assert (second.is_duplicate, second.queue_offset) == (False, first.queue_offset + 1)
+        again = OpenStore(killed(tmp_path), clock=store.clock).open()
+        for each in (store, again):
+            for asked_ms in (0, window_ms):
+                (known,) = await put_once(each, marked("k"), window_ms=asked_ms)
+                assert (known.is_duplicate, known.queue_offset) == (True, second.queue_offset)
+        await again.close()
 
 
 async def test_memory_is_bounded_and_no_key_goes_before_its_time(tmp_path: Path) -> None:

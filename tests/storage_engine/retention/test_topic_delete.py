@@ -31,6 +31,7 @@ from tests.storage_engine.retention.deleting import (
     receive,
     wait_for_schedule,
 )
+from tests.storage_engine.schedule.test_scheduled_messages import listed
 from tests.storage_engine.stopping import kill
 from tests.storage_engine.tools.test_verify import check, found
 
@@ -183,6 +184,7 @@ async def test_delayed_messages_for_the_old_topic_do_not_come(
     store.topic()
     await store.put(delayed(b"new", due_ms=due_ms))
     store = again(store)
+    assert listed(store) == [(b"new", due_ms)]
     await wait_for_schedule(store, HOUR_MS)
     assert bodies_of(store) == [b"new"]
     await store.close()

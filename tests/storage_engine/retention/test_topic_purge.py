@@ -28,15 +28,18 @@ from tests.storage_engine.retention.deleting import (
     start_nack,
     wait_for_schedule,
 )
+from tests.storage_engine.schedule.test_scheduled_messages import listed
 from tests.storage_engine.stopping import kill
 from tests.storage_engine.tools.test_verify import check, found
 
 HOUR_MS = 3_600_000
 
 
-def purge(store: OpenStore, topic: str = "t", *, is_dry_run: bool = False) -> TopicPurgeReply:
+def purge(
+    store: OpenStore, topic: str = "t", *, is_dry_run: bool = False, has_scheduled: bool = False
+) -> TopicPurgeReply:
     return store.store.consumption.deletions.topic_purge(
-        TopicPurgeRequest(topic=topic, is_dry_run=is_dry_run)
+        TopicPurgeRequest(topic=topic, is_dry_run=is_dry_run, has_scheduled=has_scheduled)
     )
 
 
@@ -207,6 +210,27 @@ async def test_scheduled_messages_and_dead_letters_stay(tmp_path: Path, again: R
     await wait_for_schedule(store, HOUR_MS)
     assert bodies_of(store) == [b"later"]
     assert bodies_of(store, "%DLQ%g") == [b"dead"]
+    await store.close()
+
+
+@WAYS
+async def test_scheduled_messages_go_where_that_is_wanted(tmp_path: Path, again: Restart) -> None:
+    store = await begun(tmp_path / "s")
+    for topic in ("u", SCHEDULE_TOPIC):
+        store.topic(topic)
+    due_ms = store.clock.now_ms() + HOUR_MS
+    await store.put(delayed(b"old", due_ms=due_ms), delayed(b"other", due_ms=due_ms, topic="u"))
+    store.files.sync_gate = threading.Event()
+    under_way = store.start_put([delayed(b"not answered yet", due_ms=due_ms)])
+    purge(store, has_scheduled=True)
+    store.files.sync_gate.set()
+    await under_way
+    await store.put(delayed(b"new", due_ms=due_ms))
+    store = again(store)
+    assert [body for body, _ in listed(store)] == [b"not answered yet", b"new"]
+    await wait_for_schedule(store, HOUR_MS)
+    assert bodies_of(store) == [b"not answered yet", b"new"]
+    assert bodies_of(store, "u") == [b"other"]
     await store.close()
 
 

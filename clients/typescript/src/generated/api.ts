@@ -606,7 +606,11 @@ export interface KeyListOut {
   next: string | null;
 }
 
-/** `namespace` null: the whole tenant. `last_used_at` is accurate to about a minute. */
+/**
+ * `namespace` null: the whole tenant. `last_used_at` is accurate to about a minute.
+ * `needs_former_pepper`: use an API key, or rotate an access key, before you remove the
+ * pepper.
+ */
 export interface KeyOut {
   /** Unique id that never changes. */
   id: string;
@@ -620,6 +624,7 @@ export interface KeyOut {
   state: KeyState;
   last4: string;
   former_secret: FormerSecretOut | null;
+  needs_former_pepper: boolean;
   created_by: string | null;
   /** When it was created. */
   created_at: string;
@@ -782,6 +787,7 @@ export interface NewKeyOut {
   state: KeyState;
   last4: string;
   former_secret: FormerSecretOut | null;
+  needs_former_pepper: boolean;
   created_by: string | null;
   /** When it was created. */
   created_at: string;

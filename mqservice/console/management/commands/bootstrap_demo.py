@@ -14,7 +14,7 @@ import msgspec
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
-from mqservice.accounts.access import PEPPER_VERSION, secret_mac
+from mqservice.accounts.access import pepper_version, secret_mac
 from mqservice.accounts.models import ApiKey, Namespace, Role, User
 from mqservice.accounts.scopes import Scope
 from mqservice.accounts.services import (
@@ -83,7 +83,7 @@ def create_identities(*, password: str, api_key: str) -> Namespace:
         # The service's secret was renewed. Where the key itself was rotated, its last characters
         # are others, and the former secret stays worthless.
         row.secret_mac = secret_mac(key)
-        row.pepper_version = PEPPER_VERSION
+        row.pepper_version = pepper_version()
         row.save(update_fields=["secret_mac", "pepper_version"])
     return namespace
 
