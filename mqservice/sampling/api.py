@@ -83,7 +83,7 @@ def rate_history(
 
 
 @router.get("/ns/{ns}/health", response=GroupConditionsOut)
-def read_health(
+def read_group_health(
     request: AuthedRequest, ns: str, group: str = "", health: GroupHealth | None = None
 ) -> GroupConditionsOut:
     """Read how the groups are doing: healthy, falling behind, stalled, without members or paused,

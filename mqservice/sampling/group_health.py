@@ -90,6 +90,14 @@ class GroupCondition:
     health: GroupHealth
     now: TrendPoint | None
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether messages wait in vain: consumers that are restarted are back within a minute."""
+        if self.health is GroupHealth.NO_MEMBERS:
+            assert self.now is not None, "a sample has said so"
+            return (self.now.lag_ms or 0) >= BEHIND_MS
+        return self.health is GroupHealth.STALLED
+
 
 def health_of(trend: Trend, *, is_paused: bool, lease_ms: int) -> GroupHealth:
     """See the module's docstring; pure."""

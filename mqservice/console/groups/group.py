@@ -27,6 +27,7 @@ from mqservice.groups.queries import offset_lag
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.names import CONSUMER_PREFIX, ENGINE_SEPARATOR
 from mqservice.monitoring.sampling import engine_stats
+from mqservice.sampling.group_health import GroupHealth
 from mqservice.store import (
     GroupQueueStats,
     GroupRef,
@@ -42,6 +43,7 @@ from mqservice.topics.models import Topic
 
 TIMED_QUEUES_MAX: Final = 32  # whose first message is read
 MEMBERS_SHOWN: Final = 100  # of one topic
+_STUCK: Final = (GroupHealth.STALLED, GroupHealth.NO_MEMBERS, GroupHealth.PAUSED)
 _SOON_PERCENT: Final = 80
 _PERCENT: Final = 100
 
@@ -164,6 +166,11 @@ class GroupPage:
     parts: list[TopicPart] = field(default_factory=list)
     dropped: int = 0
     is_known: bool = False
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether messages wait and none is delivered."""
+        return self.figures.health in _STUCK
 
     @property
     def retry_waiting(self) -> int | None:

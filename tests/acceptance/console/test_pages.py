@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(700)]
 SCREENSHOTS: Final = Path(__file__).resolve().parents[3] / "screenshots"
 WIDTHS: Final = (1440, 390)
 PAGES: Final = {
-    "overview": "",
+    "home": "",
     "quick-start": "quick-start",
     "search": "search?q=or",
     "topics": "topics",
