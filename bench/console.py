@@ -39,7 +39,7 @@ REQUESTS: Final = 40  # of each page in one run
 _TOPIC: Final = "bench-0000"
 _YESTERDAY: Final = "{yesterday}"
 PAGES: Final = {
-    "overview": "",
+    "home": "",
     "topics": "topics",
     "topics by lag": "topics?sort=lag",
     "topics, found": "topics?q=77",

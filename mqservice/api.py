@@ -40,6 +40,7 @@ from mqservice.accounts.people_api import router as people_router
 from mqservice.accounts.rest import authenticate_writer
 from mqservice.accounts.tickets_api import router as tickets_router
 from mqservice.alerts.api import router as alerts_router
+from mqservice.attention.api import router as attention_router
 from mqservice.definitions.api import router as definitions_router
 from mqservice.delivery.connections.api import router as connections_router
 from mqservice.groups.api import router as groups_router
@@ -91,6 +92,7 @@ api.add_router("", schedules_router)
 api.add_router("", traces_router)
 api.add_router("", alerts_router)
 api.add_router("", issues_router)
+api.add_router("", attention_router)
 api.add_router("", masking_router)
 api.add_router("", quotas_router)
 api.add_router("", usage_router)

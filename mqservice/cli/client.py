@@ -33,7 +33,7 @@ from mqservice.cli.messages import (
     parse_pulled,
     parse_stored,
 )
-from mqservice.cli.progress import GroupLag, SeekResult
+from mqservice.cli.progress import GroupConditions, GroupLag, SeekResult
 from mqservice.cli.target import Target
 from mqservice.cli.tasks import DryRun, Task, TaskFailurePage, TaskOrder
 
@@ -201,6 +201,11 @@ class RestClient:
         wanted = urlencode({name: value for name, value in given.items() if value is not None})
         query = f"?{wanted}" if wanted else ""
         return await self.call("GET", f"groups/{quote(group, safe='')}/lag{query}", GroupLag)
+
+    async def health(self, group: str = "") -> GroupConditions:
+        """How all groups are doing, or this one."""
+        query = f"?{urlencode({'group': group})}" if group else ""
+        return await self.call("GET", f"health{query}", GroupConditions)
 
     def _messages_path(self, topic: str) -> str:
         return f"{self._root}/topics/{quote(topic, safe='')}/messages"

@@ -1,7 +1,7 @@
-"""``mqservice group``: the progress of a group, and moving it to another offset.
+"""``mqservice group``: how groups are doing, their progress, and moving one to another offset.
 
 group seek ─▶ dry run ─▶ table on stderr ─▶ asked, or --yes ─▶ seek
-group lag  ─▶ table on stdout, or NDJSON
+group lag, group health  ─▶ table on stdout, or NDJSON
 """
 
 from __future__ import annotations
@@ -96,6 +96,31 @@ async def lag(
         _show_lag(each)
     if found.clients is not None:
         _show_clients(found.clients)
+    return 0
+
+
+@app.command("health")
+async def health(
+    target: Target,
+    group: Annotated[str, typer.Argument(help="Only this group.")] = "",
+    form: FormOption = Output.TABLE,
+) -> int:
+    """Show how the groups are doing: healthy, falling behind, stalled, without members, paused."""
+    async with RestClient(target) as client:
+        found = await client.health(group)
+    if prints(form, found.groups):
+        return 0
+    table = Table("group", "health", "lag", "oldest", "in flight", "members")
+    for each in found.groups:
+        table.add_row(
+            each.group,
+            each.health.replace("_", " "),
+            _text(each.lag),
+            "-" if not each.lag else _age(each.lag_ms),
+            _text(each.inflight),
+            _text(each.members),
+        )
+    screen.show(table)
     return 0
 
 

@@ -81,3 +81,20 @@ class GroupLag(msgspec.Struct, kw_only=True):
     group: str
     topics: list[TopicLag]
     clients: ClientLags | None = None
+
+
+class GroupCondition(msgspec.Struct, kw_only=True):
+    """How a group is doing; what nobody knows is None."""
+
+    group: str
+    health: str
+    at: str | None
+    lag: int | None
+    lag_ms: int | None
+    inflight: int | None
+    waiting_retry: int | None
+    members: int | None
+
+
+class GroupConditions(msgspec.Struct, kw_only=True):
+    groups: list[GroupCondition]

@@ -14,6 +14,7 @@ from mqservice.console.dead_letters import views as views_dead_letters
 from mqservice.console.definitions import views as views_definitions
 from mqservice.console.groups import reset_views as views_reset
 from mqservice.console.groups import views as views_groups
+from mqservice.console.home import views as views_home
 from mqservice.console.issues import views as views_issues
 from mqservice.console.keys import views as views_keys
 from mqservice.console.masking import views as views_masking
@@ -23,7 +24,6 @@ from mqservice.console.messages import trace_views as views_traces
 from mqservice.console.messages import views as views_messages
 from mqservice.console.operators import read_only_views as views_read_only
 from mqservice.console.operators import views as views_operator
-from mqservice.console.overview import views
 from mqservice.console.quick_start import views as views_quick_start
 from mqservice.console.reports import views as views_reports
 from mqservice.console.schedules import scheduled_views as views_scheduled
@@ -39,11 +39,11 @@ from mqservice.console.usage import views as views_usage
 app_name = "console"
 
 _OF_A_NAMESPACE = [
-    path("", views.namespace_overview, name="namespace"),
+    path("", views_home.home, name="namespace"),
     path("quick-start", views_quick_start.quick_start, name="quick-start"),
     path("quick-start/key", views_quick_start.quick_start_key, name="quick-start-key"),
     path("quick-start/arrived", views_quick_start.arrived, name="quick-start-arrived"),
-    path("search", views.search, name="search"),
+    path("search", views_home.search, name="search"),
     # The tenant: keys, members, audit, alerts, usage
     path("keys", views_keys.keys, name="keys"),
     path("new-key", views_keys.new_key, name="new-key"),
@@ -151,7 +151,7 @@ _OF_A_NAMESPACE = [
 urlpatterns = [
     path("logout", LogoutView.as_view(), name="logout"),
     path("preferences", set_preferences, name="preferences"),
-    path("", views.overview, name="overview"),
+    path("", views_home.overview, name="overview"),
     path("-/columns", choose_columns, name="columns"),
     path("-/time-zone", choose_zone, name="time-zone"),
     # Before those of namespaces, none of which is called "-"

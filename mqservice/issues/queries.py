@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import Count, Q
@@ -73,6 +75,15 @@ def state_counts(namespace: Namespace) -> dict[IssueState, int]:
 def open_count(namespace: Namespace) -> int:
     """How many issues are open: nobody has looked at them. One query."""
     return Issue.objects.filter(namespace=namespace, state=IssueState.OPEN.value).count()
+
+
+def reasons_of(namespace: Namespace, groups: Sequence[str]) -> dict[str, Counter[str]]:
+    """Dead letters by group and cause, of the newest hours with letters. One query."""
+    rows = Issue.objects.filter(namespace=namespace, group_name__in=groups)
+    found: dict[str, Counter[str]] = {}
+    for group, reason, hours in rows.values_list("group_name", "reason", "hours"):
+        found.setdefault(group, Counter())[reason] += sum(hours.values())
+    return found
 
 
 def openings_after(

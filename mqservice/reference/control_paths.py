@@ -179,6 +179,7 @@ _PARAMETER_TEXTS: Final = {
     "dry_run": "`true`: only show what would be done.",
     "from": "Start of the range, RFC 3339.",
     "group": "Only this group.",
+    "health": "Only groups that are doing like this.",
     "limit": "Maximum number of results.",
     "namespace": "Only this namespace.",
     "per": "Time span of a row; days are in UTC.",

@@ -1,8 +1,10 @@
-"""Measurements over REST: histories of lag, rates and consumer offsets; current metrics.
+"""Measurements over REST: histories of lag, rates and consumer offsets; how groups are doing;
+current metrics.
 
 GET /v1/ns/{ns}/groups/{group}/lag/history?topic=&from=&to=
 GET /v1/ns/{ns}/groups/{group}/offsets/history?topic=&queue=
 GET /v1/ns/{ns}/topics/{topic}/rate/history?from=&to=
+GET /v1/ns/{ns}/health?group=&health=
 GET /v1/ns/{ns}/metrics
 """
 
@@ -18,9 +20,12 @@ from mqservice.accounts.queries import get_namespace
 from mqservice.accounts.rest import AuthedRequest
 from mqservice.groups.queries import get_group
 from mqservice.lib.clock import SystemClock
+from mqservice.sampling.group_health import GroupHealth, conditions_of
 from mqservice.sampling.history import group_history, offset_steps, span_of, topic_history
 from mqservice.sampling.metrics import METRICS_TYPE, namespace_metrics
 from mqservice.sampling.schemas import (
+    GroupConditionOut,
+    GroupConditionsOut,
     LagHistoryOut,
     OffsetHistoryOut,
     OffsetStepOut,
@@ -75,6 +80,21 @@ def rate_history(
     row = get_topic(get_namespace(request.auth, ns), topic)
     span = span_of(since, to, SystemClock().now_ms())
     return RateHistoryOut.of(row.name, span, topic_history(row, span))
+
+
+@router.get("/ns/{ns}/health", response=GroupConditionsOut)
+def read_group_health(
+    request: AuthedRequest, ns: str, group: str = "", health: GroupHealth | None = None
+) -> GroupConditionsOut:
+    """Read how the groups are doing: healthy, falling behind, stalled, without members or paused,
+    from age and trend of their lag. With `group` only that one, with `health` only those. Four
+    queries at most."""
+    namespace = get_namespace(request.auth, ns)
+    names = [get_group(namespace, group).name] if group else None
+    found = conditions_of(namespace, SystemClock().now_ms(), names=names)
+    return GroupConditionsOut(
+        groups=[GroupConditionOut.of(each) for each in found if health in (None, each.health)]
+    )
 
 
 @router.get("/ns/{ns}/metrics")

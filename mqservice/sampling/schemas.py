@@ -5,6 +5,7 @@ from __future__ import annotations
 from ninja import Schema
 
 from mqservice.lib.timestamps import rfc3339
+from mqservice.sampling.group_health import GroupCondition, GroupHealth
 from mqservice.sampling.history import Point, Span
 from mqservice.sampling.models import ConsumerOffsetStep, GroupSample, TopicSample
 from mqservice.store import LagIs
@@ -46,6 +47,41 @@ class LagPointOut(Schema):
             members=sample.member_last,
             dead_letters=sample.dead_last,
         )
+
+
+class GroupConditionOut(Schema):
+    """How a group is doing, by age and trend of its lag. `lag`, of which `inflight` and
+    `waiting_retry` are parts, `lag_ms` and `members` are those of the sample taken `at`, at most a
+    minute ago; null without one."""
+
+    group: str
+    health: GroupHealth
+    at: str | None
+    lag: int | None
+    lag_ms: int | None
+    inflight: int | None
+    waiting_retry: int | None
+    members: int | None
+
+    @classmethod
+    def of(cls, condition: GroupCondition) -> GroupConditionOut:
+        now = condition.now
+        return cls(
+            group=condition.name,
+            health=condition.health,
+            at=None if now is None else rfc3339(now.at_ms),
+            lag=now and now.lag,
+            lag_ms=now and now.lag_ms,
+            inflight=now and now.inflight,
+            waiting_retry=now and now.waiting_retry,
+            members=now and now.member_count,
+        )
+
+
+class GroupConditionsOut(Schema):
+    """By name."""
+
+    groups: list[GroupConditionOut]
 
 
 def _lag_is(sample: GroupSample) -> LagIs | None:

@@ -55,9 +55,9 @@ export function startLive() {
   }
 
   function ask() {
-    const keys = new Set([...document.querySelectorAll("body [data-live]")].slice(0, 600).map((each) => each.dataset.live));
-    keys.delete(undefined);
-    if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ show: [...keys].filter(Boolean) }));
+    const shown = [...document.querySelectorAll("body [data-live]")];
+    const keys = [...new Set(shown.flatMap((each) => [each.dataset.live, each.dataset.liveTone]))];
+    if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ show: keys.filter(Boolean).slice(0, 600) }));
   }
 
   function reconnect() {
@@ -76,6 +76,8 @@ export function startLive() {
 function show(texts) {
   for (const each of document.querySelectorAll("body [data-live]")) {
     const text = texts[each.dataset.live];
+    const tone = texts[each.dataset.liveTone];
+    if (tone !== undefined) each.className = `badge badge-${tone}`;
     if (text === undefined || text === each.textContent) continue;
     each.textContent = text;
     each.closest(".stat-number")?.classList.remove("is-unknown");

@@ -21,6 +21,7 @@ from mqservice.accounts.audit_search import (
 )
 from mqservice.accounts.models import AuditEntry
 from mqservice.accounts.roles import Permission
+from mqservice.console.audit.sentences import actor_of, key_names, sentence_of
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_times import utc_of
 from mqservice.console.shared.frame import Frame, page
@@ -50,7 +51,7 @@ class Change:
 
 @page("audit", needs=Permission.AUDIT_READ)
 def audit(frame: Frame) -> HttpResponse:
-    """One query beside those of the frame."""
+    """Two queries beside those of the frame."""
     given = _given(frame)
     problem, rows, next_cursor = None, [], None
     try:
@@ -64,10 +65,14 @@ def audit(frame: Frame) -> HttpResponse:
     except Problem as refusal:
         problem = refusal
     asked = urlencode({name: value for name, value in given.items() if value})
+    keys = key_names(frame.namespace.tenant_id, rows)
     return frame.render(
         "console/audit.html",
         status=200 if problem is None else problem.status,
-        rows=[(row, changes_of(row)) for row in rows],
+        rows=[
+            (row, changes_of(row), sentence_of(row, keys), actor_of(row.actor, keys))
+            for row in rows
+        ],
         next_cursor=next_cursor,
         given=given,
         is_filtered=any(given.values()),

@@ -24,6 +24,8 @@ from mqservice.sampling.models import GroupSample, TopicSample
 ROWS_MAX: Final = 20_000  # some 30 ms of CPU
 POINTS_MAX: Final = 360
 POINTS_MIN: Final = 24
+BARS_MAX: Final = 30  # of one chart, so that each can be told from its neighbours
+LINES_MAX: Final = 5  # groups that a chart tells apart: as many as there are colours
 Point = tuple[int, float | None]
 _Total = tuple[str, int, int | None]  # name, at_ms, total
 
@@ -69,10 +71,10 @@ class Grid:
         return list(range(self.from_ms, self.to_ms + 1, self.step_ms))
 
 
-def grid_of(span: Span, now_ms: int, *, thing_count: int) -> Grid:
+def grid_of(span: Span, now_ms: int, *, thing_count: int, points_max: int = POINTS_MAX) -> Grid:
     """``thing_count``: topics or groups of which there is a row for each moment."""
     resolution_ms, length_ms = _RESOLUTIONS[span], LENGTHS_MS[span]
-    point_count = max(POINTS_MIN, min(POINTS_MAX, ROWS_MAX // max(1, thing_count)))
+    point_count = max(POINTS_MIN, min(points_max, ROWS_MAX // max(1, thing_count)))
     step_count = max(1, -(-length_ms // (resolution_ms * point_count)))
     step_ms = step_count * resolution_ms
     to_ms = now_ms - now_ms % step_ms
@@ -102,26 +104,54 @@ def out_rates(namespace: Namespace, grid: Grid, topic: str = "", group: str = ""
 
 def lags(
     namespace: Namespace, grid: Grid, topic: str = "", group: str = ""
-) -> tuple[list[Point], list[Point]]:
-    """Messages not yet settled, over all groups or of one, and the age of the oldest of them in s.
-    One query.
+) -> list[tuple[str, list[Point]]]:
+    """Messages not yet settled by each of the ``LINES_MAX`` groups that were furthest behind, those
+    first that are so now; by name. One query.
     """
-    messages: dict[int, int] = {}
+    rows = _groups(namespace, grid, topic, group).values_list("group_name", "at_ms", "lag_last")
+    by_group: dict[str, dict[int, int]] = {}
+    for name, at_ms, lag in rows:
+        if lag is not None:
+            by_group.setdefault(name, {})[at_ms] = lag
+    newest = {name: found[max(found)] for name, found in by_group.items()}
+    ordered = sorted(
+        by_group, key=lambda name: (-newest[name], -max(by_group[name].values()), name)
+    )
+    # A group that never had anything to do says nothing, unless it is the only one.
+    shown = [name for name in ordered if any(by_group[name].values())] or ordered[:1]
+    return [
+        (name, [(at_ms, by_group[name].get(at_ms)) for at_ms in grid.moments])
+        for name in shown[:LINES_MAX]
+    ]
+
+
+def oldest_ages(namespace: Namespace, grid: Grid, topic: str = "", group: str = "") -> list[Point]:
+    """How long the oldest message that is not settled has waited, in s. One query."""
     ages: dict[int, int] = {}
-    rows = _groups(namespace, grid, topic, group).values_list("at_ms", "lag_last", "lag_ms_max")
-    for at_ms, behind, age_ms in rows:
-        if behind is not None:
-            messages[at_ms] = messages.get(at_ms, 0) + behind
+    for at_ms, age_ms in _groups(namespace, grid, topic, group).values_list("at_ms", "lag_ms_max"):
         if age_ms is not None:
             ages[at_ms] = max(ages.get(at_ms, 0), age_ms)
-    return (
-        [(at_ms, messages.get(at_ms)) for at_ms in grid.moments],
-        [(at_ms, None if at_ms not in ages else ages[at_ms] / SECOND_MS) for at_ms in grid.moments],
-    )
+    return [
+        (at_ms, None if at_ms not in ages else ages[at_ms] / SECOND_MS) for at_ms in grid.moments
+    ]
+
+
+def dead_letters(namespace: Namespace, grid: Grid, group: str = "") -> list[Point]:
+    """Messages given up in each step, by all groups or one. One query."""
+    rows = _groups(namespace, grid, "", group).values_list("group_name", "at_ms", "dead_last")
+    return increases(rows, grid)
 
 
 def rates(totals: Iterable[_Total], grid: Grid) -> list[Point]:
-    """Per second at each moment, summed up over all that have a total there and a step before. A
+    """Per second at each moment: ``increases`` over the length of a step."""
+    return [
+        (at_ms, None if more is None else more * SECOND_MS / grid.step_ms)
+        for at_ms, more in increases(totals, grid)
+    ]
+
+
+def increases(totals: Iterable[_Total], grid: Grid) -> list[Point]:
+    """How much more there was than a step before, over all that have a total at both moments. A
     total that went down was reset and says nothing.
     """
     known = {(name, at_ms): total for name, at_ms, total in totals if total is not None}
@@ -130,10 +160,7 @@ def rates(totals: Iterable[_Total], grid: Grid) -> list[Point]:
         before = known.get((name, at_ms - grid.step_ms))
         if before is not None and total >= before:
             sums[at_ms] = sums.get(at_ms, 0) + total - before
-    return [
-        (at_ms, None if at_ms not in sums else sums[at_ms] * SECOND_MS / grid.step_ms)
-        for at_ms in grid.moments
-    ]
+    return [(at_ms, sums.get(at_ms)) for at_ms in grid.moments]
 
 
 def _groups(namespace: Namespace, grid: Grid, topic: str, group: str) -> QuerySet[GroupSample]:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
 from django.http import Http404, HttpResponse, JsonResponse
 from django.utils.translation import gettext as _
 
 from mqservice.console.charts.series import (
+    BARS_MAX,
     LENGTHS_MS,
-    Grid,
+    POINTS_MAX,
+    Point,
     Span,
+    dead_letters,
     grid_of,
     in_rates,
     lags,
+    oldest_ages,
     out_rates,
 )
 from mqservice.console.shared.frame import Frame, page
@@ -28,7 +35,7 @@ def span_of(text: str) -> Span:
         return Span.HOUR
 
 
-@page("overview")
+@page("home")
 def chart(frame: Frame, name: str) -> HttpResponse:
     """``?span=5m|1h|6h|24h|7d&topic=&group=``. Four queries."""
     namespace, topic = frame.namespace, frame.request.GET.get("topic", "")[:127]
@@ -36,35 +43,65 @@ def chart(frame: Frame, name: str) -> HttpResponse:
     span, now_ms = span_of(frame.request.GET.get("span", "")), SystemClock().now_ms()
     topic_count = 1 if topic else Topic.objects.filter(namespace=namespace).count()
     group_count = 1 if group else ConsumerGroup.objects.filter(namespace=namespace).count()
-    grid = grid_of(span, now_ms, thing_count=max(topic_count, group_count))
+    grid = grid_of(
+        span,
+        now_ms,
+        thing_count=max(topic_count, group_count),
+        points_max=BARS_MAX if name == "dead" else POINTS_MAX,
+    )
+    unit, lines = "", list[tuple[str, list[Point]]]()
     if name == "rates":
-        unit, lines = (
-            "/s",
-            [
-                (_("in"), in_rates(namespace, grid, topic)),
-                (_("out"), out_rates(namespace, grid, topic)),
-            ],
-        )
+        unit = "/s"
+        lines = [
+            (_("in"), in_rates(namespace, grid, topic)),
+            (_("out"), out_rates(namespace, grid, topic)),
+        ]
     elif name == "settled":
         unit, lines = "/s", [(_("out"), out_rates(namespace, grid, topic, group))]
     elif name == "lag":
-        unit, lines = "", [(_("Lag, messages"), lags(namespace, grid, topic, group)[0])]
+        lines = lags(namespace, grid, topic, group)
     elif name == "age":
-        unit, lines = (
-            " s",
-            [(_("Age of the oldest message, s"), lags(namespace, grid, topic, group)[1])],
-        )
+        unit, lines = "s", [(_("oldest"), oldest_ages(namespace, grid, topic, group))]
+    elif name == "dead":
+        lines = [(_("dead letters"), dead_letters(namespace, grid, group))]
     else:
         raise Http404
-    return JsonResponse(_answer(grid, LENGTHS_MS[span], unit, lines))
+    return chart_response(
+        lines,
+        unit=unit,
+        from_ms=grid.to_ms - LENGTHS_MS[span],
+        to_ms=grid.to_ms,
+        # A bar stands for the step that ends at its moment.
+        bars=BarsOut(step_ms=grid.step_ms, is_at_end=True) if name == "dead" else None,
+    )
 
 
-def _answer(
-    grid: Grid, length_ms: int, unit: str, lines: list[tuple[str, list[tuple[int, float | None]]]]
-) -> dict[str, object]:
-    return {
-        "unit": unit,
-        "from_ms": grid.to_ms - length_ms,
-        "to_ms": grid.to_ms,
-        "series": [{"label": label, "points": points} for label, points in lines],
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarsOut:
+    """Values that are counts of a period of ``step_ms`` each, which begins, or with ``is_at_end``
+    ends, at the moment of its point. ``open_ms``: where the period that is not over began.
+    """
+
+    step_ms: int
+    is_at_end: bool = False
+    open_ms: int | None = None
+
+
+def chart_response(
+    lines: Sequence[tuple[str, list[Point]]],
+    *,
+    unit: str,
+    from_ms: int,
+    to_ms: int,
+    bars: BarsOut | None = None,
+) -> JsonResponse:
+    """What ``frontend/src/js/charts.js`` draws. ``unit``: "", "/s", "s" or "B"."""
+    return JsonResponse(
+        {
+            "unit": unit,
+            "from_ms": from_ms,
+            "to_ms": to_ms,
+            "bars": None if bars is None else asdict(bars),
+            "series": [{"label": label, "points": points} for label, points in lines],
+        }
+    )

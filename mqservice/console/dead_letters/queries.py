@@ -1,22 +1,23 @@
 """Pages of dead letters: the list of groups, and the dead letters of one group.
 
-    names ──▶ counts of all (one call) ──▶ most first ──▶ one page ──▶ ages, newest letters' reasons
+    names ──▶ counts of all (one call) ──▶ most first ──▶ one page ──▶ ages, reasons of issues
 
 A page costs the same with a thousand groups as with fifty, but for the one call: a microsecond or
-two a group. Reasons are those of the newest letters, of which so many are read; the page of one
-group shows them by cause, as its issues are.
+two a group. Reasons are causes as issues have them: of a list those of the issues themselves, of
+one group those of its newest letters, of which so many are read.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mqservice.accounts.models import Namespace
 from mqservice.console.shared.listing import NAMES_MAX, PAGE_ROWS, Listing
 from mqservice.groups.models import ConsumerGroup
+from mqservice.issues.queries import reasons_of
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import DAY_MS, HOUR_MS
 from mqservice.lib.names import engine_name
@@ -36,10 +37,8 @@ from mqservice.store import (
 COUNTED_AT_ONCE: Final = 1_000
 # Given up before these, seen from now: the borders between the ages that are shown.
 AGES_MS: Final = (HOUR_MS, DAY_MS, 7 * DAY_MS)
-LISTED_READ: Final = 32  # letters that a row of the list is about
 READ_MAX: Final = 256  # that the page of one group is about
 READ_BYTES_MAX: Final = 1024 * 1024
-REASON_CHARS: Final = 120
 REASONS_SHOWN: Final = 5
 
 
@@ -61,8 +60,8 @@ class Ages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasons:
-    """``read_count``: letters that were read for it, the newest ones; ``top``: the most first, ""
-    for those without a reason.
+    """``read_count``: letters that were looked at for it, the newest ones; ``top``: the most first,
+    "" for those without a reason.
     """
 
     read_count: int
@@ -99,7 +98,7 @@ class DeadLettersPage(Listing):
 def dead_letters_page(
     namespace: Namespace, text: str, *, skip: int, with_reasons: bool
 ) -> DeadLettersPage:
-    """Two queries, a call to the engine for each 1,000 groups, and two for each row with letters.
+    """Three queries, a call to the engine for each 1,000 groups, and one for each row with letters.
 
     Args:
         skip: how many groups were shown before.
@@ -115,7 +114,10 @@ def dead_letters_page(
         if counts is not None:
             names.sort(key=lambda name: (-counts[name].count, name))
         shown = names[skip : skip + PAGE_ROWS]
-        rows = list(_rows(client, namespace, shown, counts, with_reasons=with_reasons))
+        rows = list(_rows(client, namespace, shown, counts))
+    if with_reasons:
+        reasons = reasons_of(namespace, shown)
+        rows = [replace(row, reasons=_told(reasons.get(row.group, Counter()))) for row in rows]
     return DeadLettersPage(
         rows=rows,
         group_count=group_count,
@@ -126,11 +128,16 @@ def dead_letters_page(
 
 
 def letters_of(namespace: Namespace, group: str) -> Letters:
-    """Two calls to the engine."""
+    """Four calls to the engine."""
     with blocking_client() as client:
         counts = counts_of(client, namespace, [group])
-        rows = _rows(client, namespace, [group], counts, read_max=READ_MAX, named=cause_of)
-        return next(rows)
+        [letters] = _rows(client, namespace, [group], counts)
+        if letters.ages is None:
+            return letters
+        try:
+            return replace(letters, reasons=_newest_reasons(client, _engine_name(namespace, group)))
+        except StoreError:
+            return Letters(group=group, count=None)
 
 
 def counts_of(
@@ -148,19 +155,11 @@ def counts_of(
     return found
 
 
-def _shortened(reason: str) -> str:
-    return reason.strip()[:REASON_CHARS]
-
-
 def _rows(
     client: StoreClient,
     namespace: Namespace,
     names: list[str],
     counts: dict[str, DeadLetterCount] | None,
-    *,
-    with_reasons: bool = True,
-    read_max: int = LISTED_READ,
-    named: Callable[[str], str] = _shortened,
 ) -> Iterator[Letters]:
     now_ms = SystemClock().now_ms()
     before_ms = [now_ms - age_ms for age_ms in AGES_MS]
@@ -175,7 +174,6 @@ def _rows(
         try:
             request = DeadLettersRequest(groups=[group], before_ms=before_ms)
             [count] = client.dead_letters(request).counts
-            reasons = _reasons(client, group, count, read_max, named) if with_reasons else None
         except StoreError:
             yield Letters(group=name, count=None)
             continue
@@ -184,32 +182,30 @@ def _rows(
             count=count.count,
             ages=Ages.of(count),
             oldest_ms=max(0, now_ms - count.oldest_ms) if count.oldest_ms else None,
-            reasons=reasons,
         )
 
 
-def _reasons(
-    client: StoreClient,
-    group: str,
-    count: DeadLetterCount,
-    read_max: int,
-    named: Callable[[str], str],
-) -> Reasons:
-    """Of the newest letters. One call; raises ``StoreError``."""
-    first = max(count.min_offset, count.max_offset - read_max)
-    request = PullRequest(
-        topic=dlq_topic_of(group),
-        queue_id=0,
-        queue_offset=first,
-        messages_max=read_max,
-        bytes_max=READ_BYTES_MAX,
-    )
+def _newest_reasons(client: StoreClient, group: str) -> Reasons:
+    """Of the newest letters. Two calls; raises ``StoreError``."""
     try:
-        _, records = client.pull(request)
+        [count] = client.dead_letters(DeadLettersRequest(groups=[group])).counts
+        _, records = client.pull(
+            PullRequest(
+                topic=dlq_topic_of(group),
+                queue_id=0,
+                queue_offset=max(count.min_offset, count.max_offset - READ_MAX),
+                messages_max=READ_MAX,
+                bytes_max=READ_BYTES_MAX,
+            )
+        )
     except TopicNotFound:  # deleted meanwhile
         records = []
-    told = Counter(named(found.reason) if found else "" for found in map(find_dead_letter, records))
-    return Reasons(read_count=len(records), top=told.most_common(REASONS_SHOWN))
+    found = map(find_dead_letter, records)
+    return _told(Counter(cause_of(letter.reason) if letter else "" for letter in found))
+
+
+def _told(counts: Counter[str]) -> Reasons:
+    return Reasons(read_count=counts.total(), top=counts.most_common(REASONS_SHOWN))
 
 
 def _engine_name(namespace: Namespace, group: str) -> str:

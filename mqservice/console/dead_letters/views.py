@@ -48,6 +48,7 @@ def dead_letters(frame: Frame) -> HttpResponse:
         "console/dead_letters.html",
         page=found,
         text=text,
+        no_reason=NO_REASON,
         previous_skip=max(0, skip - PAGE_ROWS),
         next_skip=skip + PAGE_ROWS,
         curl=_list_curl(frame, found),

@@ -13,8 +13,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mqservice.accounts.models import Namespace
-from mqservice.console.groups.queries import State, state_of
-from mqservice.console.shared.figures import GroupFigures, measure_from, sampled, whole
+from mqservice.console.shared.figures import (
+    GroupFigures,
+    add_health,
+    measure_from,
+    sampled,
+    whole,
+)
 from mqservice.console.topics.topic import stored_ms_at
 from mqservice.groups.lag import Lag, lag_of
 from mqservice.groups.models import ConsumerGroup
@@ -22,6 +27,7 @@ from mqservice.groups.queries import offset_lag
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.names import CONSUMER_PREFIX, ENGINE_SEPARATOR
 from mqservice.monitoring.sampling import engine_stats
+from mqservice.sampling.group_health import GroupHealth
 from mqservice.store import (
     GroupQueueStats,
     GroupRef,
@@ -37,6 +43,7 @@ from mqservice.topics.models import Topic
 
 TIMED_QUEUES_MAX: Final = 32  # whose first message is read
 MEMBERS_SHOWN: Final = 100  # of one topic
+_STUCK: Final = (GroupHealth.STALLED, GroupHealth.NO_MEMBERS, GroupHealth.PAUSED)
 _SOON_PERCENT: Final = 80
 _PERCENT: Final = 100
 
@@ -161,9 +168,9 @@ class GroupPage:
     is_known: bool = False
 
     @property
-    def state(self) -> State:
-        """With the members that are there now, not those of the last sample."""
-        return state_of(self.group, self.figures)
+    def is_stuck(self) -> bool:
+        """Whether messages wait and none is delivered."""
+        return self.figures.health in _STUCK
 
     @property
     def retry_waiting(self) -> int | None:
@@ -184,27 +191,33 @@ class GroupPage:
 
 
 def group_page(namespace: Namespace, group: ConsumerGroup) -> GroupPage:
-    """Three queries, two calls to the engine, and one for each queue whose time is shown."""
+    """Five queries, two calls to the engine, and one for each queue whose time is shown."""
     now_ms = SystemClock().now_ms()
-    figures = sampled(namespace, (), [group.name], now_ms).groups[group.name]
-    if engine_stats() is None:
-        measure_from(figures, None, now_ms)
-        return GroupPage(group=group, figures=figures)
-    with blocking_client() as client:
-        try:
-            stats = client.group_stats(GroupStatsRequest(group=group.engine_name))
-            members = client.group_members(GroupRef(group=group.engine_name))
-        except StoreError:
-            measure_from(figures, None, now_ms)
-            return GroupPage(group=group, figures=figures)
-        measure_from(figures, stats, now_ms)
-        by_topic = {each.topic: each for each in members.topics}
-        figures.member_count = len({
-            member.member_id for each in members.topics for member in each.members
-        })  # fmt: skip
-        parts = _parts(client, namespace, group, stats, by_topic, now_ms)
+    found = sampled(namespace, (), [group.name], now_ms)
+    figures = found.groups[group.name]
+    parts: list[TopicPart] = []
+    stats = None
+    if engine_stats() is not None:
+        with blocking_client() as client:
+            try:
+                stats = client.group_stats(GroupStatsRequest(group=group.engine_name))
+                members = client.group_members(GroupRef(group=group.engine_name))
+            except StoreError:
+                stats = None
+            else:
+                figures.member_count = len({
+                    member.member_id for each in members.topics for member in each.members
+                })  # fmt: skip
+                of_topic = {each.topic: each for each in members.topics}
+                parts = _parts(client, namespace, group, stats, of_topic, now_ms)
+    measure_from(figures, stats, now_ms)
+    add_health(found, namespace)
     return GroupPage(
-        group=group, figures=figures, parts=parts, dropped=stats.dropped_count, is_known=True
+        group=group,
+        figures=figures,
+        parts=parts,
+        dropped=0 if stats is None else stats.dropped_count,
+        is_known=stats is not None,
     )
 
 

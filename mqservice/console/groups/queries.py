@@ -16,6 +16,7 @@ from mqservice.accounts.models import Namespace
 from mqservice.console.shared.figures import (
     DIRECT_ROWS_MAX,
     GroupFigures,
+    add_health,
     figures_of,
     measure_group,
     sampled,
@@ -43,17 +44,6 @@ _NUMBERS: Final[dict[Order, Callable[[GroupFigures], float | None]]] = {
 }
 
 
-class State(enum.StrEnum):
-    """What a group is about, in one word. The first that fits counts."""
-
-    PAUSED = "paused"
-    UNKNOWN = "unknown"
-    NEW = "new"  # has read no topic yet
-    NO_MEMBERS = "no_members"  # and there is something to read
-    BEHIND = "behind"
-    CAUGHT_UP = "caught_up"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRow:
     group: ConsumerGroup
@@ -62,10 +52,6 @@ class GroupRow:
     @property
     def name(self) -> str:
         return self.group.name
-
-    @property
-    def state(self) -> State:
-        return state_of(self.group, self.figures)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,23 +64,8 @@ class GroupsPage(NamedListing):
     is_engine_up: bool
 
 
-def state_of(group: ConsumerGroup, figures: GroupFigures) -> State:
-    """See ``State``. Members are those of the last sample, at most some 10 s old."""
-    if group.is_paused:
-        return State.PAUSED
-    if not figures.is_known:
-        return State.UNKNOWN
-    if not figures.lag_by_topic:
-        return State.NEW
-    if figures.lag is None:
-        return State.UNKNOWN
-    if not figures.lag:
-        return State.CAUGHT_UP
-    return State.NO_MEMBERS if figures.member_count == 0 else State.BEHIND
-
-
 def groups_page(namespace: Namespace, question: ListQuery[Order]) -> GroupsPage:
-    """Five or six queries, and a call to the engine for each row."""
+    """Seven or eight queries, and a call to the engine for each row."""
     now_ms = SystemClock().now_ms()
     rows = ConsumerGroup.objects.filter(namespace=namespace)
     group_count = rows.count()
@@ -111,6 +82,7 @@ def groups_page(namespace: Namespace, question: ListQuery[Order]) -> GroupsPage:
             figures = figures_of(namespace, client_or_none, now_ms)
         else:
             figures = sampled(namespace, (), names, now_ms)
+            add_health(figures, namespace)
         names = in_order(names, figures.groups, _NUMBERS.get(question.order))
         first, shown = page_of(names, after=question.after, before=question.before)
         by_name = {group.name: group for group in _groups(namespace, shown)}

@@ -3,6 +3,7 @@
     in lag oldest dead …        of the namespace
     t:NAME:messages|rate|lag    of a topic
     g:NAME:lag|age|ready|inflight|retry|rate  of a group
+    g:NAME:health|tone          of a group: the word, and how it is coloured
 
 Templates use the same keys (``{% live %}``) and the same filters.
 """
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from mqservice.console.shared.figures import Figures, GroupFigures, TopicFigures
+from mqservice.console.templatetags.words import tone, word
 from mqservice.lib.units import about, age, count, rate
 
 _WHOLE: Final[dict[str, Callable[[Figures], str]]] = {
@@ -34,6 +36,8 @@ _GROUP: Final[dict[str, Callable[[GroupFigures], str]]] = {
     "age": lambda group: age(group.lag_ms),
     "inflight": lambda group: count(group.inflight),
     "rate": lambda group: rate(group.out_per_s),
+    "health": lambda group: word(group.health.value),
+    "tone": lambda group: tone(group.health.value),
 }
 
 

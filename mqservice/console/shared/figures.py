@@ -21,6 +21,13 @@ from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.queries import group_names_of, groups_of, progress
 from mqservice.lib.durations import HOUR_MS, SECOND_MS
 from mqservice.lib.names import ENGINE_SEPARATOR
+from mqservice.sampling.group_health import (
+    GroupHealth,
+    Trend,
+    TrendPoint,
+    conditions_of,
+    health_of,
+)
 from mqservice.sampling.limits import SAMPLE_MS
 from mqservice.sampling.models import GroupSample, TopicSample
 from mqservice.store import GroupStats, StoreClient
@@ -74,6 +81,12 @@ class GroupFigures:
     member_count: int | None = None
     lag_by_topic: dict[str, int | None] = field(default_factory=dict)
     is_known: bool = False
+    health: GroupHealth = GroupHealth.UNKNOWN
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it is known that it has read nothing."""
+        return self.is_known and not self.lag_by_topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +150,7 @@ def figures_of(
     *,
     direct_max: int = DIRECT_ROWS_MAX,
 ) -> Figures:
-    """Four queries, or six and a call to the engine for each topic and group where there are few.
+    """Six queries, or eight and a call to the engine for each topic and group where there are few.
 
     Args:
         client: None when the engine is known to be away.
@@ -146,10 +159,12 @@ def figures_of(
     topic_names, group_names = topic_names_of(namespace), group_names_of(namespace)
     found = sampled(namespace, topic_names, group_names, now_ms)
     if len(topic_names) + len(group_names) > direct_max:
+        add_health(found, namespace)
         return found
     for topic in topics_of(namespace):
         measure_topic(found.topics.setdefault(topic.name, TopicFigures()), client, topic)
     _measure_groups(found, namespace, client)
+    add_health(found, namespace)
     return Figures(at_ms=now_ms, topics=found.topics, groups=found.groups, is_direct=True)
 
 
@@ -212,6 +227,25 @@ def sampled(
     _add_group_samples(found, of_groups)
     by_topic(found)
     return found
+
+
+def add_health(figures: Figures, namespace: Namespace) -> None:
+    """Tell of each group how it is doing: by its samples, and by what the engine has said of one
+    that was not sampled yet. Two queries.
+    """
+    are_few = len(figures.groups) <= DIRECT_ROWS_MAX
+    names = list(figures.groups) if are_few else None
+    for condition in conditions_of(namespace, figures.at_ms, names=names):
+        group = figures.groups.get(condition.name)
+        if group is None:
+            continue
+        group.health = condition.health
+        if condition.now is None and group.health is GroupHealth.UNKNOWN and group.is_known:
+            said = TrendPoint(
+                figures.at_ms, group.lag, group.lag_ms, group.inflight, group.waiting_retry,
+                group.settled, group.member_count,
+            )  # fmt: skip
+            group.health = health_of(Trend(said), is_paused=False, lease_ms=0)
 
 
 def by_topic(figures: Figures) -> None:

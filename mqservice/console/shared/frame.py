@@ -27,7 +27,15 @@ from mqservice.accounts.models import Namespace, User
 from mqservice.accounts.queries import namespaces_of
 from mqservice.accounts.roles import CHANGING, Permission
 from mqservice.accounts.session_access import find_session_principal
-from mqservice.console.shared.navigation import Section, Text, find_item, sections_for
+from mqservice.console.shared.navigation import (
+    Item,
+    ShownSection,
+    Text,
+    find_item,
+    sections_for,
+    tabs_for,
+)
+from mqservice.console.shared.waiting import forget_counts, waiting_counts
 from mqservice.lib.problem import Problem
 
 P = ParamSpec("P")
@@ -56,8 +64,13 @@ class Frame:
     here: str
 
     @property
-    def sections(self) -> list[Section]:
-        return sections_for(self.principal)
+    def sections(self) -> list[ShownSection]:
+        return sections_for(self.principal, self.here, waiting_counts(self.namespace))
+
+    @property
+    def tabs(self) -> list[Item]:
+        """Pages that are tabs of this one."""
+        return tabs_for(self.principal, self.here)
 
     @property
     def can_manage(self) -> bool:
@@ -135,7 +148,10 @@ def page(
                 return frame.render("console/held.html", HTTPStatus.CONFLICT, crumbs=[])
             if not frame.principal.permits(needs):
                 raise PermissionDenied(f"this needs the permission {needs.value}")
-            return function(frame, *args, **kwargs)
+            answer = function(frame, *args, **kwargs)
+            if request.method == "POST":
+                forget_counts(frame.namespace)
+            return answer
 
         return login_required(view)
 

@@ -1,7 +1,10 @@
-"""The pages of the side navigation. A new page is one line here; see ``docs/console.md``."""
+"""The side navigation: six places of everyday work, and two sections that fold. A new page is one
+line here; see ``docs/console.md``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,68 +33,149 @@ class Item:
         """Name of a path with the argument ``ns``."""
         return f"console:{self.path or self.here}"
 
-    @property
-    def icon(self) -> str:
-        return self.here.replace("-", "_")
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An entry of the navigation: one page, or several that are tabs of each other."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
     title: Text
-    items: tuple[Item, ...]
+    icon: str
+    tabs: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Places under a heading that folds; without a title they are always there."""
+
+    title: Text
+    places: tuple[Place, ...]
+
+
+def _page(item: Item) -> Place:
+    return Place(item.title, item.here.replace("-", "_"), (item,))
 
 
 SECTIONS: Final = (
     Section(
-        title="",
-        items=(Item("overview", _("Overview"), path="namespace"),),
-    ),
-    Section(
-        title=_("Messaging"),
-        items=(
-            Item("topics", _("Topics")),
-            Item("groups", _("Groups")),
-            Item("dead-letters", _("Dead letters")),
-            Item("issues", _("Issues")),
-            Item("scheduled", _("Scheduled"), needs=Permission.CONSUME),
-            Item("schedules", _("Cron schedules")),
-            Item("traces", _("Traces"), needs=Permission.CONSUME),
-            Item("tail", _("Live tail"), needs=Permission.CONSUME),
-            Item("clients", _("Clients")),
-            Item("reports", _("Reports")),
+        "",
+        (
+            _page(Item("home", _("Home"), path="namespace")),
+            _page(Item("topics", _("Topics"))),
+            _page(Item("groups", _("Groups"))),
+            Place(
+                _("Messages"),
+                "messages",
+                (
+                    Item("tail", _("Live tail"), needs=Permission.CONSUME),
+                    Item("traces", _("Traces"), needs=Permission.CONSUME),
+                ),
+            ),
+            Place(
+                _("Failures"),
+                "issues",
+                (Item("issues", _("Issues")), Item("dead-letters", _("Dead letters"))),
+            ),
+            Place(
+                _("Schedules"),
+                "schedules",
+                (
+                    Item("schedules", _("Cron schedules")),
+                    Item("scheduled", _("Scheduled messages"), needs=Permission.CONSUME),
+                ),
+            ),
         ),
     ),
     Section(
-        title=_("Tenant"),
-        items=(
-            Item("keys", _("API keys"), needs=Permission.KEYS_READ),
-            Item("members", _("Members"), needs=Permission.MEMBERS_READ),
-            Item("audit", _("Audit log"), needs=Permission.AUDIT_READ),
-            Item("masking", _("Masking")),
-            Item("alerts", _("Alerts")),
-            Item("definitions", _("Definitions")),
-            Item("usage", _("Usage")),
-            Item("read-only", _("Read-only mode")),
+        _("Monitor"),
+        (
+            _page(Item("alerts", _("Alerts"))),
+            _page(Item("clients", _("Clients"))),
+            _page(Item("reports", _("Reports"))),
+            _page(Item("usage", _("Usage"))),
         ),
     ),
     Section(
-        title=_("Help"),
-        items=(Item("quick-start", _("Quick start")),),
+        _("Settings"),
+        (
+            _page(Item("keys", _("API keys"), needs=Permission.KEYS_READ)),
+            _page(Item("members", _("Members"), needs=Permission.MEMBERS_READ)),
+            _page(Item("masking", _("Masking"))),
+            _page(Item("definitions", _("Definitions"))),
+            _page(Item("audit", _("Audit log"), needs=Permission.AUDIT_READ)),
+            _page(Item("read-only", _("Read-only mode"))),
+        ),
     ),
 )
+# Not in a section: the frame has a link of its own to it.
+QUICK_START: Final = Item("quick-start", _("Quick start"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownPlace:
+    """``count``: how much waits there; ``is_here``: the page is one of it."""
+
+    title: Text
+    icon: str
+    url: str
+    count: int
+    is_here: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownSection:
+    """``is_open``: unless it folds, and while the page is in it."""
+
+    title: Text
+    places: list[ShownPlace]
+
+    @property
+    def is_open(self) -> bool:
+        return any(place.is_here for place in self.places)
+
+    @property
+    def count(self) -> int:
+        return sum(place.count for place in self.places)
 
 
 def find_item(here: str) -> Item | None:
     """The item whose views call themselves ``here``."""
-    items = (item for section in SECTIONS for item in section.items)
-    return next((item for item in items if item.here == here), None)
+    items = [tab for section in SECTIONS for place in section.places for tab in place.tabs]
+    return next((item for item in [*items, QUICK_START] if item.here == here), None)
 
 
-def sections_for(principal: Principal) -> list[Section]:
-    """What ``principal`` may open; sections without any of it are left out."""
+def tabs_for(principal: Principal, here: str) -> list[Item]:
+    """Pages beside ``here`` that ``principal`` may open, itself included; none for a page that
+    stands alone.
+    """
+    for section in SECTIONS:
+        for place in section.places:
+            if any(tab.here == here for tab in place.tabs):
+                tabs = [tab for tab in place.tabs if principal.permits(tab.needs)]
+                return tabs if len(tabs) > 1 else []
+    return []
+
+
+def sections_for(principal: Principal, here: str, waiting: Mapping[str, int]) -> list[ShownSection]:
+    """What ``principal`` may open; sections without any of it are left out.
+
+    Args:
+        waiting: how much waits, by what pages call themselves.
+    """
     shown = []
     for section in SECTIONS:
-        items = tuple(item for item in section.items if principal.permits(item.needs))
-        if items:
-            shown.append(Section(title=section.title, items=items))
+        places = []
+        for place in section.places:
+            tabs = [tab for tab in place.tabs if principal.permits(tab.needs)]
+            if tabs:
+                places.append(
+                    ShownPlace(
+                        title=place.title,
+                        icon=place.icon,
+                        url=tabs[0].url,
+                        count=sum(waiting.get(tab.here, 0) for tab in tabs),
+                        is_here=any(tab.here == here for tab in place.tabs),
+                    )
+                )
+        if places:
+            shown.append(ShownSection(title=section.title, places=places))
     return shown

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Final
 from urllib.parse import urlencode
 
 from django import template
@@ -13,7 +15,7 @@ from django.http import HttpRequest
 from django.template.loader import get_template
 from django.templatetags.static import static
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
@@ -23,6 +25,9 @@ from mqservice.console.shared.time_zones import UTC_NAME, ZONE_FIELD, zone_name
 from mqservice.lib.units import count
 
 register = template.Library()
+
+TREND_HEIGHT: Final = 24
+TREND_BARS_MAX: Final = 24  # more of them would be too thin
 
 _FORMATS = {"m": "%Y-%m-%d %H:%M", "s": "%Y-%m-%d %H:%M:%S", "ms": "%Y-%m-%d %H:%M:%S.%f"}
 
@@ -81,6 +86,33 @@ def live(key: str, value: object, text: str | None = None) -> SafeString:
     """A number that the page's socket keeps up to date under ``key``."""
     shown = text if text is not None else count(value if isinstance(value, int) else None)
     return format_html('<span data-live="{}">{}</span>', key, shown)
+
+
+@register.simple_tag
+def trend(values: Sequence[int | None], label: str) -> SafeString:
+    """How a number came about: a line, or bars where there are few of them; gaps stay gaps."""
+    known = [value for value in values if value is not None]
+    most = max([*known, 1])
+    heights = [None if value is None else TREND_HEIGHT * value / most for value in values]
+    if len(values) <= TREND_BARS_MAX:
+        bars = ((at, TREND_HEIGHT - height, height) for at, height in enumerate(heights) if height)
+        shape = format_html_join(
+            "", '<rect x="{}.1" y="{}" width="0.8" height="{}"/>',
+            ((at, f"{top:.1f}", f"{height:.1f}") for at, top, height in bars),
+        )  # fmt: skip
+    else:
+        steps, is_drawn = [], False
+        for at, height in enumerate(heights):
+            if height is not None:
+                steps.append(f"{'L' if is_drawn else 'M'}{at} {TREND_HEIGHT - height:.1f}")
+            is_drawn = height is not None
+        shape = format_html('<path d="{}"/>', "".join(steps))
+    said = [label, *(count(value) for value in (known[0], known[-1]))] if known else [label]
+    return format_html(
+        '<svg class="trend" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img"'
+        ' aria-label="{}">{}</svg>',
+        len(values), TREND_HEIGHT, " – ".join(said), shape,
+    )  # fmt: skip
 
 
 @register.simple_tag(takes_context=True)

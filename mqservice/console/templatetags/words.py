@@ -59,6 +59,13 @@ WORDS: Final[dict[str, Promise]] = {
     "earliest": _("earliest"),
     "latest": _("latest"),
     "timestamp": _("a point in time"),
+    # How a group is doing
+    "healthy": _("healthy"),
+    "falling_behind": _("falling behind"),
+    "stalled": _("stalled"),
+    "no_members": _("no members"),
+    "paused": _("paused"),
+    "new": _("new"),
     # What an import does to a topic or group
     "created": _("created"),
     "changed": _("changed"),
@@ -84,7 +91,8 @@ WORDS: Final[dict[str, Promise]] = {
 
 _TONES: Final = {
     "done": "good", "failed": "bad", "running": "accent", "pending": "unsure",
-    "created": "good", "changed": "accent",
+    "created": "good", "changed": "accent", "healthy": "good", "falling_behind": "unsure",
+    "stalled": "bad", "no_members": "bad", "paused": "unsure", "unknown": "unknown",
 }  # fmt: skip
 
 
@@ -96,5 +104,5 @@ def word(value: object) -> str:
 
 @register.filter
 def tone(state: object) -> str:
-    """How the state of a task is coloured."""
+    """How the state of a task or the health of a group is coloured."""
     return _TONES.get(str(state), "plain")

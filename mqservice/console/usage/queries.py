@@ -1,6 +1,6 @@
 """The page of usage: each limit with what is used of it, and recent usage.
 
-quotas.limits_of, quotas.usage_of ──▶ a row for each limit ──▶ meters
+quotas.levels ──▶ a row for each limit ──▶ meters
 usage.usage_page, by hour or day ──▶ points of the charts
 """
 
@@ -18,13 +18,9 @@ from mqservice.accounts.access import Principal
 from mqservice.console.charts.series import Point
 from mqservice.lib.durations import DAY_MS, HOUR_MS
 from mqservice.lib.units import count, rate, size
-from mqservice.quotas.limits import QuotaLimits
-from mqservice.quotas.queries import limits_of
-from mqservice.quotas.schemas import UsageOut
-from mqservice.quotas.usage import usage_of
+from mqservice.quotas.levels import QuotaLevel, QuotaUse, quota_uses
 from mqservice.usage.queries import SPAN_MS, GroupBy, Interval, UsageQuery, UsageRow, usage_page
 
-HIGH_PERCENT: Final = 80
 POINTS_MAX: Final = 200
 Show = Callable[[int | None], str]
 
@@ -35,10 +31,9 @@ def _byte_rate(per_second: int | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limit:
-    """``name``: of ``QuotaLimits``; ``used``: of ``UsageOut``, empty where nobody counts."""
+    """``name``: of ``QuotaLimits``."""
 
     name: str
-    used: str
     title: Promise
     refusal: Promise
     reset: Promise
@@ -52,75 +47,53 @@ _READ = _("Receives get 429 RATE_LIMITED; pushes wait and report flow: quota.")
 _ONE_MORE = _("Creating more is rejected with 403 QUOTA_EXCEEDED.")
 
 _LIMITS: Final = (
-    _Limit(name="messages_in_per_second", used="messages_in_per_second",
+    _Limit(name="messages_in_per_second",
            title=_("Messages in"), refusal=_PRODUCE, reset=_ANEW, show=rate),
-    _Limit(name="bytes_in_per_second", used="bytes_in_per_second",
+    _Limit(name="bytes_in_per_second",
            title=_("Bytes in"), refusal=_PRODUCE, reset=_ANEW, show=_byte_rate),
-    _Limit(name="messages_out_per_second", used="messages_out_per_second",
+    _Limit(name="messages_out_per_second",
            title=_("Messages out"), refusal=_READ, reset=_ANEW, show=rate),
-    _Limit(name="bytes_out_per_second", used="bytes_out_per_second",
+    _Limit(name="bytes_out_per_second",
            title=_("Bytes out"), refusal=_READ, reset=_ANEW, show=_byte_rate),
-    _Limit(name="storage_bytes_max", used="storage_bytes",
+    _Limit(name="storage_bytes_max",
            title=_("Storage"),
            refusal=_("Messages are rejected with 403 QUOTA_EXCEEDED; reading is not affected."),
            reset=_("when retention deletes messages or topics are deleted"), show=size),
-    _Limit(name="inflight_count_max", used="inflight_count",
+    _Limit(name="inflight_count_max",
            title=_("Messages in flight"),
            refusal=_("Receives get 429 INFLIGHT_LIMIT; pushes wait and report flow: inflight."),
            reset=_("when messages are settled or their leases expire"), show=count),
-    _Limit(name="connection_count_max", used="connection_count",
+    _Limit(name="connection_count_max",
            title=_("WebSockets"), refusal=_("New connections are rejected with 429."),
            reset=_SETTLED, show=count),
-    _Limit(name="parked_poll_count_max", used="parked_poll_count",
+    _Limit(name="parked_poll_count_max",
            title=_("Waiting receives"), refusal=_("Further receives get 429 RATE_LIMITED."),
            reset=_SETTLED, show=count),
-    _Limit(name="topic_count_max", used="topic_count", title=_("Topics"),
+    _Limit(name="topic_count_max", title=_("Topics"),
            refusal=_ONE_MORE, reset=_("when one is deleted"), show=count),
-    _Limit(name="group_count_max", used="group_count", title=_("Consumer groups"),
+    _Limit(name="group_count_max", title=_("Consumer groups"),
            refusal=_ONE_MORE, reset=_("when one is deleted"), show=count),
-    _Limit(name="control_requests_per_second", used="",
+    _Limit(name="control_requests_per_second",
            title=_("Control plane requests"),
            refusal=_("Requests get 429 RATE_LIMITED."),
            reset=_("continuously, fully within 2 seconds"), show=rate),
 )  # fmt: skip
 
 
-class UsageLevel(enum.StrEnum):
-    """How a limit stands. FULL: what comes now is refused or waits."""
-
-    FREE = "free"
-    HIGH = "high"
-    FULL = "full"
-    UNKNOWN = "unknown"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitRow:
-    """``used`` is None while nobody knows."""
+    """A limit, what is said of it, and how much of it is used."""
 
     limit: _Limit
-    used: int | None
-    most: int
-
-    @property
-    def percent(self) -> float:
-        return min(100.0, 100 * (self.used or 0) / self.most)
-
-    @property
-    def flow(self) -> UsageLevel:
-        if self.used is None:
-            return UsageLevel.UNKNOWN
-        if self.used >= self.most:
-            return UsageLevel.FULL
-        return UsageLevel.HIGH if self.percent >= HIGH_PERCENT else UsageLevel.FREE
+    use: QuotaUse
 
     @property
     def used_text(self) -> str:
-        return self.limit.show(self.used)
+        return self.limit.show(self.use.used)
 
     @property
     def most_text(self) -> str:
-        return self.limit.show(self.most)
+        return self.limit.show(self.use.limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,18 +104,18 @@ class UsagePageData:
 
     @property
     def refusing(self) -> list[LimitRow]:
-        return [row for row in self.rows if row.flow is UsageLevel.FULL]
+        return [row for row in self.rows if row.use.level is QuotaLevel.FULL]
 
 
 def limits_page(tenant_id: int) -> UsagePageData:
     """Three queries and a call to the engine."""
-    limits, used = limits_of(tenant_id), usage_of(tenant_id)
-    return UsagePageData(rows=[_row(limit, limits, used) for limit in _LIMITS])
+    uses = {use.name: use for use in quota_uses(tenant_id)}
+    return UsagePageData(rows=[LimitRow(limit=limit, use=uses[limit.name]) for limit in _LIMITS])
 
 
-def _row(limit: _Limit, limits: QuotaLimits, used: UsageOut) -> LimitRow:
-    value: int | None = getattr(used, limit.used) if limit.used else None
-    return LimitRow(limit=limit, used=value, most=getattr(limits, limit.name))
+def limit_title(name: str) -> Promise:
+    """What a limit of ``QuotaLimits`` is called."""
+    return next(limit.title for limit in _LIMITS if limit.name == name)
 
 
 class HistorySpan(enum.StrEnum):
@@ -177,10 +150,13 @@ CHARTS: Final = tuple(_LINES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Points lie at the beginnings of hours or days; a span without any usage has none."""
+    """Points lie at the beginnings of hours or days, ``step_ms`` apart; a span without any usage
+    has none.
+    """
 
     from_ms: int
     to_ms: int
+    step_ms: int
     lines: list[tuple[str, list[Point]]]
 
 
@@ -198,6 +174,7 @@ def history(principal: Principal, name: str, back: HistorySpan, now_ms: int) -> 
     return History(
         from_ms=first_ms,
         to_ms=now_ms,
+        step_ms=span_ms,
         lines=[
             (str(label), [(at, value(by_ms[at]) if at in by_ms else None) for at in moments])
             for label, value in wanted

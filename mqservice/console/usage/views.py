@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from django.http import Http404, HttpResponse, JsonResponse
+from django.http import Http404, HttpResponse
 
+from mqservice.console.charts.views import BarsOut, chart_response
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.frame import Frame, page
 from mqservice.console.usage.queries import CHARTS, HistorySpan, history, limits_page
@@ -36,11 +37,14 @@ def usage_chart(frame: Frame, name: str) -> HttpResponse:
     if name not in CHARTS:
         raise Http404
     found = history(frame.principal, name, _back(frame), SystemClock().now_ms())
-    return JsonResponse(
-        {
-            "unit": " B" if name in ("bytes", "storage") else "",
-            "from_ms": found.from_ms,
-            "to_ms": found.to_ms,
-            "series": [{"label": label, "points": points} for label, points in found.lines],
-        }
+    step_ms = found.step_ms
+    return chart_response(
+        found.lines,
+        unit="B" if name in ("bytes", "storage") else "",
+        from_ms=found.from_ms,
+        to_ms=found.to_ms,
+        # What is stored is no count of an hour: it is a line.
+        bars=None
+        if name == "storage"
+        else BarsOut(step_ms=step_ms, open_ms=found.to_ms - found.to_ms % step_ms),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -85,5 +86,5 @@ def _developer(page: Page, browser: Browser, base_url: str) -> Page:
     theirs.get_by_label("Username or email").fill("dora")
     theirs.get_by_label("Password", exact=True).fill(PASSWORD)
     theirs.get_by_role("button", name="Sign in").click()
-    theirs.wait_for_url("**/console/demo/")
+    theirs.wait_for_url(re.compile(r"/console/demo/"))
     return theirs

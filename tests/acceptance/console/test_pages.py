@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(700)]
 SCREENSHOTS: Final = Path(__file__).resolve().parents[3] / "screenshots"
 WIDTHS: Final = (1440, 390)
 PAGES: Final = {
-    "overview": "",
+    "home": "",
     "quick-start": "quick-start",
     "search": "search?q=or",
     "topics": "topics",
@@ -75,10 +75,13 @@ PAGES: Final = {
 New = Callable[..., Page]
 
 
-def test_pages_are_of_use_without_javascript(new_page: New) -> None:
+def test_pages_are_of_use_without_javascript(new_page: New, service: Service) -> None:
+    produce(service, "orders", "so that home is not the quick start")
     page = new_page(java_script_enabled=False)
     page.goto("/console/demo/")
-    expect(page.get_by_text("Busiest topics")).to_be_visible()
+    expect(page.get_by_role("heading", name="Needs attention")).to_be_visible()
+    page.get_by_text("Settings", exact=True).first.click()
+    expect(page.get_by_role("link", name="API keys").first).to_be_visible()
     assert page.locator('[data-live="lag"]').inner_text()
     page.goto("/console/demo/topics/orders")
     expect(page.locator("time").first).to_contain_text("UTC")

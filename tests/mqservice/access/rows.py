@@ -163,6 +163,8 @@ CONTROL_ROWS: list[Row] = [
     _ns("GET", "/tasks/{task}/failures"),
     _ns("POST", "/tasks/{task}:cancel", Need.MANAGE, is_found_first=True),
     _ns("GET", "/messages/{message}/trace", Need.CONSUME),
+    _ns("GET", "/attention"),
+    _ns("GET", "/health"),
     _ns("GET", "/metrics"),
     _ns("GET", "/alerts"),
     _ns("GET", "/alerts.yaml"),

@@ -156,3 +156,24 @@ async def test_seek_and_lag_may_be_of_one_client() -> None:
         assert double.requests[1].query == "client_id=a%231"
         assert "10.0.0.7@4711" in ended.out.decode()
         assert "1 of 9 clients" in ended.err
+
+
+async def test_health_shows_each_group_and_what_nobody_knows() -> None:
+    stalled = {
+        "group": "billing", "health": "falling_behind", "at": "2026-11-21T09:00:00Z", "lag": 7,
+        "lag_ms": 61_500, "inflight": 1, "waiting_retry": 0, "members": 2,
+    }  # fmt: skip
+    unknown = dict.fromkeys(stalled) | {"group": "mail", "health": "unknown"}
+    async with service_double() as double:
+        double.answers += [Answer(200, {"groups": [stalled, unknown]})] * 2
+        table = await mqservice("group", "health", double=double)
+        lines = await mqservice("group", "health", "billing", "-o", "ndjson", double=double)
+        rows = [line.split() for line in table.out.decode().splitlines()[1:]]
+        assert rows == [
+            ["billing", "falling", "behind", "7", "61.5", "s", "1", "2"],
+            ["mail", "unknown", "?", "-", "?", "?"],
+        ]
+        assert [msgspec.json.decode(line) for line in lines.out.splitlines()] == [stalled, unknown]
+        assert [(each.path, each.query) for each in double.requests] == [
+            ("/v1/ns/-/health", ""), ("/v1/ns/-/health", "group=billing"),
+        ]  # fmt: skip

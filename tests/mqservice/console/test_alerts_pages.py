@@ -50,7 +50,7 @@ def test_rule_is_made_fires_is_switched_off_and_deleted(people: People, alice: C
     page = alice.get(RULE).content.decode()
     assert page.count('badge-bad">firing') == 2  # its state, and the event
     assert "250" in page
-    assert "Alert behind" in alice.get("/console/acme/").content.decode()
+    assert f'href="{RULE}">behind</a>' in alice.get("/console/acme/").content.decode()
     assert b"1 firing" in alice.get("/console/acme/alerts").content
 
     alice.post(f"{RULE}/switch", {"is_enabled": "0"})

@@ -10,6 +10,7 @@ import pytest
 from django.test import Client
 
 from mqservice.accounts.audit import record
+from mqservice.accounts.models import ApiKey
 from tests.people import People
 
 AUDIT = "/console/acme/audit"
@@ -108,3 +109,39 @@ def test_csv_has_what_the_filters_find_and_no_formula(
     assert not [cell for cell in cells if cell.lstrip().startswith(("=", "+", "-", "@"))]
     assert rows[0]["target"] == 'quo"te, comma'
     assert alice.get("/console/acme/audit.csv?from=soon").status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("action", "target", "before", "said"),
+    [
+        ("group.put", "groups/billing", {"lease_ms": 1}, "changed the group billing"),
+        ("group.put", "groups/billing", None, "created the group billing"),
+        ("topic.purge", "topics/orders", None, "purged the topic orders"),
+        ("group.seek", "groups/billing", None, "reset the offsets of the group billing"),
+        ("key.revoke", "keys/{key}", None, "revoked the API key load generator"),
+    ],
+)
+def test_entries_are_told_in_sentences_with_the_names_of_keys(
+    people: People,
+    alice: Client,
+    action: str,
+    target: str,
+    before: dict[str, object] | None,
+    said: str,
+) -> None:
+    ApiKey.objects.filter(tenant=people.acme.tenant).update(name="load generator")
+    key = ApiKey.objects.filter(tenant=people.acme.tenant).first()
+    assert key is not None
+    target = target.format(key=key.public_id)
+    record(f"key:{key.public_id}", people.acme, action, target, before=before)
+    record("user:alice", people.acme, action, target, before=before)
+    page = alice.get(AUDIT).content.decode()
+    assert f"load generator {said}<" in page
+    assert f"alice {said}<" in page
+
+
+def test_entry_without_a_sentence_is_shown_as_it_is(people: People, alice: Client) -> None:
+    record(None, people.acme, "quotas.put", "tenant", before=None, after={"x": 1})
+    page = alice.get(AUDIT).content.decode()
+    assert ">quotas.put</a>" in page
+    assert ">the service</a>" in page

@@ -67,7 +67,7 @@ def _json_text(text: str) -> bytes:
 @pytest.mark.parametrize(
     ("page", "path"),
     [
-        ("", "/v1/ns/acme/metrics"),
+        ("", "/v1/ns/acme/attention"),
         ("topics", "/v1/ns/acme/topics"),
         ("topics/orders", "/v1/ns/acme/topics/orders"),
         ("topics/orders/edit", "-X PUT http://testserver/v1/ns/acme/topics/orders"),

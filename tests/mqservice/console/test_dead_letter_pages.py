@@ -11,6 +11,8 @@ from mqservice.accounts.models import AuditEntry
 from mqservice.console.shared import data_plane
 from mqservice.console.shared.data_plane import DataPlaneResponse
 from mqservice.groups.models import ConsumerGroup
+from mqservice.issues.scanning import scan
+from mqservice.lib.clock import SystemClock
 from mqservice.store import PurgeRequest, blocking_client
 from mqservice.tasks.models import Task, TaskState
 from mqservice.tasks.steps import take_turn
@@ -39,6 +41,7 @@ def test_groups_with_the_most_letters_come_first_without_those_that_are_gone(
     desk.give_up(*numbered(3))
     other.give_up(*numbered(5))
     with blocking_client() as client:
+        scan(client, SystemClock())
         client.purge(PurgeRequest(group=other.group.engine_name, queue_offsets=[0, 1, 2]))
     text = text_of(alice, LETTERS)
     assert "5 messages dead-lettered by groups in acme" in text
@@ -49,6 +52,18 @@ def test_groups_with_the_most_letters_come_first_without_those_that_are_gone(
     assert "5 messages" in seen
     assert "reason" not in seen  # a consumer's words are for those who may read messages
     assert f"{LETTERS}/{desk.group.name}" not in seen
+
+
+def test_reasons_that_differ_in_numbers_are_one_cause_in_the_list_as_in_issues(
+    desk: Desk, alice: Client
+) -> None:
+    slow = [f"lease ended after {number} s" for number in range(3)]
+    fail(desk, "printer out of paper", *slow, "printer out of paper")
+    with blocking_client() as client:
+        scan(client, SystemClock())
+    row = text_of(alice, LETTERS).split('data-label="Most common reason">')[1].split("</td>")[0]
+    assert 'title="3 of the newest 5">lease ended after &lt;n&gt; s</a>' in row
+    assert f'href="{LETTERS}/{desk.group.name}?reason=lease%20ended%20after%20%3Cn%3E%20s"' in row
 
 
 def test_counts_are_unknown_and_not_zero_while_the_engine_is_unavailable(
@@ -67,7 +82,7 @@ def test_a_thousand_groups_are_counted_with_a_bounded_number_of_queries(
         ConsumerGroup(namespace=people.acme, name=f"group-{index:04}") for index in range(1_000)
     )
     desk.give_up(b"x")
-    with django_assert_max_num_queries(10):  # type: ignore[operator]  # pytest-django's
+    with django_assert_max_num_queries(12):  # type: ignore[operator]  # pytest-django's
         text = text_of(alice, LETTERS)
     assert "1 to 50 of 1,001" in text
     assert text.index(desk.group.name) < text.index("group-0000")

@@ -159,7 +159,7 @@ def test_a_thousand_groups_are_paged_searched_and_sorted_at_a_bounded_cost(
         )
         for index in range(3)
     )  # fmt: skip
-    with django_assert_max_num_queries(14):  # type: ignore[operator]  # pytest-django's
+    with django_assert_max_num_queries(18):  # type: ignore[operator]  # pytest-django's
         first = names(alice, GROUPS)
     assert (first[0], len(first)) == ("group-0000", 50)
     assert names(alice, f"{GROUPS}?after=group-0049")[0] == "group-0050"

@@ -106,7 +106,7 @@ def test_page_shows_the_engine_and_its_sync_times(
     assert "1 MiB" in text
     assert 'badge-bad">3<' in text  # damaged places
     assert 'badge-up">ok' in text
-    assert OPERATOR in root.get("/console/acme/").content.decode()
+    assert OPERATOR in root.get("/console/acme/topics").content.decode()
 
 
 def test_what_nobody_tells_is_unknown_and_not_zero(root: Client) -> None:

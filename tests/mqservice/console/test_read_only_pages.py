@@ -45,7 +45,7 @@ def test_a_badge_is_on_each_page_and_an_action_on_none(alice: Client) -> None:
         assert ">Read-only</a>" not in page
     done = alice.post(SWITCH, {"on": "1", "reason": "release <1.2>"}, follow=True)
     assert "now read-only" in done.content.decode()
-    for path, action in {**ACTIONS, "": "New topic", "keys": "x-none"}.items():
+    for path, action in {**ACTIONS, "usage": "New topic", "keys": "x-none"}.items():
         page = alice.get(f"/console/acme/{path}").content.decode()
         assert action not in page, path
         assert 'title="release &lt;1.2&gt;">Read-only</a>' in page

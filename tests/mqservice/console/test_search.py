@@ -7,7 +7,7 @@ import re
 import pytest
 from django.test import Client
 
-from mqservice.console.overview.views import FOUND_MAX
+from mqservice.console.home.views import FOUND_MAX
 from mqservice.topics.models import Topic
 from tests.people import People
 

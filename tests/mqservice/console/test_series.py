@@ -11,9 +11,11 @@ from mqservice.console.charts.series import (
     ROWS_MAX,
     Grid,
     Span,
+    dead_letters,
     grid_of,
     in_rates,
     lags,
+    oldest_ages,
     rates,
 )
 from mqservice.sampling.models import GroupSample, TopicSample
@@ -67,19 +69,52 @@ def test_series_are_of_the_namespace_alone(people: People) -> None:
             lag_ms_max=7_000,
         )
     assert in_rates(people.acme, GRID)[1] == (10_000, 10.0)
-    behind, ages = lags(people.acme, GRID)
+    [(name, behind)] = lags(people.acme, GRID)
+    assert name == "billing"
     assert [point[1] for point in behind] == [None, None, 100, None, None]
-    assert ages[2] == (20_000, 7.0)
+    assert oldest_ages(people.acme, GRID)[2] == (20_000, 7.0)
+
+
+def test_lag_is_told_by_group_those_furthest_behind_first(people: People) -> None:
+    lags_of = {"idle": 0, **{f"group-{number}": 10 * number for number in range(1, 8)}}
+    for name, lag in lags_of.items():
+        add_group_sample(people, name, at_ms=20_000, lag_last=lag)
+    add_group_sample(people, "was-behind", at_ms=10_000, lag_last=9_000)
+    add_group_sample(people, "was-behind", at_ms=20_000, lag_last=0)
+    shown = [name for name, _ in lags(people.acme, GRID)]
+    assert shown == ["group-7", "group-6", "group-5", "group-4", "group-3"]
+    assert [name for name, _ in lags(people.acme, GRID, group="idle")] == ["idle"]
+
+
+def test_dead_letters_are_counted_by_step_over_all_groups(people: People) -> None:
+    for at_ms, dead, others in ((0, 5, 0), (10_000, 7, 1), (30_000, 7, 1), (40_000, 2, 1)):
+        add_group_sample(people, "billing", at_ms=at_ms, dead_last=dead)
+        add_group_sample(people, "mail", at_ms=at_ms, dead_last=others)
+    counted = [point[1] for point in dead_letters(people.acme, GRID)]
+    assert counted == [None, 3, None, None, 0]  # a count that went down is of another group
+    assert dead_letters(people.acme, GRID, group="mail")[1] == (10_000, 1)
+
+
+def add_group_sample(people: People, name: str, *, at_ms: int, **numbers: int) -> None:
+    GroupSample.objects.create(
+        namespace=people.acme,
+        group_name=name,
+        resolution_ms=10_000,
+        at_ms=at_ms,
+        known_count=1,
+        **numbers,
+    )
 
 
 def test_chart_answers_json_for_each_name_and_404_for_others(
     people: People, client: Client
 ) -> None:
     client.force_login(people.bob)
-    for name in ("rates", "lag", "age"):
+    for name, has_bars in (("rates", False), ("lag", False), ("age", False), ("dead", True)):
         data = client.get(f"/console/acme/charts/{name}?span=5m").json()
         assert data["to_ms"] - data["from_ms"] == 5 * 60_000
-        assert all(point[1] is None for point in data["series"][0]["points"])
+        assert all(point[1] is None for line in data["series"] for point in line["points"])
+        assert (data["bars"] is not None) == has_bars
     assert client.get("/console/acme/charts/other").status_code == 404
     client.force_login(people.charlie)
     assert client.get("/console/acme/charts/rates").status_code == 404

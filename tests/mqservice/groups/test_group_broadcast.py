@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 from django.test import Client
 
-from mqservice.console.overview.queries import overview_page
+from mqservice.console.shared.figures import figures_of
 from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.clock import SystemClock
 from mqservice.store import (
     Dispatch,
     LeaseRef,
@@ -17,6 +18,7 @@ from mqservice.store import (
     ReceiveRequest,
     SettleRequest,
     StoreClient,
+    blocking_client,
 )
 from tests.mqservice.groups.reading import Json, Reader
 from tests.people import People
@@ -231,7 +233,8 @@ def test_groups_that_do_not_broadcast_have_no_clients(acme: Client, store: Store
 def test_pages_show_the_group_and_nothing_of_its_clients(reader: Reader, people: People) -> None:
     for name in ("a", "b"):
         receive(reader, name)
-    groups = overview_page(people.acme).figures.groups
+    with blocking_client() as client:
+        groups = figures_of(people.acme, client, SystemClock().now_ms()).groups
     assert list(groups) == [reader.group]
     assert (groups[reader.group].lag, groups[reader.group].inflight) == (3, 6)
     listed = reader.client.get("/v1/ns/acme/groups").json()["groups"]

@@ -1,4 +1,4 @@
-"""Read-only pages of a namespace: entry page, overview, search."""
+"""Read-only pages of a namespace: entry page, home, search."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from mqservice.accounts.models import Namespace
 from mqservice.accounts.queries import namespaces_of
 from mqservice.console.charts.series import Span
 from mqservice.console.charts.views import span_of
-from mqservice.console.overview.queries import overview_page
+from mqservice.console.home.links import linked
+from mqservice.console.home.queries import home_page
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.frame import Crumb, Frame, page, signed_in
 from mqservice.groups.models import ConsumerGroup
@@ -39,15 +40,21 @@ def overview(request: HttpRequest) -> HttpResponse:
     return render(request, "console/no_namespace.html")
 
 
-@page("overview")
-def namespace_overview(frame: Frame) -> HttpResponse:
-    """Rates, backlog, alerts, quotas, the busiest topics and groups."""
+@page("home")
+def home(frame: Frame) -> HttpResponse:
+    """What needs attention, and rates, lag and dead letters; to the quick start while no message
+    was ever sent.
+    """
+    found = home_page(frame.namespace, frame.principal)
+    if found.is_untouched and found.engine is not None:
+        return redirect(frame.url("quick-start"))
     return frame.render(
-        "console/overview.html",
-        page=overview_page(frame.namespace),
+        "console/home.html",
+        page=found,
+        items=[linked(frame, item) for item in found.items],
         spans=list(Span),
         span=span_of(frame.request.GET.get("span", "")),
-        curl=curl_of("GET", f"{frame.api_root}/metrics"),
+        curl=curl_of("GET", f"{frame.api_root}/attention"),
     )
 
 
