@@ -31,6 +31,7 @@ _MAY_BE_ZERO: Final = frozenset(
         "warm_bytes",
         "metrics_port",
         "schedule_step_ms",
+        "shard_epoch",
     }
 )
 
@@ -102,6 +103,14 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     reserve_bytes: int = 16 * MIB  # disk reserved for settles and checkpoints when it is full
 
     async_flush_interval_ms: int = 200  # how much of an async topic a power failure may lose
+    replicated_log: str = ""  # URL of the log that outlives this machine; empty: none
+    shard: str = "shard-0"  # whose log it is
+    # Who owns the shard: above that of every owner before. 0: one more than is known.
+    shard_epoch: int = 0
+    replication_interval_ms: int = (
+        200  # how much of a topic that is not replicated a lost host may cost
+    )
+    replication_timeout_ms: int = 4 * SECOND_MS  # then puts to replicated topics are refused
     repair_interval_ms: int = 2 * SECOND_MS  # between attempts to repair a failed sync
     checkpoint_interval_ms: int = 5 * SECOND_MS
     # Messages that become due within it are delivered together, between ticks; 0: at ticks only.

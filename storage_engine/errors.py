@@ -27,7 +27,9 @@
     ├── SubscriptionConflict 23  other members of the group read the topic through another filter
     ├── KeyReused            30  a key of a request that stored another message
     ├── ClientLimit          26  one client of a broadcast group too many
-    └── BatchUnknown         27  nobody knows any more what was given out with the message
+    ├── BatchUnknown         27  nobody knows any more what was given out with the message
+    ├── ReplicationUnavailable 31  the replicated log does not answer; other topics are served
+    └── NotLeader            32  another engine has taken over; nothing is acknowledged any more
 
 ``code`` travels in reply frames and never changes its meaning. ``retriable`` says whether the same
 request may succeed later. ``stored`` says what became of a put: False is a promise that nothing of
@@ -168,6 +170,17 @@ class BatchUnknown(StoreError):
 
 class KeyReused(StoreError):
     code = 30
+
+
+class ReplicationUnavailable(StoreError):
+    code = 31
+    retriable = True
+
+
+class NotLeader(StoreError):
+    code = 32
+    retriable = True
+    stored = None
 
 
 class ClientLimit(StoreError):

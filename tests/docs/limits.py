@@ -27,7 +27,9 @@ FIRST_RETRY_MS: Final = LevelDelays().delay_ms(0)
 _CONFIG: Final = ROOT / "storage_engine" / "config.py"
 _SETTINGS: Final = ROOT / "mqservice" / "settings.py"
 # Where things are, not how large.
-_NOT_LIMITS: Final = frozenset({"store_dir", "socket", "broker", "metrics_port"})
+_NOT_LIMITS: Final = frozenset(
+    {"store_dir", "socket", "broker", "metrics_port", "replicated_log", "shard", "shard_epoch"}
+)
 _HEAD: Final = """\
 # Limits and defaults
 
