@@ -124,7 +124,7 @@ async def test_a_topic_that_is_replicated_no_more_hides_what_was_put_before(
     assert node.open.pull_bodies() == []
     shared.heal()
     assert (await first).error is None
-    assert node.open.pull_bodies() == [b"first", b"second"]
+    await wait_until(lambda: node.open.pull_bodies() == [b"first", b"second"])
     await node.stop()
 
 
