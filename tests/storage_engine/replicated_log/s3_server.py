@@ -11,7 +11,6 @@ import io
 import logging
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum, auto
@@ -69,7 +68,7 @@ class S3Server:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = io.BytesIO(body)
         if fault is Fault.SLOW:
-            time.sleep(SLOW_S)
+            threading.Event().wait(SLOW_S)
         if fault in (Fault.UNAVAILABLE, Fault.CONFLICT, Fault.FORBIDDEN, Fault.EXPIRED):
             return _refuse(fault, start_response)
         status, headers, content = self._ask_moto(environ)
