@@ -37,8 +37,7 @@ class Bucket(Protocol):
 
     async def get(self, name: str) -> Found | None: ...
 
-    async def size(self, name: str) -> int | None:
-        """In bytes; None: there is no such object."""
+    async def exists(self, name: str) -> bool: ...
 
     async def put(self, name: str, content: bytes, *, version: Version | None) -> bool:
         """Write an object if it is still of this ``version``; None: if there is none. False: it is

@@ -30,14 +30,8 @@ class FileBucket:
     async def get(self, name: str) -> Found | None:
         return await self._run(lambda: self._get(name))
 
-    async def size(self, name: str) -> int | None:
-        def size() -> int | None:
-            try:
-                return (self._root / name).stat().st_size
-            except FileNotFoundError:
-                return None
-
-        return await self._run(size)
+    async def exists(self, name: str) -> bool:
+        return await self._run((self._root / name).exists)
 
     async def put(self, name: str, content: bytes, *, version: Version | None) -> bool:
         return await self._run(lambda: self._put(name, content, version))

@@ -5,7 +5,7 @@
          4     1  version, 1
          5     1  kind: 1 entry, 2 fence, 3 boundary, 4 deployment
          6     2  zero
-         8     8  epoch of who wrote it
+         8     8  epoch of who wrote it; in a boundary, the one that may write
         16     8  sequence: its own place; in a boundary, the oldest that is kept
         24    16  writer: who wrote it, random for each opener
         40     4  length of the content

@@ -2,18 +2,20 @@
 
     deployment                       whose bucket this is; written once
     wal/SHARD/00000000000000000041   an entry or a fence, put if absent
-    wal/SHARD/boundary               the oldest sequence that is kept; moved before a delete
+    wal/SHARD/boundary               the epoch that may write, and the oldest sequence that is kept
 
 A writer has at most IN_FLIGHT_MAX names beyond its last acknowledged entry in the making. Entries
 are acknowledged in order, so names exist without gaps up to there.
 
-*Fencing.* The next owner puts fences at 2 * IN_FLIGHT_MAX names from the first absent one. Each
-name ends as an older writer's entry or as a fence. Entries below the lowest fence count. Above it
-nothing of an older epoch was acknowledged or ever will be: that writer's next entry meets the
-fence. It cannot reach beyond the fences either, where the new owner goes on.
+*Fencing.* The next owner writes its epoch into the boundary. A writer looks there after each of its
+puts and acknowledges nothing once a newer epoch is in it: from then on nothing older counts that is
+not stored already. Then the owner puts fences at 2 * IN_FLIGHT_MAX names from the first absent one.
+Each name ends as an older writer's entry or as a fence. Beyond them, where the owner goes on, no
+older writer reaches: its next entry meets a fence. Entries behind a fence of a newer epoch are
+leftovers.
 
-*Trimming.* A name that was deleted could be created again, by a writer that slept meanwhile. So who
-has written or read an object looks at the boundary afterwards, and believes nothing below it.
+*Trimming.* The boundary is moved first. A name that was deleted can be created again, by a writer
+that slept meanwhile; whoever has read an object looks at the boundary afterwards.
 """
 
 from __future__ import annotations
@@ -42,13 +44,7 @@ from storage_engine.replicated_log.errors import (
     Trimmed,
     Unavailable,
 )
-from storage_engine.replicated_log.object_format import (
-    HEADER_BYTES,
-    Kind,
-    LogObject,
-    decode,
-    encode,
-)
+from storage_engine.replicated_log.object_format import Kind, LogObject, decode, encode
 from storage_engine.replicated_log.port import IN_FLIGHT_MAX, MIB, Entry, Position, Trouble
 
 _T = TypeVar("_T")
@@ -59,7 +55,7 @@ BACKOFF_FIRST_MS: Final = 20
 BACKOFF_MAX_MS: Final = 1_000
 READS_MAX: Final = 8  # at once, of up to 4 MiB each
 # A truncated answer is read again; an object that is damaged in the store stays so.
-READ_ATTEMPTS_MAX: Final = 3
+READ_ATTEMPTS_MAX: Final = 5
 DELETES_MAX: Final = 1_000  # a request of S3
 _SEQUENCE_DIGITS: Final = 20
 _DEPLOYMENT: Final = "deployment"
@@ -101,14 +97,10 @@ class ObjectLog:
         if self._end is None and epoch == self._epoch:
             return Position(epoch, self._acknowledged_end)
         await self._check_deployment()
-        boundary, base = await self._boundary(), -1
-        while base < boundary.sequence:  # again, if an older writer trimmed beyond our fences
-            _refuse_newer(epoch, self._writer, boundary)
-            end = await self._first_absent(boundary.sequence)
-            await self._check_epoch(epoch, boundary.sequence, end)
-            base = await self._fence(epoch, end)
-            boundary = await self._boundary()
-        _refuse_newer(epoch, self._writer, boundary)
+        await self._patiently(lambda: self._claim_epoch(epoch))
+        base: int | None = None
+        while base is None:
+            base = await self._fence_at_end(epoch)
         self._epoch, self._next, self._end = epoch, base + FENCES, None
         return Position(epoch, self._next)
 
@@ -183,22 +175,19 @@ class ObjectLog:
             self._acknowledging = loop.create_task(self._acknowledge())
 
     async def _acknowledge(self) -> None:
-        """In order, and only once the boundary was seen below them after they were stored."""
+        """In order, and only if no newer epoch was in the boundary after they were stored."""
         attempt = 0
         while stored := self._stored_first():
             try:
-                boundary = await self._boundary_now()
+                _refuse_newer(self._epoch, self._writer, await self._boundary_now())
             except BucketError as exc:
                 await self._wait_out(exc, attempt)
                 attempt += 1
                 continue
-            except Damaged as exc:
+            except LogError as exc:
                 self._stop(exc, self._pending)
                 return
             self.trouble, attempt = None, 0
-            if boundary.sequence > stored[0].sequence:
-                self._stop(_fenced(self._epoch, boundary), self._pending)
-                return
             for append in stored:
                 if self._pending and self._pending[0] is append:
                     self._pending.popleft()
@@ -225,17 +214,32 @@ class ObjectLog:
 
     # --- fences ------------------------------------------------------------------------------
 
-    async def _fence(self, epoch: int, base: int) -> int:
-        """Close FENCES names from the one that is returned: the lowest of ours is among the first
-        half, so that no older writer reaches beyond the second.
+    async def _claim_epoch(self, epoch: int) -> None:
+        found = await self._fetch(self._boundary_name)
+        if found is not None:
+            _refuse_newer(epoch, self._writer, found[0])
+            if found[0].epoch == epoch:
+                return
+        await self._replace_boundary(found, epoch, found[0].sequence if found else 0)
+        raise BucketUnreachable("somebody else claims the log just now")  # read what came of it
+
+    async def _fence_at_end(self, epoch: int) -> int | None:
+        """The first of FENCES names that are closed now. None: not yet, an older writer was at work
+        there, or the names were trimmed meanwhile.
+
+        That the boundary still has our epoch when we have found the end means that a newer owner
+        finds its end there or later, and goes on beyond our fences.
         """
-        while True:
-            are_ours = await asyncio.gather(
-                *[self._put_fence(epoch, each) for each in range(base, base + FENCES)]
-            )
-            if any(are_ours[:IN_FLIGHT_MAX]):
-                return base
-            base += IN_FLIGHT_MAX  # its owner was quick: all of these are entries
+        oldest = (await self._boundary_of(epoch)).sequence
+        end = await self._first_absent(oldest)
+        if (await self._boundary_of(epoch)).sequence != oldest:
+            return None
+        are_ours = await asyncio.gather(
+            *[self._put_fence(epoch, each) for each in range(end, end + FENCES)]
+        )
+        is_trimmed = (await self._boundary_of(epoch)).sequence > end
+        # One in the first half keeps older writers from reaching beyond the second.
+        return end if any(are_ours[:IN_FLIGHT_MAX]) and not is_trimmed else None
 
     async def _put_fence(self, epoch: int, sequence: int) -> bool:
         fence = LogObject(Kind.FENCE, epoch, sequence, self._writer)
@@ -244,36 +248,23 @@ class ObjectLog:
             _refuse_newer(epoch, self._writer, found)
         return found is None
 
-    async def _check_epoch(self, epoch: int, start: int, end: int) -> None:
-        """Refuse to open where the log has seen this epoch or a newer one. If it was opened with it
-        lately, some of its fences, which are small, are among the last objects; otherwise the last
-        object is of it.
-        """
-        last = range(max(start, end - FENCES), end)
-        sizes = await asyncio.gather(*[self._size(each) for each in last])
-        for sequence, size in zip(last, sizes, strict=True):
-            if size == HEADER_BYTES or sequence == end - 1:
-                found = await self._object(sequence)
-                if found is not None:
-                    _refuse_newer(epoch, self._writer, found)
-
     async def _first_absent(self, start: int) -> int:
         """The first name from ``start`` that does not exist. A name that exists has no gap further
         below than FENCES, so halving finds the end but for that; then each name is looked at.
         """
         step = 1
-        while await self._size(start + step) is not None:
+        while await self._exists(start + step):
             step *= 2
         present, absent = start + step // 2, start + step
         while absent - present > FENCES:
             middle = (present + absent) // 2
-            if await self._size(middle) is None:
-                absent = middle
-            else:
+            if await self._exists(middle):
                 present = middle
+            else:
+                absent = middle
         first = max(start, present - FENCES)
-        sizes = await asyncio.gather(*[self._size(each) for each in range(first, absent)])
-        return first + (sizes.index(None) if None in sizes else len(sizes))
+        exist = await asyncio.gather(*[self._exists(each) for each in range(first, absent)])
+        return first + (exist.index(False) if False in exist else len(exist))
 
     # --- the boundary ------------------------------------------------------------------------
 
@@ -284,18 +275,28 @@ class ObjectLog:
         found = await self._fetch(self._boundary_name)
         return found[0] if found else _NO_BOUNDARY
 
+    async def _boundary_of(self, epoch: int) -> LogObject:
+        """Raises Fenced when it has a newer epoch."""
+        boundary = await self._boundary()
+        _refuse_newer(epoch, self._writer, boundary)
+        return boundary
+
     async def _move_boundary(self, sequence: int) -> None:
-        """Forward only, whoever else moves it at the same time."""
-        is_moved = False
-        while not is_moved:
-            found = await self._fetch(self._boundary_name)
-            if found is not None:
-                _refuse_newer(self._epoch, self._writer, found[0])
-                if found[0].sequence >= sequence:
-                    return
-            moved = LogObject(Kind.BOUNDARY, self._epoch, sequence, self._writer)
-            version = found[1] if found else None
-            is_moved = await self._bucket.put(self._boundary_name, encode(moved), version=version)
+        """Forward only."""
+        found = await self._fetch(self._boundary_name)
+        assert found is not None, "who has opened the log has written it"
+        _refuse_newer(self._epoch, self._writer, found[0])
+        if found[0].sequence < sequence:
+            await self._replace_boundary(found, self._epoch, sequence)
+            raise BucketUnreachable("somebody else moves it just now")  # read what came of it
+
+    async def _replace_boundary(
+        self, found: tuple[LogObject, Version] | None, epoch: int, sequence: int
+    ) -> None:
+        """Unless somebody else has, meanwhile."""
+        boundary = LogObject(Kind.BOUNDARY, epoch, sequence, self._writer)
+        version = found[1] if found else None
+        await self._bucket.put(self._boundary_name, encode(boundary), version=version)
 
     async def _delete_before_boundary(self) -> None:
         """All of them: also what a trim left that was interrupted, or a writer that slept."""
@@ -373,8 +374,8 @@ class ObjectLog:
                     raise
             attempt += 1
 
-    async def _size(self, sequence: int) -> int | None:
-        return await self._patiently(lambda: self._bucket.size(self._name(sequence)))
+    async def _exists(self, sequence: int) -> bool:
+        return await self._patiently(lambda: self._bucket.exists(self._name(sequence)))
 
     async def _patiently(self, request: Callable[[], Awaitable[_T]]) -> _T:
         """Try again for a while; a store that refuses is not asked again."""

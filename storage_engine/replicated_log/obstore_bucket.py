@@ -74,16 +74,21 @@ class ObstoreBucket:
             return None
         return Found(content, (result.meta["e_tag"], result.meta["version"]))
 
-    async def size(self, name: str) -> int | None:
+    async def exists(self, name: str) -> bool:
         try:
-            return (await _done(obstore.head_async(self._store, name)))["size"]
+            await _done(obstore.head_async(self._store, name))
         except FileNotFoundError:
-            return None
+            return False
+        return True
 
     async def put(self, name: str, content: bytes, *, version: Version | None) -> bool:
         mode: PutMode = "create"
         if version is not None:
-            mode = {"e_tag": version[0], "version": version[1]}
+            mode = {}
+            if version[0] is not None:
+                mode["e_tag"] = version[0]
+            if version[1] is not None:
+                mode["version"] = version[1]
         put = obstore.put_async(self._store, name, content, mode=mode, use_multipart=False)
         try:
             await _done(put)
