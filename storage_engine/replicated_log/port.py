@@ -10,8 +10,8 @@ Each adapter keeps this; one conformance suite (``tests/storage_engine/replicate
 2. Entries are read in the order of the calls of ``append``, those of an older epoch first.
 3. Once ``open`` has returned, no older epoch gets an acknowledgement for an entry that was not
    already part of what ``open`` found.
-4. What a caller is told is final. An append whose outcome the adapter does not know yet (a timeout,
-   a lost connection) stays pending, is settled by reading back, and keeps its place.
+4. An append whose outcome is not known yet (a timeout, a lost connection) stays pending, is settled
+   by the adapter, and keeps its place.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class ReplicatedLog(Protocol):
         with its position. Cancelling it only ends the waiting.
 
         Raises at once, with nothing taken: Unavailable when IN_FLIGHT_MAX appends wait, Fenced,
-        Closed. What was taken ends as stored, as Fenced, or as Closed, or waits while there is
-        ``trouble``.
+        Closed. What was taken waits while there is ``trouble`` and ends as durable, Fenced or
+        Closed. The last two say only that nobody will tell: the next owner may have found it.
         """
 
     def read(self, start: Position) -> AsyncIterator[Entry]:

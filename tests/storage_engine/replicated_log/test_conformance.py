@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Final
 
 import pytest
 
@@ -17,17 +14,7 @@ from storage_engine.replicated_log.errors import (
     Unavailable,
 )
 from storage_engine.replicated_log.port import IN_FLIGHT_MAX, START, Position
-from tests.storage_engine.replicated_log.log_kinds import (
-    Views,
-    contents_of,
-    entries_of,
-    memory_views,
-)
-
-KINDS: Final[dict[str, Callable[[], AbstractAsyncContextManager[Views]]]] = {
-    "memory": memory_views,
-}
-Kind = Callable[[], AbstractAsyncContextManager[Views]]
+from tests.storage_engine.replicated_log.log_kinds import KINDS, Kind, contents_of, entries_of
 
 
 @pytest.fixture(params=KINDS)
