@@ -130,7 +130,7 @@ class Store:
         self._prefaulter: Prefaulter
         self._started_ms = clock.monotonic_ms()
         self._refusal: StoreError | None = ShuttingDown("the store is not open")
-        self.deposed: Callable[[StoreError], None] = _nobody
+        self.deposed: Callable[[], None] = _nobody
         self.epoch = 0
         self.put_count = 0
         self.put_bytes = 0
@@ -357,8 +357,8 @@ class Store:
     def _depose(self, error: StoreError) -> None:
         """Another engine owns the shard: nothing is acknowledged any more."""
         self._refusal = error
+        self.deposed()
         self.durability.reject(error)
-        self.deposed(error)
 
     # Reading --------------------------------------------------------------------------------
 
@@ -448,7 +448,7 @@ def _notify(grown: Iterable[ConsumeQueue]) -> None:
             arrived()
 
 
-def _nobody(error: StoreError) -> None:
+def _nobody() -> None:
     """Until somebody serves."""
 
 

@@ -9,8 +9,9 @@
         └── the log has all but what may be on its way ──┘  OutcomeUnknown; all else goes on
 
 What else is durable on the disk follows within ``replication_interval_ms``. A log that a newer
-epoch owns ends the engine: ``failed`` is called, and nobody is told of a success any more.
-Loop thread only.
+epoch owns ends the engine: ``failed`` is called, and nobody is told of a success any more. A
+process that stood still for longer than ``STALL_MS`` may have been replaced meanwhile: it
+acknowledges nothing before the log has taken an entry that it sent since. Loop thread only.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from storage_engine.replication.tail import LogPlace
 log = logging.getLogger(__name__)
 
 _MS: Final = 1_000
+# Nobody takes a shard over whose owner was silent for less.
+STALL_MS: Final = 2_000
 
 
 class _Waiting(NamedTuple):
@@ -80,6 +83,10 @@ class Replication:
         self._wanted = asyncio.Event()  # somebody waits for what is not shipped
         self.refusal: StoreError | None = None  # of puts to replicated topics
         self._is_over = False
+        self._alive_ms = clock.monotonic_ms()  # when the loop last ran, as far as is known
+        self._doubtful_since_ms: int | None = None
+        # Called when acknowledgements that were held back may go out.
+        self.confirmed: Callable[[], None] = _nothing
         self._reader = ChangeReader(
             config.store_path,
             commit_log,
@@ -124,7 +131,27 @@ class Replication:
         else:
             done(error)
 
+    def may_acknowledge(self) -> bool:
+        """Whether this engine surely owned the shard a moment ago. If not, ``confirmed`` follows,
+        or the end.
+        """
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._alive_ms > STALL_MS and self._doubtful_since_ms is None:
+            self._doubtful_since_ms = now_ms
+            self._wanted.set()
+            log.warning(
+                "The engine stood still; acknowledging nothing before the replicated log confirms "
+                "that it still owns the shard",
+                extra={"action": "ownership_doubtful", "stood_still_ms": now_ms - self._alive_ms},
+            )
+        self._alive_ms = now_ms
+        return self._doubtful_since_ms is None and not self._is_over
+
     def _arrived(self) -> None:
+        doubtful_since_ms = self._doubtful_since_ms
+        if doubtful_since_ms is not None and self._shipper.confirmed_ms >= doubtful_since_ms:
+            self._doubtful_since_ms = None
+            self.confirmed()
         waiting, to = self._waiting, self.confirmed_offset
         self._publish(to)
         while waiting and waiting[0].end_offset <= to:
@@ -152,13 +179,14 @@ class Replication:
                 await asyncio.sleep(self._log.linger_ms / _MS)
             self._wanted.clear()
             try:
-                await self._shipper.ship()
+                await self._shipper.ship(at_least_one=self._doubtful_since_ms is not None)
             except LogError as exc:
                 self._end(exc)
                 raise _store_error(exc) from exc
 
     def tick(self) -> None:
         """Every ``tick_interval_ms``: refuse what would wait too long, or take it again."""
+        self.may_acknowledge()
         late_ms = self._clock.monotonic_ms() - self._timeout_ms
         since_ms = self._shipper.waiting_since_ms
         is_late = since_ms is not None and since_ms <= late_ms
@@ -228,6 +256,10 @@ class Replication:
             each.done(OutcomeUnknown("the engine stopped before the replicated log confirmed"))
         self._reader.close()
         await self._log.close()
+
+
+def _nothing() -> None:
+    """Until somebody serves."""
 
 
 def _store_error(error: LogError) -> StoreError:

@@ -28,7 +28,16 @@ _CONFIG: Final = ROOT / "storage_engine" / "config.py"
 _SETTINGS: Final = ROOT / "mqservice" / "settings.py"
 # Where things are, not how large.
 _NOT_LIMITS: Final = frozenset(
-    {"store_dir", "socket", "broker", "metrics_port", "replicated_log", "shard", "shard_epoch"}
+    {
+        "store_dir",
+        "socket",
+        "broker",
+        "metrics_port",
+        "replicated_log",
+        "shard",
+        "deployment",
+        "shard_epoch",
+    }
 )
 _HEAD: Final = """\
 # Limits and defaults

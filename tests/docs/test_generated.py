@@ -56,7 +56,7 @@ def test_every_setting_of_the_engine_and_every_quota_is_reported() -> None:
     page = Page(DOCS / "limits.md").text
     places = {place for rows in SECTIONS.values() for row in rows for place in row.places}
     ways = {"store_dir", "socket", "broker", "metrics_port"}
-    ways |= {"replicated_log", "shard", "shard_epoch"}
+    ways |= {"replicated_log", "shard", "deployment", "shard_epoch"}
 
     fields = {field.name for field in msgspec.structs.fields(StoreConfig)} - ways
 

@@ -12,7 +12,7 @@ from typing import Self
 
 from storage_engine.disk.files import Files
 from storage_engine.replicated_log.memory import MemoryLog, SharedLog
-from storage_engine.replication.opening import take_over
+from storage_engine.replication.follower import take_over
 from storage_engine.replication.replication import Replication
 from storage_engine.wire.topics import Durability
 from tests.storage_engine.doubles import ManualClock, OpenStore

@@ -1,4 +1,6 @@
-"""Takes a shard over: fences whoever had it, and brings the files here to the end of its log.
+"""Brings the files of a store to the end of its shard's log: to follow an owner, or to be the next.
+
+    replicated log ── entries ──▶ [Follower] ──▶ Replica ──▶ files
 
     replication.json says       the log has behind that         what happens
     nothing, and no store       anything                        all of it is applied
@@ -10,15 +12,17 @@
     an owner                    others, or other bytes          the store is put aside and built
                                                                 anew from the log
 
-Then the engine recovers the files as after any stop. Whatever the log has not is shipped before
-anybody is served.
+Taking over is to fence whoever had the shard, to read on to the end, and to let the engine recover
+the files as after any stop. What the log lacks is shipped before anybody is served.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -46,37 +50,7 @@ _PAUSE_S: Final = 1.0  # between attempts to reach the log
 _EPOCHS_TRIED_MAX: Final = 16  # of owners that wrote nothing, and so left no entry to know them by
 
 
-async def take_over(
-    replicated_log: ReplicatedLog, store_path: Path, files: Files, *, epoch: int
-) -> LogPlace:
-    """The log, open for writing, and the store's files at its end.
-
-    ``epoch``: above that of every owner before; 0: one more than is known.
-
-    Raises:
-        NotLeader: the log has seen this epoch, or a newer one.
-        StoreCorrupt: what is here is not of this log, or an entry cannot be applied.
-        StoreInUse: an engine runs on the store.
-    """
-    files.make_dirs(store_path)
-    lock = StoreLock(store_path)
-    lock.acquire()
-    try:
-        opening = _Opening(replicated_log, store_path, files)
-        try:
-            return await opening.run(epoch)
-        except Fenced as exc:
-            raise NotLeader(
-                f"cannot take over this shard: {exc}. Another engine owns it: stop that one, or "
-                "let MQ_ENGINE_SHARD_EPOCH be higher"
-            ) from exc
-        except LogError as exc:
-            raise ReplicationUnavailable(f"the replicated log cannot be used: {exc}") from exc
-    finally:
-        lock.release()
-
-
-class _Opening:
+class Follower:
     """See the module's docstring."""
 
     def __init__(self, replicated_log: ReplicatedLog, store_path: Path, files: Files) -> None:
@@ -92,24 +66,21 @@ class _Opening:
         elif found is not None and not found.epochs:
             self._replica = Replica(files, store_path, found)
 
-    async def run(self, wanted_epoch: int) -> LogPlace:
-        await self._read_on()  # most of it, while the owner may still be served
-        end, epoch = await self._fence(wanted_epoch)
-        await self._read_on()
-        tail = msgspec.structs.replace(self._known_tail, position=end, epochs=[epoch])
-        await asyncio.to_thread(write_tail, self._files, self._path, tail)
-        return LogPlace(self._log, tail)
-
     @property
-    def _known_tail(self) -> Tail:
+    def tail(self) -> Tail:
+        """What has been taken in."""
         return self._tail if self._replica is None else self._replica.tail
 
-    async def _fence(self, wanted_epoch: int) -> tuple[Position, int]:
-        epoch = wanted_epoch or self._known_tail.epoch + 1
+    async def fence(self, wanted_epoch: int) -> tuple[Position, int]:
+        """End the epochs of all others: the end of the log, and the epoch that it is open with.
+
+        ``wanted_epoch``: 0 for one more than is known. Raises ``Fenced``.
+        """
+        epoch = wanted_epoch or self.tail.epoch + 1
         tried = 0
         while True:
             # Before it is used: what is written with it is known to be of this store.
-            known = self._known_tail
+            known = self.tail
             noted = msgspec.structs.replace(known, epochs=[*known.epochs, epoch])
             if self._replica is None:
                 self._tail = noted
@@ -124,11 +95,11 @@ class _Opening:
                     raise
                 epoch += 1
 
-    async def _read_on(self) -> None:
+    async def read_on(self) -> None:
         """Take in what the log has behind what is known here."""
         while True:
             try:
-                async for each in self._log.read(self._known_tail.position):
+                async for each in self._log.read(self.tail.position):
                     await asyncio.to_thread(self._take, each)
                 return
             except _BuiltAnew:
@@ -209,6 +180,59 @@ def _is_store(path: Path) -> bool:
     segments = path / COMMIT_LOG_DIR
     has_segments = segments.is_dir() and any(segments.iterdir())
     return has_segments or (path / CONFIG_DIR / TOPICS_FILE).exists()
+
+
+async def take_over(
+    replicated_log: ReplicatedLog, store_path: Path, files: Files, *, epoch: int
+) -> LogPlace:
+    """The log, open for writing, and the store's files at its end.
+
+    ``epoch``: above that of every owner before; 0: one more than is known.
+
+    Raises:
+        NotLeader: the log has seen this epoch, or a newer one.
+        StoreCorrupt: what is here is not of this log, or an entry cannot be applied.
+        StoreInUse: an engine runs on the store.
+    """
+    with _locked(store_path, files):
+        follower = Follower(replicated_log, store_path, files)
+        await follower.read_on()  # most of it, while the owner may still be served
+        end, epoch = await follower.fence(epoch)
+        await follower.read_on()
+        tail = msgspec.structs.replace(follower.tail, position=end, epochs=[epoch])
+        await asyncio.to_thread(write_tail, files, store_path, tail)
+        return LogPlace(replicated_log, tail)
+
+
+async def follow(
+    replicated_log: ReplicatedLog, store_path: Path, files: Files, *, interval_ms: int
+) -> None:
+    """Apply what comes, until it is cancelled. Raises as ``take_over`` does."""
+    with _locked(store_path, files):
+        follower = Follower(replicated_log, store_path, files)
+        while True:
+            await follower.read_on()
+            await asyncio.sleep(interval_ms / 1_000)
+
+
+@contextlib.contextmanager
+def _locked(store_path: Path, files: Files) -> Iterator[None]:
+    """No engine runs on the store meanwhile; errors of the log come as the engine's."""
+    files.make_dirs(store_path)
+    lock = StoreLock(store_path)
+    lock.acquire()
+    lock.write_owner()
+    try:
+        yield
+    except Fenced as exc:
+        raise NotLeader(
+            f"cannot take over this shard: {exc}. Another engine owns it: stop that one, or let "
+            "MQ_ENGINE_SHARD_EPOCH be higher"
+        ) from exc
+    except LogError as exc:
+        raise ReplicationUnavailable(f"the replicated log cannot be used: {exc}") from exc
+    finally:
+        lock.release()
 
 
 async def _pause(error: Unavailable) -> None:
