@@ -13,7 +13,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
 from storage_engine.clock import Clock
 from storage_engine.disk.small_files import FilesKeptChanging
@@ -23,6 +24,8 @@ from storage_engine.replication.changes import Change, ChangeReader, entries
 from storage_engine.replication.entry import ReplicatedEntry, encode
 
 log = logging.getLogger(__name__)
+
+ResultT = TypeVar("ResultT")
 
 IN_FLIGHT_MAX: Final = 8  # entries; of 4 MiB each at most
 _PAUSE_S: Final = 0.05  # before an entry that was not taken is offered again
@@ -64,6 +67,7 @@ class Shipper:
         self._is_first = True
         self._in_flight: deque[_InFlight] = deque()
         self._has_room = asyncio.Event()
+        self._shipping = asyncio.Lock()
         self.replicated_offset = 0
         self.number = number
         self.position = position
@@ -87,7 +91,8 @@ class Shipper:
         if self._failure is not None:
             raise self._failure
         try:
-            await self._ship(at_least_one=at_least_one or self._is_first)
+            async with self._shipping:
+                await self._ship(at_least_one=at_least_one or self._is_first)
         except FilesKeptChanging as exc:
             log.warning(
                 "Could not take the store's tables at one moment; trying again",
@@ -101,15 +106,14 @@ class Shipper:
             )
 
     async def _ship(self, *, at_least_one: bool) -> None:
-        loop = asyncio.get_running_loop()
         sent_to = self._reader.log_end
         is_whole = False
         try:
-            change = await loop.run_in_executor(None, self._reader.take)
+            change = await _on_thread(self._reader.take)
             if not change.is_empty or at_least_one:
                 made = self._entries(change)
                 while True:
-                    encoded = await loop.run_in_executor(None, _next_encoded, made)
+                    encoded = await _on_thread(partial(_next_encoded, made))
                     if encoded is None:
                         break
                     await self._append(*encoded)
@@ -180,6 +184,19 @@ class Shipper:
         if self._failure is None:
             self._failure = error
             self._failed(error)
+
+
+async def _on_thread(work: Callable[[], ResultT]) -> ResultT:
+    """The work is over on return, also where this is cancelled: nobody else may use the reader
+    before.
+    """
+    working = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait([working])
+        working.exception()  # nobody else hears of it
+        raise
 
 
 def _next_encoded(made: Iterator[ReplicatedEntry]) -> tuple[ReplicatedEntry, bytes] | None:

@@ -15,6 +15,7 @@ _THEMES: Final = (
     "engine_keeping",
     "engine_lag",
     "engine_stores",
+    "engine_replication",
     "service_tenants",
     "service_masking",
     "service_issues",

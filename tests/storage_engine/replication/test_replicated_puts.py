@@ -13,6 +13,7 @@ from storage_engine.errors import (
     ReplicationUnavailable,
     StoreError,
 )
+from storage_engine.log.checkpoint import read_checkpoint
 from storage_engine.replicated_log.memory import SharedLog
 from storage_engine.wire.put_once import PutOnceReply, PutOnceRequest
 from storage_engine.wire.topics import Durability
@@ -144,6 +145,24 @@ async def test_a_duplicate_of_a_replicated_message_waits_as_the_first_does(
     shared.heal()
     await wait_until(lambda: len(answers) == 2)
     assert all(error is None for _, error in answers)
+    await node.stop()
+
+
+async def test_a_checkpoint_counts_what_cannot_be_seen_yet(tmp_path: Path) -> None:
+    """Else the next start would take the consume queues for exchanged, and read the whole log."""
+    shared = SharedLog()
+    node = await Node(tmp_path / "a", shared).own()
+    node.topic()
+    node.topic("s", Durability.SYNC)
+    shared.hold()
+    node.open.start_put([message(b"hidden")])
+    assert (await node.open.put(message(b"seen", topic="s"))).error is None
+    await node.open.store.checkpoint()
+    mark = read_checkpoint(tmp_path / "a" / "checkpoint")
+    assert mark is not None
+    assert mark.dispatched_offset == node.open.store.stats(0).append_offset
+    assert mark.unit_count == 2
+    shared.heal()
     await node.stop()
 
 

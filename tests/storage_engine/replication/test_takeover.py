@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,11 +13,12 @@ from storage_engine.disk.files import Files
 from storage_engine.errors import NotLeader, StoreCorrupt
 from storage_engine.replicated_log.memory import MemoryLog, SharedLog
 from storage_engine.replicated_log.port import START, Position
-from storage_engine.replication.entry import ReplicatedEntry, decode
+from storage_engine.replication.changes import Change
+from storage_engine.replication.entry import Kind, ReplicatedEntry, Section, decode
 from storage_engine.replication.replica import Replica
 from storage_engine.replication.tail import Tail, read_tail
 from storage_engine.wire.topics import Durability
-from tests.storage_engine.doubles import OpenStore, message
+from tests.storage_engine.doubles import WAIT_S, OpenStore, message
 from tests.storage_engine.replication.nodes import Node
 from tests.storage_engine.test_store import wait_until
 
@@ -188,6 +191,47 @@ async def test_a_replica_refuses_a_gap_a_repetition_and_another_order(tmp_path: 
         with pytest.raises(StoreCorrupt, match="does not follow"):
             replica.apply(found[bad][1], found[bad][0])
         assert replica.tail.number == len(good)
+
+
+async def test_a_cancelled_ship_leaves_nothing_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever ships next would read the same files through the same descriptor."""
+    owner = await Node(tmp_path / "a", SharedLog()).own(is_shipping=False)
+    gate, running = threading.Event(), threading.Event()
+    take = owner.replication._reader.take
+
+    def slow_take() -> Change:
+        running.set()
+        gate.wait(WAIT_S)
+        running.clear()
+        return take()
+
+    monkeypatch.setattr(owner.replication._reader, "take", slow_take)
+    shipping = asyncio.ensure_future(owner.replication._shipper.ship())
+    await wait_until(running.is_set)
+    shipping.cancel()
+    await asyncio.sleep(0)
+    assert not shipping.done()
+    gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await shipping
+    assert not running.is_set()
+    await owner.stop()
+
+
+async def test_a_replica_forgets_what_a_deposed_owner_wrote_too_far(tmp_path: Path) -> None:
+    """The next owner may have cut off the end of the log that it took over."""
+    head = [Section(Kind.LOG, 0, b"a" * 3_000), Section(Kind.LOG, 3_000, b"b" * 6_000)]
+    tables = [Section(Kind.FILE, 0, b"{}", "config/topics.json")]
+    replica = Replica(Files(), tmp_path / "r", Tail())
+    replica.apply(ReplicatedEntry(1, 1, 0, 9_000, 4_096, head, is_first=True), Position(1, 1))
+    after = ReplicatedEntry(2, 2, 0, 3_002, 4_096, [Section(Kind.LOG, 3_000, b"cc"), *tables], True)
+    replica.apply(after, Position(2, 2))
+    path = tmp_path / "r" / "commitlog"
+    content = b"".join((path / f"{base:020d}").read_bytes() for base in (0, 4_096, 8_192))
+    assert content == b"a" * 3_000 + b"cc" + bytes(3 * 4_096 - 3_002)
+    assert replica.tail.log_end == 3_002
 
 
 async def test_entries_applied_again_after_a_kill_change_nothing(tmp_path: Path) -> None:
