@@ -104,7 +104,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     async_flush_interval_ms: int = 200  # how much of an async topic a power failure may lose
     replicated_log: str = ""  # URL of the log that outlives this machine; empty: none
-    shard: str = "shard-0"  # whose log it is
+    shard: str = "main"  # whose log it is
     deployment: str = "mqservice"  # whose shard it is; a log of another one is refused
     # Who owns the shard: above that of every owner before. 0: one more than is known.
     shard_epoch: int = 0

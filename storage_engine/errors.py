@@ -28,8 +28,8 @@
     ├── KeyReused            30  a key of a request that stored another message
     ├── ClientLimit          26  one client of a broadcast group too many
     ├── BatchUnknown         27  nobody knows any more what was given out with the message
-    ├── ReplicationUnavailable 31  the replicated log does not answer; other topics are served
-    └── NotLeader            32  another engine has taken over; nothing is acknowledged any more
+    ├── ReplicationUnavailable 32  the replicated log does not answer; other topics are served
+    └── NotLeader            33  another engine has taken over; nothing is acknowledged any more
 
 ``code`` travels in reply frames and never changes its meaning. ``retriable`` says whether the same
 request may succeed later. ``stored`` says what became of a put: False is a promise that nothing of
@@ -173,12 +173,12 @@ class KeyReused(StoreError):
 
 
 class ReplicationUnavailable(StoreError):
-    code = 31
+    code = 32
     retriable = True
 
 
 class NotLeader(StoreError):
-    code = 32
+    code = 33
     retriable = True
     stored = None
 
