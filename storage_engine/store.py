@@ -247,6 +247,9 @@ class Store:
         self.scheduled = ScheduledMessages(parts, catalog, schedule, self.queries)
         forwarder = Forwarder(parts, schedule, self.durability)
         self.retention = Retention(parts, catalog, delivery, dispatcher, self.indexer, forwarder)
+        if self.replication is not None:
+            replication = self.replication
+            self.retention.snapshots.replicated_offset = lambda: replication.confirmed_offset
         self.retention.settle_expired()
 
     def _read(self) -> LogFound:

@@ -40,17 +40,21 @@ _NAME_BYTES_MAX: Final = 256
 
 
 class Change(NamedTuple):
-    """Small files that have changed, and the log's range [log_from, log_end)."""
+    """Small files that have changed, and the log's range [log_from, log_end). ``is_start_new``:
+    segments have been deleted.
+    """
 
     tables: list[Section]
     files: list[Section]
     log_start: int
     log_from: int
     log_end: int
+    is_start_new: bool
 
     @property
     def is_empty(self) -> bool:
-        return not self.tables and not self.files and self.log_from == self.log_end
+        has_files = self.tables or self.files or self.is_start_new
+        return not has_files and self.log_from == self.log_end
 
 
 class _Known(NamedTuple):
@@ -73,6 +77,7 @@ class ChangeReader:
         # Held open: as long as it is, no other journal can have its inode.
         self._journal = -1
         self.log_end = log_from  # of what was taken
+        self._log_start = 0
 
     def take(self) -> Change:
         """All that has changed since the last call, in memory but for the log's bytes.
@@ -85,7 +90,8 @@ class ChangeReader:
         self.log_end = log_end
         tables = [each for each in sections if each.name in _TABLES]
         files = [each for each in sections if each.name not in _TABLES]
-        return Change(tables, files, log_start, log_from, log_end)
+        is_start_new, self._log_start = log_start != self._log_start, log_start
+        return Change(tables, files, log_start, log_from, log_end, is_start_new)
 
     def _read(
         self, names: dict[str, Identity]
@@ -125,9 +131,7 @@ class ChangeReader:
         return content[: whole_bytes(content)]
 
     def read_log(self, start: int, end: int) -> bytes:
-        """Bytes of the durable log, all in one segment. Raises ``FileNotFoundError``: retention has
-        deleted them.
-        """
+        """Bytes of the durable log, all in one segment; retention waits until they are shipped."""
         base = start - start % self.segment_bytes
         path = self._store_path / COMMIT_LOG_DIR / segment_name(base)
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -243,9 +243,10 @@ class Replication:
         stopped.
         """
         try:
-            async with asyncio.timeout(self._timeout_ms / _MS):
-                await self._shipper.ship()
-                await self._shipper.drain()
+            if not self._is_over:
+                async with asyncio.timeout(self._timeout_ms / _MS):
+                    await self._shipper.ship()
+                    await self._shipper.drain()
         except (TimeoutError, LogError, OSError) as exc:
             log.error(
                 "Stopping before the replicated log had everything; the next start ships the rest",

@@ -98,12 +98,6 @@ class Shipper:
                 "Could not take the store's tables at one moment; trying again",
                 extra={"action": "replication_postponed", "reason": str(exc)},
             )
-        except FileNotFoundError as exc:
-            # The disk had to be freed. What is left is shipped, and the replicas lose the rest too.
-            log.error(
-                "A segment was deleted before it was replicated",
-                extra={"action": "replication_gap", "reason": str(exc)},
-            )
 
     async def _ship(self, *, at_least_one: bool) -> None:
         sent_to = self._reader.log_end

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.clock import SystemClock
+from storage_engine.config import HOUR_MS
 from storage_engine.disk.files import Files
 from storage_engine.errors import NotLeader, StoreCorrupt
 from storage_engine.replicated_log.memory import MemoryLog, SharedLog
@@ -191,6 +192,27 @@ async def test_a_replica_refuses_a_gap_a_repetition_and_another_order(tmp_path: 
         with pytest.raises(StoreCorrupt, match="does not follow"):
             replica.apply(found[bad][1], found[bad][0])
         assert replica.tail.number == len(good)
+
+
+async def test_retention_waits_for_what_the_log_lacks(tmp_path: Path) -> None:
+    shared = SharedLog()
+    owner = await Node(tmp_path / "a", shared).own()
+    owner.topic("s", Durability.SYNC)
+    await owner.replicated()
+    shared.cut_off()
+    for _ in range(12):
+        await owner.open.put(message(bytes(900), topic="s"))
+    owner.clock.advance(200 * HOUR_MS)
+    assert await owner.open.store.retention.run() == 0
+    shared.heal()
+    await owner.replicated()
+    assert await owner.open.store.retention.run() > 0
+    await owner.replicated()
+    await owner.kill()
+    heir = await Node(tmp_path / "b", shared).own()
+    start_offset = heir.open.store.parts.commit_log.start_offset
+    assert start_offset == owner.open.store.parts.commit_log.start_offset > 0
+    await heir.stop()
 
 
 async def test_a_cancelled_ship_leaves_nothing_running(
