@@ -8,15 +8,14 @@ what the store has, never before it: what is read again changes nothing.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from storage_engine.disk.files import Files
+from storage_engine.disk.layout import REPLICATION_FILE
 from storage_engine.errors import StoreCorrupt
 from storage_engine.replicated_log.port import START, Position, ReplicatedLog
-
-REPLICATION_FILE: Final = "replication.json"
 
 
 class Tail(msgspec.Struct, frozen=True, kw_only=True):

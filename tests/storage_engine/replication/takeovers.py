@@ -36,6 +36,7 @@ from tests.storage_engine.kills.outcomes import History, Queue
 REPLICATED_QUEUES: Final[tuple[Queue, ...]] = (("t", 0), ("t", 1))
 RUN_S: Final = 0.5  # at most, between ready and killed
 HOST_LOSSES: Final = 0.7  # share of kills that take the disk too
+REPLICA_KILLS: Final = 0.5  # share of them before which the replica is killed, and starts again
 IN_START: Final = 0.25  # share of takeovers in which the next owner is killed while it starts
 START_S: Final = 1.0
 
@@ -56,9 +57,9 @@ class Shard(Engine):
         self._count = 0
         self.replica_dir = self.directory / "store-0"
 
-    def follow(self) -> None:
-        """Start a replica on an empty directory."""
-        self._count += 1
+    def follow(self, *, is_new: bool = True) -> None:
+        """Start a replica on an empty directory, or again on the one that it had."""
+        self._count += is_new
         self.replica_dir = self.directory / f"store-{self._count}"
         environment = self._environment | {"MQ_ENGINE_STORE_DIR": str(self.replica_dir)}
         with self.log.open("ab") as log:
@@ -110,6 +111,10 @@ def run_takeovers(count: int, *, seed: int, acked_each: int) -> History:
                     shard.follow()
                 await_acks(history, acked_each * (killed + 1))
                 threading.Event().wait(draw.random() * RUN_S)
+                if is_host_lost and draw.random() < REPLICA_KILLS:
+                    shard.end_replica()
+                    shard.follow(is_new=False)
+                    threading.Event().wait(draw.random() * RUN_S)
                 shard.kill()
                 if is_host_lost:
                     shard.hand_to_replica()

@@ -22,6 +22,7 @@ from storage_engine.wire.topics import Durability
 from tests.storage_engine.doubles import WAIT_S, OpenStore, message
 from tests.storage_engine.replication.nodes import Node
 from tests.storage_engine.test_store import wait_until
+from tests.storage_engine.tools.test_backup import serious_findings
 
 
 async def entries_of(shared: SharedLog) -> list[tuple[Position, ReplicatedEntry]]:
@@ -54,6 +55,7 @@ async def test_a_replica_has_what_was_acknowledged_and_what_was_settled(tmp_path
     await heir.open.put_bodies(b"more")
     assert heir.open.pull_bodies()[-1] == b"more"
     await heir.stop()
+    assert serious_findings(tmp_path / "b") == []
 
 
 async def test_settles_reach_the_log_by_themselves(tmp_path: Path) -> None:
