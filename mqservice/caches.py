@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import psycopg
 from asgiref.sync import sync_to_async
@@ -47,6 +47,7 @@ from mqservice.lib.problem import Problem
 from mqservice.lib.tcp_timeouts import LIBPQ_OPTIONS
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.quotas.queries import limits_of
+from mqservice.store import prepare_store
 from mqservice.topics.routes import TopicRoute, find_topic_route
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,15 @@ CONNECT_TIMEOUT_SECONDS: Final = 3
 
 K = TypeVar("K")
 V = TypeVar("V")
+R = TypeVar("R", TopicRoute, GroupRoute)
 RouteKey = tuple[int, str, str]
+
+
+class NamespaceRoute(NamedTuple):
+    """A namespace and where it lives."""
+
+    name: str
+    shard: str
 
 
 class RouteCache:
@@ -99,20 +108,24 @@ class RouteCache:
             raise Problem.of("TOPIC_NOT_FOUND", f"{name} does not exist in {ns}", stored=False)
         return route
 
-    async def load_namespace(self, principal: Principal, ns: str) -> str:
-        """The name of a namespace that is there. One query, none for a key's own.
+    async def load_namespace(self, principal: Principal, ns: str) -> NamespaceRoute:
+        """A namespace that is there. One query, none for a key's own.
 
         Raises Problem: 404 for absent and foreign alike, 503 when nobody can know.
         """
-        namespace = principal.namespace_named(ns)
-        if namespace is not None and namespace != principal.namespace:
+        name = principal.namespace_named(ns)
+        route = None
+        if name is not None and name == principal.namespace:
+            route = NamespaceRoute(name, principal.shard)
+        elif name is not None:
             try:
-                namespace = await _query(_find_namespace)((principal.tenant_id, namespace))
+                route = await _query(_find_namespace)((principal.tenant_id, name))
             except LookupUnavailable as exc:
                 raise metadata_unavailable() from exc
-        if namespace is None:
+        if route is None:
             raise Problem.of("NAMESPACE_NOT_FOUND", f"{ns} does not exist")
-        return namespace
+        await prepare_store(route.shard)
+        return route
 
     def group(self, principal: Principal, ns: str, name: str) -> GroupRoute | None:
         """The group if it is known and the principal's; None means: ask ``load_group``."""
@@ -193,9 +206,9 @@ class Caches:
         self.access_keys: KeyCache = AccessKeyCache(_query(find_access_key))
         self.holders = holders or HolderCache(_query(find_holder))
         self.routes = routes or RouteCache(
-            _query(lambda key: find_topic_route(*key)), _query(lambda key: find_group_route(*key))
+            _reachable(_query(lambda key: find_topic_route(*key))),
+            _reachable(_query(lambda key: find_group_route(*key))),
         )
-
         self.quotas = quotas or QuotaCache(_query(limits_of))
 
     def clear(self) -> None:
@@ -287,9 +300,25 @@ def _set(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def _find_namespace(key: tuple[int, str]) -> str | None:
+def _find_namespace(key: tuple[int, str]) -> NamespaceRoute | None:
     tenant_id, name = key
-    return name if Namespace.objects.filter(tenant_id=tenant_id, name=name).exists() else None
+    found = Namespace.objects.filter(tenant_id=tenant_id, name=name).values_list("shard", flat=True)
+    shard = found.first()
+    return None if shard is None else NamespaceRoute(name, shard)
+
+
+def _reachable(
+    find: Callable[[RouteKey], Awaitable[R | None]],
+) -> Callable[[RouteKey], Awaitable[R | None]]:
+    """``find``, and a connection to the shard of what it finds."""
+
+    async def run(key: RouteKey) -> R | None:
+        route = await find(key)
+        if route is not None:
+            await prepare_store(route.shard)
+        return route
+
+    return run
 
 
 async def _load(cache: LookupCache[RouteKey, V], key: RouteKey) -> V | None:

@@ -23,6 +23,7 @@ from storage_engine.errors import ConfigInvalid, StoreError, StoreInUse
 from storage_engine.filters.message_filter import set_compiled_max
 from storage_engine.json_log import start_logging
 from storage_engine.server.engine_metrics import metrics_text
+from storage_engine.server.handshake import check_network
 from storage_engine.server.metrics_server import Health, MetricsServer
 from storage_engine.server.server import Server
 from storage_engine.store import Store
@@ -53,7 +54,14 @@ async def run(config: StoreConfig) -> None:
     server = Server(store)
     # Before the socket: whoever sees that one may ask for metrics too.
     metrics = await _start_metrics(config, store, server)
-    await server.start(config.socket)
+    try:
+        if config.listen:
+            await server.start_network()
+        if config.socket:
+            await server.start(config.socket)
+    except ConfigInvalid:
+        await store.close()
+        raise
     duties = [
         asyncio.ensure_future(_every(config.tick_interval_ms, store.tick)),
         asyncio.ensure_future(_every(config.tick_interval_ms, server.resume_reading)),
@@ -64,7 +72,7 @@ async def run(config: StoreConfig) -> None:
     ]
     log.info(
         "The engine accepts connections",
-        extra={"action": "engine_started", "socket": config.socket},
+        extra={"action": "engine_started", "socket": config.socket, "listen": config.listen},
     )
     stopped = asyncio.ensure_future(stopping.wait())
     done, _ = await asyncio.wait([stopped, *duties], return_when=asyncio.FIRST_COMPLETED)
@@ -167,11 +175,13 @@ def main() -> int:
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     try:
         config = config_from_env(os.environ)
-        if not config.socket:
+        if not config.socket and not config.listen:
             raise ConfigInvalid(
-                "MQ_ENGINE_SOCKET is not set: set it to the path of the socket that "
-                "clients connect to"
+                "neither MQ_ENGINE_SOCKET nor MQ_ENGINE_LISTEN is set: set one to where clients "
+                "connect to"
             )
+        if config.listen:
+            check_network(config)
     except ConfigInvalid as exc:
         print(f"storage_engine: {exc}", file=sys.stderr)
         return EXIT_CONFIG
@@ -180,6 +190,9 @@ def main() -> int:
     gc.freeze()
     try:
         uvloop.run(run(config))
+    except ConfigInvalid as exc:
+        print(f"storage_engine: {exc}", file=sys.stderr)
+        return EXIT_CONFIG
     except StoreInUse as exc:
         print(f"storage_engine: {exc}", file=sys.stderr)
         return EXIT_IN_USE

@@ -4,7 +4,7 @@ restoring        while a backup is brought back or a store imported
 lock             flock held by the running supervisor; its text is the owner's pid
 secrets.toml     0600, made once          ports.json       remembered ports
 quickstart.json  0600, facts of this run  log/NAME.log     output of each process
-store/ pg/ valkey/                        one directory for each program that keeps data
+store/ pg/ valkey/ shards/NAME/           one directory for each program that keeps data
 run/engine.sock  the engine's socket; under /tmp when the path is too long for a unix socket
 """
 
@@ -46,6 +46,7 @@ class DataDir:
         self.logs = path / "log"
         self.mail = path / "mail"  # where there is no mail server: links that set passwords
         self.store = path / "store"
+        self.shards = path / "shards"  # a directory for each further shard of this machine
         self.postgres = path / "pg"
         self.valkey = path / "valkey"
         # For sockets: a short private directory under /tmp where the path would be too long.

@@ -22,6 +22,7 @@ from django.views.decorators.http import require_safe
 
 from mqservice.accounts.queries import namespaces_of
 from mqservice.console.shared.frame import Crumb, frame_of, signed_in
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.monitoring.background import (
     find_leader,
     find_workers,
@@ -141,19 +142,21 @@ def operator(request: HttpRequest) -> HttpResponse:
     return render(request, "console/operator.html", shown)
 
 
-def _engine_page() -> EnginePage:
+def _engine_page(shard: str) -> EnginePage:
     """Two calls to the engine, a request for its metrics, a look at each dependency."""
     observed = None
     try:
-        with blocking_client() as client:
+        with blocking_client(shard) as client:
             observed = client.observe()
     except StoreError:
         pass
     meters = process_meters()
     return EnginePage(
-        stats=engine_stats(),
+        stats=engine_stats(shard),
         observed=observed,
-        metrics=find_engine_metrics(settings.MQ_ENGINE_METRICS_PORT),
+        metrics=None
+        if shard != MAIN_SHARD
+        else find_engine_metrics(settings.MQ_ENGINE_METRICS_PORT),
         health=check_health(),
         valkey=PartState.DOWN if queue_lengths() is None else PartState.UP,
         web_count=None if meters is None or meters.is_degraded else meters.process_count,

@@ -34,7 +34,7 @@ from mqservice.groups.routes import GroupRoute
 from mqservice.lib.api_keys import generate_api_key
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.lookup_cache import CacheLimits
-from mqservice.lib.names import engine_name
+from mqservice.lib.names import MAIN_SHARD, engine_name
 from mqservice.lib.signing import Signer
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.quotas.meters import Meters
@@ -87,7 +87,7 @@ class Server:
 
         clock = clock or SystemClock()
         self.context = DeliveryContext(
-            store=store,
+            stores={MAIN_SHARD: store},
             caches=caches,
             receipts=Receipts(Signer("a secret of at least 32 characters", "receipt")),
             cursors=Cursors(Signer("a secret of at least 32 characters", "cursor")),
@@ -150,6 +150,7 @@ class Server:
         route = TopicRoute(
             namespace=namespace,
             name=name,
+            shard=MAIN_SHARD,
             engine_name=engine_name(namespace=namespace, name=name),
             queue_count=queue_count,
             body_bytes_max=body_bytes_max,
@@ -173,6 +174,7 @@ class Server:
         route = GroupRoute(
             namespace=namespace,
             name=name,
+            shard=MAIN_SHARD,
             engine_name=engine_name(namespace=namespace, name=name),
             lease_ms=lease_ms,
             max_reconsume_times=16,

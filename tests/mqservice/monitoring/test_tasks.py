@@ -10,6 +10,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from mqservice.celery import QUEUES, SCHEDULE, app
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.monitoring import ticks
 from mqservice.monitoring.heartbeats import TICK
 from mqservice.monitoring.models import EngineSample, Heartbeat
@@ -25,7 +26,7 @@ from mqservice.store import StoreClient, blocking_client
 
 def test_checkpoint_reaches_the_engine(engine: str) -> None:
     checkpoint_engine()
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         assert client.stats().uptime_ms >= 0
 
 

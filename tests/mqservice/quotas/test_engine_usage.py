@@ -9,9 +9,18 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.quotas.engine_usage import EngineUsage, Names
 from mqservice.quotas.limits import QuotaLimits
-from mqservice.store import Durability, GroupConfig, StoreClient, TopicConfig, TopicRef
+from mqservice.store import (
+    Durability,
+    GroupConfig,
+    StoreClient,
+    TopicConfig,
+    TopicRef,
+    UsageReply,
+    UsageRequest,
+)
 from tests.mqservice.delivery.engine_serving import serving_engine
 from tests.mqservice.delivery.peers import Peer
 from tests.mqservice.delivery.serving import Server
@@ -38,11 +47,15 @@ class Tenant:
         self.api = server.client(self.key)
         self._clock = ManualClock()
         self._holdings = EngineUsage(
-            server.context.meters, server.store.use, self._clock, find_names=self._find_names
+            server.context.meters, self._use, self._clock, find_names=self._find_names
         )
 
+    async def _use(self, shard: str, request: UsageRequest) -> UsageReply:
+        assert shard == MAIN_SHARD
+        return await self.server.store.use(request)
+
     async def _find_names(self, tenant_ids: list[int]) -> Names:
-        return {self.id: [self.namespace]}
+        return {self.id: [(MAIN_SHARD, self.namespace)]}
 
     def look(self) -> None:
         self._clock.ms += 60_000
