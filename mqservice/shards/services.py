@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.apps import apps
 from django.db import IntegrityError, transaction
 
 from mqservice.lib.names import MAIN_SHARD, name_fault
@@ -49,6 +52,26 @@ def remove_shard(name: str) -> None:
         raise Problem.of("CONFLICT", f"{name} still has {count} namespaces")
     shard.delete()
     forget_shard_names()
+
+
+@transaction.atomic
+def place_namespace(namespace: str, shard: str) -> None:
+    """Have a namespace that has nothing yet live in a shard that is named.
+
+    Raises Problem: NOT_FOUND, NAMESPACE_NOT_FOUND, or CONFLICT once it has topics or groups.
+    """
+    if shard != MAIN_SHARD and not Shard.objects.filter(name=shard).exists():
+        raise _not_found(shard)
+    namespaces: Any = apps.get_model("accounts.Namespace")  # Any: of an app that imports this one
+    found = namespaces.objects.select_for_update().filter(name=namespace).first()
+    if found is None:
+        raise Problem.of("NAMESPACE_NOT_FOUND", f"{namespace} does not exist")
+    if found.shard == shard:
+        return
+    if found.topics.exists() or found.groups.exists():
+        raise Problem.of("CONFLICT", f"{namespace} has topics or groups in {found.shard}")
+    found.shard = shard
+    found.save(update_fields=["shard"])
 
 
 def _not_found(name: str) -> Problem:

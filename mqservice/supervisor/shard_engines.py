@@ -138,11 +138,8 @@ class Heartbeats:
             row = place.name, place.published, self._owner, free_bytes
             if not (await connection.execute(_BEAT, row)).rowcount:
                 refused.append(place.name)
-        self._say(
-            f"another node owns {', '.join(refused)}; stop one of the two engines"
-            if refused
-            else ""
-        )
+        whose = f"another node owns {', '.join(refused)}; stop one of the two engines"
+        self._say(whose if refused else "")
 
     def _say(self, text: str) -> None:
         """Once, and not each second."""

@@ -115,7 +115,8 @@ class Supervisor:
             if start.done():
                 quickstart = start.result()
                 took_ms = time.monotonic_ns() // 1_000_000 - started_ms
-                print_panel(quickstart, self._config.data_dir, took_ms=took_ms)
+                if quickstart is not None:
+                    print_panel(quickstart, self._config.data_dir, took_ms=took_ms)
                 await stop
         finally:
             stop.cancel()
@@ -126,7 +127,8 @@ class Supervisor:
             raise StartFailed(self._failure)
         return 0
 
-    async def _start(self) -> Quickstart:
+    async def _start(self) -> Quickstart | None:
+        """The facts of the service, unless this is a node without one."""
         config, data_dir = self._config, self._data_dir
         secrets = load_or_create_secrets(data_dir.secrets)
         ports = choose_ports(data_dir.ports, ("postgres", "valkey", "engine_metrics"))
@@ -135,8 +137,7 @@ class Supervisor:
         env = processes.service_env(
             self._env, config, secrets, database_url=database_url, valkey_url=valkey_url
         )
-        for path in (data_dir.engine_socket, *(place.socket for place in self._places)):
-            path.unlink(missing_ok=True)  # of an engine that was killed
+        self._remove_old_sockets()
         preparation = first_run.Preparation(self._output)
         try:
             await preparation.start(env, data_dir, secrets)
@@ -164,12 +165,19 @@ class Supervisor:
         self._write_pids()
         return self._quickstart
 
+    def _remove_old_sockets(self) -> None:
+        """Those of engines that were killed."""
+        for path in (self._data_dir.engine_socket, *(place.socket for place in self._places)):
+            path.unlink(missing_ok=True)
+
     def _engine_specs(self, env: Mapping[str, str], metrics_port: int) -> list[ChildSpec]:
         """The engine, or those of the shards, of which only the main one shows metrics."""
+        if not self._places:
+            return [processes.engine_spec(env, self._data_dir, metrics_port=metrics_port)]
         specs = []
-        for place in self._places or [None]:
+        for place in self._places:
             port = metrics_port
-            if place is not None and place.name != MAIN_SHARD:
+            if place.name != MAIN_SHARD:
                 place.store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 port = 0
             specs.append(processes.engine_spec(env, self._data_dir, metrics_port=port, place=place))

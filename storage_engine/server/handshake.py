@@ -68,15 +68,14 @@ class NetworkListener:
 
     async def start(self, backlog: int) -> None:
         """Raises ConfigInvalid when the address cannot be listened on."""
-        timeout = {"ssl_handshake_timeout": _WAIT_S} if self._tls is not None else {}
         try:
             self._listener = await asyncio.get_running_loop().create_server(
                 lambda: Handshake(self),
                 self._address.host,
                 self._address.port,
                 ssl=self._tls,
+                ssl_handshake_timeout=_WAIT_S if self._tls is not None else None,
                 backlog=backlog,
-                **timeout,
             )
         except OSError as exc:
             raise ConfigInvalid(f"cannot listen on {self.config.listen}: {exc.strerror}") from exc
