@@ -57,6 +57,7 @@ from storage_engine.client import (
     SettleReplyHandler,
     SettleRequest,
     StoreClient,
+    StoreError,
     StoreUnavailable,
     SubscribeReply,
     SubscribeRequest,
@@ -139,6 +140,7 @@ class _Clients(dict[str, AsyncStoreClient]):
 
 
 _clients = _Clients()
+_first_waits: dict[str, asyncio.Task[None]] = {}
 
 
 def get_stores() -> Mapping[str, Store]:
@@ -151,11 +153,20 @@ def get_stores() -> Mapping[str, Store]:
 
 async def prepare_store(shard: str) -> None:
     """Connect to a shard that this process has not talked to, so that the first request finds it
-    connected. Returns after a second at most, whether it does or not.
+    connected. Whether it does or not: nobody waits after the first second.
     """
-    if shard != MAIN_SHARD and _clients[shard].hello is None:
-        with contextlib.suppress(StoreUnavailable):
-            await _clients[shard].wait_connected(_FIRST_CONNECTION_MS_MAX)
+    if shard == MAIN_SHARD:
+        return
+    first = _first_waits.get(shard)
+    if first is None:
+        first = _first_waits[shard] = asyncio.ensure_future(_first_connection(shard))
+    if not first.done():
+        await asyncio.shield(first)
+
+
+async def _first_connection(shard: str) -> None:
+    with contextlib.suppress(StoreError):
+        await _clients[shard].wait_connected(_FIRST_CONNECTION_MS_MAX)
 
 
 def is_engine_silent(shard: str = MAIN_SHARD) -> bool:
@@ -170,6 +181,9 @@ async def close_store() -> None:
     """End this process's clients; what is in flight fails with ``OutcomeUnknown``."""
     while _kept:
         await asyncio.to_thread(_kept.pop().close)  # it may be connecting, to one that hangs
+    for first in _first_waits.values():
+        first.cancel()
+    _first_waits.clear()
     while _clients:
         _, client = _clients.popitem()
         await client.aclose()

@@ -446,10 +446,9 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
                     is_listening=self._on_notice is not None,
                 )
                 reply = Op.HELLO.decode_reply(await self._ask(Op.HELLO, request))
-        except (StoreError, TimeoutError):
-            if self._greeting_failure:
-                exc = StoreUnavailable(self._greeting_failure)
-            self._refused(greeting_failure(address, exc))
+        except (StoreError, TimeoutError) as exc:
+            broken = self._greeting_failure
+            self._refused(greeting_failure(address, StoreUnavailable(broken) if broken else exc))
             return False
         self.hello = reply
         self._is_greeted, self._refusal = True, ""

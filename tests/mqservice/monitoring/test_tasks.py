@@ -24,13 +24,13 @@ from mqservice.sampling.limits import OFFSET_STEP_MS, SAMPLE_MS
 from mqservice.store import StoreClient, blocking_client
 
 
-def test_checkpoint_reaches_the_engine(engine: str) -> None:
+def test_checkpoint_reaches_the_engine(db: None, engine: str) -> None:
     checkpoint_engine()
     with blocking_client(MAIN_SHARD) as client:
         assert client.stats().uptime_ms >= 0
 
 
-def test_checkpoint_is_let_go_while_the_engine_is_unavailable() -> None:
+def test_checkpoint_is_let_go_while_the_engine_is_unavailable(db: None) -> None:
     checkpoint_engine()
 
 
