@@ -47,25 +47,25 @@ def add(
     data_dir: DataDirOption = None,
 ) -> None:
     """Add a shard whose engine no node announces; nodes add their own."""
-    _show(run_operator_command(data_dir, ["shard", "add", f"--address={address}", "--", name]))
+    _show(run_operator_command(data_dir, ["shard", f"--address={address}", "--", "add", name]))
 
 
 @app.command("drain")
 def drain(name: NameArgument, data_dir: DataDirOption = None) -> None:
     """Have a shard take no new namespaces; those that it has stay."""
-    _show(run_operator_command(data_dir, ["shard", "drain", "--", name]))
+    _show(run_operator_command(data_dir, ["shard", "--", "drain", name]))
 
 
 @app.command("activate")
 def activate(name: NameArgument, data_dir: DataDirOption = None) -> None:
     """Have a drained shard take new namespaces again."""
-    _show(run_operator_command(data_dir, ["shard", "activate", "--", name]))
+    _show(run_operator_command(data_dir, ["shard", "--", "activate", name]))
 
 
 @app.command("remove")
 def remove(name: NameArgument, data_dir: DataDirOption = None) -> None:
     """Forget a drained shard without namespaces; its store stays on its disk."""
-    _show(run_operator_command(data_dir, ["shard", "remove", "--", name]))
+    _show(run_operator_command(data_dir, ["shard", "--", "remove", name]))
 
 
 @app.command("place")
@@ -75,7 +75,7 @@ def place(
     data_dir: DataDirOption = None,
 ) -> None:
     """Choose the shard of a namespace that has nothing yet."""
-    arguments = ["shard", "place", f"--namespace={namespace}", "--", name]
+    arguments = ["shard", f"--namespace={namespace}", "--", "place", name]
     _show(run_operator_command(data_dir, arguments))
 
 

@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 from typing import IO, Final
 
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.supervisor.errors import ConfigInvalid, DataDirInUse
 
 SOCKET_PATH_BYTES_MAX: Final = 100  # sun_path holds 108 with its end mark; some tools add a suffix
@@ -55,6 +56,10 @@ class DataDir:
             digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
             self.run = Path("/tmp") / f"mqservice-{os.getuid()}-{digest}"
         self.engine_socket = self.run / "engine.sock"
+
+    def socket_of(self, shard: str) -> Path:
+        """Of the engine of one of several shards of this machine."""
+        return self.engine_socket if shard == MAIN_SHARD else self.run / f"{shard}.sock"
 
     def create(self, *, segment_bytes: int = SEGMENT_BYTES) -> None:
         """Makes the directories, private to this user; what is open to others is closed to them.

@@ -77,7 +77,7 @@ def read_shards(text: str, data_dir: DataDir) -> list[ShardPlace]:
             name=name,
             address=address,
             store=data_dir.store if is_main else data_dir.shards / name / "store",
-            socket=data_dir.engine_socket if is_main else data_dir.run / f"{name}.sock",
+            socket=data_dir.socket_of(name),
         )
     return list(places.values())
 

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 SHARDS = {"north": "main", "east": "s2", "west": "s3"}  # namespace: shard, of the tenant globe
 SECRET = "s" * 40
 _MAKE_KEYS = """
-from mqservice.accounts.models import Role, Tenant, User
+from mqservice.accounts.models import Namespace, Role, Tenant, User
 from mqservice.accounts.scopes import Scope
 from mqservice.accounts.services import create_api_key
 from mqservice.accounts.settings import KeyKind
@@ -39,17 +39,19 @@ other = create_tenant(User.objects.create_user("luna"), "moon", actor=None)
 def key(tenant, **more):
     scopes = [scope.value for scope in Scope]
     return create_api_key(tenant, name="k", scopes=scopes, role=Role.ADMIN, **more)
-row, secret = key(globe, kind=KeyKind.ACCESS)
-print(json.dumps({
-    "globe": key(globe)[1], "moon": key(other)[1], "access": [row.public_id, secret],
-}))
+access = {}
+for name, shard in %s.items():
+    place = Namespace.objects.create(tenant=globe, name=name, shard=shard)
+    row, secret = key(globe, kind=KeyKind.ACCESS, namespace=place)
+    access[name] = [row.public_id, secret]
+print(json.dumps({"globe": key(globe)[1], "moon": key(other)[1], "access": access}))
 """
 
 
 class Keys(msgspec.Struct):
     globe: str
     moon: str
-    access: tuple[str, str]
+    access: dict[str, tuple[str, str]]  # by namespace
 
 
 @dataclass
@@ -86,7 +88,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     directory = tmp_path_factory.mktemp("shards") / "data"
     with running_service(directory, MQ_SHARDS=shards, MQ_ENGINE_SECRET=SECRET) as service:
         env = service_environment(directory)
-        text = run_command(env, directory, ["shell", "-c", _MAKE_KEYS])
+        text = run_command(env, directory, ["shell", "-c", _MAKE_KEYS % SHARDS])
         keys = msgspec.json.decode(text.strip().rpartition("\n")[2], type=Keys)
         with httpx.Client(
             base_url=service.facts.base_url,
@@ -94,10 +96,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             timeout=60,
             trust_env=False,
         ) as api:
-            for namespace, shard in SHARDS.items():
-                assert api.put(f"/v1/namespaces/{namespace}").status_code == 201
-                placed = shard_command(service, "place", namespace, shard)
-                assert placed.returncode == 0, placed.stderr
+            for namespace in SHARDS:
                 root = f"/v1/ns/{namespace}"
                 assert api.put(f"{root}/topics/orders", json={"queues": 2}).status_code == 201
                 assert api.put(f"{root}/groups/billing", json={}).status_code == 201
@@ -131,7 +130,7 @@ def test_messages_go_through_rest_and_websocket(cluster: Cluster, namespace: str
     # And what looks back: browse, search by key, trace, lag.
     found = cluster.api.get(f"{root}/topics/orders/messages", params={"key": "k1"}).json()
     assert sent.json()["id"] in {each["id"] for each in found["messages"]}
-    trace = cluster.api.get(f"{root}/topics/orders/messages/{sent.json()['id']}/trace")
+    trace = cluster.api.get(f"{root}/messages/{sent.json()['id']}/trace")
     assert trace.status_code == 200, trace.text
     assert cluster.api.get(f"{root}/groups/billing").status_code == 200
     assert cluster.api.get(f"{root}/groups/billing/offsets").status_code == 200
@@ -163,8 +162,9 @@ def test_delays_and_schedules_run_where_their_namespace_is(
     assert cluster.api.post(f"{root}/schedules/nightly:send").status_code == 200
 
 
-def test_sqs_finds_the_queues_of_each_shard(cluster: Cluster) -> None:
-    key_id, secret = cluster.keys.access
+@pytest.mark.parametrize("namespace", SHARDS)
+def test_sqs_finds_the_queues_of_each_shard(cluster: Cluster, namespace: str) -> None:
+    key_id, secret = cluster.keys.access[namespace]
     sqs = boto3.client(
         "sqs",
         endpoint_url=f"{cluster.url}/sqs",
@@ -238,15 +238,25 @@ def test_an_engine_that_is_killed_comes_back_with_what_it_acknowledged(cluster: 
 
 def test_a_shard_that_drains_takes_no_namespace_and_goes_only_when_empty(cluster: Cluster) -> None:
     service = cluster.service
-    assert "still has 1 namespaces" not in shard_command(service, "drain", "s2").stderr
-    try:
-        for number in range(3):
-            name = f"new{number}"
-            assert cluster.api.put(f"/v1/namespaces/{name}").status_code == 201
+
+    def counts() -> dict[str, int]:
         rows = json.loads(shard_command(service, "list", "-o", "json").stdout)
-        assert {row["name"]: row["namespaces"] for row in rows}["s2"] == 1
+        return {row["name"]: row["namespaces"] for row in rows}
+
+    assert shard_command(service, "drain", "s2").returncode == 0
+    try:
+        before = counts()
+        for number in range(4):
+            assert cluster.api.put(f"/v1/namespaces/new{number}").status_code == 201
+        assert counts()["s2"] == before["s2"]
+        assert sum(counts().values()) == sum(before.values()) + 4
         refused = shard_command(service, "remove", "s2")
         assert refused.returncode != 0
-        assert "still has 1 namespaces" in refused.stderr
+        assert f"still has {before['s2']} namespaces" in refused.stderr
+        placed = shard_command(service, "place", "new0", "s2")
+        assert placed.returncode == 0, placed.stderr
+        assert counts()["s2"] == before["s2"] + 1
+        refused = shard_command(service, "place", "east", "main")
+        assert "has topics or groups in s2" in refused.stderr
     finally:
         assert shard_command(service, "activate", "s2").returncode == 0

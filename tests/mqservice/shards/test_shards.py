@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -215,7 +215,7 @@ def test_shards_are_remembered_while_the_database_is_away(
     assert not asked.captured_queries
 
     def fail() -> list[Shard]:
-        raise queries.DatabaseError("away")
+        raise DatabaseError("away")
 
     monkeypatch.setattr(queries, "shards", fail)
     monkeypatch.setattr(queries, "_NAMES_CACHED_MS", 0)
