@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 import psycopg
@@ -57,10 +58,11 @@ RECONNECT_MS_MIN: Final = 100
 RECONNECT_MS_MAX: Final = 5_000
 CONNECT_TIMEOUT_SECONDS: Final = 3
 
-K = TypeVar("K")
+K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 R = TypeVar("R", TopicRoute, GroupRoute)
 RouteKey = tuple[int, str, str]
+NamespaceKey = tuple[int, str]
 
 
 class NamespaceRoute(NamedTuple):
@@ -71,7 +73,8 @@ class NamespaceRoute(NamedTuple):
 
 
 class RouteCache:
-    """Topics and groups by (tenant, namespace, name). ``ns`` may be ``-``, the key's own.
+    """Topics and groups by (tenant, namespace, name), and namespaces. ``ns`` may be ``-``, the
+    key's own.
 
     Only names that can exist are looked up, so absences are remembered of short names only.
     """
@@ -81,9 +84,16 @@ class RouteCache:
         find_topic: Callable[[RouteKey], Awaitable[TopicRoute | None]],
         find_group: Callable[[RouteKey], Awaitable[GroupRoute | None]],
         *,
+        find_namespace: Callable[[NamespaceKey], Awaitable[NamespaceRoute | None]] | None = None,
         limits: CacheLimits | None = None,
         clock: Clock | None = None,
     ) -> None:
+        self._namespaces: LookupCache[NamespaceKey, NamespaceRoute] = LookupCache(
+            find_namespace or _query(_find_namespace),
+            # Nobody is told of a new one, so that none is remembered as absent.
+            limits=replace(limits or CacheLimits(), absent_ms=0),
+            clock=clock,
+        )
         self._topics: LookupCache[RouteKey, TopicRoute] = LookupCache(
             find_topic, limits=limits, clock=clock
         )
@@ -109,7 +119,7 @@ class RouteCache:
         return route
 
     async def load_namespace(self, principal: Principal, ns: str) -> NamespaceRoute:
-        """A namespace that is there. One query, none for a key's own.
+        """A namespace that is there. One query unless it is known; none for a key's own.
 
         Raises Problem: 404 for absent and foreign alike, 503 when nobody can know.
         """
@@ -117,11 +127,8 @@ class RouteCache:
         route = None
         if name is not None and name == principal.namespace:
             route = NamespaceRoute(name, principal.shard)
-        elif name is not None:
-            try:
-                route = await _query(_find_namespace)((principal.tenant_id, name))
-            except LookupUnavailable as exc:
-                raise metadata_unavailable() from exc
+        elif name is not None and name_fault(name) is None:
+            route = await _load(self._namespaces, (principal.tenant_id, name))
         if route is None:
             raise Problem.of("NAMESPACE_NOT_FOUND", f"{ns} does not exist")
         await prepare_store(route.shard)
@@ -151,6 +158,7 @@ class RouteCache:
         self._groups.drop(key)
 
     def clear(self) -> None:
+        self._namespaces.clear()
         self._topics.clear()
         self._groups.clear()
 
@@ -300,7 +308,7 @@ def _set(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def _find_namespace(key: tuple[int, str]) -> NamespaceRoute | None:
+def _find_namespace(key: NamespaceKey) -> NamespaceRoute | None:
     tenant_id, name = key
     found = Namespace.objects.filter(tenant_id=tenant_id, name=name).values_list("shard", flat=True)
     shard = found.first()
@@ -321,7 +329,7 @@ def _reachable(
     return run
 
 
-async def _load(cache: LookupCache[RouteKey, V], key: RouteKey) -> V | None:
+async def _load(cache: LookupCache[K, V], key: K) -> V | None:
     try:
         return await cache.load(key)
     except LookupUnavailable as exc:

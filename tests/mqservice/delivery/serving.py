@@ -19,7 +19,7 @@ import uvicorn.server
 from mqservice.accounts.access import KeyCache, Principal
 from mqservice.accounts.scopes import Grant, Scope
 from mqservice.asgi import Application
-from mqservice.caches import Caches, RouteCache, RouteKey
+from mqservice.caches import Caches, NamespaceKey, NamespaceRoute, RouteCache, RouteKey
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.drain import Drain
 from mqservice.delivery.origins import Origins
@@ -79,7 +79,12 @@ class Server:
         fresh = CacheLimits(fresh_ms=fresh_ms, absent_ms=1)
         caches = Caches(
             KeyCache(self._find_key, limits=fresh),
-            RouteCache(self._find_topic, self._find_group, limits=fresh),
+            RouteCache(
+                self._find_topic,
+                self._find_group,
+                find_namespace=self._find_namespace,
+                limits=fresh,
+            ),
         )
 
         async def limits_of(tenant_id: int) -> QuotaLimits:
@@ -261,6 +266,9 @@ class Server:
 
     async def _find_key(self, authorization: bytes) -> Principal | None:
         return self.keys.get(authorization)
+
+    async def _find_namespace(self, key: NamespaceKey) -> NamespaceRoute | None:
+        return NamespaceRoute(key[1], MAIN_SHARD)
 
     async def _find_topic(self, key: RouteKey) -> TopicRoute | None:
         return self.topics.get(key)
