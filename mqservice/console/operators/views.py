@@ -163,6 +163,10 @@ class ShardRow:
     stats: StatsReply | None
 
     @property
+    def written_bytes(self) -> int | None:
+        return None if self.stats is None else self.stats.append_offset
+
+    @property
     def put_per_s(self) -> float | None:
         if self.stats is None:
             return None

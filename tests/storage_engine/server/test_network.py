@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
-import ipaddress
 import json
 import socket
 import ssl
@@ -13,9 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from storage_engine.client import (
     Address,
@@ -33,6 +28,7 @@ from storage_engine.wire.frames import FrameDecoder, decode_error, encode_frame,
 from storage_engine.wire.operations import Op
 from storage_engine.wire.proof import ClientProof, EngineProof
 from storage_engine.wire.protocol import ChallengeReply, ChallengeRequest, Empty, HelloRequest
+from tests.certificates import make_certificate
 from tests.ports import find_steady_port
 from tests.storage_engine.doubles import message
 from tests.storage_engine.engines import RECONNECT, Engine
@@ -59,36 +55,8 @@ def network_engine(scheme: str = "tcp", **settings: str) -> Iterator[tuple[Engin
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Settings with a certificate of 127.0.0.1 that rests on nothing but itself."""
-    directory = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "engine")])
-    now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    (directory / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (directory / "key.pem").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return {
-        "MQ_ENGINE_TLS_CERT_FILE": str(directory / "cert.pem"),
-        "MQ_ENGINE_TLS_KEY_FILE": str(directory / "key.pem"),
-    }
+    certificate, key = make_certificate(tmp_path_factory.mktemp("tls"))
+    return {"MQ_ENGINE_TLS_CERT_FILE": str(certificate), "MQ_ENGINE_TLS_KEY_FILE": str(key)}
 
 
 def refusals(engine: Engine) -> list[str]:
