@@ -22,6 +22,7 @@ from storage_engine.config import StoreConfig, config_from_env
 from storage_engine.errors import ConfigInvalid, StoreError, StoreInUse
 from storage_engine.filters.message_filter import set_compiled_max
 from storage_engine.json_log import start_logging
+from storage_engine.recovery.open_checks import claim_store
 from storage_engine.server.engine_metrics import metrics_text
 from storage_engine.server.handshake import check_network
 from storage_engine.server.metrics_server import Health, MetricsServer
@@ -46,8 +47,9 @@ async def run(config: StoreConfig) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     set_compiled_max(config.filter_compiled_max)
-    store = Store(config, SystemClock())
     try:
+        claim_store(config.store_path, config.shard)
+        store = Store(config, SystemClock())
         store.open(loop)
     except OSError as exc:
         raise StoreError(f"{config.store_dir}: {exc.strerror}") from exc

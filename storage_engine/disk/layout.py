@@ -13,6 +13,7 @@ store/
   checkpoint  abort  lock
   reserve                             disk kept for settles and checkpoints (ours)
   spare                               disk kept for minOffsets.json (ours)
+  shard                               whose store it is, unless the main shard's (ours)
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ ABORT_FILE: Final = "abort"
 LOCK_FILE: Final = "lock"
 RESERVE_FILE: Final = "reserve"
 SPARE_FILE: Final = "spare"
+SHARD_FILE: Final = "shard"
 TEMPORARY_SUFFIX: Final = ".tmp"
 LOST_AND_FOUND: Final = "lost+found"  # what a file system keeps in its first directory
 

@@ -24,6 +24,7 @@ from storage_engine.client import (
     encode_record,
 )
 from storage_engine.errors import Unauthenticated
+from storage_engine.tools.verify.verification import Verification
 from storage_engine.wire.frames import FrameDecoder, decode_error, encode_frame, encode_struct
 from storage_engine.wire.operations import Op
 from storage_engine.wire.proof import ClientProof, EngineProof
@@ -267,6 +268,23 @@ def test_an_engine_that_cannot_let_anybody_in_does_not_start(
             other = {"MQ_ENGINE_STORE_DIR": str(engine.directory / "other")}
             code, said = engine.run_to_end(**{**good, **other, **change})
             assert (code, words in said[-1]) == (2, True), said
+
+
+def test_a_store_of_another_shard_is_not_served() -> None:
+    with network_engine() as (engine, _):
+        engine.stop()
+        for shard in ("s3", "main"):
+            code, said = engine.run_to_end(MQ_ENGINE_SHARD=shard)
+            assert (code, "is the store of the shard s2" in said[-1]) == (2, True), said
+        check = Verification(engine.store_dir, index_slots=64)
+        for _ in check.run():
+            pass
+        assert not check.report.findings
+    with Engine() as engine:
+        engine.stop()
+        code, said = engine.run_to_end(MQ_ENGINE_SHARD="s2")
+        assert (code, "is the store of the shard main" in said[-1]) == (2, True), said
+        assert not (engine.store_dir / "shard").exists()
 
 
 @pytest.mark.parametrize("text", ["tcp://h", "tcp://:1", "tcp://h:1/x", "ssl://h:1", "tcp://h:x"])
