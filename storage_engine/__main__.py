@@ -24,11 +24,13 @@ from storage_engine.disk.files import Files
 from storage_engine.errors import ConfigInvalid, NotLeader, StoreError, StoreInUse
 from storage_engine.filters.message_filter import set_compiled_max
 from storage_engine.json_log import start_logging
+from storage_engine.recovery.open_checks import claim_store
 from storage_engine.replicated_log.errors import Misconfigured
 from storage_engine.replicated_log.opening import open_log
 from storage_engine.replicated_log.port import ReplicatedLog
 from storage_engine.replication.follower import follow, take_over
 from storage_engine.server.engine_metrics import metrics_text
+from storage_engine.server.handshake import check_network
 from storage_engine.server.metrics_server import Health, MetricsServer
 from storage_engine.server.server import Server
 from storage_engine.store import Store
@@ -56,7 +58,14 @@ async def run(config: StoreConfig) -> None:
     server = Server(store)
     # Before the socket: whoever sees that one may ask for metrics too.
     metrics = await _start_metrics(config, store, server)
-    await server.start(config.socket)
+    try:
+        if config.listen:
+            await server.start_network()
+        if config.socket:
+            await server.start(config.socket)
+    except ConfigInvalid:
+        await store.close()
+        raise
     duties = [
         asyncio.ensure_future(_every(config.tick_interval_ms, store.tick)),
         asyncio.ensure_future(_every(config.tick_interval_ms, server.resume_reading)),
@@ -72,7 +81,7 @@ async def run(config: StoreConfig) -> None:
         )
     log.info(
         "The engine accepts connections",
-        extra={"action": "engine_started", "socket": config.socket},
+        extra={"action": "engine_started", "socket": config.socket, "listen": config.listen},
     )
     stopped = asyncio.ensure_future(stopping.wait())
     done, _ = await asyncio.wait([stopped, *duties], return_when=asyncio.FIRST_COMPLETED)
@@ -90,6 +99,7 @@ async def run(config: StoreConfig) -> None:
 
 async def run_replica(config: StoreConfig) -> None:
     """Follow the shard's owner until SIGTERM or SIGINT."""
+    claim_store(config.store_path, config.shard)
     following = asyncio.ensure_future(
         follow(
             _replicated_log(config),
@@ -142,12 +152,13 @@ def _replicated_log(config: StoreConfig) -> ReplicatedLog:
 async def _open(config: StoreConfig) -> Store:
     """Of a shard, once the log has all that the store has."""
     place = None
-    if config.replicated_log:
-        place = await take_over(
-            _replicated_log(config), config.store_path, Files(), epoch=config.shard_epoch
-        )
-    store = Store(config, SystemClock(), place=place)
     try:
+        claim_store(config.store_path, config.shard)
+        if config.replicated_log:
+            place = await take_over(
+                _replicated_log(config), config.store_path, Files(), epoch=config.shard_epoch
+            )
+        store = Store(config, SystemClock(), place=place)
         store.open(asyncio.get_running_loop())
     except OSError as exc:
         raise StoreError(f"{config.store_dir}: {exc.strerror}") from exc
@@ -250,11 +261,13 @@ def main() -> int:
             raise ConfigInvalid(
                 "MQ_ENGINE_REPLICATED_LOG is not set: set it to the URL of the log to follow"
             )
-        if not config.socket and not is_replica:
+        if not config.socket and not config.listen and not is_replica:
             raise ConfigInvalid(
-                "MQ_ENGINE_SOCKET is not set: set it to the path of the socket that "
-                "clients connect to"
+                "neither MQ_ENGINE_SOCKET nor MQ_ENGINE_LISTEN is set: set one to where clients "
+                "connect to"
             )
+        if config.listen:
+            check_network(config)
     except ConfigInvalid as exc:
         print(f"storage_engine: {exc}", file=sys.stderr)
         return EXIT_CONFIG

@@ -26,6 +26,7 @@
     ├── CommitRefused        22  an offset that goes backwards, or of a queue that has leases
     ├── SubscriptionConflict 23  other members of the group read the topic through another filter
     ├── KeyReused            30  a key of a request that stored another message
+    ├── WrongShard           31  the engine that answers owns another shard than the one meant
     ├── ClientLimit          26  one client of a broadcast group too many
     ├── BatchUnknown         27  nobody knows any more what was given out with the message
     ├── ReplicationUnavailable 32  the replicated log does not answer; other topics are served
@@ -181,6 +182,11 @@ class NotLeader(StoreError):
     code = 33
     retriable = True
     stored = None
+
+
+class WrongShard(StoreError):
+    code = 31
+    retriable = True  # where the shard is now can be asked again
 
 
 class ClientLimit(StoreError):

@@ -85,5 +85,5 @@ def _details(reply: TopicPurgeReply) -> dict[str, object]:
 
 
 def _purge(topic: Topic, *, is_dry_run: bool) -> TopicPurgeReply:
-    with blocking_client() as client:
+    with blocking_client(topic.namespace.shard) as client:
         return client.topic_purge(TopicPurgeRequest(topic=topic.engine_name, is_dry_run=is_dry_run))

@@ -33,6 +33,7 @@ from storage_engine.disk.layout import (
     COMMIT_LOG_DIR,
     CONFIG_DIR,
     LOCK_FILE,
+    SHARD_FILE,
     TOPICS_FILE,
     segment_name,
 )
@@ -159,7 +160,7 @@ class Follower:
         try:
             aside.mkdir(mode=0o700)
             for name in sorted(os.listdir(self._path)):
-                if name != LOCK_FILE:
+                if name not in (LOCK_FILE, SHARD_FILE):
                     (self._path / name).rename(aside / name)
         except OSError as exc:
             raise StoreError(

@@ -23,6 +23,7 @@ from storage_engine.delivery.subscription import Delivered, WaitingReceive
 from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
 from storage_engine.groups.consumption import Membership, membership_of
 from storage_engine.puts.put_path import holds_one_record
+from storage_engine.server.handshake import NetworkListener, check_shard
 from storage_engine.server.notice_listener import NoticeListener
 from storage_engine.server.put_replies import PutReplies
 from storage_engine.server.store_calls import store_calls
@@ -45,7 +46,7 @@ from storage_engine.wire.frames import (
 )
 from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.operations import OPERATIONS, AnyOperation, Op, Operation
-from storage_engine.wire.protocol import CancelRequest, Empty, HelloRequest
+from storage_engine.wire.protocol import CancelRequest, ChallengeRequest, Empty, HelloRequest
 from storage_engine.wire.put_once import PutOnceRequest
 from storage_engine.wire.reads import LookUpRequest, PullRequest
 from storage_engine.wire.scheduled import (
@@ -90,6 +91,7 @@ class Server:
             store.replication.confirmed = self.send_held_replies
             store.deposed = self.depose
         self._listener: asyncio.Server | None = None
+        self._network: NetworkListener | None = None
         self._ticks_behind = 0  # since the disk could last keep up
 
     async def start(self, socket_path: str) -> None:
@@ -101,10 +103,17 @@ class Server:
         )
         os.chmod(socket_path, 0o600)
 
+    async def start_network(self) -> None:
+        """Listen where the configuration says. Raises ConfigInvalid."""
+        self._network = NetworkListener(self.store.config, partial(self._connection_type, self))
+        await self._network.start(_BACKLOG_COUNT)
+
     async def stop(self) -> None:
         """Take no more connections and end those that are there."""
         if self._listener is not None:
             self._listener.close()
+        if self._network is not None:
+            self._network.stop()
         for connection in list(self.connections):
             connection.close()
         if self._listener is not None:
@@ -291,8 +300,13 @@ class _Connection(asyncio.BufferedProtocol):
         operation, handler = found
         handler(self, request_id, operation.decode_request(payload))
 
+    def challenge(self, request_id: int, request: ChallengeRequest) -> None:
+        """Over a network it comes before there is a connection, see ``handshake.py``."""
+        raise BadRequest("nothing is proved on a unix socket, or twice")
+
     def greet(self, request_id: int, request: HelloRequest) -> None:
         """From then on a client that listens gets notices."""
+        check_shard(self._store.config, request.shard)
         if request.is_listening:
             self._listening.start()
         self.reply(Op.HELLO, request_id, self._server.calls[Op.HELLO](request))
@@ -484,6 +498,7 @@ def _handlers_of(server: Server) -> _Handlers:
         handlers.add_call(operation, server.calls[operation])
     handlers.add_call(Op.STATS, lambda _: server.store.stats(len(server.connections)))
     handlers.add(Op.HELLO, _Connection.greet)
+    handlers.add(Op.CHALLENGE, _Connection.challenge)
     handlers.add(Op.CANCEL, _Connection.cancel)
     handlers.add(Op.PULL, _Connection.pull)
     handlers.add(Op.RECEIVE, _Connection.receive)

@@ -29,16 +29,11 @@ _SETTINGS: Final = ROOT / "mqservice" / "settings.py"
 # Where things are, not how large.
 _NOT_LIMITS: Final = frozenset(
     {
-        "store_dir",
-        "socket",
-        "broker",
-        "metrics_port",
-        "replicated_log",
-        "shard",
-        "deployment",
-        "shard_epoch",
+        "store_dir", "socket", "broker", "metrics_port", "listen", "shard", "secret",
+        "secret_file", "replicated_log", "deployment",
+        "shard_epoch", "tls_cert_file", "tls_key_file",
     }
-)
+)  # fmt: skip
 _HEAD: Final = """\
 # Limits and defaults
 

@@ -23,6 +23,7 @@ _THEMES: Final = (
     "service_edges",
     "service_road",
     "service_networks",
+    "service_shards",
     "service_sqs",
 )
 

@@ -110,7 +110,7 @@ def dead_letters_page(
     if text:
         groups = groups.filter(name__icontains=text)
     names = list(groups.order_by("name").values_list("name", flat=True)[:NAMES_MAX])
-    with blocking_client() as client:
+    with blocking_client(namespace.shard) as client:
         counts = counts_of(client, namespace, names)
         if counts is not None:
             names.sort(key=lambda name: (-counts[name].count, name))
@@ -127,7 +127,7 @@ def dead_letters_page(
 
 def letters_of(namespace: Namespace, group: str) -> Letters:
     """Two calls to the engine."""
-    with blocking_client() as client:
+    with blocking_client(namespace.shard) as client:
         counts = counts_of(client, namespace, [group])
         rows = _rows(client, namespace, [group], counts, read_max=READ_MAX, named=cause_of)
         return next(rows)

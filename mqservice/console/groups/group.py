@@ -187,10 +187,10 @@ def group_page(namespace: Namespace, group: ConsumerGroup) -> GroupPage:
     """Three queries, two calls to the engine, and one for each queue whose time is shown."""
     now_ms = SystemClock().now_ms()
     figures = sampled(namespace, (), [group.name], now_ms).groups[group.name]
-    if engine_stats() is None:
+    if engine_stats(namespace.shard) is None:
         measure_from(figures, None, now_ms)
         return GroupPage(group=group, figures=figures)
-    with blocking_client() as client:
+    with blocking_client(namespace.shard) as client:
         try:
             stats = client.group_stats(GroupStatsRequest(group=group.engine_name))
             members = client.group_members(GroupRef(group=group.engine_name))

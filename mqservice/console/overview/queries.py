@@ -69,9 +69,9 @@ class OverviewPage:
 
 def overview_page(namespace: Namespace) -> OverviewPage:
     """Ten queries, and what ``figures_of`` asks the engine."""
-    engine = engine_stats()
+    engine = engine_stats(namespace.shard)
     states = background_states(engine) or {}
-    with blocking_client() as client:
+    with blocking_client(namespace.shard) as client:
         figures = figures_of(namespace, None if engine is None else client, SystemClock().now_ms())
     rules = AlertRule.objects.filter(namespace=namespace)
     firing = list(rules.filter(state=AlertState.FIRING.value).order_by("name")[:ALERTS_SHOWN])

@@ -11,6 +11,7 @@ from mqservice.accounts.models import AuditEntry
 from mqservice.console.shared import data_plane
 from mqservice.console.shared.data_plane import DataPlaneResponse
 from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.store import PurgeRequest, blocking_client
 from mqservice.tasks.models import Task, TaskState
 from mqservice.tasks.steps import take_turn
@@ -38,7 +39,7 @@ def test_groups_with_the_most_letters_come_first_without_those_that_are_gone(
     other = open_desk(people.acme)
     desk.give_up(*numbered(3))
     other.give_up(*numbered(5))
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         client.purge(PurgeRequest(group=other.group.engine_name, queue_offsets=[0, 1, 2]))
     text = text_of(alice, LETTERS)
     assert "5 messages dead-lettered by groups in acme" in text
