@@ -14,6 +14,7 @@ _THEMES: Final = (
     "engine_delivery",
     "engine_keeping",
     "engine_lag",
+    "engine_replication",
     "engine_stores",
     "service_tenants",
     "service_masking",
