@@ -45,7 +45,14 @@ from storage_engine.replicated_log.errors import (
     Unavailable,
 )
 from storage_engine.replicated_log.object_format import Kind, LogObject, decode, encode
-from storage_engine.replicated_log.port import IN_FLIGHT_MAX, MIB, Entry, Position, Trouble
+from storage_engine.replicated_log.port import (
+    IN_FLIGHT_MAX,
+    MIB,
+    TROUBLE_AFTER_MS,
+    Entry,
+    Position,
+    Trouble,
+)
 
 _T = TypeVar("_T")
 FENCES: Final = 2 * IN_FLIGHT_MAX
@@ -66,6 +73,7 @@ _NO_BOUNDARY: Final = LogObject(Kind.BOUNDARY, 0, 0, b"")
 class _Append:
     sequence: int
     waiting: asyncio.Future[Position]
+    since_ms: int
     is_stored: bool = False
     storing: asyncio.Task[None] | None = None
 
@@ -91,7 +99,17 @@ class ObjectLog:
         self._acknowledging: asyncio.Task[None] | None = None
         self._end: LogError | None = Fenced("The log was not opened for writing")
         self._is_ours = False  # the bucket's deployment was compared
-        self.trouble: Trouble | None = None
+        self._last_error: BucketError | None = None
+
+    @property
+    def trouble(self) -> Trouble | None:
+        if not self._pending:
+            return None
+        since_ms = self._pending[0].since_ms
+        if self._clock.monotonic_ms() - since_ms < TROUBLE_AFTER_MS:
+            return None
+        says = "refuses" if isinstance(self._last_error, BucketRefused) else "does not answer"
+        return Trouble(since_ms, f"The object store {says}: {self._last_error or 'no answer yet'}")
 
     async def open(self, epoch: int) -> Position:
         if self._end is None and epoch == self._epoch:
@@ -111,7 +129,7 @@ class ObjectLog:
         if len(self._pending) >= IN_FLIGHT_MAX:
             raise Unavailable(f"{IN_FLIGHT_MAX} appends wait already")
         loop = asyncio.get_running_loop()
-        append = _Append(self._next, loop.create_future())
+        append = _Append(self._next, loop.create_future(), self._clock.monotonic_ms())
         self._next += 1
         self._pending.append(append)
         append.storing = loop.create_task(self._store(append, bytes(entry)))
@@ -187,7 +205,7 @@ class ObjectLog:
             except LogError as exc:
                 self._stop(exc, self._pending)
                 return
-            self.trouble, attempt = None, 0
+            attempt = 0
             for append in stored:
                 if self._pending and self._pending[0] is append:
                     self._pending.popleft()
@@ -347,7 +365,7 @@ class ObjectLog:
                 await self._wait_out(exc, attempt)
                 attempt += 1
                 continue
-            self.trouble = None
+            self._last_error = None
             return found
 
     async def _object(self, sequence: int) -> LogObject | None:
@@ -393,9 +411,7 @@ class ObjectLog:
             attempt += 1
 
     async def _wait_out(self, exc: BucketError, attempt: int) -> None:
-        since_ms = self.trouble.since_ms if self.trouble else self._clock.monotonic_ms()
-        says = "refuses" if isinstance(exc, BucketRefused) else "does not answer"
-        self.trouble = Trouble(since_ms, f"The object store {says}: {exc}")
+        self._last_error = exc
         await asyncio.sleep(self._backoff_s(attempt))
 
     def _backoff_s(self, attempt: int) -> float:

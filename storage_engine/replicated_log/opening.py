@@ -39,6 +39,21 @@ def open_log(
         except ModuleNotFoundError as exc:
             raise Misconfigured(f"{url} needs the extra object-store: {exc}") from exc
         bucket = ObstoreBucket.of_url(parts._replace(query="").geturl(), options)
+    elif parts.scheme == "kafka":
+        return _kafka_log(url, shard, deployment, options, clock)
     else:
         raise Misconfigured(f"{url} is no replicated log: its scheme may be {SCHEMES}")
     return ObjectLog(bucket, shard=shard, deployment=deployment, clock=clock, random=SystemRandom())
+
+
+def _kafka_log(
+    url: str, shard: str, deployment: str, options: Mapping[str, str], clock: Clock
+) -> ReplicatedLog:
+    """``kafka://HOST:PORT,HOST:PORT/PREFIX``."""
+    try:
+        from storage_engine.replicated_log.kafka_log import KafkaLog
+    except ModuleNotFoundError as exc:
+        raise Misconfigured(f"{url} needs the extra kafka: {exc}") from exc
+    parts = urlsplit(url)
+    topic = f"{parts.path.strip('/') or 'mqservice'}.{deployment}.{shard}"
+    return KafkaLog(parts.netloc, topic, options=options, clock=clock, random=SystemRandom())

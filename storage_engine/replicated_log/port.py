@@ -24,6 +24,8 @@ from typing import Final, NamedTuple, Protocol
 # Appends that wait at once. Part of the object format: it says how far beyond its last acknowledged
 # entry a writer can have written, hence how many names a fence must close (``object_log``).
 IN_FLIGHT_MAX: Final = 16
+# An append that waits as long is told of as trouble.
+TROUBLE_AFTER_MS: Final = 2_000
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
@@ -80,7 +82,7 @@ class ReplicatedLog(Protocol):
 
     @property
     def trouble(self) -> Trouble | None:
-        """Set while appends fail and are tried again. Nothing is lost; new puts had better wait."""
+        """Set while an append does not get through for TROUBLE_AFTER_MS; it is tried for ever."""
 
     async def open(self, epoch: int) -> Position:
         """Fence every older epoch and return the end of the log, where the next entry will be.

@@ -14,6 +14,8 @@ _THEMES: Final = (
     "engine_delivery",
     "engine_keeping",
     "engine_lag",
+    "engine_replication",
+    "engine_takeover",
     "engine_stores",
     "engine_replication",
     "service_tenants",

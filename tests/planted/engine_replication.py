@@ -1,94 +1,83 @@
-"""Bugs of what is acknowledged, applied and taken over where a log outlives the machine."""
+"""Bugs of the replicated log: fences passed over, entries given up, called stored or not read."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Final
 
-from storage_engine.puts.dispatcher import Dispatcher
+from storage_engine.replicated_log.errors import Fenced
+from storage_engine.replicated_log.port import Position
 from tests.planted.plant import Plant, Real, Thing, planting
 
 PLANTS: Final[list[Plant]] = []
-planted: Final = planting("Replication and takeover", PLANTS)
+planted: Final = planting("Replication", PLANTS)
 
-_TESTS: Final = "tests/storage_engine/replication"
-_SEEN: Final = (
-    f"{_TESTS}/test_replicated_puts.py"
-    "::test_a_replicated_message_is_answered_and_seen_when_the_log_has_it"
-)
-_STOOD_STILL: Final = (
-    f"{_TESTS}/test_deposed_server.py"
-    "::test_an_engine_that_was_replaced_while_it_stood_still_acknowledges_nothing"
-)
-
-
-@planted("storage_engine.replication.replication:Replication._synced", _SEEN)
-def acknowledged_before_it_is_replicated(
-    real: Real, replication: Thing, end_offset: Thing, since_ms: Thing, done: Thing, error: Thing
-) -> None:
-    done(error)
-
-
-@planted("storage_engine.puts.replicated_dispatcher:ReplicatedDispatcher.follow", _SEEN)
-def visible_before_it_is_replicated(
-    real: Real,
-    dispatcher: Thing,
-    end_offset: Thing,
-    entries: Thing,
-    keys: Thing,
-    published: Thing = None,
-) -> None:
-    Dispatcher.follow(dispatcher, end_offset, entries, keys, published)
+_CONFORMANCE: Final = "tests/storage_engine/replicated_log/test_conformance.py"
+_RACES: Final = "tests/storage_engine/replicated_log/test_races.py"
+_LOG: Final = "storage_engine.replicated_log.object_log"
 
 
 @planted(
-    "storage_engine.replication.follower:Follower.read_on",
-    f"{_TESTS}/test_takeover.py::test_a_replica_has_what_was_acknowledged_and_what_was_settled",
+    f"{_LOG}:_refuse_newer",
+    f"{_CONFORMANCE}::test_an_older_writer_is_fenced_and_nothing_of_it_is_read",
 )
-async def tail_not_read_to_its_end(real: Real, follower: Thing) -> None:
-    found = [each async for each in follower._log.read(follower.tail.position)]
-    for each in found[:-2]:
-        follower._take(each)
-
-
-@planted("storage_engine.replication.replication:Replication.may_acknowledge", _STOOD_STILL)
-def fence_not_checked_by_an_owner_that_stood_still(real: Real, replication: Thing) -> bool:
-    return True
-
-
-@planted("storage_engine.server.server:_OwnersConnection.send_replies", _STOOD_STILL)
-def fence_not_checked_before_replies_go_out(real: Real, connection: Thing) -> None:
-    super(type(connection), connection).send_replies()
-
-
-@planted(
-    "storage_engine.replication.replica:Replica._check",
-    f"{_TESTS}/test_takeover.py::test_a_replica_refuses_a_gap_a_repetition_and_another_order",
-)
-def replica_applies_out_of_order(real: Real, replica: Thing, entry: Thing) -> None:
+def the_fence_is_not_checked(real: Real, epoch: Thing, writer: Thing, found: Thing) -> None:
     return
 
 
 @planted(
-    "storage_engine.replication.follower:Follower._why_foreign",
-    f"{_TESTS}/test_takeover.py::test_a_deposed_owner_keeps_what_differs_aside_and_follows",
+    f"{_LOG}:_refuse_newer",
+    f"{_CONFORMANCE}::test_the_next_owner_finds_everything_and_continues_behind_it",
 )
-def epochs_of_others_taken_for_its_own(real: Real, follower: Thing, entry: Thing) -> str:
-    return ""
-
-
-@planted(
-    "storage_engine.replication.replica:Replica._truncate",
-    f"{_TESTS}/test_takeover.py::test_a_replica_forgets_what_a_deposed_owner_wrote_too_far",
-)
-def replica_keeps_what_its_next_owner_does_not_have(
-    real: Real, replica: Thing, entry: Thing
+def epochs_are_compared_the_wrong_way(
+    real: Real, epoch: Thing, writer: Thing, found: Thing
 ) -> None:
-    return
+    if found.epoch < epoch:
+        raise Fenced("the log is at an older epoch")
 
 
 @planted(
-    "storage_engine.puts.replicated_dispatcher:ReplicatedDispatcher.queue_ends",
-    f"{_TESTS}/test_replicated_puts.py::test_a_checkpoint_counts_what_cannot_be_seen_yet",
+    f"{_LOG}:ObjectLog._acknowledge",
+    f"{_RACES}::test_no_interleaving_of_owners_loses_or_reorders_what_was_acknowledged",
 )
-def checkpoint_counts_only_what_is_seen(real: Real, dispatcher: Thing, queues: Thing) -> Thing:
-    return Dispatcher.queue_ends(dispatcher, queues)
+async def entries_are_acknowledged_without_a_look_at_the_boundary(real: Real, log: Thing) -> None:
+    while stored := log._stored_first():
+        for append in stored:
+            log._pending.popleft()
+            if not append.waiting.done():
+                append.waiting.set_result(Position(log._epoch, append.sequence))
+
+
+@planted(
+    f"{_LOG}:ObjectLog._replace_boundary",
+    f"{_CONFORMANCE}::test_trimmed_entries_are_gone_and_the_rest_stays",
+)
+async def one_entry_too_many_is_trimmed(
+    real: Real, log: Thing, found: Thing, epoch: Thing, sequence: Thing
+) -> None:
+    await real(log, found, epoch, sequence + 1 if sequence else 0)
+
+
+@planted(
+    f"{_LOG}:ObjectLog._store",
+    f"{_CONFORMANCE}::test_all_appends_that_wait_are_refused_by_the_fence",
+)
+async def entries_are_acknowledged_before_they_are_stored(
+    real: Real, log: Thing, append: Thing, entry: Thing
+) -> None:
+    append.waiting.set_result(Position(log._epoch, append.sequence))
+    await real(log, append, entry)
+
+
+@planted(
+    f"{_LOG}:ObjectLog.read",
+    f"{_CONFORMANCE}::test_the_next_owner_finds_everything_and_continues_behind_it",
+)
+async def the_tail_is_read_up_to_the_first_change_of_owners(
+    real: Real, log: Thing, start: Thing
+) -> AsyncIterator[Thing]:
+    first = None
+    async for entry in real(log, start):
+        first = first or entry.position.epoch
+        if entry.position.epoch == first:
+            yield entry

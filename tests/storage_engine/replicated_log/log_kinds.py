@@ -5,6 +5,7 @@ A view is what one node has. Tests close none of them; the kind does.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import itertools
 import random
@@ -14,19 +15,24 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from typing import Final, TypeAlias
 
+import pytest
+
 from storage_engine.clock import SystemClock
 from storage_engine.replicated_log.bucket import Bucket
 from storage_engine.replicated_log.memory import MemoryLog, SharedLog
 from storage_engine.replicated_log.object_log import ObjectLog
 from storage_engine.replicated_log.opening import open_log
 from storage_engine.replicated_log.port import START, Entry, Position, ReplicatedLog
+from tests.storage_engine.faults.machine import need_kafka
 from tests.storage_engine.replicated_log import s3_server
+from tests.storage_engine.replicated_log.kafka_program import running_kafka
 from tests.storage_engine.replicated_log.s3_server import S3Server, running_s3_server
 
 DEPLOYMENT: Final = "d1"
 SHARD: Final = "shard-0"
 _numbers: Final = itertools.count()
-_servers: Final = ExitStack()  # until the process ends
+_servers: Final = ExitStack()
+atexit.register(_servers.close)
 
 
 class Views:
@@ -114,12 +120,31 @@ def new_s3_bucket() -> tuple[str, dict[str, str]]:
         return f"s3://{name}/prefix", s3_server.options(address)
 
 
+@functools.cache
+def kafka() -> str:
+    """The address of a broker for all tests of this process."""
+    return _servers.enter_context(running_kafka())
+
+
+@asynccontextmanager
+async def kafka_views() -> AsyncIterator[Views]:
+    need_kafka()
+    views = url_views(f"kafka://{kafka()}/log-{next(_numbers)}?replicas=1")
+    yield views
+    await views.close()
+
+
 KINDS: Final[dict[str, Kind]] = {
     "memory": memory_views,
     "file": file_views,
     "obstore memory": object_memory_views,
     "s3": s3_views,
+    "kafka": kafka_views,
 }
+KIND_PARAMETERS: Final = [
+    *[pytest.param(KINDS[name], id=name) for name in KINDS if name != "kafka"],
+    pytest.param(KINDS["kafka"], id="kafka", marks=pytest.mark.torture),
+]
 
 
 async def entries_of(log: ReplicatedLog, start: Position = START) -> list[Entry]:

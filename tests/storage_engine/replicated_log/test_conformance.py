@@ -14,12 +14,19 @@ from storage_engine.replicated_log.errors import (
     Unavailable,
 )
 from storage_engine.replicated_log.port import IN_FLIGHT_MAX, START, Position
-from tests.storage_engine.replicated_log.log_kinds import KINDS, Kind, contents_of, entries_of
+from tests.storage_engine.replicated_log.log_kinds import (
+    KIND_PARAMETERS,
+    KINDS,
+    Kind,
+    contents_of,
+    entries_of,
+)
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=KIND_PARAMETERS)
 def kind(request: pytest.FixtureRequest) -> Kind:
-    return KINDS[request.param]
+    chosen: Kind = request.param
+    return chosen
 
 
 async def test_entries_are_read_in_the_order_of_their_appends(kind: Kind) -> None:
@@ -292,8 +299,9 @@ async def test_a_reader_that_is_overtaken_by_a_trim_is_told(kind: Kind) -> None:
         assert rest == [b"%d" % number for number in range(1, 1 + len(rest))]
 
 
-async def test_a_log_of_another_deployment_is_refused(kind: Kind) -> None:
-    async with kind() as views:
+@pytest.mark.parametrize("name", ["memory", "file", "obstore memory", "s3"])
+async def test_a_log_of_another_deployment_is_refused(name: str) -> None:
+    async with KINDS[name]() as views:
         writer = await views.opened(1)
         await writer.append(b"ours")
         stranger = views.view("d2")
@@ -305,6 +313,20 @@ async def test_a_log_of_another_deployment_is_refused(kind: Kind) -> None:
 
         await writer.append(b"still ours")
         assert await contents_of(views.view()) == [b"ours", b"still ours"]
+
+
+@pytest.mark.torture
+async def test_deployments_have_topics_of_their_own_in_kafka() -> None:
+    async with KINDS["kafka"]() as views:
+        writer = await views.opened(1)
+        await writer.append(b"ours")
+        other = views.view("d2")
+
+        assert await contents_of(other) == []
+        await other.open(1)
+        await other.append(b"theirs")
+
+        assert await contents_of(views.view()) == [b"ours"]
 
 
 async def test_readers_see_every_acknowledged_entry_while_it_is_written(kind: Kind) -> None:

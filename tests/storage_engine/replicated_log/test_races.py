@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from storage_engine.replicated_log.object_log import ObjectLog
 from tests.sizes import sized
 from tests.storage_engine.replicated_log.interleaved_bucket import InterleavedBucket
-from tests.storage_engine.replicated_log.log_kinds import KINDS, Kind, Views, bucket_log
+from tests.storage_engine.replicated_log.log_kinds import KIND_PARAMETERS, Kind, Views, bucket_log
 from tests.storage_engine.replicated_log.racing import Race
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=KIND_PARAMETERS)
 def kind(request: pytest.FixtureRequest) -> Kind:
-    return KINDS[request.param]
+    chosen: Kind = request.param
+    return chosen
 
 
 async def race_in_bucket(seed: int) -> tuple[Race, InterleavedBucket]:
