@@ -17,7 +17,6 @@ _THEMES: Final = (
     "engine_replication",
     "engine_takeover",
     "engine_stores",
-    "engine_replication",
     "service_tenants",
     "service_masking",
     "service_issues",

@@ -8,7 +8,7 @@ from storage_engine.puts.dispatcher import Dispatcher
 from tests.planted.plant import Plant, Real, Thing, planting
 
 PLANTS: Final[list[Plant]] = []
-planted: Final = planting("Replication and takeover", PLANTS)
+planted: Final = planting("Takeover", PLANTS)
 
 _TESTS: Final = "tests/storage_engine/replication"
 _SEEN: Final = (
