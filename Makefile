@@ -145,8 +145,10 @@ lock: $(VENV)/.uv-ready
 	$(COMPILE) pyproject.toml -o requirements.lock; \
 	$(COMPILE) pyproject.toml --extra analytics -c requirements.lock -o requirements-analytics.lock; \
 	$(COMPILE) pyproject.toml --extra tracing -c requirements.lock -o requirements-tracing.lock; \
-	$(COMPILE) pyproject.toml --extra analytics --extra tracing --group dev \
-		-c requirements.lock -c requirements-analytics.lock -c requirements-tracing.lock -o requirements-dev.lock; \
+	$(COMPILE) pyproject.toml --extra object-store --extra kafka -c requirements.lock -o requirements-cluster.lock; \
+	$(COMPILE) pyproject.toml --extra analytics --extra tracing --extra object-store --extra kafka --group dev \
+		-c requirements.lock -c requirements-analytics.lock -c requirements-tracing.lock -c requirements-cluster.lock \
+		-o requirements-dev.lock; \
 	$(COMPILE) --group docs -o requirements-docs.lock; \
 	touch $(VENV)/.uv-ready
 

@@ -11,6 +11,8 @@ import sys
 import time
 from typing import Final
 
+from mqservice.lib.names import MAIN_SHARD
+
 BYTES_EACH: Final = 1_300
 
 
@@ -43,6 +45,7 @@ async def measure(rounds: int) -> float:
     route = TopicRoute(
         namespace="n",
         name="orders",
+        shard=MAIN_SHARD,
         engine_name="n%orders",
         queue_count=4,
         body_bytes_max=1 << 20,

@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from django.conf import settings as django_settings
@@ -56,7 +56,7 @@ from mqservice.quotas.engine_usage import EngineUsage  # noqa: E402 as above
 from mqservice.quotas.meters import set_process_meters  # noqa: E402 as above
 from mqservice.quotas.rejection_pacing import RejectionPacer, body_bytes_of  # noqa: E402 as above
 from mqservice.sqs.plane import SqsPlane, is_sqs_request  # noqa: E402 as above
-from mqservice.store import close_store  # noqa: E402 as above
+from mqservice.store import UsageReply, UsageRequest, close_store  # noqa: E402 as above
 from mqservice.usage.writing import run as write_usage  # noqa: E402 as above
 from mqservice.web.cycle import Cycle, Serve, Take, recognised  # noqa: E402 as above
 from mqservice.web.unauthenticated import UnauthenticatedConnections  # noqa: E402 as above
@@ -240,7 +240,10 @@ class Application:
 
 
 def _holdings_of(context: DeliveryContext) -> EngineUsage:
-    return EngineUsage(context.meters, context.store.use, context.clock)
+    def use(shard: str, request: UsageRequest) -> Awaitable[UsageReply]:
+        return context.stores[shard].use(request)
+
+    return EngineUsage(context.meters, use, context.clock)
 
 
 async def _refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:

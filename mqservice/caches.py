@@ -15,8 +15,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, TypeVar
 
 import psycopg
 from asgiref.sync import sync_to_async
@@ -48,6 +49,7 @@ from mqservice.lib.problem import Problem
 from mqservice.lib.tcp_timeouts import LIBPQ_OPTIONS
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.quotas.queries import limits_of
+from mqservice.store import prepare_store
 from mqservice.topics.routes import TopicRoute, find_topic_route
 
 log = logging.getLogger(__name__)
@@ -58,13 +60,23 @@ RECONNECT_MS_MAX: Final = 5_000
 CONNECT_TIMEOUT_SECONDS: Final = 3
 HEAR_MS_MAX: Final = 1_000
 
-K = TypeVar("K")
+K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+R = TypeVar("R", TopicRoute, GroupRoute)
 RouteKey = tuple[int, str, str]
+NamespaceKey = tuple[int, str]
+
+
+class NamespaceRoute(NamedTuple):
+    """A namespace and where it lives."""
+
+    name: str
+    shard: str
 
 
 class RouteCache:
-    """Topics and groups by (tenant, namespace, name). ``ns`` may be ``-``, the key's own.
+    """Topics and groups by (tenant, namespace, name), and namespaces. ``ns`` may be ``-``, the
+    key's own.
 
     Only names that can exist are looked up, so absences are remembered of short names only.
     """
@@ -74,9 +86,16 @@ class RouteCache:
         find_topic: Callable[[RouteKey], Awaitable[TopicRoute | None]],
         find_group: Callable[[RouteKey], Awaitable[GroupRoute | None]],
         *,
+        find_namespace: Callable[[NamespaceKey], Awaitable[NamespaceRoute | None]] | None = None,
         limits: CacheLimits | None = None,
         clock: Clock | None = None,
     ) -> None:
+        self._namespaces: LookupCache[NamespaceKey, NamespaceRoute] = LookupCache(
+            find_namespace or _query(_find_namespace),
+            # Nobody is told of a new one, so that none is remembered as absent.
+            limits=replace(limits or CacheLimits(), absent_ms=0),
+            clock=clock,
+        )
         self._topics: LookupCache[RouteKey, TopicRoute] = LookupCache(
             find_topic, limits=limits, clock=clock
         )
@@ -101,20 +120,21 @@ class RouteCache:
             raise Problem.of("TOPIC_NOT_FOUND", f"{name} does not exist in {ns}", stored=False)
         return route
 
-    async def load_namespace(self, principal: Principal, ns: str) -> str:
-        """The name of a namespace that is there. One query, none for a key's own.
+    async def load_namespace(self, principal: Principal, ns: str) -> NamespaceRoute:
+        """A namespace that is there. One query unless it is known; none for a key's own.
 
         Raises Problem: 404 for absent and foreign alike, 503 when nobody can know.
         """
-        namespace = principal.namespace_named(ns)
-        if namespace is not None and namespace != principal.namespace:
-            try:
-                namespace = await _query(_find_namespace)((principal.tenant_id, namespace))
-            except LookupUnavailable as exc:
-                raise metadata_unavailable() from exc
-        if namespace is None:
+        name = principal.namespace_named(ns)
+        route = None
+        if name is not None and name == principal.namespace:
+            route = NamespaceRoute(name, principal.shard)
+        elif name is not None and name_fault(name) is None:
+            route = await _load(self._namespaces, (principal.tenant_id, name))
+        if route is None:
             raise Problem.of("NAMESPACE_NOT_FOUND", f"{ns} does not exist")
-        return namespace
+        await prepare_store(route.shard)
+        return route
 
     def group(self, principal: Principal, ns: str, name: str) -> GroupRoute | None:
         """The group if it is known and the principal's; None means: ask ``load_group``."""
@@ -140,6 +160,7 @@ class RouteCache:
         self._groups.drop(key)
 
     def clear(self) -> None:
+        self._namespaces.clear()
         self._topics.clear()
         self._groups.clear()
 
@@ -195,9 +216,9 @@ class Caches:
         self.access_keys: KeyCache = AccessKeyCache(_query(find_access_key))
         self.holders = holders or HolderCache(_query(find_holder))
         self.routes = routes or RouteCache(
-            _query(lambda key: find_topic_route(*key)), _query(lambda key: find_group_route(*key))
+            _reachable(_query(lambda key: find_topic_route(*key))),
+            _reachable(_query(lambda key: find_group_route(*key))),
         )
-
         self.quotas = quotas or QuotaCache(_query(limits_of))
         self.is_listening = False
         self._awaited: dict[str, asyncio.Future[None]] = {}
@@ -325,12 +346,28 @@ def _announce(mark: str) -> None:
         cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, f"heard {mark}"])
 
 
-def _find_namespace(key: tuple[int, str]) -> str | None:
+def _find_namespace(key: NamespaceKey) -> NamespaceRoute | None:
     tenant_id, name = key
-    return name if Namespace.objects.filter(tenant_id=tenant_id, name=name).exists() else None
+    found = Namespace.objects.filter(tenant_id=tenant_id, name=name).values_list("shard", flat=True)
+    shard = found.first()
+    return None if shard is None else NamespaceRoute(name, shard)
 
 
-async def _load(cache: LookupCache[RouteKey, V], key: RouteKey) -> V | None:
+def _reachable(
+    find: Callable[[RouteKey], Awaitable[R | None]],
+) -> Callable[[RouteKey], Awaitable[R | None]]:
+    """``find``, and a connection to the shard of what it finds."""
+
+    async def run(key: RouteKey) -> R | None:
+        route = await find(key)
+        if route is not None:
+            await prepare_store(route.shard)
+        return route
+
+    return run
+
+
+async def _load(cache: LookupCache[K, V], key: K) -> V | None:
     try:
         return await cache.load(key)
     except LookupUnavailable as exc:

@@ -41,7 +41,7 @@ from mqservice.lib.lookup_cache import make_room
 from mqservice.lib.middleware import API_PREFIX, ASKED_FOR
 from mqservice.lib.problem import Problem
 from mqservice.lib.throttle import network_of
-from mqservice.store import keep_client
+from mqservice.store import keep_clients
 
 T = TypeVar("T")
 
@@ -106,7 +106,7 @@ class ControlPlane(BaseHandler):
                 retry_after_ms=1_000,
             )
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(THREADS, "control-plane", keep_client)
+            self._pool = ThreadPoolExecutor(THREADS, "control-plane", keep_clients)
 
         def end(_: object) -> None:
             self._turns.end(asker)

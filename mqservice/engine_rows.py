@@ -138,7 +138,7 @@ class EngineRows(ABC, Generic[RowT, ChangeT]):
             require_room(namespace.tenant_id, f"{self.kind}_count_max", self.model)
         planned = self.plan(namespace, name, row, change)
         self.write([planned], by=by)
-        with _engine() as client:
+        with _engine(namespace) as client:
             self.put_in_engine(client, planned.row)
         return planned.row, planned.is_new
 
@@ -191,7 +191,7 @@ class EngineRows(ABC, Generic[RowT, ChangeT]):
         row.delete()
         self.deleted(namespace, name)
         record(by, namespace, f"{self.kind}.delete", f"{self.kind}s/{name}", before=before)
-        with _engine() as client:
+        with _engine(namespace) as client:
             self.delete_in_engine(client, known_as)
 
     def deleted(self, namespace: Namespace, name: str) -> None:
@@ -208,10 +208,10 @@ class EngineRows(ABC, Generic[RowT, ChangeT]):
 
 
 @contextmanager
-def _engine() -> Iterator[StoreClient]:
+def _engine(namespace: Namespace) -> Iterator[StoreClient]:
     """Raises Problem: what a failure of the engine means."""
     try:
-        with blocking_client() as client:
+        with blocking_client(namespace.shard) as client:
             yield client
     except StoreError as exc:
         raise problem_from_store(exc) from exc

@@ -22,10 +22,12 @@ from mqservice.store import (
     GroupNotFound,
     KeyReused,
     LeaseExpired,
+    NotLeader,
     OffsetOutOfRange,
     OutcomeUnknown,
     QueueNotFound,
     RecordRefused,
+    ReplicationUnavailable,
     ShuttingDown,
     StoreBusy,
     StoreError,
@@ -38,6 +40,12 @@ from mqservice.store import (
 # error -> (code, what the client reads, pause before the next attempt in ms)
 _TABLE: Final[dict[type[StoreError], tuple[str, str, int | None]]] = {
     StoreUnavailable: ("ENGINE_UNAVAILABLE", "the storage engine is not responding", 1_000),
+    ReplicationUnavailable: (
+        "ENGINE_UNAVAILABLE",
+        "the replicated log does not answer; topics that are not replicated are served",
+        1_000,
+    ),
+    NotLeader: ("OUTCOME_UNKNOWN", "another engine has taken over; it may be stored", 1_000),
     ShuttingDown: ("ENGINE_UNAVAILABLE", "the storage engine is stopping", 1_000),
     OutcomeUnknown: (
         "OUTCOME_UNKNOWN",

@@ -10,6 +10,7 @@ optional   VALKEY_URL MQ_DATA_DIR MQ_ENGINE_SOCKET MQ_PORT MQ_BASE_URL MQ_ALLOWE
            MQ_TAIL_WATCHERS_MAX MQ_SOCKET_COMMANDS_PER_SECOND_MAX MQ_SOCKET_NO_OPS_PER_SECOND_MAX
            MQ_REPORTS_AT MQ_REPORTS_ZONE MQ_REPORTS_MASTER MQ_REPORTS_MEMORY MQ_REPORTS_LIMIT_S
            MQ_REPORTS_CONF MQ_REPORTS_LAKE MQ_REPORTS_OUT MQ_REPORTS_BY_HAND_MAX MQ_ENVIRONMENT
+           MQ_ENGINE_SECRET MQ_SHARD_CA_FILE
 """
 
 from __future__ import annotations
@@ -52,6 +53,9 @@ MQ_KEY_PEPPER_FALLBACKS = envlist("MQ_KEY_PEPPER_FALLBACKS", SECRET_KEY_FALLBACK
 
 MQ_DATA_DIR = Path(envtext("MQ_DATA_DIR", "var")).absolute()
 MQ_ENGINE_SOCKET = envtext("MQ_ENGINE_SOCKET", str(MQ_DATA_DIR / "run" / "engine.sock"))
+# What this process shows engines over a network, and whose certificates it trusts.
+MQ_ENGINE_SECRET = envsecret("MQ_ENGINE_SECRET", chars_min=0, default="")
+MQ_SHARD_CA_FILE = envtext("MQ_SHARD_CA_FILE", "")
 MQ_VALKEY_URL = envurl(
     "VALKEY_URL", "redis", "rediss", "unix", default="redis://127.0.0.1:6379/0"
 ).geturl()
@@ -83,6 +87,7 @@ INSTALLED_APPS = [
     "allauth.mfa",
     "allauth.usersessions",
     "django_htmx",
+    "mqservice.shards",
     "mqservice.accounts",
     "mqservice.people",
     "mqservice.idempotency",

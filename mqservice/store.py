@@ -1,26 +1,33 @@
 """The one interface to the storage engine for everything in ``mqservice`` that stores or reads.
 
-    data plane, WebSocket ──▶ get_store() ──────▶ AsyncStoreClient ─┐
-    views, tasks, CLI ──────▶ blocking_client() ▶ StoreClient ──────┴──▶ settings.MQ_ENGINE_SOCKET
-      (one that stays connected on threads that stay: keep_client)
+    data plane, WebSocket ──▶ get_stores()[shard] ───▶ AsyncStoreClient ─┐    main: MQ_ENGINE_SOCKET
+    views, tasks, CLI ──────▶ blocking_client(shard) ▶ StoreClient ──────┴──▶ others: their rows
+      (one that stays connected on threads that stay: keep_clients)
 
-``get_store`` gives one client per process, on the running loop. All that ``storage_engine.client``
-exports is imported from here.
+A namespace lives in one shard, whose name its row and the cached routes of its topics and groups
+carry; nothing else knows that there may be several. ``get_stores`` gives one client per process and
+shard, on the running loop. All that ``storage_engine.client`` exports is imported from here.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
+from asgiref.sync import sync_to_async
 from django.conf import settings
+from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 
+from mqservice.lib.names import MAIN_SHARD
 from storage_engine.client import *  # noqa: F403  # the door shows all that the engine's shows
 from storage_engine.client import (
     AsyncStoreClient,
+    Credentials,
     LeaveRequest,
     LookUpHead,
     LookUpRequest,
@@ -50,6 +57,8 @@ from storage_engine.client import (
     SettleReplyHandler,
     SettleRequest,
     StoreClient,
+    StoreError,
+    StoreUnavailable,
     SubscribeReply,
     SubscribeRequest,
     TopicRef,
@@ -57,6 +66,10 @@ from storage_engine.client import (
     UsageReply,
     UsageRequest,
 )
+
+_FIRST_CONNECTION_MS_MAX: Final = 1_000
+
+ClientT = TypeVar("ClientT", bound=StoreClient)
 
 
 class Store(Protocol):
@@ -112,34 +125,67 @@ class Store(Protocol):
     async def use(self, request: UsageRequest, /) -> UsageReply: ...
 
 
-_client: AsyncStoreClient | None = None
+class _Clients(dict[str, AsyncStoreClient]):
+    """By shard. One is made, and begins to connect, when it is first asked for."""
 
-
-def get_store() -> Store:
-    """This process's client. Starts to connect at the first call, which needs a running loop."""
-    global _client
-    if _client is None:
-        _client = AsyncStoreClient(
-            settings.MQ_ENGINE_SOCKET, client_name=f"mqservice-web/{os.getpid()}"
+    def __missing__(self, shard: str) -> AsyncStoreClient:
+        client = self[shard] = AsyncStoreClient(
+            settings.MQ_ENGINE_SOCKET if shard == MAIN_SHARD else partial(_locate, shard),
+            client_name=f"mqservice-web/{os.getpid()}",
+            shard=shard,
+            credentials=_credentials(),
         )
-        _client.start()
-    return _client
+        client.start()
+        return client
 
 
-def is_engine_silent() -> bool:
+_clients = _Clients()
+_first_waits: dict[str, asyncio.Task[None]] = {}
+
+
+def get_stores() -> Mapping[str, Store]:
+    """This process's clients by shard, which needs a running loop. That of the main shard connects
+    from now on, the others once they are asked for.
+    """
+    _ = _clients[MAIN_SHARD]
+    return _clients
+
+
+async def prepare_store(shard: str) -> None:
+    """Connect to a shard that this process has not talked to, so that the first request finds it
+    connected. Whether it does or not: nobody waits after the first second.
+    """
+    if shard == MAIN_SHARD:
+        return
+    first = _first_waits.get(shard)
+    if first is None:
+        first = _first_waits[shard] = asyncio.ensure_future(_first_connection(shard))
+    if not first.done():
+        await asyncio.shield(first)
+
+
+async def _first_connection(shard: str) -> None:
+    with contextlib.suppress(StoreError):
+        await _clients[shard].wait_connected(_FIRST_CONNECTION_MS_MAX)
+
+
+def is_engine_silent(shard: str = MAIN_SHARD) -> bool:
     """Whether this process's asynchronous client knows that the engine does not answer though it
     is there; False where there is no such client. Any thread may ask.
     """
-    return _client is not None and _client.is_silent
+    client = _clients.get(shard)
+    return client is not None and client.is_silent
 
 
 async def close_store() -> None:
     """End this process's clients; what is in flight fails with ``OutcomeUnknown``."""
-    global _client
     while _kept:
         await asyncio.to_thread(_kept.pop().close)  # it may be connecting, to one that hangs
-    client, _client = _client, None
-    if client is not None:
+    for first in _first_waits.values():
+        first.cancel()
+    _first_waits.clear()
+    while _clients:
+        _, client = _clients.popitem()
         await client.aclose()
 
 
@@ -151,32 +197,73 @@ class _KeptClient(StoreClient):
 
 
 class _OfThread(threading.local):
-    client: _KeptClient | None = None
+    clients: dict[str, _KeptClient] | None = None  # by shard
 
 
 _of_thread = _OfThread()
 _kept: list[_KeptClient] = []
 
 
-def keep_client() -> None:
-    """Let this thread, which stays, have one client until ``close_store``."""
-    if _of_thread.client is not None:
-        return
-    _of_thread.client = _KeptClient(
-        settings.MQ_ENGINE_SOCKET, client_name=_client_name(), is_engine_silent=is_engine_silent
+def keep_clients() -> None:
+    """Let this thread, which stays, have one client of each shard until ``close_store``."""
+    if _of_thread.clients is None:
+        _of_thread.clients = {}
+
+
+def blocking_client(shard: str) -> StoreClient:
+    """A client for code that runs outside the event loop. The caller closes it, by ``with``.
+
+    A query at each connection, unless it is the main shard.
+    """
+    kept = _of_thread.clients
+    if kept is None:
+        return _blocking_client(StoreClient, shard)
+    if shard not in kept:
+        kept[shard] = _blocking_client(_KeptClient, shard)
+        _kept.append(kept[shard])
+    return kept[shard]
+
+
+def _blocking_client(kind: type[ClientT], shard: str) -> ClientT:
+    return kind(
+        settings.MQ_ENGINE_SOCKET if shard == MAIN_SHARD else partial(_find_address, shard),
+        client_name=f"mqservice-{settings.MQ_PROCESS}/{os.getpid()}",
+        shard=shard,
+        credentials=_credentials(),
+        is_engine_silent=partial(is_engine_silent, shard),
     )
-    _kept.append(_of_thread.client)
 
 
-def blocking_client() -> StoreClient:
-    """A client for code that runs outside the event loop. The caller closes it, by ``with``."""
-    kept = _of_thread.client
-    if kept is not None:
-        return kept
-    return StoreClient(
-        settings.MQ_ENGINE_SOCKET, client_name=_client_name(), is_engine_silent=is_engine_silent
-    )
+def _credentials() -> Credentials:
+    return Credentials(settings.MQ_ENGINE_SECRET, settings.MQ_SHARD_CA_FILE)
 
 
-def _client_name() -> str:
-    return f"mqservice-{settings.MQ_PROCESS}/{os.getpid()}"
+_addresses: dict[str, str] = {}  # as last read, for while PostgreSQL is away
+
+
+def _find_address(shard: str) -> str:
+    """One query. Raises ``StoreUnavailable`` when nobody knows."""
+    # Models can be imported only after Django has started, and this module is before.
+    from mqservice.shards.queries import find_address
+
+    try:
+        address = find_address(shard)
+    except (DatabaseError, InterfaceError) as exc:
+        if shard not in _addresses:
+            raise StoreUnavailable(f"nobody knows where the shard {shard} is: {exc}") from exc
+        return _addresses[shard]
+    if not address:
+        raise StoreUnavailable(f"no engine has said yet where the shard {shard} is")
+    _addresses[shard] = address
+    return address
+
+
+async def _locate(shard: str) -> str:
+    def find() -> str:
+        try:
+            return _find_address(shard)
+        finally:
+            if not connection.in_atomic_block:  # a test's transaction has to live on
+                close_old_connections()
+
+    return await sync_to_async(find)()

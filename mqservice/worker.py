@@ -20,7 +20,7 @@ from celery import signals
 from celery.beat import Service
 
 from mqservice.celery import QUEUES, app
-from mqservice.store import keep_client
+from mqservice.store import keep_clients
 
 # One may make a report for hours, and the others are short: ticks never wait for long.
 THREAD_COUNT: Final = 6
@@ -65,7 +65,7 @@ def main() -> None:
         beat.stop()
 
     def stay_connected(**kwargs: Any) -> None:  # Any: as above
-        keep_client()
+        keep_clients()
 
     signals.task_prerun.connect(stay_connected)  # in the thread that runs it, which stays
     signals.worker_ready.connect(start_beat)  # ticks begin once somebody takes them

@@ -1,7 +1,8 @@
-"""``python -m storage_engine``: one engine for one store, until SIGTERM.
+"""``python -m storage_engine``: one engine for one store, until SIGTERM. ``python -m storage_engine
+follow``: a replica of one that ships its store to a replicated log.
 
 Exit codes: 0 stopped in order, 2 configuration invalid, 3 directory in use, 4 store cannot be
-opened.
+opened, 5 another engine owns the shard.
 """
 
 from __future__ import annotations
@@ -13,16 +14,23 @@ import os
 import resource
 import signal
 import sys
-from typing import Final
+from typing import Any, Final
 
 import uvloop
 
 from storage_engine.clock import SystemClock
-from storage_engine.config import StoreConfig, config_from_env
-from storage_engine.errors import ConfigInvalid, StoreError, StoreInUse
+from storage_engine.config import ENV_PREFIX, StoreConfig, config_from_env
+from storage_engine.disk.files import Files
+from storage_engine.errors import ConfigInvalid, NotLeader, StoreError, StoreInUse
 from storage_engine.filters.message_filter import set_compiled_max
 from storage_engine.json_log import start_logging
+from storage_engine.recovery.open_checks import claim_store
+from storage_engine.replicated_log.errors import Misconfigured
+from storage_engine.replicated_log.opening import open_log
+from storage_engine.replicated_log.port import ReplicatedLog
+from storage_engine.replication.follower import follow, take_over
 from storage_engine.server.engine_metrics import metrics_text
+from storage_engine.server.handshake import check_network
 from storage_engine.server.metrics_server import Health, MetricsServer
 from storage_engine.server.server import Server
 from storage_engine.store import Store
@@ -32,6 +40,7 @@ log = logging.getLogger("storage_engine")
 EXIT_CONFIG: Final = 2
 EXIT_IN_USE: Final = 3
 EXIT_STORE: Final = 4
+EXIT_NOT_LEADER: Final = 5
 _DISK_INTERVAL_MS: Final = 1_000  # a full disk is noticed, and its way back, within it
 # The flusher thread wants the interpreter back as soon as a sync is done; the default of 5 ms would
 # stand in every acknowledged put.
@@ -40,20 +49,23 @@ _SWITCH_INTERVAL_S: Final = 0.000_2
 
 async def run(config: StoreConfig) -> None:
     """Open, serve until SIGTERM or SIGINT, close."""
-    loop = asyncio.get_running_loop()
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    stopping = _stopping()
     set_compiled_max(config.filter_compiled_max)
-    store = Store(config, SystemClock())
-    try:
-        store.open(loop)
-    except OSError as exc:
-        raise StoreError(f"{config.store_dir}: {exc.strerror}") from exc
+    opening = asyncio.ensure_future(_open(config))
+    if not await _is_done_before(stopping, opening):
+        return
+    store = opening.result()
     server = Server(store)
     # Before the socket: whoever sees that one may ask for metrics too.
     metrics = await _start_metrics(config, store, server)
-    await server.start(config.socket)
+    try:
+        if config.listen:
+            await server.start_network()
+        if config.socket:
+            await server.start(config.socket)
+    except ConfigInvalid:
+        await store.close()
+        raise
     duties = [
         asyncio.ensure_future(_every(config.tick_interval_ms, store.tick)),
         asyncio.ensure_future(_every(config.tick_interval_ms, server.resume_reading)),
@@ -62,9 +74,14 @@ async def run(config: StoreConfig) -> None:
         asyncio.ensure_future(_checkpoint(store)),
         asyncio.ensure_future(_retain(store)),
     ]
+    if store.replication is not None:
+        duties.append(asyncio.ensure_future(store.replication.run()))
+        duties.append(
+            asyncio.ensure_future(_every(config.tick_interval_ms, store.replication.tick))
+        )
     log.info(
         "The engine accepts connections",
-        extra={"action": "engine_started", "socket": config.socket},
+        extra={"action": "engine_started", "socket": config.socket, "listen": config.listen},
     )
     stopped = asyncio.ensure_future(stopping.wait())
     done, _ = await asyncio.wait([stopped, *duties], return_when=asyncio.FIRST_COMPLETED)
@@ -80,6 +97,76 @@ async def run(config: StoreConfig) -> None:
         ended.result()  # a duty never ends by itself: raise what ended it
 
 
+async def run_replica(config: StoreConfig) -> None:
+    """Follow the shard's owner until SIGTERM or SIGINT."""
+    claim_store(config.store_path, config.shard)
+    following = asyncio.ensure_future(
+        follow(
+            _replicated_log(config),
+            config.store_path,
+            Files(),
+            interval_ms=config.replication_interval_ms,
+        )
+    )
+    log.info("The replica follows its shard", extra={"action": "replica_started"})
+    if await _is_done_before(_stopping(), following):
+        following.result()
+    log.info("The replica has stopped", extra={"action": "replica_stopped"})
+
+
+def _stopping() -> asyncio.Event:
+    """Set by SIGTERM and SIGINT."""
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    return stopping
+
+
+async def _is_done_before(
+    stopping: asyncio.Event, work: asyncio.Future[Any]
+) -> bool:  # Any: its result
+    """Whether the work ends first; else it is cancelled, and has ended."""
+    stopped: asyncio.Future[Any] = asyncio.ensure_future(stopping.wait())  # Any: True
+    done, _ = await asyncio.wait([stopped, work], return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if work in done:
+        return True
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    return False
+
+
+def _replicated_log(config: StoreConfig) -> ReplicatedLog:
+    try:
+        return open_log(
+            config.replicated_log,
+            shard=config.shard,
+            deployment=config.deployment,
+            options={},
+            clock=SystemClock(),
+        )
+    except Misconfigured as exc:
+        raise ConfigInvalid(f"{ENV_PREFIX}REPLICATED_LOG: {exc}") from exc
+
+
+async def _open(config: StoreConfig) -> Store:
+    """Of a shard, once the log has all that the store has."""
+    place = None
+    try:
+        claim_store(config.store_path, config.shard)
+        if config.replicated_log:
+            place = await take_over(
+                _replicated_log(config), config.store_path, Files(), epoch=config.shard_epoch
+            )
+        store = Store(config, SystemClock(), place=place)
+        store.open(asyncio.get_running_loop())
+    except OSError as exc:
+        raise StoreError(f"{config.store_dir}: {exc.strerror}") from exc
+    if store.replication is not None:
+        await store.replication.begin()
+    return store
+
+
 async def _start_metrics(config: StoreConfig, store: Store, server: Server) -> MetricsServer | None:
     """Answer Prometheus, where a port is given; without it the engine serves all the same."""
     if not config.metrics_port:
@@ -91,6 +178,8 @@ async def _start_metrics(config: StoreConfig, store: Store, server: Server) -> M
     def health() -> Health:
         if store.refusal is not None:
             return Health(False, str(store.refusal))
+        if store.replication is not None and store.replication.refusal is not None:
+            return Health(True, f"degraded: {store.replication.refusal}")
         damaged = store.parts.quarantine.count
         return Health(True, f"ok, {damaged} quarantined_records" if damaged else "ok")
 
@@ -167,11 +256,18 @@ def main() -> int:
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     try:
         config = config_from_env(os.environ)
-        if not config.socket:
+        is_replica = sys.argv[1:] == ["follow"]
+        if is_replica and not config.replicated_log:
             raise ConfigInvalid(
-                "MQ_ENGINE_SOCKET is not set: set it to the path of the socket that "
-                "clients connect to"
+                "MQ_ENGINE_REPLICATED_LOG is not set: set it to the URL of the log to follow"
             )
+        if not config.socket and not config.listen and not is_replica:
+            raise ConfigInvalid(
+                "neither MQ_ENGINE_SOCKET nor MQ_ENGINE_LISTEN is set: set one to where clients "
+                "connect to"
+            )
+        if config.listen:
+            check_network(config)
     except ConfigInvalid as exc:
         print(f"storage_engine: {exc}", file=sys.stderr)
         return EXIT_CONFIG
@@ -179,10 +275,16 @@ def main() -> int:
     # What lives from start to stop is not looked at again by the collector.
     gc.freeze()
     try:
-        uvloop.run(run(config))
+        uvloop.run(run_replica(config) if is_replica else run(config))
+    except ConfigInvalid as exc:
+        print(f"storage_engine: {exc}", file=sys.stderr)
+        return EXIT_CONFIG
     except StoreInUse as exc:
         print(f"storage_engine: {exc}", file=sys.stderr)
         return EXIT_IN_USE
+    except NotLeader as exc:
+        print(f"storage_engine: {exc}", file=sys.stderr)
+        return EXIT_NOT_LEADER
     except StoreError as exc:
         print(f"storage_engine: cannot open the store: {exc}", file=sys.stderr)
         return EXIT_STORE

@@ -13,16 +13,19 @@ from storage_engine.errors import (
     BatchUnknown,
     ClientLimit,
     CommitRefused,
+    ConfigInvalid,
     CursorInvalid,
     DiskFull,
     FilterInvalid,
     GroupNotFound,
     KeyReused,
     LeaseExpired,
+    NotLeader,
     OffsetOutOfRange,
     OutcomeUnknown,
     QueueNotFound,
     RecordRefused,
+    ReplicationUnavailable,
     ShuttingDown,
     StoreBusy,
     StoreError,
@@ -66,6 +69,7 @@ from storage_engine.settings.retry_policy import (
     ListDelays,
     RetryPolicy,
 )
+from storage_engine.wire.address import SECRET_CHARS_MIN, Address, Credentials
 from storage_engine.wire.async_client import AsyncStoreClient
 from storage_engine.wire.client_types import ClientConfig, PutResult, Received
 from storage_engine.wire.dead_letters import (

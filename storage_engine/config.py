@@ -31,6 +31,7 @@ _MAY_BE_ZERO: Final = frozenset(
         "warm_bytes",
         "metrics_port",
         "schedule_step_ms",
+        "shard_epoch",
     }
 )
 
@@ -40,7 +41,13 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     store_dir: str
     socket: str = ""  # path of the unix socket
-    broker: str = "broker-0"
+    listen: str = ""  # tcp://HOST:PORT or tls://HOST:PORT, beside the unix socket or without it
+    shard: str = "main"  # what clients know the store by
+    broker: str = "broker-0"  # what metrics and samples call it; of another shard, the shard's name
+    secret: str = ""  # which clients over a network have to prove that they know
+    secret_file: str = ""  # holds it
+    tls_cert_file: str = ""  # for tls://: the certificate and those it rests on, PEM
+    tls_key_file: str = ""
     metrics_port: int = 0  # of /metrics on the loopback address; 0: none
 
     segment_bytes: int = GIB  # RocketMQ's mappedFileSizeCommitLog
@@ -102,6 +109,14 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     reserve_bytes: int = 16 * MIB  # disk reserved for settles and checkpoints when it is full
 
     async_flush_interval_ms: int = 200  # how much of an async topic a power failure may lose
+    replicated_log: str = ""  # URL of the log that outlives this machine; empty: none
+    deployment: str = "mqservice"  # whose shard it is; a log of another one is refused
+    # Who owns the shard: above that of every owner before. 0: one more than is known.
+    shard_epoch: int = 0
+    replication_interval_ms: int = (
+        200  # how much of a topic that is not replicated a lost host may cost
+    )
+    replication_timeout_ms: int = 4 * SECOND_MS  # then puts to replicated topics are refused
     repair_interval_ms: int = 2 * SECOND_MS  # between attempts to repair a failed sync
     checkpoint_interval_ms: int = 5 * SECOND_MS
     # Messages that become due within it are delivered together, between ticks; 0: at ticks only.
@@ -183,6 +198,13 @@ def config_from_env(env: Mapping[str, str]) -> StoreConfig:
         raise ConfigInvalid(
             f"{ENV_PREFIX}STORE_DIR is not set: set it to the directory of the store"
         )
+    if values.get("shard", "main") != "main":
+        values.setdefault("broker", values["shard"])
+    if "secret_file" in values:
+        try:
+            values["secret"] = Path(values["secret_file"]).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as exc:
+            raise ConfigInvalid(f"cannot read {ENV_PREFIX}SECRET_FILE: {exc}") from exc
     try:
         return msgspec.convert(values, StoreConfig, strict=False).check()
     except msgspec.ValidationError as exc:

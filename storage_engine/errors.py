@@ -26,8 +26,11 @@
     ├── CommitRefused        22  an offset that goes backwards, or of a queue that has leases
     ├── SubscriptionConflict 23  other members of the group read the topic through another filter
     ├── KeyReused            30  a key of a request that stored another message
+    ├── WrongShard           31  the engine that answers owns another shard than the one meant
     ├── ClientLimit          26  one client of a broadcast group too many
-    └── BatchUnknown         27  nobody knows any more what was given out with the message
+    ├── BatchUnknown         27  nobody knows any more what was given out with the message
+    ├── ReplicationUnavailable 32  the replicated log does not answer; other topics are served
+    └── NotLeader            33  another engine has taken over; nothing is acknowledged any more
 
 ``code`` travels in reply frames and never changes its meaning. ``retriable`` says whether the same
 request may succeed later. ``stored`` says what became of a put: False is a promise that nothing of
@@ -168,6 +171,22 @@ class BatchUnknown(StoreError):
 
 class KeyReused(StoreError):
     code = 30
+
+
+class ReplicationUnavailable(StoreError):
+    code = 32
+    retriable = True
+
+
+class NotLeader(StoreError):
+    code = 33
+    retriable = True
+    stored = None
+
+
+class WrongShard(StoreError):
+    code = 31
+    retriable = True  # where the shard is now can be asked again
 
 
 class ClientLimit(StoreError):

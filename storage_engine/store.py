@@ -3,7 +3,8 @@
     server ── put, receive, settle, pull, … ──▶ [Store] ──▶ put_path, delivery, commit_log
     flusher ── flushed(to) ──▶ [Store] ── dispatch, then answer all who waited ──▶ server
 
-A put to a ``sync`` topic is answered when a sync has covered it, to an ``async`` one at once. After
+A put to a ``sync`` topic is answered when a sync has covered it, to an ``async`` one at once, to a
+``replicated`` one when the replicated log has it, where there is one (``replication/``). After
 a sync that failed puts are refused until its segments have been written anew (``durability.py``).
 Loop thread only, unless said otherwise.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import msgspec
@@ -44,6 +45,9 @@ from storage_engine.puts.delay_clock import DelayClock
 from storage_engine.puts.dispatcher import Dispatcher
 from storage_engine.puts.engine_puts import EnginePuts
 from storage_engine.puts.put_path import Appended, PutPath
+from storage_engine.puts.replicated_dispatcher import ReplicatedDispatcher
+from storage_engine.puts.route import REPLICATED, SYNCED, Confirmation
+from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.reads.queries import Queries
@@ -51,6 +55,8 @@ from storage_engine.records.schedule_topic import SCHEDULE_QUEUES, SCHEDULE_TOPI
 from storage_engine.recovery.checkpointer import Checkpointer
 from storage_engine.recovery.open_checks import reject_foreign_files, reject_gaps
 from storage_engine.recovery.recovery import LogFound, Recovered, read_log, recover
+from storage_engine.replication.replication import Replication
+from storage_engine.replication.tail import LogPlace
 from storage_engine.retention.retention import Retention
 from storage_engine.schedule.forwarder import Forwarder
 from storage_engine.schedule.level_offsets import LevelOffsets
@@ -69,7 +75,13 @@ PutReply = Callable[[Appended, int, StoreError | None], None]
 class Store:
     """See the module's docstring."""
 
-    def __init__(self, config: StoreConfig, clock: Clock, files: Files | None = None) -> None:
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        files: Files | None = None,
+        place: LogPlace | None = None,
+    ) -> None:
         config = self.config = _fitted(config.check())
         self._clock = clock
         self._files = files or Files()
@@ -80,7 +92,9 @@ class Store:
         self._commit_log = CommitLog(config, self._files, clock, STORE_HOST)
         self._consumer_offsets = ConsumerOffsets(self._files, path)
         self.indexer = Indexer(config, self._files, self._commit_log)
-        self.dispatcher = Dispatcher(0, self.indexer)
+        self.dispatcher = (
+            Dispatcher(0, self.indexer) if place is None else ReplicatedDispatcher(0, self.indexer)
+        )
         self.durability = Durability(self._commit_log, self._publish_to, config.repair_interval_ms)
         self._quarantine = Quarantine(self._files, path, clock)
         self._min_offsets = MinOffsets(config, self._files)
@@ -96,10 +110,13 @@ class Store:
         )
         self.catalog = Catalog(config, self._files, clock, self._queues, self._puts.routes)
         self._dedup = Dedup(config, self._files, clock)
+        self._confirmations: dict[int, Confirmation] = {SYNCED: self.durability}
+        self.replication: Replication | None = None
+        if place is not None:
+            self._replicate(place)
         self.once_puts = IdempotentPuts(
             self._dedup,
-            self._commit_log,
-            self.durability,
+            self._confirmations,
             self.catalog,
             self._delay_clock,
             self.put,
@@ -113,9 +130,26 @@ class Store:
         self._prefaulter: Prefaulter
         self._started_ms = clock.monotonic_ms()
         self._refusal: StoreError | None = ShuttingDown("the store is not open")
+        self.deposed: Callable[[], None] = _nobody
         self.epoch = 0
         self.put_count = 0
         self.put_bytes = 0
+
+    def _replicate(self, place: LogPlace) -> None:
+        dispatcher, catalog = self.dispatcher, self.catalog
+        assert isinstance(dispatcher, ReplicatedDispatcher)
+        dispatcher.replicated_topics = catalog.replicated_topics
+        catalog.accept_replicated()
+        self.replication = self._confirmations[REPLICATED] = Replication(
+            place,
+            self.config,
+            self._clock,
+            self._commit_log,
+            self.durability,
+            publish=lambda offset: _notify(dispatcher.publish_replicated(offset)),
+            refused=catalog.refuse_replicated,
+            failed=self._depose,
+        )
 
     # Life -----------------------------------------------------------------------------------
 
@@ -213,6 +247,9 @@ class Store:
         self.scheduled = ScheduledMessages(parts, catalog, schedule, self.queries)
         forwarder = Forwarder(parts, schedule, self.durability)
         self.retention = Retention(parts, catalog, delivery, dispatcher, self.indexer, forwarder)
+        if self.replication is not None:
+            replication = self.replication
+            self.retention.snapshots.replicated_offset = lambda: replication.confirmed_offset
         self.retention.settle_expired()
 
     def _read(self) -> LogFound:
@@ -249,6 +286,8 @@ class Store:
         self.catalog.stop()
         try:
             is_durable = await self.durability.stop()
+            if self.replication is not None:
+                await self.replication.stop()
             await self._checkpointer.finish()
             if is_durable:
                 await self.checkpoint()
@@ -293,8 +332,9 @@ class Store:
             return appended, stamp
         self.put_count += appended.stored_count
         self.put_bytes += len(payload)
-        if appended.must_sync:
-            self.durability.wait(appended.end_offset, partial(answer, appended, stamp))
+        if appended.awaits:
+            waits = self._confirmations[appended.awaits]
+            waits.wait(appended.end_offset, partial(answer, appended, stamp))
             return appended, stamp
         if not self.durability.has_waiters:
             self._publish_to(appended.end_offset)
@@ -316,6 +356,12 @@ class Store:
         for queue in self.dispatcher.publish_to(offset):
             for arrived in queue.arrivals:
                 arrived()
+
+    def _depose(self, error: StoreError) -> None:
+        """Another engine owns the shard: nothing is acknowledged any more."""
+        self._refusal = error
+        self.deposed()
+        self.durability.reject(error)
 
     # Reading --------------------------------------------------------------------------------
 
@@ -397,6 +443,16 @@ class Store:
             degraded=["beat"] if schedule.is_degraded else [],
             quarantined_count=self._quarantine.count,
         )
+
+
+def _notify(grown: Iterable[ConsumeQueue]) -> None:
+    for queue in grown:
+        for arrived in queue.arrivals:
+            arrived()
+
+
+def _nobody() -> None:
+    """Until somebody serves."""
 
 
 def _fitted(config: StoreConfig) -> StoreConfig:

@@ -41,7 +41,7 @@ from mqservice.lib.access_keys import access_key_secret, is_made_here, is_seed_o
 from mqservice.lib.api_keys import ApiKeyText, parse_api_key
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.lookup_cache import CacheLimits, LookupCache, LookupUnavailable
-from mqservice.lib.names import OWN_NAMESPACE
+from mqservice.lib.names import MAIN_SHARD, OWN_NAMESPACE
 from mqservice.lib.problem import Problem
 from mqservice.lib.signing import derive_key
 from mqservice.lib.timestamps import datetime_ms
@@ -122,8 +122,9 @@ _NO_MAC: Final = bytes(32)
 # Each request of the control plane asks this: written out, because the ORM takes several times as
 # long to write it as PostgreSQL to answer. The columns of _KeyRow, in its order.
 _FIND_KEY: Final = (
-    "SELECT key.tenant_id, tenant.name, key.namespace_id, namespace.name, key.secret_mac,"
-    " key.previous_mac, key.previous_until, key.expires_at, key.revoked_at, key.role, key.scopes,"
+    "SELECT key.tenant_id, tenant.name, key.namespace_id, namespace.name,"
+    " namespace.shard, key.secret_mac, key.previous_mac, key.previous_until, key.expires_at,"
+    " key.revoked_at, key.role, key.scopes,"
     " key.pepper_version"
     " FROM accounts_apikey AS key JOIN accounts_tenant AS tenant ON tenant.id = key.tenant_id"
     " LEFT JOIN accounts_namespace AS namespace ON namespace.id = key.namespace_id"
@@ -144,6 +145,7 @@ class _KeyRow(NamedTuple):
     tenant: str
     namespace_id: int | None
     namespace: str | None
+    shard: str | None
     secret_mac: bytes
     previous_mac: bytes | None
     previous_until: datetime | None
@@ -181,6 +183,7 @@ class Principal:
     role: Role = Role.DEVELOPER
     expires_at_ms: int | None = None
     user: str | None = None  # whose session it is, where it is no key
+    shard: str = MAIN_SHARD  # of its namespace
     is_read_only: bool = False  # a person in a read-only namespace, who changes nothing
     signing_secrets: tuple[SigningSecret, ...] = ()  # of an access key
     _decisions: dict[tuple[Scope, Kind, str], bool] = field(
@@ -373,6 +376,7 @@ def _principal(
         tenant=row.tenant,
         namespace_id=row.namespace_id,
         namespace=row.namespace,
+        shard=row.shard or MAIN_SHARD,
         scopes=frozenset(grant.scope for grant in grants if grant.is_whole),
         grants=tuple(grant for grant in grants if not grant.is_whole),
         role=role,

@@ -22,7 +22,7 @@ from mqservice.accounts.settings import KeyKind
 from mqservice.accounts.settings import Role as Role
 from mqservice.lib.access_keys import is_access_key_id
 from mqservice.lib.api_keys import PREFIX
-from mqservice.lib.names import NAME_CHARS_MAX
+from mqservice.lib.names import MAIN_SHARD, NAME_CHARS_MAX
 
 USER_AGENT_CHARS_MAX: Final = 200
 REASON_CHARS_MAX: Final = 200  # why a namespace is read-only
@@ -49,6 +49,8 @@ class Namespace(models.Model):
 
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="namespaces")
     name = models.CharField(max_length=NAME_CHARS_MAX, unique=True)
+    # Where its messages are. No foreign key, because the main shard needs no row.
+    shard = models.CharField(max_length=NAME_CHARS_MAX, default=MAIN_SHARD, db_default=MAIN_SHARD)
     created_at = models.DateTimeField(auto_now_add=True)
     read_only_since = models.DateTimeField(null=True, blank=True)
     read_only_by = models.CharField(max_length=200, default="", db_default="", blank=True)

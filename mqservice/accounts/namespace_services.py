@@ -16,6 +16,7 @@ from mqservice.accounts.models import Namespace, Tenant
 from mqservice.accounts.queries import get_namespace
 from mqservice.accounts.services import refuse_bad_name
 from mqservice.lib.problem import Problem
+from mqservice.shards.queries import shard_of_new_namespace
 
 
 @transaction.atomic
@@ -36,7 +37,9 @@ def put_namespace(principal: Principal, name: str) -> tuple[Namespace, bool]:
         )
     try:
         with transaction.atomic():
-            namespace = Namespace.objects.create(tenant=tenant, name=name)
+            namespace = Namespace.objects.create(
+                tenant=tenant, name=name, shard=shard_of_new_namespace()
+            )
     except IntegrityError:
         raise Problem.of("CONFLICT", f"the namespace name {name} is already in use") from None
     record(principal, namespace, "namespace.create", f"namespaces/{name}", after={"name": name})

@@ -10,6 +10,7 @@ from mqservice.accounts.audit import record
 from mqservice.accounts.models import Member, Namespace, Role, Tenant, User
 from mqservice.accounts.services import refuse_bad_name
 from mqservice.lib.problem import Problem
+from mqservice.shards.queries import shard_of_new_namespace
 
 
 @transaction.atomic
@@ -29,7 +30,9 @@ def create_tenant(user: User, name: str, *, actor: str | None) -> Tenant:
     try:
         with transaction.atomic():
             tenant = Tenant.objects.create(name=name)
-            namespace = Namespace.objects.create(tenant=tenant, name=name)
+            namespace = Namespace.objects.create(
+                tenant=tenant, name=name, shard=shard_of_new_namespace()
+            )
     except IntegrityError:
         raise Problem.of("CONFLICT", f"the name {name} is already in use") from None
     Member.objects.create(tenant=tenant, user=user, role=Role.OWNER.value)

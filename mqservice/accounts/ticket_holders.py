@@ -85,10 +85,12 @@ def _of_key(holder: Holder) -> Principal | None:
     if found.namespace is not None:
         return None
     own = Namespace.objects.filter(tenant_id=found.tenant_id, name=holder.namespace)
-    namespace_id = own.values_list("id", flat=True).first()
-    if namespace_id is None:
+    place = own.first()
+    if place is None:
         return None
-    return replace(found, namespace_id=namespace_id, namespace=holder.namespace, _decisions={})
+    return replace(
+        found, namespace_id=place.pk, namespace=place.name, shard=place.shard, _decisions={}
+    )
 
 
 def _of_session(holder: Holder) -> Principal | None:
@@ -129,6 +131,7 @@ def principal_of_member(
         key_id=session_id_of(digest),
         namespace_id=place.pk,
         namespace=place.name,
+        shard=place.shard,
         expires_at_ms=expires_at_ms,
         is_read_only=False,  # sockets go by scopes alone
     )

@@ -52,6 +52,7 @@ def create(
     if base is not None:
         base = base.absolute()
         known = known_segments(base, read_manifest(base))
+    database.require_one_shard(installation.database_url)
     version = database.server_version(installation.database_url)
     clients = find_postgres_clients(version)
     url = installation.database_url

@@ -26,6 +26,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from mqservice.backups.errors import BackupError, BackupRejected
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.lib.restore_stamp import FORGET, STAMP_TABLE
 from mqservice.supervisor.binaries import PostgresClients
 from mqservice.supervisor.child import die_with_parent
@@ -138,6 +139,22 @@ class ClientProgram:
                 with contextlib.suppress(OSError):
                     pipe.close()
         self.process.wait()
+
+
+def require_one_shard(url: str) -> None:
+    """Raises BackupRejected where other engines have a part of the messages: a backup without them
+    would look whole.
+    """
+    with _connected(url) as connection:
+        if connection.execute("SELECT to_regclass('shards_shard')").fetchone() == (None,):
+            return
+        found = connection.execute("SELECT name FROM shards_shard WHERE name <> %s", [MAIN_SHARD])
+        names = ", ".join(str(name) for (name,) in found)
+    if names:
+        raise BackupRejected(
+            f"a backup has the store of one engine so far, and this installation has the shards "
+            f"{names} too"
+        )
 
 
 def require_empty(url: str) -> None:

@@ -7,16 +7,14 @@ quota        ─▶ stdout: the limits that hold, a line each
 
 from __future__ import annotations
 
-import os
 import secrets
-import sys
-from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
 import typer
 
 from mqservice.cli import screen
+from mqservice.cli.operator_commands import run_operator_command
 from mqservice.cli.status import DataDirOption
 
 app = typer.Typer(no_args_is_help=True, help="Operator commands, run on the service's machine.")
@@ -58,7 +56,7 @@ def create_owner(
     if asks:
         password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     arguments = ["create_owner", f"--tenant={tenant}", f"--email={email}", "--", username]
-    text = _run(data_dir, arguments, MQ_OWNER_PASSWORD=password)
+    text = run_operator_command(data_dir, arguments, MQ_OWNER_PASSWORD=password)
     made = msgspec.json.decode(text.strip().rpartition("\n")[2], type=_Facts)
     screen.notice(f"{made.username} owns the tenant {made.tenant}")
     if not made.is_new_user:
@@ -77,7 +75,7 @@ def operator(
 ) -> None:
     """Give a user access to the operator console."""
     arguments = ["operator", *(["--revoke"] if is_revoked else []), "--", username]
-    screen.notice(_run(data_dir, arguments).strip().rpartition("\n")[2])
+    screen.notice(run_operator_command(data_dir, arguments).strip().rpartition("\n")[2])
 
 
 @app.command("quota")
@@ -93,22 +91,7 @@ def quota(
 ) -> None:
     """Show or set the limits of a tenant, or of all tenants; prints the resulting limits."""
     whose = [f"--tenant={tenant}"] if tenant else []
-    text = _run(data_dir, ["quota", *whose, "--", *(limits or [])])
+    text = run_operator_command(data_dir, ["quota", *whose, "--", *(limits or [])])
     held = msgspec.json.decode(text.strip().rpartition("\n")[2], type=dict[str, int])
     for name, number in held.items():
         typer.echo(f"{name}={number}")
-
-
-def _run(data_dir: Path | None, arguments: list[str], **more: str) -> str:
-    """What a Django command prints. Exits where it fails, with its words on stderr."""
-    # Here, for it costs every other command a part of its start.
-    from mqservice.supervisor.config import data_dir_from_env
-    from mqservice.supervisor.errors import SupervisorError
-    from mqservice.supervisor.operator_commands import run_command
-
-    place = data_dir_from_env(os.environ) if data_dir is None else data_dir.absolute()
-    try:
-        return run_command(os.environ, place, arguments, **more)
-    except SupervisorError as error:
-        print(f"mqservice: {error}", file=sys.stderr)
-        raise typer.Exit(error.exit_code) from None

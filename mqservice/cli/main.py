@@ -54,6 +54,8 @@ class Program(LazyGroup):
         "audit": _group("Who changed what, and when.", "audit"),
         "report": _group("Nightly reports.", "report"),
         "admin": _group("Operator commands, run on the service's machine.", "admin"),
+        "shard": _group("Shards: the engines of an installation.", "shard"),
+        "node": _command("Run engines of shards on this machine.", "node"),
         "engine": _group("Tools for the store's files.", "engine"),
         "import-store": _command("Import a RocketMQ store into a new data directory.", "transfer"),
         "export-store": _command(

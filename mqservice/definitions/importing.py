@@ -135,7 +135,7 @@ def import_definitions(
         )
     for rows, steps in ((TOPICS, plan.topics), (GROUPS, plan.groups)):
         rows.write((step.planned for step in steps), by=by)
-    _put_in_engine(plan.steps)
+    _put_in_engine(namespace, plan.steps)
     return plan
 
 
@@ -202,16 +202,16 @@ def _no_room(namespace: Namespace, rows: Rows, steps: list[Step]) -> list[Proble
     return [ProblemItem(f"/{what}", "QUOTA_EXCEEDED", detail)]
 
 
-def _put_in_engine(steps: Sequence[Step]) -> None:
+def _put_in_engine(namespace: Namespace, steps: Sequence[Step]) -> None:
     """Make the engine know all, or what it knew. Also what is unchanged: it may know less.
 
     Raises Problem with the places of what was refused.
     """
     try:
-        with blocking_client() as client:
+        with blocking_client(namespace.shard) as client:
             refusals = client.put_all([step.config for step in steps])
     except StoreError as exc:
-        raise _refusal(problem_from_store(exc), [], is_restored=_restore(steps)) from exc
+        raise _refusal(problem_from_store(exc), [], is_restored=_restore(namespace, steps)) from exc
     found = [
         (step, problem_from_store(refusal))
         for step, refusal in zip(steps, refusals, strict=True)
@@ -219,14 +219,14 @@ def _put_in_engine(steps: Sequence[Step]) -> None:
     ]
     if found:
         faults = [fault for step, problem in found for fault in faults_at(step.pointer, problem)]
-        raise _refusal(found[0][1], faults, is_restored=_restore(steps))
+        raise _refusal(found[0][1], faults, is_restored=_restore(namespace, steps))
 
 
-def _restore(steps: Sequence[Step]) -> bool:
+def _restore(namespace: Namespace, steps: Sequence[Step]) -> bool:
     """Whether the engine knows again what there was before."""
     former = [step.former for step in steps if step.planned.is_different and step.former]
     try:
-        with blocking_client() as client:
+        with blocking_client(namespace.shard) as client:
             failed = [refusal for refusal in client.put_all(former) if refusal is not None]
     except StoreError as exc:
         failed = [exc]

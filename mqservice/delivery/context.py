@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, MutableMapping
+from collections.abc import Awaitable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from random import SystemRandom
 from typing import Any, Final, TypeVar
@@ -29,7 +29,7 @@ from mqservice.lib.signing import Signer
 from mqservice.quotas.exchange import ValkeyExchange
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.quotas.meters import Meters
-from mqservice.store import Store, get_store
+from mqservice.store import Store, get_stores
 from mqservice.tracing import tracing_from
 from mqservice.web.socket_budget import Debts
 
@@ -42,7 +42,7 @@ UNAUTHENTICATED_STATUS: Final = 401
 class DeliveryContext:
     """One per process, or one per test."""
 
-    store: Store
+    stores: Mapping[str, Store]  # by shard, which every route says
     caches: Caches
     receipts: Receipts
     cursors: Cursors
@@ -90,7 +90,7 @@ def process_context() -> DeliveryContext:
     """The context of this process. Needs a running loop, on which it is used from then on."""
     tracing = tracing_from(os.environ)
     return DeliveryContext(
-        store=get_store(),
+        stores=get_stores(),
         caches=caches,
         receipts=Receipts(
             Signer(settings.SECRET_KEY, "receipt", settings.SECRET_KEY_FALLBACKS),

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from mqservice.delivery.connections.connections import Connection
@@ -39,6 +41,10 @@ class Subscription(Protocol):
     def engine_group(self) -> str:
         """The engine's name of the group."""
 
+    @property
+    def shard(self) -> str:
+        """Whose engine has it."""
+
     def on_notice(self, notice: Notice) -> None:
         """A notice about the group."""
 
@@ -59,7 +65,7 @@ class SessionContext(Protocol):
     """What is used here of ``DeliveryContext``."""
 
     @property
-    def store(self) -> Store: ...
+    def stores(self) -> Mapping[str, Store]: ...
 
     @property
     def clock(self) -> Clock: ...
@@ -114,7 +120,8 @@ class Sessions:
         self._socket_count = 0
         self._tenant_counts: dict[int, int] = {}
         self._open: dict[str, Session] = {}  # until another process may have it, or nobody
-        self._wanted: set[str] = set()  # asked for while they were closed
+        self._wanted: dict[str, str] = {}  # asked for while they were closed: by which shard
+        self._heard: set[str] = set()  # shards whose notices come here
         self._subscriptions: dict[str, dict[Subscription, None]] = {}  # by the engine's group
         self._context: SessionContext | None = None
         self._ticker: asyncio.TimerHandle | None = None
@@ -164,7 +171,7 @@ class Sessions:
         """Tick it, and pass it what concerns it, until ``leave``."""
         if self._context is not session.context:
             self._context = session.context
-            session.context.store.listen(self._on_notice)
+            self._heard.clear()
         self._open[session.session_id] = session
         if self._ticker is None:
             self._tick_later()
@@ -183,15 +190,16 @@ class Sessions:
         if self._open.get(session.session_id) is session:
             del self._open[session.session_id]
         if session.session_id in self._wanted:
-            self._wanted.discard(session.session_id)
+            shard = self._wanted.pop(session.session_id)
             if not is_kept:
-                self._report_absent(session.session_id)
+                self._report_absent(shard, session.session_id)
         if not self._open and self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
 
     def follow(self, subscription: Subscription) -> None:
         """Pass it the notices of its group, until ``unfollow``."""
+        self._hear(subscription.shard)
         self._subscriptions.setdefault(subscription.engine_group, {})[subscription] = None
 
     def unfollow(self, subscription: Subscription) -> None:
@@ -224,22 +232,28 @@ class Sessions:
 
     # Notices ------------------------------------------------------------------------------------
 
-    def _on_notice(self, notice: Notice) -> None:
+    def _hear(self, shard: str) -> None:
+        if shard not in self._heard:
+            assert self._context is not None
+            self._heard.add(shard)
+            self._context.stores[shard].listen(partial(self._on_notice, shard))
+
+    def _on_notice(self, shard: str, notice: Notice) -> None:
         if notice.kind is NoticeKind.WANTED:
             session = self._open.get(notice.session_id)
             if session is None:
-                self._report_absent(notice.session_id)
+                self._report_absent(shard, notice.session_id)
             else:
-                self._wanted.add(notice.session_id)
+                self._wanted[notice.session_id] = shard
                 session.hand_over()
             return
         for subscription in list(self._subscriptions.get(notice.group, ())):
             subscription.on_notice(notice)
 
-    def _report_absent(self, session_id: str) -> None:
+    def _report_absent(self, shard: str, session_id: str) -> None:
         assert self._context is not None
         telling = asyncio.get_running_loop().create_task(
-            _absent(self._context.store, session_id), name="session absent"
+            _absent(self._context.stores[shard], session_id), name="session absent"
         )
         self._absent_reports.add(telling)
         telling.add_done_callback(self._absent_reports.discard)

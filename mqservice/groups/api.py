@@ -69,7 +69,7 @@ def _paused(
 def read_group(request: AuthedRequest, response: HttpResponse, ns: str, group: str) -> GroupOut:
     """Read one group with its lag per queue. Two queries, one call to the engine."""
     row = get_group(get_namespace(request.auth, ns), group)
-    with blocking_client() as client:
+    with blocking_client(row.namespace.shard) as client:
         stats = progress(client, row)
     response["ETag"] = etag(row.revision)
     return GroupOut.of(row, stats)

@@ -95,7 +95,7 @@ def client_page(group: ConsumerGroup, topic: str, *, after: str, limit: int) -> 
         group=group.engine_name, topic=topic, after=after, count_max=limit
     )
     try:
-        with blocking_client() as client:
+        with blocking_client(group.namespace.shard) as client:
             return BroadcastClientsOut.of(client.group_clients(request))
     except StoreError as exc:
         raise problem_from_store(exc) from exc

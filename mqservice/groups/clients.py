@@ -84,7 +84,7 @@ def read_clients(request: AuthedRequest, ns: str, group: str) -> GroupClientsOut
     """Who reads for the group now. Two queries, one call to the engine."""
     row = get_group(get_namespace(request.auth, ns), group)
     try:
-        with blocking_client() as client:
+        with blocking_client(row.namespace.shard) as client:
             found = client.group_members(GroupRef(group=row.engine_name))
     except StoreError as exc:
         raise problem_from_store(exc) from exc

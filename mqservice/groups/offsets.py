@@ -67,7 +67,7 @@ def progress_of(group: ConsumerGroup, client_id: str = "") -> GroupStats:
     """
     request = GroupStatsRequest(group=group.engine_name, client_id=client_id)
     try:
-        with blocking_client() as client:
+        with blocking_client(group.namespace.shard) as client:
             return client.group_stats(request)
     except StoreError as exc:
         raise problem_from_store(exc) from exc
@@ -76,7 +76,7 @@ def progress_of(group: ConsumerGroup, client_id: str = "") -> GroupStats:
 def topic_stats(topic: Topic) -> TopicStats:
     """The queues of a topic. One call to the engine. Raises Problem when it cannot tell."""
     try:
-        with blocking_client() as client:
+        with blocking_client(topic.namespace.shard) as client:
             return client.topic_stats(TopicRef(topic=topic.engine_name))
     except StoreError as exc:
         raise problem_from_store(exc) from exc
@@ -97,7 +97,7 @@ def commit(
         client_id=client_id,
     )
     try:
-        with blocking_client() as client:
+        with blocking_client(group.namespace.shard) as client:
             return client.offset_commit(request)
     except StoreError as exc:
         raise _problem(exc, "/offset") from exc
@@ -194,7 +194,7 @@ def _shifted(row: GroupQueueStats, shift: int) -> int:
 def _reset(
     group: ConsumerGroup, topic: Topic, target: SeekTarget, *, is_dry_run: bool
 ) -> OffsetResetReply:
-    with blocking_client() as client:
+    with blocking_client(group.namespace.shard) as client:
         return client.offset_reset(
             OffsetResetRequest(
                 group=group.engine_name,

@@ -16,6 +16,7 @@ class GroupRoute:
 
     namespace: str
     name: str
+    shard: str
     engine_name: str
     lease_ms: int
     max_reconsume_times: int
@@ -26,7 +27,8 @@ class GroupRoute:
 
 def find_group_route(tenant_id: int, namespace: str, name: str) -> GroupRoute | None:
     """One query, which cannot see another tenant's rows."""
-    group = ConsumerGroup.objects.filter(
+    rows = ConsumerGroup.objects.select_related("namespace")
+    group = rows.filter(
         namespace__tenant_id=tenant_id, namespace__name=namespace, name=name
     ).first()
     if group is None:
@@ -34,6 +36,7 @@ def find_group_route(tenant_id: int, namespace: str, name: str) -> GroupRoute | 
     return GroupRoute(
         namespace=namespace,
         name=name,
+        shard=group.namespace.shard,
         engine_name=engine_name(namespace=namespace, name=name),
         lease_ms=group.lease_ms,
         max_reconsume_times=group.max_reconsume_times,

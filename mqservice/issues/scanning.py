@@ -132,7 +132,8 @@ def scan_batch(client: StoreClient, group: ConsumerGroup, now_ms: int) -> tuple[
 
 def _waiting(client: StoreClient) -> list[_Waiting]:
     """Groups with letters that were not counted, those that wait longest first. Two queries."""
-    groups = list(ConsumerGroup.objects.select_related("namespace").order_by("id")[:GROUPS_MAX])
+    rows = ConsumerGroup.objects.filter(namespace__shard=client.shard)
+    groups = list(rows.select_related("namespace").order_by("id")[:GROUPS_MAX])
     places = {
         (namespace_id, name): (next_offset, scanned_ms)
         for namespace_id, name, next_offset, scanned_ms in ScanPlace.objects.values_list(

@@ -14,6 +14,7 @@ from typing import Final
 NAME_CHARS_MAX: Final = 64
 ENGINE_SEPARATOR: Final = "%"
 OWN_NAMESPACE: Final = "-"
+MAIN_SHARD: Final = "main"  # of namespaces that nobody placed elsewhere
 NAME_PATTERN: Final = rf"^[a-zA-Z0-9_-]{{1,{NAME_CHARS_MAX}}}$"  # in JSON Schema
 CONSUMER_PREFIX: Final = "consumer-"  # of the engine's name of a member that has a consumer_id
 

@@ -21,6 +21,7 @@ from mqservice.lib.durations import SECOND_MS
 from mqservice.monitoring.heartbeats import AGES, TICK
 from mqservice.monitoring.sampling import QUARANTINED, engine_stats
 from mqservice.monitoring.ticks import LATE_MS
+from mqservice.shards.queries import known_shard_names
 
 log = logging.getLogger(__name__)
 
@@ -74,10 +75,16 @@ class DegradedWatch:
 
 def ask_engine_or_postgres(dsn: str) -> list[str]:
     """What the engine says is degraded; if it does not answer, beat by ``ask_postgres``."""
-    stats = engine_stats()
-    if stats is None:
+    found = [engine_stats(shard) for shard in known_shard_names()]
+    known = [stats for stats in found if stats is not None]
+    if not known:
         return ["beat"] if ask_postgres(dsn) else []
-    return [*stats.degraded, *([QUARANTINED] if stats.quarantined_count else [])]
+    degraded = {name: None for stats in known for name in stats.degraded}
+    return [
+        *(["engine"] if len(known) < len(found) else []),
+        *degraded,
+        *([QUARANTINED] if any(stats.quarantined_count for stats in known) else []),
+    ]
 
 
 def ask_postgres(dsn: str) -> bool | None:

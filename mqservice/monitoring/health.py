@@ -1,6 +1,7 @@
 """Is this process up, and can it do its work: ``/healthz`` and ``/readyz``.
 
-Ready means that messages can be taken and handed out: PostgreSQL answers and the engine answers.
+Ready means that messages can be taken and handed out: PostgreSQL answers and the engine answers, or
+one of several; then it is degraded until all of them do.
 Worker and beat are reported as well, but a node without them is still ready: it is degraded. Beat
 is so too when the engine got no tick for three seconds, whoever of beat, broker and worker it was.
 The engine says so itself, also while PostgreSQL is away; only when it does not answer, the last
@@ -19,10 +20,12 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
 from mqservice.lib.durations import SECOND_MS
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.monitoring.heartbeats import TICK, heartbeat_ages_ms
 from mqservice.monitoring.sampling import QUARANTINED, engine_stats
 from mqservice.monitoring.ticks import LATE_MS
 from mqservice.quotas.meters import are_quotas_degraded
+from mqservice.shards.queries import known_shard_names, shard_names
 from mqservice.store import StatsReply
 
 HEARTBEAT_MS_MAX: Final = 30 * SECOND_MS
@@ -50,29 +53,41 @@ class Health:
 
     @property
     def is_ready(self) -> bool:
-        return all(self.parts[name] is PartState.UP for name in ("database", "engine"))
+        is_served = self.parts["engine"] in (PartState.UP, PartState.DEGRADED)
+        return self.parts["database"] is PartState.UP and is_served
 
     @property
     def degraded(self) -> list[str]:
         """Parts without which messages flow, but not all is as it should be."""
         return [
-            name
-            for name in (*BACKGROUND_PROCESSES, QUOTAS, QUARANTINED)
-            if self.parts.get(name) in (PartState.DOWN, PartState.DEGRADED)
+            *(["engine"] if self.parts["engine"] is PartState.DEGRADED else []),
+            *(
+                name
+                for name in (*BACKGROUND_PROCESSES, QUOTAS, QUARANTINED)
+                if self.parts.get(name) in (PartState.DOWN, PartState.DEGRADED)
+            ),
         ]
 
 
 def check_health() -> Health:
     """Ask every part. One new connection, one query, one call to the engine, all within limits."""
-    stats = engine_stats()
-    background = background_states(stats) if is_database_up() else None
+    has_database = is_database_up()
+    found = {
+        shard: engine_stats(shard)
+        for shard in (shard_names() if has_database else known_shard_names())
+    }
+    known = [stats for stats in found.values() if stats is not None]
+    stats = found[MAIN_SHARD] or next(iter(known), None)
+    background = background_states(stats) if has_database else None
+    engine = PartState.UP if len(known) == len(found) else PartState.DEGRADED
+    is_damaged = any(each.quarantined_count for each in known)
     return Health(
         parts={
             "database": PartState.DOWN if background is None else PartState.UP,
-            "engine": PartState.DOWN if stats is None else PartState.UP,
+            "engine": engine if known else PartState.DOWN,
             **(background or _judged({}, stats)),
             **({QUOTAS: PartState.DEGRADED} if are_quotas_degraded() else {}),
-            **({QUARANTINED: PartState.DEGRADED} if stats and stats.quarantined_count else {}),
+            **({QUARANTINED: PartState.DEGRADED} if is_damaged else {}),
         }
     )
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from django.utils import timezone
 
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.monitoring.models import EngineSample
 from mqservice.store import StatsReply, StoreError, blocking_client
 
@@ -19,8 +20,8 @@ _COUNTERS: Final = (
 
 
 def record_engine_sample() -> EngineSample:
-    """Ask the engine for its counters, keep them, and drop what is older than a day."""
-    stats = engine_stats()
+    """Ask the main shard's engine for its counters, keep them, and drop those of days ago."""
+    stats = engine_stats(MAIN_SHARD)
     now = timezone.now()
     counters = {} if stats is None else {name: getattr(stats, name) for name in _COUNTERS}
     sample = EngineSample.objects.create(sampled_at=now, is_up=stats is not None, **counters)
@@ -28,10 +29,10 @@ def record_engine_sample() -> EngineSample:
     return sample
 
 
-def engine_stats() -> StatsReply | None:
-    """The engine's counters; None when it does not answer."""
+def engine_stats(shard: str) -> StatsReply | None:
+    """The counters of a shard's engine; None when it does not answer."""
     try:
-        with blocking_client() as client:
+        with blocking_client(shard) as client:
             return client.stats()
     except StoreError:
         return None

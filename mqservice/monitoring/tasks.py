@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-import logging
-
 from mqservice.celery import app
 from mqservice.monitoring.heartbeats import record_heartbeat
 from mqservice.monitoring.sampling import record_engine_sample
 from mqservice.monitoring.ticks import tick_engine
-from mqservice.store import StoreError, blocking_client
-
-log = logging.getLogger(__name__)
+from mqservice.shards.sweeps import each_shard
 
 
 @app.task(name="monitoring.tick", soft_time_limit=5, time_limit=10)
 def tick() -> None:
     """Let the engine deliver what is due. It does so by itself when no tick comes for long."""
-    try:
-        with blocking_client() as client:
-            tick_engine(client)
-    except StoreError as exc:
-        log.warning(
-            "Could not send a tick to the engine",
-            extra={"action": "tick_failed", "error": type(exc).__name__},
-        )
+    each_shard(tick_engine, action="tick_failed", failure="Could not send a tick to the engine")
 
 
 @app.task(name="monitoring.checkpoint_engine", soft_time_limit=15, time_limit=20)
 def checkpoint_engine() -> None:
     """Ask the engine to write its watermarks and offsets down. It does so by itself as well."""
-    try:
-        with blocking_client() as client:
-            client.checkpoint()
-    except StoreError as exc:
-        log.warning(
-            "Could not have the engine write a checkpoint",
-            extra={"action": "checkpoint_failed", "error": type(exc).__name__},
-        )
+    each_shard(
+        lambda client: client.checkpoint(),
+        action="checkpoint_failed",
+        failure="Could not have the engine write a checkpoint",
+    )
 
 
 @app.task(name="monitoring.record_heartbeat", soft_time_limit=10, time_limit=15)

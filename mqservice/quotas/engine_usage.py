@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from itertools import islice
 from typing import Final
 
 from asgiref.sync import sync_to_async
@@ -32,7 +31,7 @@ _NAMES_CACHED_MS: Final = 10_000  # what a tenant stores in a new namespace coun
 REQUEST_NAMES_MAX: Final = 1_000  # the engine's own limit
 _NEAR: Final = 0.5  # of a limit
 
-Names = dict[int, list[str]]  # of the namespaces of each tenant
+Names = dict[int, list[tuple[str, str]]]  # shard and name of the namespaces of each tenant
 
 
 class EngineUsage:
@@ -41,7 +40,7 @@ class EngineUsage:
     def __init__(
         self,
         meters: Meters,
-        use: Callable[[UsageRequest], Awaitable[UsageReply]],
+        use: Callable[[str, UsageRequest], Awaitable[UsageReply]],
         clock: Clock,
         *,
         find_names: Callable[[list[int]], Awaitable[Names]] | None = None,
@@ -72,7 +71,9 @@ class EngineUsage:
                 )
 
     async def update(self) -> None:
-        """One round. Raises ``StoreError``, ``DatabaseError``; the meters go on counting then."""
+        """One round. ``use`` asks the engine of a shard. Raises ``StoreError``, ``DatabaseError``;
+        the meters of tenants with namespaces in a shard that does not answer go on counting then.
+        """
         now_ms = self._clock.monotonic_ms()
         tenant_ids = list(self._meters.known)
         self._looked_ms = {one: self._looked_ms.get(one, -_FAR_UPDATE_MS) for one in tenant_ids}
@@ -82,19 +83,30 @@ class EngineUsage:
         await self._load_names(tenant_ids, now_ms)
         held = {tenant_id: [0, 0] for tenant_id in due}
         is_complete = True
-        wanted = ((one, name) for one in due for name in self._names.get(one, ()))
-        for part in _parts(wanted):
-            reply = await self._use(UsageRequest(namespaces=[name for _, name in part]))
+        failure: StoreError | None = None
+        for shard, part in _parts(
+            (one, *place) for one in due for place in self._names.get(one, ())
+        ):
+            try:
+                reply = await self._use(shard, UsageRequest(namespaces=[name for _, name in part]))
+            except StoreError as exc:
+                failure = exc
+                for tenant_id, _ in part:
+                    held.pop(tenant_id, None)
+                continue
             is_complete = is_complete and reply.is_complete
             for (tenant_id, _), used in zip(part, reply.namespaces, strict=True):
-                held[tenant_id][0] += used.stored_bytes
-                held[tenant_id][1] += used.inflight_count
+                if tenant_id in held:
+                    held[tenant_id][0] += used.stored_bytes
+                    held[tenant_id][1] += used.inflight_count
         for tenant_id, (stored_bytes, inflight_count) in held.items():
             meter = self._meters.known.get(tenant_id)
             if meter is not None:
                 meter.set_engine_usage(stored_bytes, inflight_count)
                 if is_complete:
                     self._looked_ms[tenant_id] = now_ms
+        if failure is not None:
+            raise failure
 
     def _is_due(self, tenant_id: int, now_ms: int) -> bool:
         meter = self._meters.known[tenant_id]
@@ -117,16 +129,21 @@ def namespace_names(tenant_ids: list[int]) -> Names:
     """One query."""
     try:
         names: Names = {}
-        rows = Namespace.objects.filter(tenant__in=tenant_ids).values_list("tenant_id", "name")
-        for tenant_id, name in rows:
-            names.setdefault(tenant_id, []).append(name)
+        rows = Namespace.objects.filter(tenant__in=tenant_ids)
+        for tenant_id, shard, name in rows.values_list("tenant_id", "shard", "name"):
+            names.setdefault(tenant_id, []).append((shard, name))
         return names
     finally:
         close_old_connections()
 
 
-def _parts(pairs: Iterable[tuple[int, str]]) -> Iterable[list[tuple[int, str]]]:
-    """As many names as one request may have."""
-    rest = iter(pairs)
-    while part := list(islice(rest, REQUEST_NAMES_MAX)):
-        yield part
+def _parts(
+    places: Iterable[tuple[int, str, str]],
+) -> Iterable[tuple[str, list[tuple[int, str]]]]:
+    """By shard, as many names as one request may have, each with its tenant."""
+    by_shard: dict[str, list[tuple[int, str]]] = {}
+    for tenant_id, shard, name in places:
+        by_shard.setdefault(shard, []).append((tenant_id, name))
+    for shard, names in by_shard.items():
+        for first in range(0, len(names), REQUEST_NAMES_MAX):
+            yield shard, names[first : first + REQUEST_NAMES_MAX]

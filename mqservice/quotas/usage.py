@@ -12,7 +12,7 @@ from mqservice.accounts.models import Namespace
 from mqservice.quotas.engine_usage import REQUEST_NAMES_MAX
 from mqservice.quotas.meters import process_meters
 from mqservice.quotas.schemas import UsageOut
-from mqservice.store import StoreClient, StoreError, UsageRequest, blocking_client
+from mqservice.store import StoreError, UsageRequest, blocking_client
 
 _MEASURED: Final = (  # as ``meter.SHARED``
     "messages_in_per_second", "bytes_in_per_second",
@@ -36,8 +36,7 @@ def usage_of(tenant_id: int) -> UsageOut:
     )
     usage = UsageOut(topic_count=counts["topics"], group_count=counts["groups"])
     try:
-        with blocking_client() as client:
-            held = engine_usage(client, tenant_id)
+        held = engine_usage(tenant_id)
     except StoreError:
         held = None
     if held is not None and held.is_complete:
@@ -51,15 +50,23 @@ def usage_of(tenant_id: int) -> UsageOut:
     )
 
 
-def engine_usage(client: StoreClient, tenant_id: int) -> TenantUsage:
-    """One query and a call to the engine for each thousand namespaces. Raises ``StoreError``."""
-    names = list(Namespace.objects.filter(tenant=tenant_id).values_list("name", flat=True))
+def engine_usage(tenant_id: int) -> TenantUsage:
+    """One query and a call to each engine that has some of its namespaces. Raises ``StoreError``
+    when one of them does not answer.
+    """
+    rows = Namespace.objects.filter(tenant=tenant_id).values_list("shard", "name")
+    by_shard: dict[str, list[str]] = {}
+    for shard, name in rows:
+        by_shard.setdefault(shard, []).append(name)
     found = TenantUsage(0, 0, True)
-    for first in range(0, len(names), REQUEST_NAMES_MAX):
-        reply = client.use(UsageRequest(namespaces=names[first : first + REQUEST_NAMES_MAX]))
-        found = TenantUsage(
-            found.stored_bytes + sum(used.stored_bytes for used in reply.namespaces),
-            found.inflight_count + sum(used.inflight_count for used in reply.namespaces),
-            found.is_complete and reply.is_complete,
-        )
+    for shard, names in by_shard.items():
+        with blocking_client(shard) as client:
+            for first in range(0, len(names), REQUEST_NAMES_MAX):
+                some = names[first : first + REQUEST_NAMES_MAX]
+                reply = client.use(UsageRequest(namespaces=some))
+                found = TenantUsage(
+                    found.stored_bytes + sum(used.stored_bytes for used in reply.namespaces),
+                    found.inflight_count + sum(used.inflight_count for used in reply.namespaces),
+                    found.is_complete and reply.is_complete,
+                )
     return found

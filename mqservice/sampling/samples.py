@@ -1,4 +1,4 @@
-"""Measures groups, topics and the store once, and saves the finest samples.
+"""Measures groups, topics and the store of a shard once, and saves the finest samples.
 
     rows of groups and topics ── names ──▶ engine, a call each ──▶ [take_samples] ──▶ sample rows
                                                                             └──▶ marks
@@ -40,13 +40,13 @@ _WHOLE_GROUP: Final = ""
 
 
 def take_samples(client: StoreClient, now_ms: int) -> int:
-    """Measure and write everything; the number of things measured.
+    """Measure and write everything of a shard; the number of things measured.
 
     Two calls to the engine a group and one a topic. Raises ``StoreError`` or ``DatabaseError``.
     """
     at_ms = now_ms - now_ms % SAMPLE_MS
     observed = client.observe()
-    groups = _sampled_groups()
+    groups = _sampled_groups(client.shard)
     group_rows: list[GroupSample] = []
     standings: list[GroupPositions] = []
     for group in groups:
@@ -57,7 +57,7 @@ def take_samples(client: StoreClient, now_ms: int) -> int:
         group_rows += _group_samples(client, group, stats, observed, at_ms, now_ms)
         if group.dispatch != Dispatch.BROADCAST:  # its clients are each somewhere else
             standings.append(GroupPositions(group.namespace_id, group.name, stats.queues))
-    topics = _sampled_topics()
+    topics = _sampled_topics(client.shard)
     topic_rows = [row for topic in topics for row in _topic_samples(client, topic, at_ms)]
     GroupSample.objects.bulk_create(group_rows, ignore_conflicts=True, batch_size=1_000)
     TopicSample.objects.bulk_create(topic_rows, ignore_conflicts=True, batch_size=1_000)
@@ -77,15 +77,17 @@ def take_samples(client: StoreClient, now_ms: int) -> int:
     return len(groups) + len(topics)
 
 
-def _sampled_groups() -> list[ConsumerGroup]:
-    rows = ConsumerGroup.objects.select_related("namespace").order_by("id")
+def _sampled_groups(shard: str) -> list[ConsumerGroup]:
+    rows = ConsumerGroup.objects.filter(namespace__shard=shard)
+    rows = rows.select_related("namespace").order_by("id")
     found = list(rows[: SAMPLED_GROUPS_MAX + 1])
     _warn_beyond("groups", len(found), SAMPLED_GROUPS_MAX)
     return found[:SAMPLED_GROUPS_MAX]
 
 
-def _sampled_topics() -> list[Topic]:
-    found = list(Topic.objects.select_related("namespace").order_by("id")[: SAMPLED_TOPICS_MAX + 1])
+def _sampled_topics(shard: str) -> list[Topic]:
+    rows = Topic.objects.filter(namespace__shard=shard)
+    found = list(rows.select_related("namespace").order_by("id")[: SAMPLED_TOPICS_MAX + 1])
     _warn_beyond("topics", len(found), SAMPLED_TOPICS_MAX)
     return found[:SAMPLED_TOPICS_MAX]
 

@@ -10,7 +10,8 @@ from mqservice.sampling.offsets import delete_old_offsets, persist_offsets, save
 from mqservice.sampling.progress_marks import delete_old_marks
 from mqservice.sampling.rollup import delete_old_samples, roll_up
 from mqservice.sampling.samples import take_samples
-from mqservice.store import StoreError, blocking_client
+from mqservice.shards.sweeps import each_shard
+from mqservice.store import StoreClient
 
 log = logging.getLogger(__name__)
 
@@ -18,15 +19,16 @@ log = logging.getLogger(__name__)
 @app.task(name="sampling.persist_offsets", soft_time_limit=25, time_limit=30)
 def persist() -> None:
     """Take over the consumer offsets that have changed."""
-    try:
-        with blocking_client() as client:
-            persisted = persist_offsets(client, SystemClock().now_ms())
-    except StoreError as exc:
-        log.warning(
-            "Could not copy consumer offsets to the database: the storage engine is not responding",
-            extra={"action": "offset_copy_skipped", "error": type(exc).__name__},
-        )
-        return
+    each_shard(
+        _persist,
+        action="offset_copy_skipped",
+        failure="Could not copy consumer offsets to the database: the storage engine is not "
+        "responding",
+    )
+
+
+def _persist(client: StoreClient) -> None:
+    persisted = persist_offsets(client, SystemClock().now_ms())
     if not persisted.is_complete:
         log.warning(
             "Consumer offsets change faster than they can be copied to the database",
@@ -37,14 +39,11 @@ def persist() -> None:
 @app.task(name="sampling.take_samples", soft_time_limit=25, time_limit=30)
 def sample() -> None:
     """Measure all groups, topics and the store."""
-    try:
-        with blocking_client() as client:
-            take_samples(client, SystemClock().now_ms())
-    except StoreError as exc:
-        log.warning(
-            "Could not sample topics and groups: the storage engine is not responding",
-            extra={"action": "sampling_skipped", "error": type(exc).__name__},
-        )
+    each_shard(
+        lambda client: take_samples(client, SystemClock().now_ms()),
+        action="sampling_skipped",
+        failure="Could not sample topics and groups: the storage engine is not responding",
+    )
 
 
 @app.task(name="sampling.roll_up", soft_time_limit=40, time_limit=50)

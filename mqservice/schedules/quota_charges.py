@@ -18,7 +18,6 @@ from mqservice.lib.clock import Clock, SystemClock
 from mqservice.quotas.meter import TenantMeter, equal_parts
 from mqservice.quotas.queries import limits_of
 from mqservice.quotas.usage import engine_usage
-from mqservice.store import StoreClient
 
 _LOOK_MS: Final = 1_000
 _TENANTS_MAX: Final = 10_000
@@ -32,7 +31,7 @@ class Charges:
         self._lock = threading.Lock()
         self._meters: dict[int, tuple[TenantMeter, int]] = {}  # and when it was looked at
 
-    def charge(self, client: StoreClient, namespace: Namespace, byte_count: int) -> None:
+    def charge(self, namespace: Namespace, byte_count: int) -> None:
         """Take one message of so many bytes from what the tenant of ``namespace`` may store.
 
         Two queries and a call to the engine, once a second for each tenant. Raises Problem 429 or
@@ -40,10 +39,10 @@ class Charges:
         """
         with self._lock:
             now_ms = self._clock.monotonic_ms()
-            meter = self._meter(client, namespace.tenant_id, now_ms)
+            meter = self._meter(namespace.tenant_id, now_ms)
             meter.charge_in(1, byte_count, now_ms)
 
-    def _meter(self, client: StoreClient, tenant_id: int, now_ms: int) -> TenantMeter:
+    def _meter(self, tenant_id: int, now_ms: int) -> TenantMeter:
         known = self._meters.get(tenant_id)
         if known is not None and now_ms - known[1] < _LOOK_MS:
             return known[0]
@@ -52,7 +51,7 @@ class Charges:
         if meter.limits != limits:
             meter.set_limits(limits)
             meter.share(equal_parts(limits, 1), 1, now_ms)
-        meter.set_engine_usage(engine_usage(client, tenant_id).stored_bytes, 0)
+        meter.set_engine_usage(engine_usage(tenant_id).stored_bytes, 0)
         if len(self._meters) >= _TENANTS_MAX:
             self._meters.clear()
         self._meters[tenant_id] = meter, now_ms

@@ -44,6 +44,7 @@ from mqservice.schedules.runs import (
     record_rejection,
     record_sent,
 )
+from mqservice.shards.queries import shard_names
 from mqservice.store import (
     LookUpRequest,
     StoreBusy,
@@ -77,18 +78,19 @@ class Ready(NamedTuple):
 
 
 def sweep(clock: Clock, *, by: Charges = charges, turn_ms_max: int = TURN_MS_MAX) -> int:
-    """Send what is due now, what waits longest first; how many were looked at. A transaction and a
-    put for each ``CHUNK_RUNS``. After ``turn_ms_max`` what is left is the next sweep's: ticks wait
-    behind this one.
+    """Send what is due now, in each shard what waits longest first; how many were looked at. A
+    transaction and a put for each ``CHUNK_RUNS``. After ``turn_ms_max`` what is left is the next
+    sweep's: ticks wait behind this one.
     """
     looked_count = 0
     ends_at_ms = clock.monotonic_ms() + turn_ms_max
-    with blocking_client() as client:
-        while True:
-            found_count = _send_chunk(client, clock, by)
-            looked_count += found_count
-            if found_count < CHUNK_RUNS or clock.monotonic_ms() >= ends_at_ms:
-                break
+    for shard in shard_names():
+        with blocking_client(shard) as client:
+            while True:
+                found_count = _send_chunk(client, clock, by)
+                looked_count += found_count
+                if found_count < CHUNK_RUNS or clock.monotonic_ms() >= ends_at_ms:
+                    break
     return looked_count
 
 
@@ -96,7 +98,9 @@ def sweep(clock: Clock, *, by: Charges = charges, turn_ms_max: int = TURN_MS_MAX
 def _send_chunk(client: StoreClient, clock: Clock, by: Charges) -> int:
     now_ms = clock.now_ms()
     rows = Schedule.objects.select_for_update(skip_locked=True, of=("self",))
-    due = rows.select_related("namespace").filter(due_ms__lte=now_ms, is_enabled=True)
+    due = rows.select_related("namespace").filter(
+        due_ms__lte=now_ms, is_enabled=True, namespace__shard=client.shard
+    )
     schedules = list(due.order_by("due_ms", "id")[:CHUNK_RUNS])
     runs = [run for run in (due_run(schedule, now_ms) for schedule in schedules) if run is not None]
     ready: list[tuple[Run, Ready]] = []
@@ -110,7 +114,7 @@ def _send_chunk(client: StoreClient, clock: Clock, by: Charges) -> int:
                 record_sent(run, run.message_id, now_ms)
                 continue
             each = prepare(run.schedule, route, now_ms, run=run)
-            by.charge(client, run.schedule.namespace, len(each.record))
+            by.charge(run.schedule.namespace, len(each.record))
         except Problem as problem:
             record_rejection(run, problem, now_ms)
         except StoreError as exc:

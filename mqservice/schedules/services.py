@@ -169,8 +169,8 @@ def send_now(
     key = None if request_key is None else f"{_OF_REQUEST}.{request_key}"
     ready = prepare(schedule, route, clock.now_ms(), request_key=key)
     try:
-        with blocking_client() as client:
-            charges.charge(client, namespace, len(ready.record))
+        with blocking_client(namespace.shard) as client:
+            charges.charge(namespace, len(ready.record))
             (place,) = client.put_once([ready.record])
     except StoreError as exc:
         raise problem_from_store(exc) from exc

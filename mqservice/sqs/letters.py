@@ -49,6 +49,7 @@ class Rounds:
     ) -> None:
         self._context, self._request, self._answer = context, request, answer
         self._order = order
+        self._store = context.stores[route.shard]
         self._left_ms = order.wait_ms
         groups = [
             engine_name(namespace=route.namespace, name=each) for each in route.letter_sources
@@ -69,6 +70,7 @@ class Rounds:
         order = msgspec.structs.replace(self._order, **changes)
         self._call = ReceiveCall(
             self._context,
+            self._store,
             self._request,
             order,
             None,

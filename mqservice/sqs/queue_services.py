@@ -411,7 +411,7 @@ def _counts_of(topic: Topic) -> Counts:
     namespace = topic.namespace.name
     groups = [engine_name(namespace=namespace, name=each) for each in topic.letter_sources]
     try:
-        with blocking_client() as client:
+        with blocking_client(topic.namespace.shard) as client:
             delayed = _delayed_count(client, topic.engine_name)
             letters = 0
             if groups:

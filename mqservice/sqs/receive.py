@@ -106,7 +106,8 @@ def receive_messages(context: DeliveryContext, request: Request, body: bytes) ->
     if topic.letter_sources:
         call = Rounds(context, request, topic, order, answer)
     else:
-        call = ReceiveCall(context, request, order, None, lambda got, _: answer(order, got))
+        store = context.stores[group.shard]
+        call = ReceiveCall(context, store, request, order, None, lambda got, _: answer(order, got))
     call.begin()
     request.cancel = call.cancel
     return call.cancel
@@ -156,13 +157,14 @@ class _Return:
         reply: ReceivedMessages,
     ) -> None:
         assert request.meter is not None, "it has admitted the receive"
-        self._context, self._request, self._reply = context, request, reply
+        self._request, self._reply = request, reply
         nacks = [NackItem(each.receipt_handle, delay_ms=0) for each in reply.messages]
         plan = QueuePlan(context, group, SettleItems(nack=nacks), member_id="", heard=[])
+        self._store = plan.store
         self._call = SettleCall(plan, request.meter)
 
     def begin(self) -> None:
-        self._call.begin(self._context.store, self)
+        self._call.begin(self._store, self)
 
     def settled(self) -> None:
         self._request.answer(self._reply)

@@ -36,7 +36,7 @@ from mqservice.sqs.requests import (
     DeleteMessageBatch,
     VisibilityEntry,
 )
-from mqservice.store import StoreError
+from mqservice.store import Store, StoreError
 
 Answer = Callable[[dict[str, SqsError]], None]
 """Called with why receipts had no effect."""
@@ -121,7 +121,7 @@ def _settle(
     )
     is_lenient = bool(items.ack) and not is_fifo(known_topic(context, request))
     waiter = _Waiter(request, SettleCall(plan, request.meter), answer, is_lenient=is_lenient)
-    waiter.begin(context)
+    waiter.begin(plan.store)
 
 
 class _Waiter:
@@ -135,8 +135,8 @@ class _Waiter:
         self._request, self._call, self._answer = request, call, answer
         self._is_lenient = is_lenient
 
-    def begin(self, context: DeliveryContext) -> None:
-        self._call.begin(context.store, self)
+    def begin(self, store: Store) -> None:
+        self._call.begin(store, self)
         if self._call.is_settled:
             self.settled()
 

@@ -29,6 +29,8 @@ class SupervisorConfig:
     database_url: str | None = None
     valkey_url: str | None = None
     public_base_url: str | None = None
+    shards: str = ""  # MQ_SHARDS; empty: the main one, and nobody is told of it
+    node: str = ""  # what others know this machine by; empty: its host name
 
     @property
     def base_url(self) -> str:
@@ -64,6 +66,8 @@ def config_from_env(env: Mapping[str, str]) -> SupervisorConfig:
         database_url=_url(env, "DATABASE_URL", ("postgresql://", "postgres://")),
         valkey_url=_url(env, "VALKEY_URL", ("redis://", "rediss://", "unix://")),
         public_base_url=_url(env, "MQ_BASE_URL", ("http://", "https://")),
+        shards=env.get("MQ_SHARDS", ""),
+        node=env.get("MQ_NODE", ""),
     )
 
 

@@ -4,7 +4,7 @@ restoring        while a backup is brought back or a store imported
 lock             flock held by the running supervisor; its text is the owner's pid
 secrets.toml     0600, made once          ports.json       remembered ports
 quickstart.json  0600, facts of this run  log/NAME.log     output of each process
-store/ pg/ valkey/                        one directory for each program that keeps data
+store/ pg/ valkey/ shards/NAME/           one directory for each program that keeps data
 run/engine.sock  the engine's socket; under /tmp when the path is too long for a unix socket
 """
 
@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 from typing import IO, Final
 
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.supervisor.errors import ConfigInvalid, DataDirInUse
 
 SOCKET_PATH_BYTES_MAX: Final = 100  # sun_path holds 108 with its end mark; some tools add a suffix
@@ -46,6 +47,7 @@ class DataDir:
         self.logs = path / "log"
         self.mail = path / "mail"  # where there is no mail server: links that set passwords
         self.store = path / "store"
+        self.shards = path / "shards"  # a directory for each further shard of this machine
         self.postgres = path / "pg"
         self.valkey = path / "valkey"
         # For sockets: a short private directory under /tmp where the path would be too long.
@@ -54,6 +56,10 @@ class DataDir:
             digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
             self.run = Path("/tmp") / f"mqservice-{os.getuid()}-{digest}"
         self.engine_socket = self.run / "engine.sock"
+
+    def socket_of(self, shard: str) -> Path:
+        """Of the engine of one of several shards of this machine."""
+        return self.engine_socket if shard == MAIN_SHARD else self.run / f"{shard}.sock"
 
     def create(self, *, segment_bytes: int = SEGMENT_BYTES) -> None:
         """Makes the directories, private to this user; what is open to others is closed to them.

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Final
 
 from mqservice.lib.durations import HOUR_MS
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.supervisor.child import ChildSpec
 from mqservice.supervisor.config import PORT_MAX, SupervisorConfig
 from mqservice.supervisor.data_dir import SEGMENT_BYTES, DataDir
 from mqservice.supervisor.errors import ConfigInvalid
 from mqservice.supervisor.readiness import is_listening, is_running, is_unix_socket_open
 from mqservice.supervisor.secrets_file import Secrets
+from mqservice.supervisor.shard_engines import ShardPlace
 
 METRICS_PORT_VARIABLE: Final = "MQ_ENGINE_METRICS_PORT"
 # Ticks and sweeps have a process of their own, so that nothing long ever stands before them.
@@ -106,14 +108,29 @@ def _engine_env(env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def engine_spec(env: Mapping[str, str], data_dir: DataDir, *, metrics_port: int) -> ChildSpec:
+def engine_name(place: ShardPlace | None) -> str:
+    """Of the process: the main one's is what it is without shards."""
+    return "engine" if place is None or place.name == MAIN_SHARD else f"engine-{place.name}"
+
+
+def engine_spec(
+    env: Mapping[str, str],
+    data_dir: DataDir,
+    *,
+    metrics_port: int,
+    place: ShardPlace | None = None,
+) -> ChildSpec:
+    """``place``: of one of several shards; None: the only engine."""
+    own = {} if place is None else place.engine_env(env)
+    path = data_dir.engine_socket if place is None else place.socket
+
     async def gate(pid: int) -> bool:
-        return await is_unix_socket_open(data_dir.engine_socket)
+        return await is_unix_socket_open(path)
 
     return ChildSpec(
-        name="engine",
+        name=engine_name(place),
         argv=(*PYTHON, "storage_engine"),
-        env={**_engine_env(env), METRICS_PORT_VARIABLE: str(metrics_port)},
+        env={**_engine_env(env), METRICS_PORT_VARIABLE: str(metrics_port), **own},
         gate=gate,
         cwd=data_dir.path,
         refusal="storage_engine: ",

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.errors import ConfigInvalid, StartFailed
 from mqservice.supervisor.processes import (
@@ -82,8 +83,10 @@ async def _is_ready(data_dir: DataDir, name: str, facts: Quickstart) -> bool:
     kind = _kind_of(name)
     if kind == "web" and not await is_listening(facts.pids[name], _port(facts)):
         return False
-    if kind == "engine" and not await is_unix_socket_open(data_dir.engine_socket):
-        return False
+    if kind == "engine":
+        shard = name.partition("-")[2] or MAIN_SHARD
+        if not await is_unix_socket_open(data_dir.socket_of(shard)):
+            return False
     return await is_url_ok(f"{facts.own_url}/readyz")
 
 

@@ -21,11 +21,12 @@ from pathlib import Path
 
 import msgspec
 
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.supervisor import binaries, first_run, processes
 from mqservice.supervisor.child import Child, ChildSpec
 from mqservice.supervisor.config import SupervisorConfig
 from mqservice.supervisor.data_dir import DataDir, DataDirLock
-from mqservice.supervisor.errors import StartFailed
+from mqservice.supervisor.errors import ConfigInvalid, StartFailed
 from mqservice.supervisor.output import Output
 from mqservice.supervisor.panel import print_panel
 from mqservice.supervisor.ports import choose_ports, reserve_port
@@ -38,6 +39,7 @@ from mqservice.supervisor.postgres import (
 from mqservice.supervisor.quickstart import Quickstart, quickstart_of, write_quickstart
 from mqservice.supervisor.readiness import is_url_ok
 from mqservice.supervisor.secrets_file import Secrets, load_or_create_secrets
+from mqservice.supervisor.shard_engines import Heartbeats, read_shards
 from mqservice.supervisor.valkey import ValkeyServer
 
 EXTERNAL_WAIT_MS = 30_000
@@ -51,6 +53,12 @@ def run_service(config: SupervisorConfig, env: Mapping[str, str], *, is_quiet: b
     Raises SupervisorError when it could not start; everything it had started is stopped by then.
     """
     data_dir = DataDir(config.data_dir)
+    places = read_shards(config.shards, data_dir)
+    if places and MAIN_SHARD not in {place.name for place in places}:
+        raise ConfigInvalid(
+            f"MQ_SHARDS must name {MAIN_SHARD} too, where namespaces are that nobody placed "
+            "elsewhere; a machine that runs only other shards starts with `mqservice node`."
+        )
     if not os.path.exists(data_dir.lock):  # nor where it cannot be seen, which create() says
         # Nothing is made where it cannot start.
         reserve_port(config.bind, config.port).close()
@@ -91,6 +99,8 @@ class Supervisor:
         self._stop_asked = asyncio.Event()
         self._failure: str | None = None
         self._is_stopped = False
+        self._places = read_shards(config.shards, self._data_dir)
+        self._heartbeats: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
         """Starts, waits for a reason to stop, stops. Returns 0, or raises what went wrong."""
@@ -105,7 +115,8 @@ class Supervisor:
             if start.done():
                 quickstart = start.result()
                 took_ms = time.monotonic_ns() // 1_000_000 - started_ms
-                print_panel(quickstart, self._config.data_dir, took_ms=took_ms)
+                if quickstart is not None:
+                    print_panel(quickstart, self._config.data_dir, took_ms=took_ms)
                 await stop
         finally:
             stop.cancel()
@@ -116,7 +127,8 @@ class Supervisor:
             raise StartFailed(self._failure)
         return 0
 
-    async def _start(self) -> Quickstart:
+    async def _start(self) -> Quickstart | None:
+        """The facts of the service, unless this is a node without one."""
         config, data_dir = self._config, self._data_dir
         secrets = load_or_create_secrets(data_dir.secrets)
         ports = choose_ports(data_dir.ports, ("postgres", "valkey", "engine_metrics"))
@@ -125,7 +137,7 @@ class Supervisor:
         env = processes.service_env(
             self._env, config, secrets, database_url=database_url, valkey_url=valkey_url
         )
-        data_dir.engine_socket.unlink(missing_ok=True)  # of an engine that was killed
+        self._remove_old_sockets()
         preparation = first_run.Preparation(self._output)
         try:
             await preparation.start(env, data_dir, secrets)
@@ -136,9 +148,9 @@ class Supervisor:
                 await wait_for_external(database_url, timeout_ms=EXTERNAL_WAIT_MS)
             await check_tables(database_url)
             # Only now: by its start alone the version that made them could not open the store.
-            engine = processes.engine_spec(env, data_dir, metrics_port=metrics_port)
-            await self._start_stages([engine])
+            await self._start_stages(self._engine_specs(env, metrics_port))
             await preparation.tables()
+            self._start_heartbeats(database_url)
             web = processes.web_specs(env, config, metrics_port=metrics_port)
             if config.has_separate_workers:
                 background = processes.separate_worker_specs(env, data_dir)
@@ -152,6 +164,42 @@ class Supervisor:
         self._quickstart = quickstart_of(config, facts, engine_metrics_port=metrics_port)
         self._write_pids()
         return self._quickstart
+
+    def _remove_old_sockets(self) -> None:
+        """Those of engines that were killed."""
+        for path in (self._data_dir.engine_socket, *(place.socket for place in self._places)):
+            path.unlink(missing_ok=True)
+
+    def _engine_specs(self, env: Mapping[str, str], metrics_port: int) -> list[ChildSpec]:
+        """The engine, or those of the shards, of which only the main one shows metrics."""
+        if not self._places:
+            return [processes.engine_spec(env, self._data_dir, metrics_port=metrics_port)]
+        specs = []
+        for place in self._places:
+            port = metrics_port
+            if place.name != MAIN_SHARD:
+                place.store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                port = 0
+            specs.append(processes.engine_spec(env, self._data_dir, metrics_port=port, place=place))
+        return specs
+
+    def _start_heartbeats(self, database_url: str) -> None:
+        if not self._places:
+            return
+        names = {processes.engine_name(place): place.name for place in self._places}
+
+        def running() -> set[str]:
+            found = {child.spec.name for child in self._children() if child.pid is not None}
+            return {name for process, name in names.items() if process in found}
+
+        beats = Heartbeats(
+            self._places,
+            database_url=database_url,
+            owner=self._config.node,
+            running=running,
+            note=self._output.note,
+        )
+        self._heartbeats = asyncio.create_task(beats.run(), name="heartbeats")
 
     async def _plan_databases(
         self, secrets: Secrets, ports: Mapping[str, int]
@@ -224,6 +272,9 @@ class Supervisor:
             await asyncio.sleep(READY_POLL_WAIT_MS / 1000)
 
     async def _stop(self) -> None:
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+            await asyncio.gather(self._heartbeats, return_exceptions=True)
         for stage in reversed(self._stages):
             await asyncio.gather(*(child.stop() for child in stage))
         self._is_stopped = True

@@ -64,7 +64,7 @@ def count_ahead(order: TaskRequest, clock: Clock | None = None) -> Count:
     not_found: list[str] = []
     place: str | None = ""
     try:
-        with blocking_client() as client:
+        with blocking_client(order.group.namespace.shard) as client:
             while place is not None and topics.total() < COUNTED_MAX:
                 if clock.monotonic_ms() >= ends_at_ms:
                     break

@@ -121,7 +121,7 @@ def cancel_task(principal: Principal, namespace: Namespace, public_id: str) -> T
 def find_walk(group: ConsumerGroup, selection: Selection) -> Walk:
     """What is there now to be walked through. Raises Problem when the engine cannot tell."""
     try:
-        with blocking_client() as client:
+        with blocking_client(group.namespace.shard) as client:
             return walk_from(client, group.engine_name, selection)
     except StoreError as exc:
         raise problem_from_store(exc) from exc

@@ -42,7 +42,7 @@ def take_turn(public_id: str, clock: Clock) -> None:
         return
     ends_at_ms = clock.monotonic_ms() + TURN_MS_MAX
     try:
-        with blocking_client() as client:
+        with blocking_client(task.namespace.shard) as client:
             while (ended := _step(client, task, clock)) is StepEnd.NEXT_STEP:
                 if clock.monotonic_ms() >= ends_at_ms:
                     break

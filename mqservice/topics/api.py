@@ -64,7 +64,7 @@ def purge(
 def read_topic(request: AuthedRequest, response: HttpResponse, ns: str, topic: str) -> TopicOut:
     """Read one topic with the offsets of its queues. Two queries, one call to the engine."""
     row = get_topic(get_namespace(request.auth, ns), topic)
-    with blocking_client() as client:
+    with blocking_client(row.namespace.shard) as client:
         offsets = queue_stats(client, row)
     response["ETag"] = etag(row.revision)
     return TopicOut.of(row, offsets)

@@ -91,5 +91,5 @@ def _purge(topic: Topic, *, is_dry_run: bool, has_scheduled: bool = False) -> To
     request = TopicPurgeRequest(
         topic=topic.engine_name, is_dry_run=is_dry_run, has_scheduled=has_scheduled
     )
-    with blocking_client() as client:
+    with blocking_client(topic.namespace.shard) as client:
         return client.topic_purge(request)

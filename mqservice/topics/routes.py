@@ -15,6 +15,7 @@ class TopicRoute:
 
     namespace: str
     name: str
+    shard: str
     engine_name: str
     queue_count: int
     body_bytes_max: int
@@ -26,7 +27,8 @@ class TopicRoute:
 
 def find_topic_route(tenant_id: int, namespace: str, name: str) -> TopicRoute | None:
     """One query, which cannot see another tenant's rows."""
-    topic = Topic.objects.filter(
+    rows = Topic.objects.select_related("namespace")
+    topic = rows.filter(
         namespace__tenant_id=tenant_id, namespace__name=namespace, name=name
     ).first()
     if topic is None:
@@ -34,6 +36,7 @@ def find_topic_route(tenant_id: int, namespace: str, name: str) -> TopicRoute | 
     return TopicRoute(
         namespace=namespace,
         name=name,
+        shard=topic.namespace.shard,
         engine_name=engine_name(namespace=namespace, name=name),
         queue_count=topic.queue_count,
         body_bytes_max=topic.body_bytes_max,

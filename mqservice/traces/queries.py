@@ -49,7 +49,7 @@ def find_trace(
     is_complete = True
     after = ""
     try:
-        with blocking_client() as client:
+        with blocking_client(namespace.shard) as client:
             for _ in range(PARTS_MAX):
                 reply: TraceReply = client.trace(
                     TraceRequest(

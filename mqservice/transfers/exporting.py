@@ -16,6 +16,7 @@ from typing import Final
 from mqservice.backups.errors import BackupRejected
 from mqservice.backups.installation import store_dir
 from mqservice.backups.manifest import sync_directory
+from mqservice.supervisor.data_dir import DataDir
 from mqservice.transfers.engine_program import Progress, run_program
 from mqservice.transfers.errors import TransferError, TransferRejected
 from storage_engine.tools.transfer.report import ExportReport
@@ -36,6 +37,11 @@ def export_store(
         TransferError: it failed; ``target`` is not there.
     """
     source = store_dir(environ, data_dir)
+    if not namespace and DataDir(data_dir).shards.is_dir() and not environ.get(_STORE_VARIABLE):
+        raise TransferRejected(
+            f"{data_dir} has the stores of several shards: set {_STORE_VARIABLE} to one of them, "
+            "or name a namespace of the main one"
+        )
     aside = target.with_name(target.name + _ASIDE_SUFFIX)
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):

@@ -110,14 +110,13 @@ def _write_on_thread(taken: UsageBatch) -> None:
 
 
 def measure_storage(client: StoreClient, now_ms: int) -> int:
-    """Write down how much all topics hold; how many hold something. A call to the engine for each
-    1,000 topics. Raises ``StoreError`` or ``DatabaseError``.
+    """Write down how much all topics of a shard hold; how many hold something. A call to the
+    engine for each 1,000 topics. Raises ``StoreError`` or ``DatabaseError``.
     """
     hour_ms, measured_count = _hour_of(now_ms), 0
-    topics = Topic.objects.order_by("id").values_list(
-        "namespace__tenant_id", "namespace__name", "name"
-    )
-    rest = topics.iterator(chunk_size=STORAGE_TOPICS)
+    topics = Topic.objects.filter(namespace__shard=client.shard).order_by("id")
+    names_of = topics.values_list("namespace__tenant_id", "namespace__name", "name")
+    rest = names_of.iterator(chunk_size=STORAGE_TOPICS)
     while part := list(islice(rest, STORAGE_TOPICS)):
         names = [engine_name(namespace=namespace, name=topic) for _, namespace, topic in part]
         reply = client.use(UsageRequest(topics=names))

@@ -18,8 +18,14 @@ from storage_engine.catalog.shared_writes import SharedWrites
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.disk.files import Files
-from storage_engine.errors import BadRequest, TopicNotFound
-from storage_engine.puts.put_path import Route
+from storage_engine.errors import (
+    BadRequest,
+    QueueNotFound,
+    ReplicationUnavailable,
+    StoreError,
+    TopicNotFound,
+)
+from storage_engine.puts.route import BUFFERED, REPLICATED, SYNCED, Route
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.key_hash import topic_hash
@@ -40,6 +46,11 @@ from storage_engine.wire.groups import (
 from storage_engine.wire.topics import Durability, TopicConfig
 
 _BATCH_PER_GROUP_MAX: Final = 32
+_AWAITS: Final = {
+    Durability.SYNC: SYNCED,
+    Durability.ASYNC: BUFFERED,
+    Durability.REPLICATED: REPLICATED,
+}
 
 
 class Catalog:
@@ -71,6 +82,10 @@ class Catalog:
             self._groups, self._is_group_changed, _ignore_change, self._notify_group_change
         )
         self._executor: ThreadPoolExecutor
+        # Nobody may see their messages before the replicated log has them.
+        self.replicated_topics: set[str] = set()
+        self._has_replicated_log = False
+        self._replicated_refusal = ReplicationUnavailable.code  # until there is such a log
 
     @property
     def topics(self) -> dict[str, TopicConfig]:
@@ -137,6 +152,11 @@ class Catalog:
                 f"queue_count is {config.queue_count}, it must be 1 to "
                 f"{self._config.queue_count_max}"
             )
+        if config.durability is Durability.REPLICATED and not self._has_replicated_log:
+            raise BadRequest(
+                "durability is replicated, but this engine has no replicated log: choose sync, or "
+                "set MQ_ENGINE_REPLICATED_LOG"
+            )
         if config.retention_ms < 0:
             raise BadRequest(f"retention_ms is {config.retention_ms}, it must be 0 or more")
         if known is None and self._is_full_for(config.topic, topics):
@@ -185,13 +205,32 @@ class Catalog:
     def _route(self, config: TopicConfig) -> None:
         queues = self._queues.ensure(config.topic, self._topics.read_counts[config.topic])
         topic = config.topic.encode()
+        refusal = QueueNotFound.code
+        if config.durability is Durability.REPLICATED:
+            refusal = self._replicated_refusal or refusal
+            self.replicated_topics.add(config.topic)
+        else:
+            self.replicated_topics.discard(config.topic)
         self._routes[topic] = Route(
             queues,
-            config.queue_count,
-            is_sync=config.durability is Durability.SYNC,
+            config.queue_count if refusal == QueueNotFound.code else 0,
+            awaits=_AWAITS[config.durability],
             is_schedule=config.topic == SCHEDULE_TOPIC,
             topic_hash=topic_hash(topic),
+            refusal=refusal,
         )
+
+    def accept_replicated(self) -> None:
+        """There is a replicated log. Before topics are routed."""
+        self._has_replicated_log = True
+        self._replicated_refusal = 0
+
+    def refuse_replicated(self, error: StoreError | None) -> None:
+        """Refuse puts to replicated topics from now on; None: take them."""
+        self._replicated_refusal = error.code if error else 0
+        for config in self.topics.values():
+            if config.durability is Durability.REPLICATED:
+                self._route(config)
 
     def group_put(self, config: GroupConfig) -> None:
         """Create or change a group; durable on return. Raises ``BadRequest``, ``DiskFull``."""

@@ -10,7 +10,7 @@ for the disk as the first does. Loop thread only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -18,10 +18,9 @@ import msgspec
 from storage_engine.catalog.catalog import Catalog
 from storage_engine.dedup.dedup import Dedup, Stored, namespace_hash_of, real_place
 from storage_engine.errors import BadRequest, KeyReused, StoreError
-from storage_engine.log.commit_log import CommitLog
-from storage_engine.log.durability import Durability
 from storage_engine.puts.delay_clock import DelayClock
 from storage_engine.puts.put_path import Appended
+from storage_engine.puts.route import REPLICATED, SYNCED, Confirmation
 from storage_engine.records.dedup_mark import DedupMark, dedup_mark_of, key_hash_of
 from storage_engine.records.message_keys import keys_of
 from storage_engine.records.record import FIXED_BYTES, LENGTH_4
@@ -59,15 +58,13 @@ class IdempotentPuts:
     def __init__(
         self,
         dedup: Dedup,
-        commit_log: CommitLog,
-        durability: Durability,
+        confirmations: Mapping[int, Confirmation],
         catalog: Catalog,
         delay_clock: DelayClock,
         put: Put,
     ) -> None:
         self._dedup = dedup
-        self._commit_log = commit_log
-        self._durability = durability
+        self._confirmations = confirmations
         self._catalog = catalog
         self._delay_clock = delay_clock
         self._put = put
@@ -84,7 +81,7 @@ class IdempotentPuts:
         firsts: dict[bytes, int] = {}  # by key hash, of those that are new in this request
         twins: list[tuple[int, int]] = []  # (index, index of the first with its key)
         offered: dict[int, _Offer] = {}
-        wait_for = 0
+        wait_for, awaits = 0, SYNCED
         for index, record in enumerate(records):
             offer = _read_offer(record)
             if offer is None:
@@ -104,6 +101,8 @@ class IdempotentPuts:
                 place = _place(stored, is_duplicate=True)
                 places[index] = msgspec.structs.replace(place, due_ms=self._due_ms(offer, stored))
                 wait_for = max(wait_for, stored.physical_offset + 1)
+                if offer.topic.decode("utf-8", "replace") in self._catalog.replicated_topics:
+                    awaits = REPLICATED
         self._require_room([offered[index] for index in firsts.values()])
         waiting = _PendingReply(answer)
         if fresh:
@@ -113,9 +112,10 @@ class IdempotentPuts:
             self._note(appended, stamp, fresh, offered, places)
         for index, first in twins:
             places[index] = _duplicate_of_first(places[first], offered[first], offered[index])
-        if wait_for > self._commit_log.flushed_offset:
+        confirmation = self._confirmations[awaits]
+        if wait_for > confirmation.confirmed_offset:
             waiting.count += 1
-            self._durability.wait(wait_for, waiting.settle_one)
+            confirmation.wait(wait_for, waiting.settle_one)
         waiting.begin(PutOnceReply(places=[place for place in places if place is not None]))
 
     def _require_room(self, offers: list[_Offer]) -> None:

@@ -34,10 +34,10 @@ from __future__ import annotations
 import os
 import struct
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from isal.isal_zlib import crc32
@@ -352,16 +352,8 @@ def read_entries(content: bytes) -> tuple[list[JournalEntry], list[tuple[str, st
     """
     entries: list[JournalEntry] = []
     names: list[tuple[str, str]] = []
-    at = 0
-    while at + ENTRY_BYTES <= len(content):
-        crc, kind, name_id, queue_id, first, count = _ENTRY.unpack_from(content, at)
-        end = at + ENTRY_BYTES
-        if kind == _NAME:
-            end += queue_id
-        elif kind in (_SETTLED_BITS, _FILTER):
-            end += count
-        if end > len(content) or crc32(content[at + 4 : end]) != crc:
-            break
+    whole_end = 0
+    for at, kind, name_id, queue_id, first, count, end in _whole_entries(content):
         if not _NAME <= kind <= _FILTER:
             raise StoreCorrupt(
                 f"entry of kind {kind} at {at} of the offset journal, this engine knows "
@@ -382,8 +374,29 @@ def read_entries(content: bytes) -> tuple[list[JournalEntry], list[tuple[str, st
                 bits = int.from_bytes(content[at + ENTRY_BYTES : end], "little")
                 count = bits.bit_length()
             entries.append(JournalEntry(group, topic, queue_id, first, count, bits, *kinds))
+        whole_end = end
+    return entries, names, whole_end
+
+
+def whole_bytes(content: bytes) -> int:
+    """Where the whole entries end; ``content`` may begin with any of a journal's."""
+    return max((each[-1] for each in _whole_entries(content)), default=0)
+
+
+def _whole_entries(content: bytes) -> Iterator[tuple[Any, ...]]:  # Any: as struct has them
+    """Of each: its position, kind, name id, queue id, first, count, and where it ends."""
+    at = 0
+    while at + ENTRY_BYTES <= len(content):
+        crc, kind, name_id, queue_id, first, count = _ENTRY.unpack_from(content, at)
+        end = at + ENTRY_BYTES
+        if kind == _NAME:
+            end += queue_id
+        elif kind in (_SETTLED_BITS, _FILTER):
+            end += count
+        if end > len(content) or crc32(content[at + 4 : end]) != crc:
+            return
+        yield at, kind, name_id, queue_id, first, count, end
         at = end
-    return entries, names, at
 
 
 def _name_bytes(name: tuple[str, str], names: dict[tuple[str, str], int]) -> tuple[bytes, int]:

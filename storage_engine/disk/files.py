@@ -296,6 +296,23 @@ class Files:
         finally:
             os.close(descriptor)
 
+    def write_at(
+        self, path: Path, offset: int, content: bytes | memoryview, *, is_end: bool = False
+    ) -> None:
+        """Write into a file, to the page cache; ``is_end``: it ends behind that. Raises
+        ``DiskFull``.
+        """
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.lseek(descriptor, offset, os.SEEK_SET)
+            _write_whole(descriptor, content)
+            if is_end:
+                os.ftruncate(descriptor, offset + len(content))
+        except OSError as exc:
+            raise _mapped(exc, path, f"cannot write {len(content)} bytes at {offset}") from exc
+        finally:
+            os.close(descriptor)
+
     def rename(self, path: Path, to: Path) -> None:
         """Give a file another name, replacing what has it; durable once the directory is synced."""
         path.replace(to)

@@ -13,6 +13,8 @@ store/
   checkpoint  abort  lock
   reserve                             disk kept for settles and checkpoints (ours)
   spare                               disk kept for minOffsets.json (ours)
+  replication.json                    how much of it the replicated log has (ours)
+  shard                               whose store it is, unless the main shard's (ours)
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ ABORT_FILE: Final = "abort"
 LOCK_FILE: Final = "lock"
 RESERVE_FILE: Final = "reserve"
 SPARE_FILE: Final = "spare"
+REPLICATION_FILE: Final = "replication.json"
+SHARD_FILE: Final = "shard"
 TEMPORARY_SUFFIX: Final = ".tmp"
 LOST_AND_FOUND: Final = "lost+found"  # what a file system keeps in its first directory
 

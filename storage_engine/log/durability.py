@@ -61,6 +61,11 @@ class Durability:
     def has_waiters(self) -> bool:
         return bool(self._waiting)
 
+    @property
+    def confirmed_offset(self) -> int:
+        """The log below it is on the disk."""
+        return self._commit_log.flushed_offset
+
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._start_flusher()
@@ -169,6 +174,11 @@ class Durability:
         waiting, self._waiting = self._waiting, deque()
         for failed in waiting:
             failed.done(error)
+
+    def reject(self, error: StoreError) -> None:
+        """Tell all who wait this, whatever the disk has, and refuse puts for good."""
+        self.refusal = error
+        self._fail_waiting(error)
 
     async def stop(self) -> bool:
         """Make durable what can be; answer all who wait. False: the disk refused, now or before.

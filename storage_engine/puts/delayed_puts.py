@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from storage_engine.errors import BadRequest, QueueNotFound, RecordRefused, TopicNotFound
+from storage_engine.errors import BadRequest, RecordRefused, TopicNotFound
 from storage_engine.log.commit_log import Entry
 from storage_engine.puts.delay_clock import JUMP_MS, DelayClock
+from storage_engine.puts.route import Route
 from storage_engine.records.delay_levels import DELAY_MS_MAX, level_delay_ms
 from storage_engine.records.schedule_topic import (
     DELAY_LEVEL,
@@ -41,22 +42,22 @@ class Delayed(NamedTuple):
     """``hole_at``: where in the payload the due time is to be written, ``delay_ms`` from when it is
     appended; -1: it stands there, and is ``due_ms``.
     ``refusal``: code of the error for a record that cannot be scheduled; 0 for a good one.
+    ``awaits``: as its real topic wants.
     """
 
     due_ms: int
     hole_at: int
     delay_ms: int
     refusal: int
+    awaits: int = 0
 
 
 class DelayedPuts:
-    """See the module's docstring. ``writable_count(topic)``: how many queues it has; None when
-    there is no such topic.
-    """
+    """See the module's docstring. ``find_route(topic)``: None when there is no such topic."""
 
-    def __init__(self, clock: DelayClock, writable_count: Callable[[bytes], int | None]) -> None:
+    def __init__(self, clock: DelayClock, find_route: Callable[[bytes], Route | None]) -> None:
         self._clock = clock
-        self._writable_count = writable_count
+        self._find_route = find_route
 
     def read(self, payload: bytes, properties_at: int, end: int) -> Delayed:
         """What the record says whose properties stand in ``payload[properties_at:end]``."""
@@ -68,17 +69,17 @@ class DelayedPuts:
         if len(properties) < len(pairs):  # of a name that is there twice, which one counts?
             return _refused(RecordRefused.code)
         topic, queue_id = properties.get(_TOPIC, b""), _number(properties.get(_QUEUE_ID, b""))
-        count = None if topic == SCHEDULE_TOPIC_BYTES else self._writable_count(topic)
-        if count is None:
+        route = None if topic == SCHEDULE_TOPIC_BYTES else self._find_route(topic)
+        if route is None:
             return _refused(TopicNotFound.code)
-        if queue_id is None or queue_id >= count:
-            return _refused(QueueNotFound.code)
+        if queue_id is None or queue_id >= route.writable_count:
+            return _refused(route.refusal)
         value = properties.get(_DELIVER_AT, b"")
         if value != _HOLE:
             due_ms = _number(value)
             if due_ms is None or due_ms > self._clock.time_ms() + DELAY_MS_MAX + JUMP_MS:
                 return _refused(RecordRefused.code)
-            return Delayed(due_ms, -1, 0, 0)
+            return Delayed(due_ms, -1, 0, 0, route.awaits)
         delay_ms = _delay_ms(properties)
         if delay_ms is None or not 1 <= delay_ms <= DELAY_MS_MAX:
             return _refused(RecordRefused.code)
@@ -86,7 +87,7 @@ class DelayedPuts:
         hole_at = properties_at + len(_HEAD)
         if before != _HEAD:
             hole_at = payload.index(b"\x02" + _HEAD, properties_at, end) + 1 + len(_HEAD)
-        return Delayed(0, hole_at, delay_ms, 0)
+        return Delayed(0, hole_at, delay_ms, 0, route.awaits)
 
     def fill(
         self, payload: bytes, entries: list[Entry], holes: dict[int, Delayed]

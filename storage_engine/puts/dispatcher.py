@@ -10,7 +10,7 @@ back. The units themselves are written by ``CommitLog.append``; publishing only 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from storage_engine.index.indexer import Indexer
@@ -62,6 +62,10 @@ class Dispatcher:
     @property
     def is_idle(self) -> bool:
         return not self._pending
+
+    def queue_ends(self, queues: Iterable[ConsumeQueue]) -> list[tuple[ConsumeQueue, int]]:
+        """Where each queue ends with the records below ``dispatched_offset``."""
+        return [(queue, queue.max_offset) for queue in queues]
 
     def publish_to(self, offset: int) -> set[ConsumeQueue]:
         """Make every batch that ends at or below ``offset`` visible; the queues that grew."""

@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 from storage_engine.config import StoreConfig
 from storage_engine.errors import (
     BadRequest,
-    QueueNotFound,
     RecordRefused,
     StoreError,
     TopicNotFound,
@@ -25,7 +24,7 @@ from storage_engine.log.commit_log import BLANK_BYTES, CommitLog, Entry
 from storage_engine.puts.delay_clock import DelayClock
 from storage_engine.puts.delayed_puts import Delayed, DelayedPuts
 from storage_engine.puts.dispatcher import Dispatcher
-from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.puts.route import BUFFERED, Route
 from storage_engine.records.message_keys import (
     ID_BACK,
     ID_END_BACK,
@@ -74,17 +73,7 @@ _peek = struct.Struct(">II4xi20xi44xI").unpack_from  # size, magic, queue id, sy
 _length_4 = LENGTH_4.unpack_from
 
 
-class Route(NamedTuple):
-    """Where records of a topic go. ``queues`` may be longer than what is writable."""
-
-    queues: list[ConsumeQueue]
-    writable_count: int
-    is_sync: bool
-    is_schedule: bool
-    topic_hash: int  # for the key index
-
-
-_NO_ROUTE: Final = Route([], 0, is_sync=False, is_schedule=False, topic_hash=0)
+_NO_ROUTE: Final = Route([], 0, awaits=BUFFERED, is_schedule=False, topic_hash=0)
 
 
 class Appended(NamedTuple):
@@ -98,7 +87,7 @@ class Appended(NamedTuple):
     offsets: list[int]
     stored_count: int
     end_offset: int
-    must_sync: bool
+    awaits: int
     due_ms: Mapping[int, int] = {}
 
 
@@ -111,7 +100,7 @@ _LIKE_NONE: Final[_Likeness] = (None, 0, 0, _NO_ROUTE)
 class _Frame:
     """One PUT frame and what was read of it. ``holes`` are by index in ``entries``."""
 
-    __slots__ = ("count", "entries", "holes", "keys", "likeness", "must_sync", "payload", "refused")
+    __slots__ = ("awaits", "count", "entries", "holes", "keys", "likeness", "payload", "refused")
 
     def __init__(self, payload: bytes) -> None:
         self.payload = payload
@@ -120,7 +109,7 @@ class _Frame:
         self.keys = empty_batch()
         self.refused: list[tuple[int, int]] = []  # (index of the record, code)
         self.holes: dict[int, Delayed] = {}
-        self.must_sync = False
+        self.awaits = BUFFERED
         self.likeness = _LIKE_NONE
 
     def add_keys(self, properties_at: int, end: int) -> bytes | None:
@@ -172,7 +161,7 @@ class PutPath:
         self._dispatcher = dispatcher
         self._make_schedule = make_schedule
         self.routes: dict[bytes, Route] = {}
-        self._delayed = DelayedPuts(delay_clock, self._writable_count)
+        self._delayed = DelayedPuts(delay_clock, self.routes.get)
 
     def put(self, payload: bytes) -> Appended:
         """Append the records of a PUT frame.
@@ -190,13 +179,13 @@ class PutPath:
         if frame.holes:
             self._commit_log.make_room(len(payload), entries)
             payload, entries, due_ms = self._delayed.fill(payload, entries, frame.holes)
-        must_sync = frame.must_sync
+        awaits = frame.awaits
         if refused:
             good = self._put_valid_records(
-                payload, entries, frame.keys, refused, count, must_sync=must_sync
+                payload, entries, frame.keys, refused, count, awaits=awaits
             )
         else:
-            good = self._append(payload, entries, frame.keys, must_sync=must_sync)
+            good = self._append(payload, entries, frame.keys, awaits=awaits)
         return good._replace(due_ms=_by_record(due_ms, refused, count)) if due_ms else good
 
     def _read(self, frame: _Frame) -> None:
@@ -276,13 +265,14 @@ class PutPath:
         if route is None:
             return TopicNotFound.code
         if not 0 <= queue_id < route.writable_count:
-            return QueueNotFound.code
+            return route.refusal
         delayed = self._delayed.read(payload, properties_at, end) if route.is_schedule else None
         if delayed and delayed.refusal:
             return delayed.refusal
         tag_hash = 0
         if delayed:
             tag_hash = delayed.due_ms
+            frame.awaits |= delayed.awaits
             if delayed.hole_at >= 0:
                 frame.holes[len(frame.entries)] = delayed
         elif payload.find(_TAG, properties_at, end) >= 0:
@@ -292,17 +282,13 @@ class PutPath:
         message_id = frame.add_keys(properties_at, end)
         if message_id is not None and not sysflag and not delayed and _PAIR_ENDS not in message_id:
             frame.likeness = payload[topic_at : end - ID_BACK], magic, tag_hash, route
-        frame.must_sync = frame.must_sync or route.is_sync
+        frame.awaits |= route.awaits
         return 0
 
     def _route_of(self, topic: bytes, queue_id: int) -> Route | None:
         if topic == SCHEDULE_TOPIC_BYTES:
             return self._schedule_route(queue_id)
         return self.routes.get(topic)
-
-    def _writable_count(self, topic: bytes) -> int | None:
-        route = self.routes.get(topic)
-        return None if route is None else route.writable_count
 
     def _schedule_route(self, queue_id: int) -> Route:
         """With all its queues, if need be: an older store may have fewer of them."""
@@ -320,12 +306,12 @@ class PutPath:
         refused: list[tuple[int, int]],
         count: int,
         *,
-        must_sync: bool,
+        awaits: int,
     ) -> Appended:
-        good = Appended([], 0, 0, False)
+        good = Appended([], 0, 0, BUFFERED)
         if entries:
             good_payload, moved = _without_rejected(payload, entries)
-            good = self._append(good_payload, moved, keys, must_sync=must_sync)
+            good = self._append(good_payload, moved, keys, awaits=awaits)
         offsets = iter(good.offsets)
         codes = dict(refused)
         merged: list[int] = []
@@ -334,7 +320,7 @@ class PutPath:
         return good._replace(offsets=merged)
 
     def _append(
-        self, payload: bytes, entries: list[Entry], keys: KeyBatch, *, must_sync: bool
+        self, payload: bytes, entries: list[Entry], keys: KeyBatch, *, awaits: int
     ) -> Appended:
         log = self._commit_log
         if len(payload) + BLANK_BYTES <= self._config.segment_bytes:
@@ -342,7 +328,7 @@ class PutPath:
             keys.physical_offsets.extend(offsets[1::2])
             keys.stamps.extend([log.store_timestamp_ms] * len(entries))
             self._dispatcher.follow(log.append_offset, entries, keys)
-            return Appended(offsets, len(entries), log.append_offset, must_sync)
+            return Appended(offsets, len(entries), log.append_offset, awaits)
         # More than a segment holds: record by record. Only tiny segments make that happen.
         offsets = []
         for at, record_bytes, queue, stamp_at, tag_hash in entries:
@@ -357,7 +343,7 @@ class PutPath:
                 continue
             self._dispatcher.follow(log.append_offset, alone, None)
         stored_count = sum([offset >= 0 for offset in offsets[::2]])
-        return Appended(offsets, stored_count, log.append_offset, must_sync)
+        return Appended(offsets, stored_count, log.append_offset, awaits)
 
 
 def _places_v6(payload: bytes, at: int, end: int) -> tuple[int, int, int]:

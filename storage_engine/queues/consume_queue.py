@@ -277,15 +277,15 @@ class ConsumeQueue:
 
     # Durability -----------------------------------------------------------------------------
 
-    @property
-    def is_dirty(self) -> bool:
-        return self._dirty_from < self.max_offset * UNIT_BYTES
+    def is_dirty(self, end_offset: int) -> bool:
+        """Whether some of the units below ``end_offset`` may not be durable."""
+        return self._dirty_from < end_offset * UNIT_BYTES
 
-    def dirty_files(self) -> list[MappedFile]:
-        """Those to sync before the visible units are durable; then call ``synced``."""
+    def dirty_files(self, end_offset: int) -> list[MappedFile]:
+        """Those to sync before the units below are durable; then call ``synced``."""
         run = self._run
         first = self._dirty_from - self._dirty_from % run.size_bytes
-        end = self.max_offset * UNIT_BYTES
+        end = end_offset * UNIT_BYTES
         found = [run.find(at) for at in range(first, end, run.size_bytes)]
         return [file for file in found if file is not None]
 

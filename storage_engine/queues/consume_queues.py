@@ -79,7 +79,7 @@ class ConsumeQueues:
         Not while a checkpoint may be syncing one: then False.
         """
         queues = self.by_topic.get(topic.encode(), [])
-        if any(queue.is_dirty for queue in queues):
+        if any(queue.is_dirty(queue.max_offset) for queue in queues):
             return False
         self.by_topic.pop(topic.encode(), None)
         for queue in queues:

@@ -64,8 +64,8 @@ class Checkpointer:
         at the checkpoint before, and a later one tries again. Raises ``SyncFailed``.
         """
         ends = [(queue, queue.max_offset) for queue in self._queues]
-        dirty = [(queue, end) for queue, end in ends if queue.is_dirty]
-        self._queues.sync([file for queue, _ in dirty for file in queue.dirty_files()])
+        dirty = [(queue, end) for queue, end in ends if queue.is_dirty(end)]
+        self._queues.sync([file for queue, end in dirty for file in queue.dirty_files(end)])
         for queue, end in dirty:
             queue.synced(end)
         self._derived = end_offset, sum([end for _, end in ends])
@@ -109,8 +109,8 @@ class Checkpointer:
     async def _run(self) -> CheckpointReply:
         dispatched_offset = self._dispatcher.dispatched_offset
         index = self._indexer.mark()
-        ends = [(queue, queue.max_offset) for queue in self._queues]
-        dirty = [(queue, end) for queue, end in ends if queue.is_dirty]
+        ends = self._dispatcher.queue_ends(self._queues)
+        dirty = [(queue, end) for queue, end in ends if queue.is_dirty(end)]
         # An async topic's records are visible before they are durable.
         await self._durable_to(dispatched_offset)
         flushed_offset = self._commit_log.flushed_offset
@@ -118,7 +118,7 @@ class Checkpointer:
         taken, writers = self._consumer_offsets.snapshot(), self._take_derived()
         loop = asyncio.get_running_loop()
         if not self._is_derived_lost:
-            files = [file for queue, _ in dirty for file in queue.dirty_files()]
+            files = [file for queue, end in dirty for file in queue.dirty_files(end)]
             try:
                 await loop.run_in_executor(None, self._queues.sync, files)
             except SyncFailed as exc:

@@ -18,26 +18,54 @@ from storage_engine.disk.layout import (
     CONSUME_QUEUE_DIR,
     LOCK_FILE,
     LOST_AND_FOUND,
+    SHARD_FILE,
     TOPICS_FILE,
     base_offset_of,
 )
-from storage_engine.errors import StoreCorrupt
+from storage_engine.errors import ConfigInvalid, StoreCorrupt
 from storage_engine.queues.consume_queue import PRE_BLANK_BYTES, UNIT, UNIT_BYTES, Unit
 
 _PARTS: Final = frozenset({COMMIT_LOG_DIR, CONFIG_DIR, LOCK_FILE})
+MAIN_SHARD: Final = "main"
 _LIGHT_QUEUE: Final = "%LMQ%"  # RocketMQ's light message queues, which have no records of their own
 
 
 def reject_foreign_files(store: Path) -> None:
     """Raises ``StoreCorrupt``: the directory has files, and is no store."""
     names = {path.name for path in store.iterdir()} if store.is_dir() else set()
-    names = {name for name in names if not name.startswith(".") and name != LOST_AND_FOUND}
+    names -= {LOST_AND_FOUND, SHARD_FILE}
+    names = {name for name in names if not name.startswith(".")}
     if names and not names & _PARTS:
         some = ", ".join(sorted(names)[:3])
         raise StoreCorrupt(
             f"{store} is not a store and not empty (it has {some}). Nothing was "
             "changed: name an empty directory, or the directory that has commitlog "
             "and config in it"
+        )
+
+
+def claim_store(store: Path, shard: str) -> None:
+    """Before a store is opened: a new one gets a mark that says whose it is, since a store of
+    another shard would be served under a wrong name. The main shard's has none, as every store of
+    an installation with one engine.
+
+    Raises:
+        ConfigInvalid: it is another shard's. StoreCorrupt: it is no store.
+    """
+    mark = store / SHARD_FILE
+    if mark.exists():
+        owner = mark.read_text(encoding="utf-8").strip()
+    else:
+        is_used = any((store / part).exists() for part in _PARTS)
+        owner = MAIN_SHARD if is_used else shard
+        if owner == shard != MAIN_SHARD:
+            reject_foreign_files(store)
+            store.mkdir(mode=0o700, parents=True, exist_ok=True)
+            mark.write_text(shard, encoding="utf-8")
+    if owner != shard:
+        raise ConfigInvalid(
+            f"{store} is the store of the shard {owner}, and MQ_ENGINE_SHARD is {shard}: "
+            "name the shard or the directory that is meant"
         )
 
 

@@ -13,6 +13,7 @@ for a whole one. Messages expire as ever, only their files wait. Loop thread onl
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
 from storage_engine.delivery.engine_parts import EngineParts
@@ -36,6 +37,8 @@ class Snapshots:
         self._commit_log = parts.commit_log
         self._leases: dict[int, _Lease] = {}
         self._next_id = first_id
+        # What a replicated log lacks is held as well, whatever the disk needs.
+        self.replicated_offset: Callable[[], int] | None = None
         self.going_to = 0  # retention is about to delete everything below
 
     def take(self, request: SnapshotRequest) -> SnapshotReply:
@@ -76,7 +79,10 @@ class Snapshots:
     def lowest_held_offset(self) -> int | None:
         """The lowest physical offset whose file must stay; None when nothing is held."""
         self._expire()
-        return min((lease.start_offset for lease in self._leases.values()), default=None)
+        held = [lease.start_offset for lease in self._leases.values()]
+        if self.replicated_offset is not None:
+            held.append(self.replicated_offset())
+        return min(held, default=None)
 
     def drop_all(self) -> None:
         """End every lease: the disk needs its files more than their readers do."""

@@ -106,6 +106,15 @@ _GAUGES: Final[list[_Row]] = [
         lambda of: of.log.start_offset,
     ),
     (
+        "replication_behind_bytes",
+        "Durable bytes that the replicated log does not have yet; 0 without such a log.",
+        lambda of: (
+            of.log.flushed_offset - of.store.replication.confirmed_offset
+            if of.store.replication
+            else 0
+        ),
+    ),
+    (
         "storage_flush_behind_bytes",
         "Bytes appended but not yet durable.",
         lambda of: of.log.append_offset - of.log.flushed_offset,

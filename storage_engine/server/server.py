@@ -23,6 +23,7 @@ from storage_engine.delivery.subscription import Delivered, WaitingReceive
 from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
 from storage_engine.groups.consumption import Membership, membership_of
 from storage_engine.puts.put_path import holds_one_record
+from storage_engine.server.handshake import NetworkListener, check_shard
 from storage_engine.server.notice_listener import NoticeListener
 from storage_engine.server.put_replies import PutReplies
 from storage_engine.server.store_calls import store_calls
@@ -45,7 +46,7 @@ from storage_engine.wire.frames import (
 )
 from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.operations import OPERATIONS, AnyOperation, Op, Operation
-from storage_engine.wire.protocol import CancelRequest, Empty, HelloRequest
+from storage_engine.wire.protocol import CancelRequest, ChallengeRequest, Empty, HelloRequest
 from storage_engine.wire.put_once import PutOnceRequest
 from storage_engine.wire.reads import LookUpRequest, PullRequest
 from storage_engine.wire.scheduled import (
@@ -84,7 +85,13 @@ class Server:
         self.connections: set[_Connection] = set()
         self.calls = store_calls(store)
         self.handlers = _handlers_of(self)
+        self._connection_type = _Connection
+        if store.replication is not None:
+            self._connection_type = _OwnersConnection
+            store.replication.confirmed = self.send_held_replies
+            store.deposed = self.depose
         self._listener: asyncio.Server | None = None
+        self._network: NetworkListener | None = None
         self._ticks_behind = 0  # since the disk could last keep up
 
     async def start(self, socket_path: str) -> None:
@@ -92,18 +99,35 @@ class Server:
         _remove_stale_socket(Path(socket_path))
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_unix_server(
-            partial(_Connection, self), socket_path, backlog=_BACKLOG_COUNT
+            partial(self._connection_type, self), socket_path, backlog=_BACKLOG_COUNT
         )
         os.chmod(socket_path, 0o600)
+
+    async def start_network(self) -> None:
+        """Listen where the configuration says. Raises ConfigInvalid."""
+        self._network = NetworkListener(self.store.config, partial(self._connection_type, self))
+        await self._network.start(_BACKLOG_COUNT)
 
     async def stop(self) -> None:
         """Take no more connections and end those that are there."""
         if self._listener is not None:
             self._listener.close()
+        if self._network is not None:
+            self._network.stop()
         for connection in list(self.connections):
             connection.close()
         if self._listener is not None:
             await self._listener.wait_closed()
+
+    def send_held_replies(self) -> None:
+        """The engine still owns its shard: what was held back may go out."""
+        for connection in self.connections:
+            connection.send_replies()
+
+    def depose(self) -> None:
+        """Another engine owns the shard: nobody is told of a success any more."""
+        for connection in list(self.connections):
+            connection.depose()
 
     def resume_reading(self) -> None:
         """Called every tick: read again from everybody once the disk has caught up."""
@@ -191,7 +215,7 @@ class _Connection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """End the connection; replies that are written go out first."""
-        self._send_replies()
+        self.send_replies()
         self._transport.close()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -227,7 +251,7 @@ class _Connection(asyncio.BufferedProtocol):
             except StoreError as exc:
                 self._reply(frame.op, frame.request_id, encode_error(exc), exc.code)
             if self._reply_bytes > self._store.config.reply_buffer_bytes_max:
-                self._send_replies()
+                self.send_replies()
         if singles:
             self._puts.put_singles(singles)
         if self._store.unsynced_bytes > self._store.config.unsynced_bytes_max:
@@ -242,12 +266,15 @@ class _Connection(asyncio.BufferedProtocol):
 
     def _add_reply(self, *pieces: bytes) -> None:
         if not self._replies:
-            self._loop.call_soon(self._send_replies)
+            self._loop.call_soon(self.send_replies)
         for piece in pieces:
             self._replies.append(piece)
             self._reply_bytes += len(piece)
 
-    def _send_replies(self) -> None:
+    def depose(self) -> None:
+        """Nobody deposes an engine without a replicated log."""
+
+    def send_replies(self) -> None:
         """All replies of one loop tick in one write: a sync answers many requests together."""
         replies, self._replies = self._replies, []
         reply_bytes, self._reply_bytes = self._reply_bytes, 0
@@ -273,8 +300,13 @@ class _Connection(asyncio.BufferedProtocol):
         operation, handler = found
         handler(self, request_id, operation.decode_request(payload))
 
+    def challenge(self, request_id: int, request: ChallengeRequest) -> None:
+        """Over a network it comes before there is a connection, see ``handshake.py``."""
+        raise BadRequest("nothing is proved on a unix socket, or twice")
+
     def greet(self, request_id: int, request: HelloRequest) -> None:
         """From then on a client that listens gets notices."""
+        check_shard(self._store.config, request.shard)
         if request.is_listening:
             self._listening.start()
         self.reply(Op.HELLO, request_id, self._server.calls[Op.HELLO](request))
@@ -399,6 +431,44 @@ class _Connection(asyncio.BufferedProtocol):
         self._reply(Op.CHECKPOINT, request_id, payload, status)
 
 
+class _OwnersConnection(_Connection):
+    """One client of an engine that others may depose: what it is told must still be true."""
+
+    _is_deposed = False
+
+    def send_replies(self) -> None:
+        replication = self._store.replication
+        assert replication is not None
+        if self._is_deposed or replication.may_acknowledge():
+            super().send_replies()
+        else:
+            self._transport.pause_reading()
+
+    def resume_after_disk(self) -> None:
+        replication = self._store.replication
+        assert replication is not None
+        if replication.may_acknowledge():
+            super().resume_after_disk()
+            self._read_again()
+
+    def depose(self) -> None:
+        """Keep back every success from now on; errors still go out, then the connection ends."""
+        self._is_deposed = True
+        self._replies.clear()
+        self._reply_bytes = 0
+        self._frames.clear()
+        self._transport.pause_reading()
+        self._loop.call_soon(self.close)
+
+    def _reply(self, op: int, request_id: int, payload: bytes, status: int = 0) -> None:
+        if status or not self._is_deposed:
+            super()._reply(op, request_id, payload, status)
+
+    def _reply_records(self, op: int, request_id: int, head: RecordsHead, records: bytes) -> None:
+        if not self._is_deposed:
+            super()._reply_records(op, request_id, head, records)
+
+
 class _Handlers(dict[int, tuple[AnyOperation, Callable[[_Connection, int, Any], None]]]):
     """How each operation is served: by connection, request id and request. Any: the request of
     that operation, which ``add`` checks.
@@ -428,6 +498,7 @@ def _handlers_of(server: Server) -> _Handlers:
         handlers.add_call(operation, server.calls[operation])
     handlers.add_call(Op.STATS, lambda _: server.store.stats(len(server.connections)))
     handlers.add(Op.HELLO, _Connection.greet)
+    handlers.add(Op.CHALLENGE, _Connection.challenge)
     handlers.add(Op.CANCEL, _Connection.cancel)
     handlers.add(Op.PULL, _Connection.pull)
     handlers.add(Op.RECEIVE, _Connection.receive)

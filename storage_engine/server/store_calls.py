@@ -95,6 +95,7 @@ def store_calls(store: Store) -> StoreCalls:
 def _add_connecting(calls: StoreCalls, store: Store) -> None:
     def hello(_: HelloRequest) -> HelloReply:
         return HelloReply(
+            shard=store.config.shard,
             broker=store.config.broker,
             epoch=store.epoch,
             frame_bytes_max=store.config.frame_bytes_max,

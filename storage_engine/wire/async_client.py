@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
@@ -29,6 +29,14 @@ from storage_engine.errors import (
     StoreBusy,
     StoreError,
     StoreUnavailable,
+)
+from storage_engine.wire.address import (
+    Address,
+    Credentials,
+    Scheme,
+    connect_failure,
+    greeting_failure,
+    keep_alive,
 )
 from storage_engine.wire.client_calls import AsyncCaller, ClientCalls
 from storage_engine.wire.client_connection import ClientConnection
@@ -48,6 +56,7 @@ from storage_engine.wire.frames import (
 from storage_engine.wire.inflight import Call, InFlight, fail_entry, no_reply
 from storage_engine.wire.notices import Notice
 from storage_engine.wire.operations import AnyOperation, Op, Operation
+from storage_engine.wire.proof import ClientProof
 from storage_engine.wire.protocol import CancelRequest, Empty, HelloReply, HelloRequest
 from storage_engine.wire.put_coalescer import PutCall, PutCoalescer, complete_puts, fail_puts
 from storage_engine.wire.put_once import PutOncePlace, PutOnceRequest
@@ -73,13 +82,22 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
 
     def __init__(
         self,
-        socket_path: str,
+        address: str | Callable[[], Awaitable[str]],
         *,
         client_name: str,
+        shard: str = "",
+        credentials: Credentials | None = None,
         config: ClientConfig | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._socket_path = socket_path
+        """``address``: see ``address.py``; one that is called is asked before each attempt to
+        connect, and raises ``StoreError`` when nobody knows. ``shard``: an engine that owns another
+        one is refused.
+        """
+        self._find_address = address
+        self._address = address if isinstance(address, str) else ""
+        self._shard = shard
+        self._credentials = credentials or Credentials()
         self._client_name = client_name
         self._config = config or ClientConfig()
         self._clock = clock or SystemClock()
@@ -91,6 +109,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         self._silence = SilenceWatch(self._clock, self._config.sweep_interval_ms)
         self._is_pinged = False  # since the engine was last heard
         self._greeted_ms = 0  # when the connection was made
+        self._is_greeted = False  # on this connection
         self._inflight: dict[int, InFlight] = {}
         self._next_request_id = 1
         self._puts = PutCoalescer(self._config.put_frame_bytes)
@@ -104,6 +123,8 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         self._connected = asyncio.Event()
         self._is_closed = False
         self._last_failure = "not started"
+        self._refusal = ""  # why an engine did not let this client in, as it was logged
+        self._greeting_failure = ""  # how the connection broke before that
         self._put_bytes_max = 0  # of one put, which always travels in one frame; the engine tells
         self._on_notice: Callable[[Notice], None] | None = None
         self.hello: HelloReply | None = None
@@ -143,7 +164,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         without a connection are missed.
         """
         self._on_notice = heard
-        if self._transport is not None:  # being greeted or not: a second HELLO does no harm
+        if self._is_greeted:
             self._send_without_reply(
                 Op.HELLO, HelloRequest(client=self._client_name, is_listening=True)
             )
@@ -353,6 +374,8 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         if entry is None:
             if op == Op.NOTICE and self._on_notice is not None:
                 self._on_notice(Op.NOTICE.decode_reply(payload))
+            elif request_id == 0 and status:  # of the connection, which ends now
+                self.connection_failed(str(decode_error(status, payload)))
             return  # otherwise it had timed out
         if entry.op is Op.PUT:
             self._put_inflight_bytes -= entry.put_bytes
@@ -375,43 +398,92 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         delay_ms = self._config.reconnect_min_ms
         while not self._is_closed:
             try:
-                transport, connection = await self._loop.create_unix_connection(
-                    partial(ClientConnection, self, self._config.frame_bytes_max, self._silence),
-                    self._socket_path,
-                )
-            except OSError as exc:
-                self._last_failure = f"{exc.strerror or exc}"
+                transport, connection, address = await self._connect()
+            except StoreError as exc:
+                self._last_failure = str(exc)
             else:
                 try:
-                    if await self._greet(transport):
+                    if await self._greet(transport, address):
                         delay_ms = self._config.reconnect_min_ms
                         await self._watch(connection, transport)
                 finally:
-                    self._lost(transport)
+                    self._lost(connection)
             # Jitter keeps a fleet of clients from knocking in step after an engine's restart.
             await asyncio.sleep(delay_ms * random.uniform(0.5, 1.0) / 1_000)
             delay_ms = min(delay_ms * 2, self._config.reconnect_max_ms)
 
-    async def _greet(self, transport: asyncio.Transport) -> bool:
+    async def _connect(self) -> tuple[asyncio.Transport, ClientConnection, Address]:
+        """Raises ``StoreError``."""
+        if not isinstance(self._find_address, str):
+            self._address = await self._find_address()
+        address = Address.parse(self._address)
+        make = partial(ClientConnection, self, self._config.frame_bytes_max, self._silence)
+        try:
+            if not address.is_remote:
+                made = await self._loop.create_unix_connection(make, address.path)
+            else:
+                is_tls = address.scheme is Scheme.TLS
+                async with asyncio.timeout(self._config.give_up_after_ms / 1_000):
+                    made = await self._loop.create_connection(
+                        make,
+                        address.host,
+                        address.port,
+                        ssl=self._credentials.tls() if is_tls else None,
+                    )
+                keep_alive(made[0].get_extra_info("socket"))
+        except OSError as exc:
+            raise StoreUnavailable(connect_failure(address, exc)) from exc
+        return *made, address
+
+    async def _greet(self, transport: asyncio.Transport, address: Address) -> bool:
         self._greeted_ms = self._clock.monotonic_ms()
+        self._greeting_failure = ""
         self._transport = transport
-        greeted: asyncio.Future[bytes] = self._loop.create_future()
-        request = HelloRequest(client=self._client_name, is_listening=self._on_notice is not None)
-        request_id, _ = self._register(Op.HELLO, greeted)
-        self._send(Op.HELLO, encode_frame(Op.HELLO, request_id, encode_struct(request)))
         try:
             async with asyncio.timeout(self._config.request_timeout_ms / 1_000):
-                reply = Op.HELLO.decode_reply(await greeted)
+                request = HelloRequest(
+                    client=self._client_name,
+                    proof=await self._prove() if address.is_remote else b"",
+                    shard=self._shard,
+                    is_listening=self._on_notice is not None,
+                )
+                reply = Op.HELLO.decode_reply(await self._ask(Op.HELLO, request))
         except (StoreError, TimeoutError) as exc:
-            self._last_failure = str(exc) or "the storage engine does not respond to the greeting"
+            broken = self._greeting_failure
+            self._refused(greeting_failure(address, StoreUnavailable(broken) if broken else exc))
             return False
         self.hello = reply
+        self._is_greeted, self._refusal = True, ""
+        if self._on_notice is not None and not request.is_listening:  # since it was sent
+            self.listen(self._on_notice)
         self._put_bytes_max = put_bytes_max(reply)
         self._silence.begin()
         self._is_pinged = False
         self._answering = transport
         self._connected.set()
         return True
+
+    async def _prove(self) -> bytes:
+        proof = ClientProof(self._credentials, self._shard)
+        return proof.answer(
+            Op.CHALLENGE.decode_reply(await self._ask(Op.CHALLENGE, proof.challenge))
+        )
+
+    async def _ask(self, op: AnyOperation, request: object) -> bytes:
+        """A request before the engine takes any other."""
+        reply: asyncio.Future[bytes] = self._loop.create_future()
+        request_id, _ = self._register(op, reply)
+        self._send(op, encode_frame(op, request_id, encode_struct(request)))
+        return await reply
+
+    def _refused(self, reason: str) -> None:
+        """An engine is there and does not let this client in, which an operator has to see to."""
+        if reason != self._refusal:  # once, and not at each attempt
+            log.warning(
+                "The storage engine did not let this process in",
+                extra={"action": "greeting_failed", "address": self._address, "reason": reason},
+            )
+        self._last_failure = self._refusal = reason
 
     async def _watch(self, connection: ClientConnection, transport: asyncio.Transport) -> None:
         """Until the connection ends, fail what has waited too long, and notice silence."""
@@ -496,11 +568,12 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         fail_entry(entry, no_reply(entry.op, reason))
         entry.call = None
 
-    def _lost(self, transport: asyncio.Transport) -> None:
+    def _lost(self, connection: ClientConnection) -> None:
         self._connected.clear()
         self._transport = self._answering = None
+        self._is_greeted = False
         self._unsent, self._settle_count = [], 0
-        transport.abort()
+        connection.leave()
         self._fail_inflight()
 
     def _fail_inflight(self) -> None:
@@ -517,14 +590,17 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
             return ShuttingDown("this client is closed")
         if self._transport is not None and self._silence.silent_ms:
             return StoreUnavailable(
-                f"the storage engine at {self._socket_path} has not answered for "
+                f"the storage engine at {self._address} has not answered for "
                 f"{self._silence.silent_ms} ms"
             )
         return StoreUnavailable(
-            f"no storage engine answers at {self._socket_path}: {self._last_failure}"
+            f"no storage engine answers at {self._address}: {self._last_failure}"
         )
 
     def connection_failed(self, reason: str) -> None:
         """Called by the connection when the peer broke the protocol or the transport."""
-        self._last_failure = reason
+        if self._is_greeted:
+            self._last_failure = reason
+        else:
+            self._greeting_failure = reason
         self._fail_inflight()

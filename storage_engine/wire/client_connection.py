@@ -34,6 +34,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._watch = watch
         self._decoder = FrameDecoder(frame_bytes_max)
         self._transport: asyncio.Transport | None = None
+        self._is_left = False
         self.ended = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -56,8 +57,16 @@ class ClientConnection(asyncio.BufferedProtocol):
             assert self._transport is not None
             self._transport.abort()
 
+    def leave(self) -> None:
+        """End it; the client wants to hear no more of it."""
+        self._is_left = True
+        assert self._transport is not None
+        self._transport.abort()
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self.ended.set()
+        if self._is_left:
+            return
         self._client.connection_failed(
             str(exc) if exc else "the storage engine closed the connection"
         )
-        self.ended.set()

@@ -93,7 +93,10 @@ class FrameDecoder:
                 view, at
             )
             if version != PROTOCOL_VERSION:
-                raise BadFrame(f"protocol version is {version}, expected {PROTOCOL_VERSION}")
+                raise BadFrame(
+                    f"the other side speaks version {version} of the protocol and this one "
+                    f"version {PROTOCOL_VERSION}: run the same version of mqservice on both"
+                )
             if not FRAME_HEAD_BYTES - LENGTH_BYTES <= frame_bytes <= self._frame_bytes_max:
                 raise BadFrame(
                     f"a frame has {frame_bytes} bytes, at most {self._frame_bytes_max} are allowed"

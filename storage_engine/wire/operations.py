@@ -57,6 +57,8 @@ from storage_engine.wire.offsets import (
 )
 from storage_engine.wire.protocol import (
     CancelRequest,
+    ChallengeReply,
+    ChallengeRequest,
     CheckpointReply,
     Empty,
     HelloReply,
@@ -210,6 +212,7 @@ class Op:
     HELLO = Operation(1, HelloRequest, HelloReply, is_harmless=True)
     PING = Operation(2, Empty, Empty, is_harmless=True)
     CANCEL = Operation(3, CancelRequest, Empty, is_harmless=True)
+    CHALLENGE = Operation(4, ChallengeRequest, ChallengeReply, is_harmless=True)
     PUT = Operation(16, bytes, bytes)
     PULL = RecordsOperation(17, PullRequest, PullHead, is_harmless=True)
     RECEIVE = RecordsOperation(18, ReceiveRequest, ReceiveHead, is_harmless=True)

@@ -48,20 +48,35 @@ LENGTH_BYTES: Final = 4
 assert FRAME_HEAD_BYTES == 16
 
 
-class HelloRequest(Wire, frozen=True, kw_only=True):
-    """First frame of a connection. ``proof`` is empty on a unix socket.
+class ChallengeRequest(Wire, frozen=True, kw_only=True):
+    """First frame of a connection over a network; see ``proof.py``."""
 
-    ``is_listening``: notices are wanted from now on; may be said later, by another HELLO.
+    shard: str
+    nonce: bytes
+
+
+class ChallengeReply(Wire, frozen=True, kw_only=True):
+    nonce: bytes
+    proof: bytes
+
+
+class HelloRequest(Wire, frozen=True, kw_only=True):
+    """First frame of a connection on a unix socket, where ``proof`` is empty.
+
+    ``shard``: which one is meant; empty: whichever answers. ``is_listening``: notices are wanted
+    from now on; may be said later, by another HELLO.
     """
 
     client: str
     proof: bytes = b""
+    shard: str = ""
     is_listening: bool = False
 
 
 class HelloReply(Wire, frozen=True, kw_only=True):
     """``store_host`` is what the engine writes into STOREHOST: 8 bytes, IPv4 and port."""
 
+    shard: str
     broker: str
     epoch: int
     frame_bytes_max: int

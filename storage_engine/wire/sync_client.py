@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -24,6 +25,14 @@ from storage_engine.errors import (
     RecordRefused,
     StoreError,
     StoreUnavailable,
+)
+from storage_engine.wire.address import (
+    Address,
+    Credentials,
+    Scheme,
+    connect_failure,
+    greeting_failure,
+    keep_alive,
 )
 from storage_engine.wire.client_calls import BlockingCaller, ClientCalls
 from storage_engine.wire.client_types import (
@@ -47,6 +56,7 @@ from storage_engine.wire.groups import (
 )
 from storage_engine.wire.inflight import no_reply
 from storage_engine.wire.operations import AnyOperation, Op, Operation
+from storage_engine.wire.proof import ClientProof
 from storage_engine.wire.protocol import (
     Empty,
     HelloReply,
@@ -76,15 +86,20 @@ class StoreClient(ClientCalls, BlockingCaller):
 
     def __init__(
         self,
-        socket_path: str,
+        address: str | Callable[[], str],
         *,
         client_name: str,
+        shard: str = "",
+        credentials: Credentials | None = None,
         timeout_ms: int = 10_000,
         config: ClientConfig | None = None,
         is_engine_silent: Callable[[], bool] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._socket_path = socket_path
+        self._find_address = address
+        self._address = address if isinstance(address, str) else ""
+        self._shard = shard
+        self._credentials = credentials or Credentials()
         self._client_name = client_name
         self._timeout_ms = timeout_ms
         self._config = config or ClientConfig()
@@ -116,6 +131,13 @@ class StoreClient(ClientCalls, BlockingCaller):
                 connection.shutdown(socket.SHUT_RDWR)
         with self._lock:
             self._disconnect()
+
+    @property
+    def shard(self) -> str:
+        """The one that is meant, or that answers. Raises ``StoreError`` when it has to ask."""
+        if not self._shard and self.hello is None:
+            self.ping()
+        return self._shard or (self.hello.shard if self.hello is not None else "")
 
     def put_all(self, configs: Sequence[TopicConfig | GroupConfig]) -> list[StoreError | None]:
         """Create or change topics and groups, many under way at a time, so that they share writes.
@@ -177,41 +199,76 @@ class StoreClient(ClientCalls, BlockingCaller):
 
     def _ensure_connected(self) -> None:
         if self._is_known_silent():
-            raise StoreUnavailable(f"the storage engine at {self._socket_path} is not responding")
+            raise StoreUnavailable(f"the storage engine at {self._address} is not responding")
         if self._socket is None or self._pid != os.getpid() or self._has_ended(self._socket):
             self._connect()
 
-    @staticmethod
-    def _has_ended(connection: socket.socket) -> bool:
+    def _has_ended(self, connection: socket.socket) -> bool:
         """True when the engine has closed an idle connection, so that no request is wasted on
         it.
         """
         connection.settimeout(0)
         try:
+            if isinstance(connection, ssl.SSLSocket):  # which cannot look without taking
+                chunk = connection.recv(_READ_BYTES)
+                self._decoder.feed(chunk)  # replies that nobody waits for
+                return chunk == b""
             return connection.recv(1, socket.MSG_PEEK) == b""
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantReadError):
             return False
-        except OSError:
+        except (OSError, BadFrame):
             return True
 
     def _connect(self) -> None:
         self._disconnect()
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.settimeout(self._timeout_ms / 1_000)
+        if not isinstance(self._find_address, str):
+            self._address = self._find_address()
+        address = Address.parse(self._address)
         try:
-            connection.connect(self._socket_path)
+            self._socket = self._open(address)
         except OSError as exc:
-            connection.close()
             raise StoreUnavailable(
-                f"no storage engine answers at {self._socket_path}: {exc.strerror or exc}"
+                f"no storage engine answers at {self._address}: {connect_failure(address, exc)}"
             ) from exc
-        self._socket, self._pid = connection, os.getpid()
+        self._pid = os.getpid()
         self._decoder = FrameDecoder(FRAME_BYTES_MAX)
-        hello = encode_struct(HelloRequest(client=self._client_name))
         try:
-            self.hello = Op.HELLO.decode_reply(self._exchange(Op.HELLO, hello, 0))
-        except StoreUnavailable as exc:
-            raise StoreUnavailable(f"no greeting from {self._socket_path}: {exc}") from exc
+            proof = self._prove() if address.is_remote else b""
+            hello = HelloRequest(client=self._client_name, proof=proof, shard=self._shard)
+            reply = self._exchange(Op.HELLO, encode_struct(hello), 0)
+            self.hello = Op.HELLO.decode_reply(reply)
+        except StoreError as exc:
+            self._disconnect()
+            reason = greeting_failure(address, exc)
+            raise StoreUnavailable(f"no greeting from {self._address}: {reason}") from exc
+
+    def _open(self, address: Address) -> socket.socket:
+        timeout_s = self._timeout_ms / 1_000
+        if not address.is_remote:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            connection.settimeout(timeout_s)
+            try:
+                connection.connect(address.path)
+            except OSError:
+                connection.close()
+                raise
+            return connection
+        timeout_s = min(timeout_s, self._config.give_up_after_ms / 1_000)
+        connection = socket.create_connection((address.host, address.port), timeout_s)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        keep_alive(connection)
+        if address.scheme is Scheme.TCP:
+            return connection
+        try:
+            return self._credentials.tls().wrap_socket(connection, server_hostname=address.host)
+        except (OSError, StoreError):
+            connection.close()
+            raise
+
+    def _prove(self) -> bytes:
+        proof = ClientProof(self._credentials, self._shard)
+        reply = self._exchange(Op.CHALLENGE, encode_struct(proof.challenge), 0)
+        return proof.answer(Op.CHALLENGE.decode_reply(reply))
 
     def _disconnect(self) -> None:
         if self._socket is not None:
@@ -259,7 +316,8 @@ class StoreClient(ClientCalls, BlockingCaller):
         assert self._socket is not None
         config = self._config
         # Nobody waits long for the greeting of an engine: nothing was asked of it yet.
-        silent_ms_max = config.silent_after_ms if op is Op.HELLO else config.give_up_after_ms
+        is_greeting = op in (Op.HELLO, Op.CHALLENGE)
+        silent_ms_max = config.silent_after_ms if is_greeting else config.give_up_after_ms
         replies: dict[int, Frame] = {}
         missing = set(ids)
         silent_ms = 0
@@ -283,6 +341,9 @@ class StoreClient(ClientCalls, BlockingCaller):
                     ) from None
                 continue
             silent_ms = 0
+            for frame in came:
+                if frame.request_id == 0 and frame.status:  # of the connection, which ends now
+                    raise ConnectionResetError(str(decode_error(frame.status, frame.payload)))
             if any(frame.op != Op.PING or frame.request_id in missing for frame in came):
                 deadline_ms = self._clock.monotonic_ms() + wait_ms
             replies |= {frame.request_id: frame for frame in came}

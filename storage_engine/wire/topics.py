@@ -8,10 +8,13 @@ from storage_engine.wire.struct import Wire
 
 
 class Durability(enum.StrEnum):
-    """When a put to the topic is answered: after the disk has it, or at once."""
+    """When a put to the topic is answered: after the disk has it, at once, or after the replicated
+    log has it, which only an engine with one can do.
+    """
 
     SYNC = "sync"
     ASYNC = "async"
+    REPLICATED = "replicated"
 
 
 class TopicConfig(Wire, frozen=True, kw_only=True):

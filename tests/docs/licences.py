@@ -105,6 +105,7 @@ def licences_page() -> str:
     service = pins_of("requirements.lock")
     analytics = [pin for pin in pins_of("requirements-analytics.lock") if pin not in service]
     tracing = [pin for pin in pins_of("requirements-tracing.lock") if pin not in service]
+    cluster = [pin for pin in pins_of("requirements-cluster.lock") if pin not in service]
     parts = [
         _HEAD,
         _table(service),
@@ -113,6 +114,10 @@ def licences_page() -> str:
         "\n## Tracing\n\n"
         "Installed by `pip install 'mqservice[tracing]'` beside the packages of the service.\n",
         _table(tracing),
+        "\n## Replicated logs\n\n"
+        "Installed by `pip install 'mqservice[object-store,kafka]'` beside the packages of the "
+        "service.\n",
+        _table(cluster),
         "\n## In the console's scripts and styles\n\n"
         "`frontend/static/build`, which is committed, contains code of these.\n",
         _npm_table(),

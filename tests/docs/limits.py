@@ -27,7 +27,13 @@ FIRST_RETRY_MS: Final = LevelDelays().delay_ms(0)
 _CONFIG: Final = ROOT / "storage_engine" / "config.py"
 _SETTINGS: Final = ROOT / "mqservice" / "settings.py"
 # Where things are, not how large.
-_NOT_LIMITS: Final = frozenset({"store_dir", "socket", "broker", "metrics_port"})
+_NOT_LIMITS: Final = frozenset(
+    {
+        "store_dir", "socket", "broker", "metrics_port", "listen", "shard", "secret",
+        "secret_file", "replicated_log", "deployment",
+        "shard_epoch", "tls_cert_file", "tls_key_file",
+    }
+)  # fmt: skip
 _HEAD: Final = """\
 # Limits and defaults
 

@@ -24,7 +24,13 @@ def test_the_licence_is_the_apache_licence_word_for_word(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "lock", ["requirements.lock", "requirements-analytics.lock", "requirements-tracing.lock"]
+    "lock",
+    [
+        "requirements.lock",
+        "requirements-analytics.lock",
+        "requirements-tracing.lock",
+        "requirements-cluster.lock",
+    ],
 )
 def test_every_line_of_a_lock_file_is_checked(lock: str) -> None:
     lines = (ROOT / lock).read_text().splitlines()

@@ -12,6 +12,7 @@ from psycopg.conninfo import make_conninfo
 from pytest_django import Settings
 
 from mqservice.accounts import join_tenant
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.store import GroupRef, StoreClient, TopicRef, blocking_client
 from storage_engine.records.topic_names import is_of_group
 from tests.clock import ManualClock
@@ -63,7 +64,7 @@ def engine(engine_socket: str, settings: Settings) -> str:
 @pytest.fixture
 def store(engine: str) -> Iterator[StoreClient]:
     """A client of the engine."""
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         yield client
 
 

@@ -17,7 +17,7 @@ from django.db import OperationalError, connection
 from psycopg.conninfo import make_conninfo
 
 from mqservice.accounts.access import Principal
-from mqservice.accounts.models import ApiKey, Member, Role, Tenant, User
+from mqservice.accounts.models import ApiKey, Member, Namespace, Role, Tenant, User
 from mqservice.accounts.scopes import Scope
 from mqservice.accounts.services import create_api_key, set_role
 from mqservice.caches import Caches, listen
@@ -280,3 +280,73 @@ async def test_nobody_waits_for_what_nobody_can_hear() -> None:
     async with asyncio.timeout(WAIT_S):
         await caches.hear_own_changes()
     assert caches._awaited == {}
+async def test_a_thousand_namespaces_of_eight_shards_route_without_a_query(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared: set[str] = set()
+
+    async def prepare(shard: str) -> None:
+        prepared.add(shard)
+
+    monkeypatch.setattr("mqservice.caches.prepare_store", prepare)
+    tenant = await sync_to_async(_fill)(namespace_count=1_000, shard_count=8)
+    caches = Caches()
+    wide = Principal(
+        key_id="k",
+        tenant_id=tenant.pk,
+        tenant=tenant.name,
+        namespace_id=None,
+        namespace=None,
+        scopes=frozenset(),
+    )
+    for number in range(1_000):
+        await caches.routes.load_topic(wide, f"n{number}", "orders")
+    assert prepared == {f"s{number}" for number in range(8)}
+
+    def fail(*_: object) -> NoReturn:
+        raise AssertionError("asked again")
+
+    monkeypatch.setattr("mqservice.caches.find_topic_route", fail)
+    found = [caches.routes.topic(wide, f"n{number}", "orders") for number in range(1_000)]
+    assert [route.shard for route in found if route is not None] == [
+        f"s{number % 8}" for number in range(1_000)
+    ]
+
+
+def _fill(*, namespace_count: int, shard_count: int) -> Tenant:
+    """Namespaces ``n0``, ``n1``, … each with a topic, in turn in shards ``s0``, ``s1``, …"""
+    tenant = Tenant.objects.create(name="wide")
+    namespaces = Namespace.objects.bulk_create(
+        Namespace(tenant=tenant, name=f"n{number}", shard=f"s{number % shard_count}")
+        for number in range(namespace_count)
+    )
+    Topic.objects.bulk_create(
+        Topic(namespace=namespace, name="orders", queue_count=1) for namespace in namespaces
+    )
+    return tenant
+
+
+async def test_a_namespace_that_is_placed_elsewhere_routes_there_at_once(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def prepare(shard: str) -> None:
+        pass
+
+    monkeypatch.setattr("mqservice.caches.prepare_store", prepare)
+    tenant = await sync_to_async(_fill)(namespace_count=1, shard_count=1)
+    bound = Principal(
+        key_id="k",
+        tenant_id=tenant.pk,
+        tenant=tenant.name,
+        namespace_id=None,
+        namespace=None,
+        scopes=frozenset(),
+    )
+    async with listening() as (caches, _):
+        assert (await caches.routes.load_topic(bound, "n0", "orders")).shard == "s0"
+        moved = Namespace.objects.filter(name="n0")
+        await sync_to_async(moved.update)(shard="s1")
+        await caches.saw("all")
+        assert caches.routes.topic(bound, "n0", "orders") is None
+        assert (await caches.routes.load_topic(bound, "n0", "orders")).shard == "s1"
+        assert await caches.routes.load_namespace(bound, "n0") == ("n0", "s1")

@@ -14,6 +14,8 @@ _THEMES: Final = (
     "engine_delivery",
     "engine_keeping",
     "engine_lag",
+    "engine_replication",
+    "engine_takeover",
     "engine_stores",
     "service_tenants",
     "service_masking",
@@ -22,6 +24,7 @@ _THEMES: Final = (
     "service_edges",
     "service_road",
     "service_networks",
+    "service_shards",
     "service_sqs",
 )
 

@@ -155,7 +155,7 @@ def webhook_resolves_its_name_again(
     f"{_TESTS}/definitions/test_importing.py"
     "::test_what_the_engine_refuses_in_the_middle_takes_all_of_it_back",
 )
-def import_left_half_done_in_the_engine(real: Real, steps: Thing) -> bool:
+def import_left_half_done_in_the_engine(real: Real, namespace: Thing, steps: Thing) -> bool:
     return True
 
 

@@ -42,26 +42,32 @@ class Served:
 @functools.cache
 def why_no_broker() -> str:
     """Why no broker can be run here; empty when one can. The first call fetches it."""
+    return why_not_fetched("RocketMQ's broker", PROJECT, CACHE)
+
+
+def why_not_fetched(what: str, project: Path, cache: Path) -> str:
+    """Fetch the jars of a project's ``pom.xml`` into ``cache``/lib, once; why not, if it fails."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
-            return f"RocketMQ's broker is not run: there is no {program} (a JDK 17 and Maven do)"
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
+            return f"{what} is not run: there is no {program} (a JDK 17 and Maven do)"
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # other test processes wait for the one that fetches
-        done = CACHE / "complete"
-        wanted = (PROJECT / "pom.xml").read_text()
+        done = cache / "complete"
+        wanted = (project / "pom.xml").read_text()
         if done.exists() and done.read_text() == wanted:
             return ""
+        copy = ["dependency:copy-dependencies", f"-DoutputDirectory={cache / 'lib'}"]
         try:
             fetched = subprocess.run(
-                ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={_jars()}"],
-                cwd=PROJECT, capture_output=True, text=True, timeout=FETCH_S, check=False,
+                ["mvn", "-q", "-B", *copy],
+                cwd=project, capture_output=True, text=True, timeout=FETCH_S, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return f"RocketMQ's broker is not run: Maven did not fetch it within {FETCH_S} s"
+            return f"{what} is not run: Maven did not fetch it within {FETCH_S} s"
         if fetched.returncode != 0:
             last = fetched.stdout.strip().rpartition("\n")[2]
-            return f"RocketMQ's broker is not run: Maven cannot fetch it: {last}"
+            return f"{what} is not run: Maven cannot fetch it: {last}"
         done.write_text(wanted)
     return ""
 

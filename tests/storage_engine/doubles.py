@@ -25,6 +25,7 @@ from storage_engine.filters.message_filter import FilterKind
 from storage_engine.puts.put_path import Appended
 from storage_engine.records.record import Record, StoreMessage, encode_record
 from storage_engine.records.record_run import decode_records
+from storage_engine.replication.tail import LogPlace
 from storage_engine.store import Store
 from storage_engine.wire.deliveries import LeaseRef, ReceiveRequest, SettleReply, SettleRequest
 from storage_engine.wire.groups import GroupConfig, StartFrom
@@ -232,11 +233,13 @@ class OpenStore:
         clock: ManualClock | None = None,
         files: FaultyFiles | None = None,
         limits: dict[str, int] | None = None,
+        place: LogPlace | None = None,
     ) -> None:
         self.clock = clock or ManualClock()
         self.files = files or FaultyFiles()
         self.store_dir = store_dir
-        self.store = Store(tiny_config(store_dir, **(limits or {})), self.clock, self.files)
+        config = tiny_config(store_dir, **(limits or {}))
+        self.store = Store(config, self.clock, self.files, place)
         self._is_running = False
 
     def open(self) -> OpenStore:

@@ -23,6 +23,7 @@ from tests.torture.promises import (
     NOT_PROMISED,
     STORE,
 )
+from tests.torture.replication_promises import REPLICATION
 from tests.torture.schedule_promises import SCHEDULE
 from tests.torture.service_promises import SERVICE
 
@@ -135,6 +136,7 @@ def render(evidence: Evidence) -> str:
             _HEAD,
             _TOPICS,
             _promises("Durability", DURABILITY),
+            _promises("Replicated topics", REPLICATION),
             _promises("Order and offsets", ORDER),
             _promises("Store and recovery", STORE),
             _promises("Scheduled messages", SCHEDULE),

@@ -14,6 +14,7 @@ from tests.torture.idempotency_promises import ONCE
 from tests.torture.order_promises import ORDER
 from tests.torture.promise import CRASH, KILLS, Promise
 from tests.torture.promise import engine_tests as _of
+from tests.torture.replication_promises import REPLICATION
 from tests.torture.schedule_promises import SCHEDULE
 from tests.torture.service_promises import SERVICE
 
@@ -399,12 +400,17 @@ STORE: Final = (
         _of("retention/snapshots", "held_segments_stay_though_expired_and_go_after_the_release"),
     ),
 )
-PROMISES: Final = (*DURABILITY, *ORDER, *STORE, *SCHEDULE, *ONCE, *SERVICE)
+PROMISES: Final = (*DURABILITY, *REPLICATION, *ORDER, *STORE, *SCHEDULE, *ONCE, *SERVICE)
 
 # Promises that readers of such lists may look for, and that are not made above.
 NOT_PROMISED: Final = (
     "In an `async` topic an offset may name another message after a power failure: consumers see "
     "`async` messages before they are on disk.",
+    "Settles may be lost with a host: those that the replicated log does not have yet, of at most "
+    "the last 250 ms. Their messages are delivered once more. So are lost, of `sync` and `async` "
+    "topics, the messages of as long.",
+    "While the replicated log cannot be reached no engine starts: it could not know whether it "
+    "still owns its shard.",
     "Settles do not always survive a power failure: the last 200 ms of them may be lost (D9).",
     "There is no count of messages that a power failure took from an `async` topic: a start cannot "
     "know it.",

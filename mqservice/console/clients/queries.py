@@ -99,7 +99,7 @@ def _consumers(
     namespace: Namespace, text: str, sockets: list[Connection]
 ) -> tuple[list[Consumer] | None, bool]:
     """The latest first, and whether that is not all."""
-    if engine_stats() is None:
+    if engine_stats(namespace.shard) is None:
         return None, False
     on_sockets = {
         (each.group, each.consumer) for socket in sockets for each in socket.subscriptions
@@ -108,7 +108,7 @@ def _consumers(
     groups = list(rows.order_by("name")[: GROUPS_MAX + 1])
     now_ms = SystemClock().now_ms()
     found = []
-    with blocking_client() as client:
+    with blocking_client(namespace.shard) as client:
         for group in groups[:GROUPS_MAX]:
             try:
                 topics = client.group_members(GroupRef(group=group.engine_name)).topics

@@ -109,7 +109,7 @@ def dead_letters_page(
     if text:
         groups = groups.filter(name__icontains=text)
     names = list(groups.order_by("name").values_list("name", flat=True)[:NAMES_MAX])
-    with blocking_client() as client:
+    with blocking_client(namespace.shard) as client:
         counts = counts_of(client, namespace, names)
         if counts is not None:
             names.sort(key=lambda name: (-counts[name].count, name))
@@ -129,7 +129,7 @@ def dead_letters_page(
 
 def letters_of(namespace: Namespace, group: str) -> Letters:
     """Four calls to the engine."""
-    with blocking_client() as client:
+    with blocking_client(namespace.shard) as client:
         counts = counts_of(client, namespace, [group])
         [letters] = _rows(client, namespace, [group], counts)
         if letters.ages is None:

@@ -197,8 +197,8 @@ def group_page(namespace: Namespace, group: ConsumerGroup) -> GroupPage:
     figures = found.groups[group.name]
     parts: list[TopicPart] = []
     stats = None
-    if engine_stats() is not None:
-        with blocking_client() as client:
+    if engine_stats(namespace.shard) is not None:
+        with blocking_client(namespace.shard) as client:
             try:
                 stats = client.group_stats(GroupStatsRequest(group=group.engine_name))
                 members = client.group_members(GroupRef(group=group.engine_name))

@@ -50,10 +50,10 @@ class HomePage:
 
 def home_page(namespace: Namespace, principal: Principal) -> HomePage:
     """Some twenty queries, and what ``figures_of`` and ``attention_of`` ask the engine."""
-    engine = engine_stats()
+    engine = engine_stats(namespace.shard)
     states = background_states(engine) or {}
     now_ms = SystemClock().now_ms()
-    with blocking_client() as client:
+    with blocking_client(namespace.shard) as client:
         figures = figures_of(namespace, None if engine is None else client, now_ms)
     question = UsageQuery(
         from_ms=now_ms - DAY_MS,

@@ -104,8 +104,8 @@ class LiveConsumer(PageSocket):
 
 def _measure(namespace_id: int) -> Figures:
     namespace = Namespace.objects.select_related("tenant").get(pk=namespace_id)
-    is_up = engine_stats() is not None
-    with blocking_client() as client:
+    is_up = engine_stats(namespace.shard) is not None
+    with blocking_client(namespace.shard) as client:
         return figures_of(namespace, client if is_up else None, SystemClock().now_ms())
 
 

@@ -1,6 +1,7 @@
 """The operator console: the state of the service's processes and its engine.
 
     superuser ──▶ [operator] ──▶ engine, disk, beat, dependencies   ?tab=workers: Celery as well
+                       └──▶ ?tab=shards: all engines; ?shard=NAME: another one than the main one
     anybody else ──▶ 404, as for an address that there is not
 
 Numbers that nobody tells are unknown. Asking Celery's workers takes a second, so it is a tab of its
@@ -22,6 +23,7 @@ from django.views.decorators.http import require_safe
 
 from mqservice.accounts.queries import namespaces_of
 from mqservice.console.shared.frame import Crumb, frame_of, signed_in
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.monitoring.background import (
     find_leader,
     find_workers,
@@ -33,6 +35,8 @@ from mqservice.monitoring.engine_metrics import EngineMetrics, find_engine_metri
 from mqservice.monitoring.health import Health, PartState, check_health
 from mqservice.monitoring.sampling import engine_stats
 from mqservice.quotas.meters import process_meters
+from mqservice.shards.models import Shard
+from mqservice.shards.queries import is_alive, namespace_counts, shards
 from mqservice.store import ObserveReply, StatsReply, StoreError, blocking_client
 
 _STATS: Final = (
@@ -110,22 +114,26 @@ class EnginePage:
 @require_safe
 @login_required
 def operator(request: HttpRequest) -> HttpResponse:
-    """``?tab=workers``. Raises Http404 for who is no superuser."""
+    """``?tab=workers``, ``?tab=shards``, ``?shard=NAME``. Raises Http404 for who is no superuser,
+    and for a shard that there is not.
+    """
     user = signed_in(request)
     if not user.is_superuser:
         raise Http404
     namespaces = namespaces_of(user)
     frame = frame_of(request, user, namespaces, here="operator")
-    is_workers = request.GET.get("tab") == "workers"
+    tab = request.GET.get("tab", "")
+    known = shards()
     shown: dict[str, object] = {
         "frame": frame,
         "namespace": None if frame is None else frame.namespace,
         "namespaces": namespaces,
         "crumbs": [Crumb(title=_("Operator"))],
         "is_operator": True,
-        "tab": "workers" if is_workers else "engine",
+        "tab": tab if tab in ("workers", "shards") else "engine",
+        "has_shards": len(known) > 1,
     }
-    if is_workers:
+    if tab == "workers":
         lengths = queue_lengths()
         # Celery would try for long to reach a broker that is away.
         workers = None if lengths is None else find_workers()
@@ -135,25 +143,64 @@ def operator(request: HttpRequest) -> HttpResponse:
             "leader": find_leader(),
             "signs": signs_of_life(),
         }
+    elif tab == "shards":
+        shown["shards"] = _shard_rows(known)
     else:
-        shown["page"] = _engine_page()
+        shard = request.GET.get("shard", MAIN_SHARD)
+        if shard not in {each.name for each in known}:
+            raise Http404
+        shown["page"] = _engine_page(shard)
         shown["curl"] = f"curl -sS {shlex.quote(settings.MQ_BASE_URL + '/readyz')}"
     return render(request, "console/operator.html", shown)
 
 
-def _engine_page() -> EnginePage:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardRow:
+    """``stats`` is None where the engine does not answer. ``put_per_s``: since its start."""
+
+    shard: Shard
+    namespace_count: int
+    stats: StatsReply | None
+
+    @property
+    def written_bytes(self) -> int | None:
+        return None if self.stats is None else self.stats.append_offset
+
+    @property
+    def put_per_s(self) -> float | None:
+        if self.stats is None:
+            return None
+        return 1_000 * self.stats.put_count / max(self.stats.uptime_ms, 1)
+
+
+def _shard_rows(known: list[Shard]) -> list[ShardRow]:
+    """A query, and a call to each engine whose node is alive."""
+    counts = namespace_counts()
+    return [
+        ShardRow(
+            shard=shard,
+            namespace_count=counts.get(shard.name, 0),
+            stats=engine_stats(shard.name) if is_alive(shard) else None,
+        )
+        for shard in known
+    ]
+
+
+def _engine_page(shard: str) -> EnginePage:
     """Two calls to the engine, a request for its metrics, a look at each dependency."""
     observed = None
     try:
-        with blocking_client() as client:
+        with blocking_client(shard) as client:
             observed = client.observe()
     except StoreError:
         pass
     meters = process_meters()
     return EnginePage(
-        stats=engine_stats(),
+        stats=engine_stats(shard),
         observed=observed,
-        metrics=find_engine_metrics(settings.MQ_ENGINE_METRICS_PORT),
+        metrics=None
+        if shard != MAIN_SHARD
+        else find_engine_metrics(settings.MQ_ENGINE_METRICS_PORT),
         health=check_health(),
         valkey=PartState.DOWN if queue_lengths() is None else PartState.UP,
         web_count=None if meters is None or meters.is_degraded else meters.process_count,

@@ -80,7 +80,7 @@ def scheduled(frame: Frame) -> HttpResponse:
         rows = rows.filter(name__icontains=text)
     topics = list(rows.select_related("namespace").order_by("name")[: TOPIC_ROWS + 1])
     shown = topics[:TOPIC_ROWS]
-    with blocking_client() as client:
+    with blocking_client(frame.namespace.shard) as client:
         counted = [_counted(client, topic) for topic in shown]
     return frame.render(
         "console/scheduled.html",

@@ -107,7 +107,7 @@ class TailConsumer(PageSocket):
         if self._mask.has_unmasked:
             await database_sync_to_async(self._audit_seen)(await self._user(), namespace)
         with self._watchers.watching(namespace.pk):
-            tail = Tail(self.context.store, topic)
+            tail = Tail(self.context.stores[namespace.shard], topic)
             await self.run(self._read(receive), self._write(namespace, tail))
 
     async def _read(self, receive: Any) -> None:  # Any: as above

@@ -97,8 +97,8 @@ def topics_page(namespace: Namespace, question: ListQuery[Order]) -> TopicsPage:
     if question.kind in set(MessageType):
         rows = rows.filter(message_type=question.kind)
     names = list(rows.order_by("name").values_list("name", flat=True)[:NAMES_MAX])
-    is_up = engine_stats() is not None
-    with blocking_client() as client:
+    is_up = engine_stats(namespace.shard) is not None
+    with blocking_client(namespace.shard) as client:
         client_or_none = client if is_up else None
         if topic_count + len(group_names) <= DIRECT_ROWS_MAX:
             figures = figures_of(namespace, client_or_none, now_ms)

@@ -64,8 +64,8 @@ def topic_page(namespace: Namespace, topic: Topic) -> TopicPage:
     """Four queries, the calls of ``figures_of_topic``, one for the size, and one for each queue
     that is shown.
     """
-    is_up = engine_stats() is not None
-    with blocking_client() as client:
+    is_up = engine_stats(namespace.shard) is not None
+    with blocking_client(namespace.shard) as client:
         figures = figures_of_topic(
             namespace, topic, client if is_up else None, SystemClock().now_ms()
         )

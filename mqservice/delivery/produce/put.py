@@ -126,7 +126,7 @@ class Put:
         self._meter.charge_in(len(sizes), sum(sizes), self._context.clock.monotonic_ms())
         self._done = done
         if not self._is_once:
-            self._context.store.put_for(self, records)
+            self._context.stores[self._route.shard].put_for(self, records)
         else:
             self._task = asyncio.ensure_future(self._put_once(records))
             self._task.add_done_callback(self._put_once_ended)
@@ -161,7 +161,8 @@ class Put:
 
     async def _put_once(self, records: list[bytes]) -> list[PutResult]:
         """A message that was stored before is reported as it was then."""
-        places = await self._context.store.put_once(records, self._window_ms)
+        store = self._context.stores[self._route.shard]
+        places = await store.put_once(records, self._window_ms)
         duplicates = self._duplicates = set()
         for index, place in enumerate(places):
             if not place.is_duplicate:

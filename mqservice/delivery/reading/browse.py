@@ -104,7 +104,7 @@ async def browse_messages(context: DeliveryContext, request: Request) -> None:
     limit = query.require(LIMIT)
     bound_to = encode_query(question)
     place = read_place(context, query, topic, bound_to)
-    page = await page_reader(question)(context.store, topic, question, place, limit)
+    page = await page_reader(question)(context.stores[topic.shard], topic, question, place, limit)
     next_cursor = None
     if page.place is not None:
         next_cursor = context.cursors.write(page.place, topic=topic.engine_name, question=bound_to)
@@ -138,7 +138,7 @@ def read_place(
 async def read_message(context: DeliveryContext, request: Request) -> None:
     """``GET .../topics/{topic}/messages/{id}``"""
     topic, _ = await READ_MESSAGE.read_topic(context, request)
-    record = await find_by_id(context.store, topic, request.match.message_id)
+    record = await find_by_id(context.stores[topic.shard], topic, request.match.message_id)
     reply_struct(request, stored_message(record, as_bytes=accepts_msgpack(request)))
 
 

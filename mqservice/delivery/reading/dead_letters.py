@@ -91,9 +91,13 @@ async def browse_dead_letters(context: DeliveryContext, request: Request) -> Non
     place = read_place(context, query, topic, bound_to)
     try:
         if asked is None:
-            page = await page_reader(question)(context.store, topic, question, place, limit)
+            page = await page_reader(question)(
+                context.stores[topic.shard], topic, question, place, limit
+            )
         else:
-            page = await cause_page(context.store, topic, asked, place, limit, context.clock)
+            page = await cause_page(
+                context.stores[topic.shard], topic, asked, place, limit, context.clock
+            )
     except TopicNotFound:  # nothing was given up yet
         page = BrowsePage(records=[], place=None)
     next_cursor = None
@@ -111,7 +115,7 @@ async def read_dead_letter(context: DeliveryContext, request: Request) -> None:
     group, _ = await READ_DEAD_LETTER.read_group(context, request)
     topic = _dlq_of(group)
     try:
-        record = await find_by_id(context.store, topic, request.match.message_id)
+        record = await find_by_id(context.stores[topic.shard], topic, request.match.message_id)
     except TopicNotFound as exc:
         raise Problem.of("MESSAGE_NOT_FOUND", "the group has no dead letters yet") from exc
     reply_struct(request, _dead_letter(record, as_bytes=accepts_msgpack(request)))
@@ -121,6 +125,7 @@ def _dlq_of(group: GroupRoute) -> TopicRoute:
     return TopicRoute(
         namespace=group.namespace,
         name=group.name,
+        shard=group.shard,
         engine_name=dlq_topic_of(group.engine_name),
         queue_count=1,
         body_bytes_max=0,

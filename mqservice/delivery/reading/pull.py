@@ -77,7 +77,7 @@ async def pull_messages(context: DeliveryContext, request: Request) -> None:
     """``GET .../topics/{topic}/queues/{queue}/messages``"""
     topic, query = await PULL.read_topic(context, request)
     queue_id = _queue_of(request, topic)
-    head, records = await context.store.pull(
+    head, records = await context.stores[topic.shard].pull(
         PullRequest(
             topic=topic.engine_name,
             queue_id=queue_id,
@@ -101,7 +101,7 @@ async def read_offset_at_time(context: DeliveryContext, request: Request) -> Non
     topic, query = await OFFSET_AT_TIME.read_topic(context, request)
     queue_id = _queue_of(request, topic)
     moment_ms = query.require(_TIME)
-    reply = await context.store.offset_at_time(
+    reply = await context.stores[topic.shard].offset_at_time(
         OffsetAtTimeRequest(topic=topic.engine_name, queue_id=queue_id, timestamp_ms=moment_ms)
     )
     reply_struct(request, OffsetResponse(reply.queue_offset, reply.min_offset, reply.max_offset))

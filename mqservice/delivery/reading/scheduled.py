@@ -53,6 +53,7 @@ from mqservice.store import (
     ScheduledOutcome,
     ScheduledReply,
     ScheduledSendRequest,
+    Store,
 )
 
 _PLACE: Final = struct.Struct(">Iq")  # queue and offset of the schedule
@@ -117,7 +118,8 @@ _decode_time = msgspec.json.Decoder(RescheduleRequest).decode
 async def list_scheduled(context: DeliveryContext, request: Request) -> None:
     """``GET .../topics/{topic}/scheduled``"""
     route, query = await LIST_SCHEDULED.read_topic(context, request)
-    found, next_cursor = await _page(context, query, route.engine_name)
+    store = context.stores[route.shard]
+    found, next_cursor = await _page(context, store, query, route.engine_name)
     as_bytes = accepts_msgpack(request)
     messages = [
         ScheduledMessage(**_shown(context, route.engine_name, *each, as_bytes=as_bytes))
@@ -133,7 +135,8 @@ async def list_all_scheduled(context: DeliveryContext, request: Request) -> None
     routes = context.caches.routes
     namespace = await routes.load_namespace(principal, request.match.ns)
     query = LIST_ALL_SCHEDULED.query(request)
-    found, next_cursor = await _page(context, query, namespace, is_namespace=True)
+    store = context.stores[namespace.shard]
+    found, next_cursor = await _page(context, store, query, namespace.name, is_namespace=True)
     as_bytes = accepts_msgpack(request)
     messages: list[NamespaceScheduled] = []
     known: dict[str, bool] = {}
@@ -161,7 +164,7 @@ async def _topic_exists(context: DeliveryContext, request: Request, topic: str) 
 
 
 async def _page(
-    context: DeliveryContext, query: Query, name: str, *, is_namespace: bool = False
+    context: DeliveryContext, store: Store, query: Query, name: str, *, is_namespace: bool = False
 ) -> tuple[list[tuple[Record, int]], str | None]:
     """Records with their due times, and the cursor of what follows.
 
@@ -171,7 +174,7 @@ async def _page(
     limit = query.require(LIMIT)
     queue_id, queue_offset = _place_of(context, query, name)
     for _ in range(_ASKED_MAX):
-        head, records = await context.store.scheduled_list(
+        head, records = await store.scheduled_list(
             ScheduledListRequest(
                 topic=name,
                 is_namespace=is_namespace,
@@ -193,21 +196,21 @@ async def _page(
 
 async def cancel_scheduled(context: DeliveryContext, request: Request) -> None:
     """``DELETE .../scheduled/{recall_handle}``"""
-    handle = await _handle(context, request)
-    reply = await context.store.scheduled_cancel(ScheduledCancelRequest(**handle._asdict()))
+    handle, store = await _handle(context, request)
+    reply = await store.scheduled_cancel(ScheduledCancelRequest(**handle._asdict()))
     await _respond(request, handle, reply, "cancelled")
 
 
 async def send_scheduled(context: DeliveryContext, request: Request) -> None:
     """``POST .../scheduled/{recall_handle}:send``"""
-    handle = await _handle(context, request)
-    reply = await context.store.scheduled_send_now(ScheduledSendRequest(**handle._asdict()))
+    handle, store = await _handle(context, request)
+    reply = await store.scheduled_send_now(ScheduledSendRequest(**handle._asdict()))
     await _respond(request, handle, reply, "sent")
 
 
 async def reschedule(context: DeliveryContext, request: Request) -> None:
     """``POST .../scheduled/{recall_handle}:reschedule``"""
-    handle = await _handle(context, request)
+    handle, store = await _handle(context, request)
     try:
         asked = decode(_decode_time, await read_body(request, _TIME_BYTES_MAX))
     except Fault as fault:
@@ -216,7 +219,7 @@ async def reschedule(context: DeliveryContext, request: Request) -> None:
     if wait is None:
         raise Fault("", CODE, "give one of delay, delay_ms and deliver_at")
     check_not_too_far(wait, context.clock.now_ms())
-    reply = await context.store.scheduled_move(
+    reply = await store.scheduled_move(
         ScheduledMoveRequest(
             **handle._asdict(), delay_ms=wait.delay_ms, deliver_at_ms=wait.deliver_at_ms
         )
@@ -251,8 +254,9 @@ def _shown(
     return shown
 
 
-async def _handle(context: DeliveryContext, request: Request) -> RecallHandle:
-    """The message of the path, if it is of the path's namespace and that of the key.
+async def _handle(context: DeliveryContext, request: Request) -> tuple[RecallHandle, Store]:
+    """The message of the path, if it is of the path's namespace and that of the key, and where it
+    is.
 
     A foreign one is told like one that does not exist.
     """
@@ -274,7 +278,7 @@ async def _handle(context: DeliveryContext, request: Request) -> RecallHandle:
     if route.engine_name != handle.topic:
         raise _unknown()
     principal.require(Scope.PRODUCE, Kind.TOPIC, topic)
-    return handle
+    return handle, context.stores[route.shard]
 
 
 async def _respond(

@@ -24,7 +24,14 @@ from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.http import ClientDisconnected, Request
 from mqservice.delivery.settle.settle_plan import SettleCall
 from mqservice.lib.problem import Problem
-from mqservice.store import PendingReceive, Received, ReceiveHead, ReceiveRequest, StoreError
+from mqservice.store import (
+    PendingReceive,
+    Received,
+    ReceiveHead,
+    ReceiveRequest,
+    Store,
+    StoreError,
+)
 from mqservice.web.cycle import on_disconnect
 
 OnOutcome = Callable[[Received | Exception], None]
@@ -47,6 +54,7 @@ class LongPoll:
         "_pending",
         "_request",
         "_settling",
+        "_store",
         "_unwatch",
         "_watch",
     )
@@ -54,12 +62,14 @@ class LongPoll:
     def __init__(
         self,
         context: DeliveryContext,
+        store: Store,
         request: Request,
         order: ReceiveRequest,
         settling: SettleCall | None,
         ended: OnOutcome,
     ) -> None:
         self._context = context
+        self._store = store
         self._request = request
         self._order = order
         self._settling = settling
@@ -84,9 +94,9 @@ class LongPoll:
         self._unwatch = unwatch
         try:
             if self._settling is not None:
-                self._settling.begin(context.store, self)
+                self._settling.begin(self._store, self)
             if self._outcome is None:
-                self._pending = context.store.receive_for(self, self._order)
+                self._pending = self._store.receive_for(self, self._order)
         except Exception as error:  # whatever it is: who waits here has to leave again
             self._outcome = error
         self._has_begun = True

@@ -54,7 +54,7 @@ from mqservice.groups.routes import GroupRoute
 from mqservice.lib.durations import pick_duration_ms
 from mqservice.protocol.messages import FilterForm
 from mqservice.quotas.meter import TenantMeter
-from mqservice.store import Received, ReceiveRequest, StoreError
+from mqservice.store import Received, ReceiveRequest, Store, StoreError
 from mqservice.topics.routes import TopicRoute
 
 
@@ -118,7 +118,7 @@ def receive_messages(context: DeliveryContext, request: Request, body: bytes) ->
     topic, group = known_topic(context, request), known_group(context, request)
     order, plan = read_receive(context, request, topic, group, body)
     answer = partial(_answer, context, request, group, order)
-    call = ReceiveCall(context, request, order, plan, answer)
+    call = ReceiveCall(context, context.stores[group.shard], request, order, plan, answer)
     call.begin()
     return call.cancel
 
@@ -141,11 +141,13 @@ class ReceiveCall:
         "_poll",
         "_request",
         "_settle",
+        "_store",
     )
 
     def __init__(
         self,
         context: DeliveryContext,
+        store: Store,
         request: Request,
         order: ReceiveRequest,
         plan: SettlePlan | None,
@@ -154,7 +156,7 @@ class ReceiveCall:
     ) -> None:
         assert request.meter is not None, "the data plane has one for each request"
         self._context, self._request, self._meter = context, request, request.meter
-        self._order, self._plan, self._answer = order, plan, answer
+        self._store, self._order, self._plan, self._answer = store, order, plan, answer
         self._failed = failed
         self._settle: SettleCall | None = None
         self._poll: LongPoll | None = None
@@ -168,7 +170,7 @@ class ReceiveCall:
             if self._plan is not None:
                 settle = self._settle = SettleCall(self._plan, self._meter)
                 if _makes_room(self._meter, self._order):
-                    settle.begin(self._context.store, self)
+                    settle.begin(self._store, self)
                     if settle.is_settled:
                         self.settled()
                     return
@@ -196,7 +198,7 @@ class ReceiveCall:
 
     def _receive(self, settle: SettleCall | None) -> None:
         order = _within_room(self._meter, self._order)
-        self._poll = LongPoll(self._context, self._request, order, settle, self._ended)
+        self._poll = LongPoll(self._context, self._store, self._request, order, settle, self._ended)
         self._poll.begin()
 
     def _leave(self) -> bool:

@@ -52,7 +52,7 @@ def settle_messages(context: DeliveryContext, request: Request, body: bytes) -> 
     assert request.meter is not None, "the data plane has one for each request"
     call = SettleCall(plan, request.meter)
     waiter = _Waiter(request, call)
-    call.begin(context.store, waiter)
+    call.begin(plan.store, waiter)
     if call.is_settled:
         waiter.settled()
 

@@ -125,6 +125,7 @@ class SettlePlan:
     ) -> None:
         _check_counts(pointer, wanted)
         self._context = context
+        self.store = context.stores[group.shard]
         self._group = group.engine_name
         self._lease_ms = group.lease_ms
         self._member_id = member_id

@@ -171,7 +171,7 @@ class Fetches:
             self._credits.is_at_inflight_limit = True
             await asyncio.sleep(_ROOM_MS / 1_000)
         self._credits.is_at_inflight_limit = False
-        received = await context.store.receive(request)
+        received = await self._membership.store.receive(request)
         count = received.count
         if count:
             meter.lease(count)

@@ -41,6 +41,7 @@ from mqservice.store import (
     Record,
     SessionTakeRequest,
     SettleRequest,
+    Store,
     StoreError,
     shown_record,
 )
@@ -58,6 +59,7 @@ class Resumption:
         _check_have(resume.have)
         self._session = session
         self._resume = resume
+        self._store: Store  # of the namespace's shard
         self._saved: SavedSession | None = None
         self._lost: list[LostLease] = []
         self._problems: list[Problem] = []
@@ -77,8 +79,10 @@ class Resumption:
             return False
         request = SessionTakeRequest(session_id=resume.session, wait_ms=HAND_OVER_MS_MAX)
         try:
-            reply = await context.store.session_take(request)
-        except StoreError as exc:
+            routes, namespace = context.caches.routes, self._session.namespace
+            self._store = context.stores[(await routes.load_namespace(principal, namespace)).shard]
+            reply = await self._store.session_take(request)
+        except (Problem, StoreError) as exc:
             log.info(
                 "Could not take over a saved session",
                 extra={"action": "resume_failed", "error": str(exc)},
@@ -126,7 +130,7 @@ class Resumption:
         group = engine_name(namespace=self._session.namespace, name=kept.group)
         try:
             for nacks in nacks_of(kept, _RELEASED):
-                await self._session.context.store.settle(
+                await self._store.settle(
                     SettleRequest(group=group, nacks=nacks, client_id=kept.client_id)
                 )
         except StoreError as exc:
@@ -214,7 +218,7 @@ class Resumption:
                 bytes_max=session.frame_bytes_max,
             )
             try:
-                head, found = await session.context.store.pull(request)
+                head, found = await self._store.pull(request)
             except StoreError as exc:
                 log.info(
                     "Could not read leased messages again after a resume",

@@ -549,7 +549,7 @@ class Session:
             has_vanished=has_vanished,
         )
         try:
-            await self.context.store.session_keep(request)
+            await subscriptions[0].membership.store.session_keep(request)
         except StoreError as exc:
             log.info(
                 "Could not save a session; it cannot be resumed",

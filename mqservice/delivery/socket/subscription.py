@@ -227,7 +227,7 @@ class SettleBatches:
                 self._unconfirmed.difference_update(part.tags)
 
     async def _settle(self, batch: _Batch) -> SettleReply:
-        context = self._session.context
+        context, store = self._session.context, self._subscription.membership.store
         request = self._subscription.membership.settle(
             acks=[
                 LeaseRef(
@@ -242,10 +242,10 @@ class SettleBatches:
             extends=batch.extends,
         )
         if context.spans is None:
-            return await context.store.settle(request)
+            return await store.settle(request)
         span = context.spans.of_settle(request.group)
         try:
-            reply = await context.store.settle(request)
+            reply = await store.settle(request)
         except StoreError as error:
             span.failed(error)
             raise
@@ -381,7 +381,7 @@ class Pusher:
                 )
                 await asyncio.sleep(retry_ms / 1_000)
                 with contextlib.suppress(StoreError):
-                    await self._session.context.store.wait_connected(_RETRY_MS_MAX)
+                    await subscription.membership.store.wait_connected(_RETRY_MS_MAX)
                     await subscription.announce()  # what was told meanwhile is not known here
                 retry_ms = min(2 * retry_ms, _RETRY_MS_MAX)
                 continue
@@ -506,7 +506,7 @@ class Subscription:
         self._has_left = False
         self._is_refused = False
         self.membership = Membership(
-            store=session.context.store,
+            store=session.context.stores[group.shard],
             group=group.engine_name,
             topic=topic.engine_name,
             member_id=consumer.member_id or f"{session.member_id}-{sid}",
@@ -541,6 +541,10 @@ class Subscription:
     @property
     def engine_group(self) -> str:
         return self.group.engine_name
+
+    @property
+    def shard(self) -> str:
+        return self.group.shard
 
     # Receiving ----------------------------------------------------------------------------------
 
@@ -812,7 +816,7 @@ class Subscription:
                 for each in some
             ]
             try:
-                await self._session.context.store.settle(self.membership.settle(nacks=nacks))
+                await self.membership.store.settle(self.membership.settle(nacks=nacks))
             except StoreError as exc:
                 log.info(
                     "Could not release leases; they expire automatically",

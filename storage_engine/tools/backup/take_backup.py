@@ -17,9 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -31,12 +29,10 @@ from storage_engine.disk.files import Files
 from storage_engine.disk.layout import (
     CHECKPOINT_FILE,
     COMMIT_LOG_DIR,
-    CONFIG_DIR,
-    DEDUP_DIR,
     JOURNAL_FILE,
-    TEMPORARY_SUFFIX,
     segment_name,
 )
+from storage_engine.disk.small_files import FilesKeptChanging, at_one_moment
 from storage_engine.errors import OffsetOutOfRange, StoreError
 from storage_engine.log.checkpoint import read_checkpoint, write_checkpoint
 from storage_engine.reader import Segment, find_extent
@@ -62,44 +58,22 @@ LEASE_MS = 600_000
 _RENEW_AFTER_NS = 60_000_000_000
 
 
-ATTEMPTS_MAX: Final = 500
-PAUSE_S: Final = 0.02  # topics that are made one after another leave gaps as long as this
-_Identities = dict[str, tuple[int, ...]]
-
-
-class FilesKeptChanging(Exception):
-    """The engine replaced some file during every attempt."""
-
-
 def copy_small_files(store: Path, target: Path) -> list[CopiedFile]:
     """Copy every file but the log, all as of one moment; some milliseconds, durable on return.
 
-    The engine replaces these files by renames and appends to the journal and to the keys of
-    requests. When none was replaced between two looks, the copy is what a kill in between would
-    have left, and that is what recovery is made for; else it begins again. Taken one after the
-    other without this, offsets of one checkpoint could meet the journal of the next, and a reset
-    would be in neither.
+    When none was replaced between two looks, the copy is what a kill in between would have left,
+    and that is what recovery is made for; else it begins again.
 
     Raises:
         FilesKeptChanging: 500 attempts within some ten seconds met changes.
         OSError: a file cannot be read or written.
     """
-    never = threading.Event()
-    for _ in range(ATTEMPTS_MAX):
-        before = _file_identities(store)
-        try:
-            copied = [_copy(store, target, path) for path in before]
-        except FileNotFoundError:
-            copied = []
-        if copied and _file_identities(store) == before:
-            return copied
-        for path in before:
-            (target / path).unlink(missing_ok=True)
-        never.wait(PAUSE_S)
-    raise FilesKeptChanging(
-        f"the tables of {store} changed during each of {ATTEMPTS_MAX} attempts to copy "
-        "them; try again when fewer topics and groups change"
-    )
+
+    def drop(names: Iterable[str]) -> None:
+        for name in names:
+            (target / name).unlink(missing_ok=True)
+
+    return at_one_moment(store, lambda names: [_copy(store, target, each) for each in names], drop)
 
 
 def _copy(store: Path, target: Path, path: str) -> CopiedFile:
@@ -109,28 +83,6 @@ def _copy(store: Path, target: Path, path: str) -> CopiedFile:
     # An entry that is being written just now is no entry yet.
     content = (store / path).read_bytes()
     return write_file(target / path, content[: read_entries(content)[2]], name=path)
-
-
-def _file_identities(store: Path) -> _Identities:
-    """Which file stands under each name; of one that only grows its size does not count."""
-    found: _Identities = {}
-    for path in _paths(store):
-        try:
-            stat = path.stat()
-        except FileNotFoundError:
-            continue
-        name = str(path.relative_to(store))
-        grows = name == JOURNAL_FILE or path.parent.name == DEDUP_DIR
-        found[name] = (stat.st_ino,) if grows else (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-    return found
-
-
-def _paths(store: Path) -> Iterator[Path]:
-    yield store / CHECKPOINT_FILE
-    yield store / JOURNAL_FILE
-    for directory in (store / CONFIG_DIR, store / DEDUP_DIR):
-        names = sorted(os.listdir(directory)) if directory.is_dir() else []
-        yield from (directory / name for name in names if not name.endswith(TEMPORARY_SUFFIX))
 
 
 class LogHold:

@@ -40,6 +40,7 @@ from storage_engine.disk.layout import (
     JOURNAL_FILE,
     LOCK_FILE,
     MIN_OFFSETS_FILE,
+    REPLICATION_FILE,
     RESERVE_FILE,
     SPARE_FILE,
     TOPICS_FILE,
@@ -456,6 +457,6 @@ def _strip(files: Files, target: Path) -> None:
     files.replace(target / CHECKPOINT_FILE, times.ljust(_CHECKPOINT_BYTES, b"\0"))
     for path in (target / CONFIG_DIR).iterdir():
         path.unlink()
-    for name in (JOURNAL_FILE, RESERVE_FILE, SPARE_FILE, LOCK_FILE):
+    for name in (JOURNAL_FILE, RESERVE_FILE, SPARE_FILE, LOCK_FILE, REPLICATION_FILE):
         (target / name).unlink(missing_ok=True)
     shutil.rmtree(target / DEDUP_DIR, ignore_errors=True)

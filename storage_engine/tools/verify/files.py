@@ -28,7 +28,9 @@ from storage_engine.disk.layout import (
     JOURNAL_FILE,
     LOCK_FILE,
     MIN_OFFSETS_FILE,
+    REPLICATION_FILE,
     RESERVE_FILE,
+    SHARD_FILE,
     SPARE_FILE,
     TEMPORARY_SUFFIX,
     base_offset_of,
@@ -40,8 +42,11 @@ from storage_engine.tools.verify.report import Kind, Report
 
 Offsets = dict[tuple[str, str, int], int]  # (group, topic, queue id) → consumer offset
 _TOP_FILES: Final = frozenset(
-    {CHECKPOINT_FILE, JOURNAL_FILE, ABORT_FILE, LOCK_FILE, RESERVE_FILE, SPARE_FILE}
-)
+    {
+        CHECKPOINT_FILE, JOURNAL_FILE, ABORT_FILE, LOCK_FILE, RESERVE_FILE, SPARE_FILE,
+        SHARD_FILE, REPLICATION_FILE,
+    }
+)  # fmt: skip
 _CONFIG_SUFFIXES: Final = (".json", ".json.bak")
 # What a RocketMQ broker keeps beside the files that both write. This engine neither reads nor
 # changes it, so there is nothing to compare it with (``StorePathConfigHelper``,

@@ -37,6 +37,7 @@ from mqservice.groups.services import GroupChange, put_group
 from mqservice.issues.models import Issue
 from mqservice.lib.api_keys import generate_api_key
 from mqservice.lib.clock import SystemClock
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.quotas.rejection_pacing import RejectionPacer
 from mqservice.reports.models import ReportRun, RunState, Trigger
 from mqservice.store import AsyncStoreClient, close_store
@@ -77,8 +78,9 @@ class World:
         await sync_to_async(self._make_credentials)()
         await sync_to_async(self._make_rows)()
         context = replace(process_context(), caches=Caches())
-        assert isinstance(context.store, AsyncStoreClient)
-        await context.store.wait_connected(CONNECT_MS_MAX)
+        store = context.stores[MAIN_SHARD]
+        assert isinstance(store, AsyncStoreClient)
+        await store.wait_connected(CONNECT_MS_MAX)
         # Thousands are refused here, one after the other: no turn is waited for.
         self.application = Application(
             lambda: context,

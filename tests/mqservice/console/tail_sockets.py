@@ -13,6 +13,7 @@ from django.test import Client
 from mqservice.console.tail.consumer import tail_application
 from mqservice.delivery.origins import Origins
 from mqservice.lib.clock import SystemClock
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.store import (
     PullHead,
     PullRequest,
@@ -71,7 +72,7 @@ class CountedStore(StoreDouble):
 class Context:
     """What the socket needs of the process's context."""
 
-    store: CountedStore
+    stores: dict[str, CountedStore]
     origins: Origins = field(default_factory=lambda: Origins("https://console.example"))
     clock: SystemClock = field(default_factory=SystemClock)
 
@@ -111,7 +112,7 @@ class Sockets:
     """Those of one process."""
 
     def __init__(self, store: CountedStore) -> None:
-        self._application: Any = tail_application(lambda: Context(store))  # type: ignore[arg-type, return-value]  # see Context
+        self._application: Any = tail_application(lambda: Context({MAIN_SHARD: store}))  # type: ignore[arg-type, return-value]  # see Context
 
     def new(self, cookie: bytes, query: str = "ns=acme&topic=orders") -> Socket:
         scope = {

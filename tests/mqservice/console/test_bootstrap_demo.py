@@ -18,6 +18,7 @@ from mqservice.accounts.scopes import Scope
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.services import GroupChange, put_group
 from mqservice.lib.api_keys import generate_api_key
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.store import GroupRef, TopicRef, blocking_client
 from mqservice.topics.models import Topic
 from mqservice.topics.services import TopicChange, put_topic
@@ -52,7 +53,7 @@ def test_first_run_creates_all_and_tells_it_in_one_line(engine: str) -> None:
     user = User.objects.get(username="admin")
     assert user.check_password(PASSWORD)
     assert Member.objects.get(user=user).role == Role.OWNER
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         assert len(client.topic_stats(TopicRef(topic="demo%orders")).queues) == 4
         assert client.group_stats(GroupRef(group="demo%billing")).queues == []
 

@@ -13,6 +13,7 @@ from mqservice.console.shared.data_plane import DataPlaneResponse
 from mqservice.groups.models import ConsumerGroup
 from mqservice.issues.scanning import scan
 from mqservice.lib.clock import SystemClock
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.store import PurgeRequest, blocking_client
 from mqservice.tasks.models import Task, TaskState
 from mqservice.tasks.steps import take_turn
@@ -40,7 +41,7 @@ def test_groups_with_the_most_letters_come_first_without_those_that_are_gone(
     other = open_desk(people.acme)
     desk.give_up(*numbered(3))
     other.give_up(*numbered(5))
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         scan(client, SystemClock())
         client.purge(PurgeRequest(group=other.group.engine_name, queue_offsets=[0, 1, 2]))
     text = text_of(alice, LETTERS)
@@ -59,7 +60,7 @@ def test_reasons_that_differ_in_numbers_are_one_cause_in_the_list_as_in_issues(
 ) -> None:
     slow = [f"lease ended after {number} s" for number in range(3)]
     fail(desk, "printer out of paper", *slow, "printer out of paper")
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         scan(client, SystemClock())
     row = text_of(alice, LETTERS).split('data-label="Most common reason">')[1].split("</td>")[0]
     assert 'title="3 of the newest 5">lease ended after &lt;n&gt; s</a>' in row

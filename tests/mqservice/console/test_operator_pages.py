@@ -21,6 +21,8 @@ from mqservice.monitoring import background
 from mqservice.monitoring.engine_metrics import find_engine_metrics, parse_metrics
 from mqservice.quotas.models import Source
 from mqservice.quotas.services import put_limits
+from mqservice.shards.models import Shard, ShardState
+from mqservice.shards.queries import forget_shard_names
 from mqservice.topics.services import TopicChange, put_topic
 from mqservice.usage.models import UsageHour
 from tests.people import People
@@ -44,6 +46,12 @@ def root(people: People, client: Client) -> Client:
     people.alice.save()
     client.force_login(people.alice)
     return client
+
+
+@pytest.fixture(autouse=True)
+def _no_shards_of_before() -> Iterator[None]:
+    yield
+    forget_shard_names()
 
 
 @pytest.fixture
@@ -71,7 +79,7 @@ def test_only_superusers_find_the_page(people: People, client: Client) -> None:
     assert client.get(OPERATOR).status_code == 302
     client.force_login(people.alice)  # an owner, but no operator
     absent = client.get("/console/-/nothing")
-    for path in (OPERATOR, f"{OPERATOR}?tab=workers"):
+    for path in (OPERATOR, f"{OPERATOR}?tab=workers", f"{OPERATOR}?tab=shards"):
         found = client.get(path)
         assert found.status_code == absent.status_code == 404
         assert found.content == absent.content
@@ -113,6 +121,22 @@ def test_what_nobody_tells_is_unknown_and_not_zero(root: Client) -> None:
     text = root.get(OPERATOR).content.decode()
     assert text.count("unknown") >= 12
     assert "MQ_ENGINE_METRICS_PORT" in text
+
+
+def test_shards_are_listed_where_there_are_several(root: Client, engine: str) -> None:
+    assert "?tab=shards" not in root.get(OPERATOR).content.decode()
+    forget_shard_names()
+    Shard.objects.create(
+        name="s2", address="tls://node-2:7702", owner="node-2", free_bytes=3 << 30,
+        state=ShardState.DRAINING.value,
+    )  # fmt: skip
+    assert "?tab=shards" in root.get(OPERATOR).content.decode()
+    text = root.get(f"{OPERATOR}?tab=shards").content.decode()
+    for shown in ("tls://node-2:7702", "node-2", "draining", "3 GiB", "main"):
+        assert shown in text
+    assert "tls://" not in root.get(f"{OPERATOR}?shard=main").content.decode()
+    assert root.get(f"{OPERATOR}?shard=s2").content.decode().count("unknown") >= 12
+    assert root.get(f"{OPERATOR}?shard=s9").status_code == 404
 
 
 def test_workers_are_unknown_while_the_broker_is_unavailable(

@@ -10,6 +10,7 @@ from django.test import Client
 from mqservice.accounts.models import AuditEntry
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.clock import SystemClock
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.sampling.limits import SAMPLE_MS
 from mqservice.sampling.models import GroupSample, TopicSample
 from mqservice.store import blocking_client, encode_plain, new_message_id
@@ -225,7 +226,7 @@ def test_list_and_page_say_how_large_a_topic_is(people: People, engine: str, ali
         born_timestamp_ms=1,
         born_host=("127.0.0.1", 1),
     )
-    with blocking_client() as store:
+    with blocking_client(MAIN_SHARD) as store:
         (stored,) = store.put([record])
     assert stored.error is None
     for path, label in (

@@ -13,6 +13,7 @@ from pytest_django import Settings
 from mqservice.accounts.models import AuditEntry, Role
 from mqservice.accounts.services import create_api_key
 from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.quotas.models import Source
 from mqservice.quotas.services import put_limits
 from mqservice.store import (
@@ -252,7 +253,7 @@ def test_what_the_engine_refuses_in_the_middle_takes_all_of_it_back(
         assert answer.json()["detail"].endswith("nothing was imported")
         assert dict(Topic.objects.values_list("name", "queue_count")) == {"orders": 2, "audit": 4}
         assert ConsumerGroup.objects.get().lease_ms == 30_000
-        with blocking_client() as client:
+        with blocking_client(MAIN_SHARD) as client:
             assert queue_counts(client)["acme%orders"] == 2
             assert leases_ms(client)["acme%billing"] == 30_000
         wanted["topics"][1]["queues"] = 4

@@ -19,7 +19,7 @@ import uvicorn.server
 from mqservice.accounts.access import KeyCache, Principal
 from mqservice.accounts.scopes import Grant, Scope
 from mqservice.asgi import Application
-from mqservice.caches import Caches, RouteCache, RouteKey
+from mqservice.caches import Caches, NamespaceKey, NamespaceRoute, RouteCache, RouteKey
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.drain import Drain
 from mqservice.delivery.origins import Origins
@@ -34,7 +34,7 @@ from mqservice.groups.routes import GroupRoute
 from mqservice.lib.api_keys import generate_api_key
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.lookup_cache import CacheLimits
-from mqservice.lib.names import engine_name
+from mqservice.lib.names import MAIN_SHARD, engine_name
 from mqservice.lib.signing import Signer
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.quotas.meters import Meters
@@ -79,7 +79,12 @@ class Server:
         fresh = CacheLimits(fresh_ms=fresh_ms, absent_ms=1)
         caches = Caches(
             KeyCache(self._find_key, limits=fresh),
-            RouteCache(self._find_topic, self._find_group, limits=fresh),
+            RouteCache(
+                self._find_topic,
+                self._find_group,
+                find_namespace=self._find_namespace,
+                limits=fresh,
+            ),
         )
 
         async def limits_of(tenant_id: int) -> QuotaLimits:
@@ -87,7 +92,7 @@ class Server:
 
         clock = clock or SystemClock()
         self.context = DeliveryContext(
-            store=store,
+            stores={MAIN_SHARD: store},
             caches=caches,
             receipts=Receipts(Signer("a secret of at least 32 characters", "receipt")),
             cursors=Cursors(Signer("a secret of at least 32 characters", "cursor")),
@@ -150,6 +155,7 @@ class Server:
         route = TopicRoute(
             namespace=namespace,
             name=name,
+            shard=MAIN_SHARD,
             engine_name=engine_name(namespace=namespace, name=name),
             queue_count=queue_count,
             body_bytes_max=body_bytes_max,
@@ -173,6 +179,7 @@ class Server:
         route = GroupRoute(
             namespace=namespace,
             name=name,
+            shard=MAIN_SHARD,
             engine_name=engine_name(namespace=namespace, name=name),
             lease_ms=lease_ms,
             max_reconsume_times=16,
@@ -259,6 +266,9 @@ class Server:
 
     async def _find_key(self, authorization: bytes) -> Principal | None:
         return self.keys.get(authorization)
+
+    async def _find_namespace(self, key: NamespaceKey) -> NamespaceRoute | None:
+        return NamespaceRoute(key[1], MAIN_SHARD)
 
     async def _find_topic(self, key: RouteKey) -> TopicRoute | None:
         return self.topics.get(key)

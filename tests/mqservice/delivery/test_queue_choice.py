@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqservice.delivery.queues import QueueChooser
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.topics.routes import TopicRoute
 
 FREE = (None, None)
@@ -20,6 +21,7 @@ def route(queue_count: int) -> TopicRoute:
     return TopicRoute(
         namespace="shop",
         name="orders",
+        shard=MAIN_SHARD,
         engine_name="shop%orders",
         queue_count=queue_count,
         body_bytes_max=1_024,

@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.store import ReceiveRequest, StoreMessage, blocking_client, encode_record
 from mqservice.store import new_message_id as new_id
 from tests.people import People
@@ -93,7 +94,7 @@ def test_a_group_may_start_at_a_time(engine: str, acme: Client) -> None:
             "timestamp",
             "2026-11-21T09:00:00.500Z",
         )
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         [config] = [each for each in client.group_list().groups if each.group == "acme%timed"]
     assert (config.start_from, config.start_ms) == ("timestamp", 1_795_251_600_500)
     again = acme.put(path, data='{"start_from": "latest"}', content_type=JSON)
@@ -116,7 +117,7 @@ def test_lag_counts_what_the_group_has_not_settled(engine: str, acme: Client) ->
     # Given three messages, one of them leased
     acme.put("/v1/ns/acme/topics/lagging", data='{"queues": 1}', content_type=JSON)
     acme.put("/v1/ns/acme/groups/slow")
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         client.put([encode_record(message("acme%lagging")) for _ in range(3)])
         client.receive(
             ReceiveRequest(

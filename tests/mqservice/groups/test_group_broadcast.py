@@ -233,7 +233,7 @@ def test_groups_that_do_not_broadcast_have_no_clients(acme: Client, store: Store
 def test_pages_show_the_group_and_nothing_of_its_clients(reader: Reader, people: People) -> None:
     for name in ("a", "b"):
         receive(reader, name)
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         groups = figures_of(people.acme, client, SystemClock().now_ms()).groups
     assert list(groups) == [reader.group]
     assert (groups[reader.group].lag, groups[reader.group].inflight) == (3, 6)

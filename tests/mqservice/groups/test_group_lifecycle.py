@@ -10,6 +10,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.store import (
     GroupNotFound,
     GroupRef,
@@ -48,7 +49,7 @@ def put(name: str, *bodies: bytes) -> None:
         for body in bodies
     ]  # fmt: skip
     if messages:
-        with blocking_client() as client:
+        with blocking_client(MAIN_SHARD) as client:
             client.put([encode_record(message) for message in messages])
 
 
@@ -57,7 +58,7 @@ def receive(name: str, wait_ms: int = 0) -> list[bytes]:
         group=f"acme%{name}", topic=f"acme%{name}", member_id="m", messages_max=8,
         bytes_max=1_000_000, wait_ms=wait_ms, lease_ms=60_000,
     )  # fmt: skip
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         received: Received = client.receive(request)
     return [record.body for record in received.records]
 
@@ -69,7 +70,7 @@ class Waiting:
         self.bodies: list[bytes] = []
         self.error: Exception | None = None
         self._name = name
-        with blocking_client() as client:
+        with blocking_client(MAIN_SHARD) as client:
             parked_count = client.stats().parked_count
             self._thread = threading.Thread(target=self._run)
             self._thread.start()
@@ -139,7 +140,7 @@ def test_a_deleted_group_is_gone_and_one_made_again_starts_over(engine: str, acm
     waiting.join()
     assert isinstance(waiting.error, GroupNotFound)
     assert acme.get(GROUP + "gone").status_code == 404
-    with blocking_client() as client, pytest.raises(GroupNotFound):
+    with blocking_client(MAIN_SHARD) as client, pytest.raises(GroupNotFound):
         client.group_stats(GroupRef(group="acme%gone"))
     again = acme.delete(GROUP + "gone")
     assert (again.status_code, again.json()["code"]) == (404, "GROUP_NOT_FOUND")
@@ -155,7 +156,7 @@ def test_a_deleted_topic_is_gone_and_one_made_again_is_empty(engine: str, acme: 
     waiting.join()
     assert isinstance(waiting.error, TopicNotFound)
     assert acme.get(TOPIC + "emptied").status_code == 404
-    with blocking_client() as client, pytest.raises(TopicNotFound):
+    with blocking_client(MAIN_SHARD) as client, pytest.raises(TopicNotFound):
         client.topic_stats(TopicRef(topic="acme%emptied"))
     assert acme.delete(TOPIC + "emptied").json()["code"] == "TOPIC_NOT_FOUND"
     begin(acme, "emptied")
@@ -187,7 +188,7 @@ def test_the_same_call_finishes_what_a_crash_before_the_commit_left(
     engine: str, acme: Client
 ) -> None:
     begin(acme, "crashed")
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         client.group_delete(GroupRef(group="acme%crashed"))
         client.topic_delete(TopicRef(topic="acme%crashed"))
     assert acme.delete(GROUP + "crashed").status_code == 204

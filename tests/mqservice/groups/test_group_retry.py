@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 
 from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.store import (
     ExponentialDelays,
     GroupConfig,
@@ -26,7 +27,7 @@ def put(client: Client, name: str, **settings: object):  # type: ignore[no-untyp
 
 
 def in_engine(name: str) -> GroupConfig:
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         groups = {group.group: group for group in client.group_list().groups}
     return groups[f"acme%{name}"]
 

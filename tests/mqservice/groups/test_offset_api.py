@@ -17,6 +17,7 @@ from mqservice.accounts.models import ApiKey, AuditEntry
 from mqservice.accounts.session_access import find_session_principal
 from mqservice.groups import offsets
 from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import parse_rfc3339, rfc3339
 from mqservice.store import (
@@ -163,7 +164,7 @@ def _receive_all(reader: Reader, is_last: threading.Event) -> list[tuple[int, in
     Nothing more counts only from ``is_last`` on.
     """
     places: list[tuple[int, int]] = []
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         own = Reader.__new__(Reader)
         own.__dict__.update(reader.__dict__, store=client)
         while True:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mqservice.issues.models import Issue
 from mqservice.issues.scanning import Scanned, scan, scan_batch
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.store import (
     DeadLettersRequest,
     Nack,
@@ -26,7 +27,7 @@ def fail(desk: Desk, *reasons: str) -> list[str]:
     """As many messages are given up, one for each reason, in their order. Their ids."""
     ids = [new_message_id() for _ in reasons]
     there = letter_count(desk)
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         client.put(
             [
                 encode_record(
@@ -66,31 +67,31 @@ def fail(desk: Desk, *reasons: str) -> list[str]:
 
 def letter_count(desk: Desk) -> int:
     """Dead letters that are there."""
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         request = DeadLettersRequest(groups=[desk.group.engine_name])
         return client.dead_letters(request).counts[0].count
 
 
 def redrive_all(desk: Desk) -> None:
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         offsets = list(range(desk.dlq_size()))
         client.redrive(RedriveRequest(group=desk.group.engine_name, queue_offsets=offsets))
 
 
 def drop(desk: Desk, offsets: Sequence[int]) -> None:
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         client.purge(PurgeRequest(group=desk.group.engine_name, queue_offsets=list(offsets)))
 
 
 def tick(desk: Desk) -> Scanned:
     """One tick over all groups of the engine that tests share."""
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         return scan(client, desk.clock)
 
 
 def tick_group(desk: Desk) -> tuple[int, bool]:
     """One batch of the desk's own group."""
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         return scan_batch(client, desk.group, desk.clock.now_ms())
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import django
 from django.conf import settings
 
+from mqservice.lib.names import MAIN_SHARD
 from tests.kill_points import die, put_death
 
 
@@ -34,7 +35,7 @@ def main(group_id: str, moment: str, now_ms: str, engine_socket: str) -> None:
         }[moment]
         put_death(place, name, is_done_first=is_done_first)
     group = ConsumerGroup.objects.select_related("namespace").get(pk=group_id)
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         scanning.scan_batch(client, group, int(now_ms))
     die()
 

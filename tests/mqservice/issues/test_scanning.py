@@ -9,6 +9,7 @@ from mqservice.issues.models import Issue, IssueBook, IssueState, ScanPlace
 from mqservice.issues.retention import delete_old, resolve_quiet
 from mqservice.issues.services import Verb, change_issue
 from mqservice.lib.durations import DAY_MS, HOUR_MS
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.store import GroupConfig, GroupRef, blocking_client
 from tests.clock import ManualClock
 from tests.mqservice.issues.failing import counts, drop, fail, redrive_all, tick, tick_group
@@ -110,7 +111,7 @@ def test_what_went_before_it_was_counted_is_reported(desk: Desk) -> None:
 
 def lose_letters(desk: Desk) -> None:
     """The DLQ begins at its end, as after retention: the group was deleted and made anew."""
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         client.group_delete(GroupRef(group=desk.group.engine_name))
         client.group_put(GroupConfig(group=desk.group.engine_name))
 

@@ -14,6 +14,7 @@ from django.db.models import F, Value
 from django.test import Client
 from pytest_django import Settings
 
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.monitoring.degraded_watch import (
     FRESH_MS,
     KNOWN_MS_MAX,
@@ -41,8 +42,8 @@ def engine_says(
 ) -> None:
     """Let the engine's answers say that of itself."""
 
-    def stats() -> StatsReply | None:
-        found = engine_stats()
+    def stats(shard: str) -> StatsReply | None:
+        found = engine_stats(shard)
         return found and msgspec.structs.replace(
             found, degraded=degraded, quarantined_count=quarantined_count
         )
@@ -69,7 +70,7 @@ def test_healthz_asks_nobody(client: Client, nothing_known: None) -> None:
 def test_ready_when_database_and_engine_answer(db: None, engine: str, client: Client) -> None:
     def is_asked_in_time() -> bool:
         """The engine misses its ticks after three seconds, which a slow machine may take."""
-        with blocking_client() as store:
+        with blocking_client(MAIN_SHARD) as store:
             store.deliver_due()
         answers.append(client.get("/readyz"))
         return bool(answers[-1].json()["degraded"] == [])

@@ -10,6 +10,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from mqservice.celery import QUEUES, SCHEDULE, app
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.monitoring import ticks
 from mqservice.monitoring.heartbeats import TICK
 from mqservice.monitoring.models import EngineSample, Heartbeat
@@ -23,13 +24,13 @@ from mqservice.sampling.limits import OFFSET_STEP_MS, SAMPLE_MS
 from mqservice.store import StoreClient, blocking_client
 
 
-def test_checkpoint_reaches_the_engine(engine: str) -> None:
+def test_checkpoint_reaches_the_engine(db: None, engine: str) -> None:
     checkpoint_engine()
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         assert client.stats().uptime_ms >= 0
 
 
-def test_checkpoint_is_let_go_while_the_engine_is_unavailable() -> None:
+def test_checkpoint_is_let_go_while_the_engine_is_unavailable(db: None) -> None:
     checkpoint_engine()
 
 

@@ -9,9 +9,21 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.quotas.engine_usage import EngineUsage, Names
 from mqservice.quotas.limits import QuotaLimits
-from mqservice.store import Durability, GroupConfig, StoreClient, TopicConfig, TopicRef
+from mqservice.quotas.meters import Meters
+from mqservice.store import (
+    Durability,
+    GroupConfig,
+    NamespaceUsage,
+    StoreClient,
+    StoreUnavailable,
+    TopicConfig,
+    TopicRef,
+    UsageReply,
+    UsageRequest,
+)
 from tests.mqservice.delivery.engine_serving import serving_engine
 from tests.mqservice.delivery.peers import Peer
 from tests.mqservice.delivery.serving import Server
@@ -38,11 +50,15 @@ class Tenant:
         self.api = server.client(self.key)
         self._clock = ManualClock()
         self._holdings = EngineUsage(
-            server.context.meters, server.store.use, self._clock, find_names=self._find_names
+            server.context.meters, self._use, self._clock, find_names=self._find_names
         )
 
+    async def _use(self, shard: str, request: UsageRequest) -> UsageReply:
+        assert shard == MAIN_SHARD
+        return await self.server.store.use(request)
+
     async def _find_names(self, tenant_ids: list[int]) -> Names:
-        return {self.id: [self.namespace]}
+        return {self.id: [(MAIN_SHARD, self.namespace)]}
 
     def look(self) -> None:
         self._clock.ms += 60_000
@@ -215,3 +231,34 @@ def test_leases_that_end_make_room_with_the_next_look(tenant: Tenant) -> None:
 
     wait_until(has_room)
     assert time.monotonic() - leased_at >= 1
+
+
+async def test_a_shard_that_is_away_leaves_the_counts_of_tenants_in_others_alone() -> None:
+    async def limits_of(tenant_id: int) -> QuotaLimits:
+        return LIMITS
+
+    async def find_names(tenant_ids: list[int]) -> Names:
+        return {1: [(MAIN_SHARD, "a"), ("s2", "b")], 2: [(MAIN_SHARD, "c")], 3: [("s2", "d")]}
+
+    async def use(shard: str, request: UsageRequest) -> UsageReply:
+        if shard in away:
+            raise StoreUnavailable("away")
+        used = [NamespaceUsage(10, 1) for _ in request.namespaces]
+        return UsageReply(namespaces=used, topic_bytes=[], is_complete=True)
+
+    clock, away = ManualClock(), {"s2"}
+    meters = Meters(limits_of, clock)
+    usage = EngineUsage(meters, use, clock, find_names=find_names)
+    for tenant_id in (1, 2, 3):
+        (await meters.load(tenant_id)).set_engine_usage(7, 0)
+
+    def stored() -> list[int]:
+        return [meters.known[tenant_id].stored_bytes for tenant_id in (1, 2, 3)]
+
+    with pytest.raises(StoreUnavailable):
+        await usage.update()
+    assert stored() == [7, 10, 7]
+    away.clear()
+    clock.ms += 60_000
+    await usage.update()
+    assert stored() == [20, 10, 10]

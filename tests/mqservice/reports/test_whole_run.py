@@ -12,6 +12,7 @@ from pytest_django import Settings
 
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import HOUR_MS, MINUTE_MS
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.reports import make_reports
 from mqservice.reports.catalogue import REPORTS
 from mqservice.reports.make_reports import run_reports
@@ -90,7 +91,7 @@ def test_what_was_stored_and_given_up_is_in_the_reports_of_its_tenant(
     assert tenants <= {"acme", "rival"}
     # Nothing is left behind: no work files, and the log is free again.
     assert list(report_settings.MQ_DATA_DIR.iterdir()) == []
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         for _ in range(4):
             client.snapshot(SnapshotRequest(lease_ms=1))
 
@@ -135,7 +136,7 @@ def test_a_log_that_was_not_kept_meanwhile_is_read_again(
 ) -> None:
     def forget(*_: object, **__: object) -> None:
         """As a disk that fills up while Spark reads: every lease ends."""
-        with blocking_client() as client:
+        with blocking_client(MAIN_SHARD) as client:
             first = client.snapshot(SnapshotRequest(lease_ms=1)).snapshot_id
             client.snapshot_release(SnapshotRelease(snapshot_id=first - 1))
 

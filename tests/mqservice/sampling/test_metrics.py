@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from mqservice.accounts.models import Namespace
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import MINUTE_MS
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.sampling import metrics
 from mqservice.sampling.limits import FRESH_MS, SAMPLE_MS
 from mqservice.sampling.metrics import NAMES, namespace_metrics
@@ -99,7 +100,7 @@ def test_what_the_sampler_measured_is_what_a_viewer_scrapes(
 ) -> None:
     desk = open_desk(people.acme)
     desk.give_up(*numbered(3))
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         take_samples(client, SystemClock().now_ms())
     answer = api(people.acme_viewer_key).get("/v1/ns/acme/metrics")
     assert answer.status_code == 200

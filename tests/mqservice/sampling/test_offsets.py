@@ -8,6 +8,7 @@ import pytest
 from django.db import DatabaseError, connection, connections
 
 from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.sampling import offsets
 from mqservice.sampling.limits import OFFSET_STEP_MS, OFFSET_STEPS_RETAINED_MS
 from mqservice.sampling.models import (
@@ -50,7 +51,7 @@ def take(desk: Desk, count: int) -> None:
 
 def test_an_offset_is_written_once_and_moves_with_the_group(desk: Desk) -> None:
     take(desk, 3)
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         persist_offsets(client, NOW_MS)
         assert stood(desk) == 3
         take(desk, 2)
@@ -69,7 +70,7 @@ def test_the_queue_of_retries_has_a_name_of_its_own(desk: Desk) -> None:
 
 def test_a_page_written_twice_changes_nothing(desk: Desk) -> None:
     take(desk, 3)
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         persist_offsets(client, NOW_MS)
         before = list(ConsumerOffset.objects.order_by("id").values())
         OffsetFeedPlace.objects.update(since=0)  # as if the place had not been kept
@@ -84,7 +85,7 @@ def test_an_outage_of_the_database_delays_and_loses_nothing(
         raise DatabaseError("the server closed the connection")
 
     take(desk, 3)
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         with monkeypatch.context() as away:
             away.setattr(offsets, "_upsert", refuse)
             for _ in range(3):
@@ -100,7 +101,7 @@ def test_all_pages_are_written_and_each_is_kept_on_its_own(
     desk: Desk, people: People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desks = [desk, *(open_desk(people.acme) for _ in range(4))]
-    with blocking_client() as client:  # what other tests left in the engine
+    with blocking_client(MAIN_SHARD) as client:  # what other tests left in the engine
         while not persist_offsets(client, NOW_MS).is_complete:
             pass
     for count, each in enumerate(desks, start=1):
@@ -114,7 +115,7 @@ def test_all_pages_are_written_and_each_is_kept_on_its_own(
             raise DatabaseError("the server closed the connection")
         real(rows, now_ms)  # type: ignore[arg-type]  # passed on as it came
 
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         with monkeypatch.context() as away:
             away.setattr(offsets, "_upsert", third_fails)
             with pytest.raises(DatabaseError):
@@ -128,18 +129,18 @@ def test_another_engine_is_read_from_its_beginning(people: People, settings: obj
         settings.MQ_ENGINE_SOCKET = socket  # type: ignore[attr-defined]  # pytest-django's
         desk = open_desk(people.acme)
         take(desk, 2)
-        with blocking_client() as client:
+        with blocking_client(MAIN_SHARD) as client:
             persist_offsets(client, NOW_MS)
         assert stood(desk) == 2
         OffsetFeedPlace.objects.update(epoch=12345, since=10**12)
         ConsumerOffset.objects.update(consumer_offset=0)
-        with blocking_client() as client:
+        with blocking_client(MAIN_SHARD) as client:
             persist_offsets(client, NOW_MS)
         assert stood(desk) == 2
 
 
 def test_a_group_of_no_namespace_is_passed_over(db: None, engine: str) -> None:
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         client.topic_put(TopicConfig(topic="nobody%t", queue_count=1))
         client.group_put(GroupConfig(group="nobody%g"))
         request = OffsetCommitRequest(group="nobody%g", topic="nobody%t", queue_id=0, offset=0)
@@ -167,7 +168,7 @@ def test_a_step_holds_what_moved_since_the_one_before(desk: Desk, people: People
     other = open_desk(people.acme)
     take(desk, 1)
     take(other, 1)
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         persist_offsets(client, NOW_MS - 1)
         assert save_offset_step(NOW_MS) == ConsumerOffset.objects.count()
         assert save_offset_step(NOW_MS + 1) == 0, "the same step again"
@@ -187,7 +188,7 @@ def test_a_step_holds_what_moved_since_the_one_before(desk: Desk, people: People
 
 def test_old_steps_and_the_oldest_of_too_many_go(desk: Desk) -> None:
     take(desk, 1)
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         persist_offsets(client, NOW_MS)
     row = ConsumerOffset.objects.get(topic=desk.topic.name)
     for age_ms in (OFFSET_STEPS_RETAINED_MS + 1, 5_000, 4_000, 3_000):
@@ -204,7 +205,7 @@ def test_what_is_left_of_a_deleted_group_goes(desk: Desk, people: People) -> Non
     other = open_desk(people.rival)
     take(desk, 1)
     take(other, 1)
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         persist_offsets(client, NOW_MS)
         save_offset_step(NOW_MS)
     # A group of the same name in another namespace is another group.

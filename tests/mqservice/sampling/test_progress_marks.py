@@ -10,6 +10,7 @@ import pytest
 from django.db.models import Count
 
 from mqservice.lib.durations import DAY_MS
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.reports.settle_export import are_marks_available, write_settles
 from mqservice.sampling import progress_marks
 from mqservice.sampling.limits import MARK_ROWS_DAY_MAX, MARKS_RETAINED_MS, SAMPLE_MS
@@ -60,7 +61,7 @@ def rows_of(path: Path, from_ms: int, to_ms: int, group: str) -> list[tuple[str,
 
 def test_a_mark_says_what_was_settled_and_what_was_given_out(desk: Desk, tmp_path: Path) -> None:
     group, topic = desk.group.name, desk.topic.name
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         desk.give_up(*numbered(2))
         take_samples(client, NOW_MS)
         desk.give_up(*numbered(3))
@@ -70,7 +71,7 @@ def test_a_mark_says_what_was_settled_and_what_was_given_out(desk: Desk, tmp_pat
     assert [(mark.after_ms, mark.at_ms) for mark in mine] == [
         (0, NOW_MS), (NOW_MS, NOW_MS + SAMPLE_MS),
     ]  # fmt: skip
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         (queue,) = client.group_stats(GroupRef(group=desk.group.engine_name)).queues
     places = [decode_positions(mark.places) for mark in mine]
     # A group that was deleted before under this name counts its resets on.

@@ -15,6 +15,7 @@ from mqservice.alerts.models import AlertRule
 from mqservice.alerts.values import read_values
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import DAY_MS, HOUR_MS, MINUTE_MS
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.lib.timestamps import rfc3339
 from mqservice.reports.lag_export import write_lag_samples
 from mqservice.sampling import samples
@@ -54,7 +55,7 @@ def now_ms() -> int:
 
 
 def take(at_ms: int) -> None:
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         take_samples(client, at_ms)
 
 
@@ -64,7 +65,7 @@ def whole(desk: Desk, topic: str = "") -> GroupSample:
 
 def test_lag_members_and_dead_letters_are_measured(desk: Desk) -> None:
     desk.give_up(*numbered(3))
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         received = client.receive(desk._receive_request(desk.topic, wait_ms=0))
         assert not received.records
     desk_records(desk, 4)
@@ -91,7 +92,7 @@ def test_messages_that_wait_for_a_retry_are_sampled_exported_and_fire_alerts(
         for kind in ("lag", "oldest_age")
     ]
     desk_records(desk, 4)
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         received = client.receive(desk._receive_request(desk.topic, wait_ms=5_000))
         nacks = [
             Nack(
@@ -131,7 +132,7 @@ def test_history_and_metrics_say_whether_a_lag_is_estimated(
     lag_is: LagIs, desk: Desk, acme: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk_records(desk, 4)
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         client.receive(desk._receive_request(desk.topic, wait_ms=0))
 
         def measured(client: StoreClient, group: GroupRef) -> GroupStats:
@@ -153,7 +154,7 @@ def test_history_and_metrics_say_whether_a_lag_is_estimated(
 
 
 def desk_records(desk: Desk, count: int) -> None:
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         client.put(
             [
                 encode_record(

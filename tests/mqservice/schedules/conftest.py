@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mqservice.accounts.models import Namespace
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.schedules.models import Schedule
 from mqservice.schedules.quota_charges import Charges
 from mqservice.schedules.runs import plan
@@ -36,7 +37,7 @@ class Desk:
         topic = Topic.objects.create(
             namespace=self.namespace, name=name, **{"queue_count": 1, **settings}
         )
-        with blocking_client() as client:
+        with blocking_client(MAIN_SHARD) as client:
             client.topic_put(TopicConfig(topic=topic.engine_name, queue_count=1))
         return topic
 
@@ -59,7 +60,7 @@ class Desk:
 
     def stored(self, topic: str = "ticks") -> list[Record]:
         name = f"{self.namespace.name}%{topic}"
-        with blocking_client() as client:
+        with blocking_client(MAIN_SHARD) as client:
             [queue] = client.topic_stats(TopicRef(topic=name)).queues
             _, records = client.pull(
                 PullRequest(

@@ -8,6 +8,7 @@ import pytest
 from pytest_django import Settings
 
 from mqservice.accounts.services import get_or_create_namespace, get_or_create_tenant
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.lib.timestamps import rfc3339
 from mqservice.quotas.models import QuotaRow, Source
 from mqservice.quotas.usage import engine_usage
@@ -116,7 +117,7 @@ def test_a_topic_that_is_gone_shows_and_is_not_tried_again_and_again(desk: Desk)
     assert (rfc3339(schedule.last_ms or 0), schedule.last_message_id) == (NINE, "")
     assert rfc3339(schedule.due_ms or 0) == TEN
     assert schedule.due_ms == schedule.next_ms
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         client.topic_delete(TopicRef(topic="acme%ticks"))
     desk.make_topic()
     desk.tick(HOUR_MS)
@@ -197,8 +198,8 @@ def test_storage_that_is_full_shows_and_is_tried_again_when_there_is_room(
     desk.make("other", cron="30 8 * * *")
     desk.tick(HOUR_MS - 30 * MINUTE_MS)  # the first byte is in: now it is full
     tenant_id = desk.namespace.tenant_id
-    with blocking_client() as client:  # which repeats its last count for a while
-        wait_until(lambda: engine_usage(client, tenant_id).stored_bytes > 0)
+    # The engine repeats its last count for a while.
+    wait_until(lambda: engine_usage(tenant_id).stored_bytes > 0)
     desk.tick(HOUR_MS - 30 * MINUTE_MS)
     schedule.refresh_from_db()
     assert schedule.last_error.startswith("QUOTA_EXCEEDED: the tenant stores")
@@ -238,7 +239,7 @@ def test_a_late_run_whose_key_the_engine_has_forgotten_is_found_by_its_id(desk: 
     schedule = desk.make(cron="0 9 * * *")
     assert schedule.next_ms is not None
     message_id = Run(schedule=schedule, planned_ms=schedule.next_ms).message_id
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         client.put(
             [
                 encode_record(

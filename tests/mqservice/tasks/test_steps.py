@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from pytest_django import Settings
 
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.store import PurgeRequest, RedriveRequest, blocking_client
 from mqservice.tasks import batch, limits, turns
 from mqservice.tasks.models import Task, TaskKind, TaskState
@@ -142,13 +143,13 @@ def test_what_someone_else_took_is_passed_over_or_listed(
 ) -> None:
     desk.give_up(*numbered(6))
     task = desk.order()
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         client.purge(PurgeRequest(group=desk.group.engine_name, queue_offsets=[1]))
     real_send = batch.send
 
     def send_late(*args: object, **kwargs: object) -> batch.Result:
         """Another one is faster between the look and the move."""
-        with blocking_client() as client:
+        with blocking_client(MAIN_SHARD) as client:
             client.redrive(RedriveRequest(group=desk.group.engine_name, queue_offsets=[3]))
         return real_send(*args, **kwargs)  # type: ignore[arg-type]  # passed on as they came
 

@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.store import Durability, TopicRef, blocking_client
 from mqservice.topics.models import Topic
 from tests.people import People
@@ -31,7 +32,7 @@ def test_created_topic_is_in_postgresql_and_in_the_engine(engine: str, acme: Cli
     assert (body["durability"], body["retention"], body["retention_ms"]) == (
         "async", "1d", 86_400_000,
     )  # fmt: skip
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         assert len(client.topic_stats(TopicRef(topic="acme%orders")).queues) == 3
         (config,) = [one for one in client.topic_list().topics if one.topic == "acme%orders"]
     assert (config.durability, config.retention_ms) == (Durability.ASYNC, 86_400_000)

@@ -8,6 +8,7 @@ import pytest
 from django.db import OperationalError
 from pytest_django import Settings
 
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.lib.problem import Problem
 from mqservice.store import StoreClient, TopicConfig, TopicRef, blocking_client
 from mqservice.topics.models import Topic
@@ -51,13 +52,13 @@ def test_same_call_finishes_what_a_crash_before_the_commit_left(
     topic, is_new = put_topic(people.acme, "crashed", TopicChange(queue_count=2))
     # Then both sides have it
     assert is_new
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         assert len(client.topic_stats(TopicRef(topic=topic.engine_name)).queues) == 2
 
 
 def test_topics_of_two_namespaces_with_one_name_are_two(people: People, engine: str) -> None:
     put_topic(people.acme, "shared", TopicChange(queue_count=1))
     put_topic(people.rival, "shared", TopicChange(queue_count=2))
-    with blocking_client() as client:
+    with blocking_client(MAIN_SHARD) as client:
         assert len(client.topic_stats(TopicRef(topic="acme%shared")).queues) == 1
         assert len(client.topic_stats(TopicRef(topic="rival%shared")).queues) == 2

@@ -157,7 +157,7 @@ class Endless:
 def test_a_namespace_that_was_not_looked_through_is_not_said_to_have_nothing(
     people: People, acme: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "blocking_client", Endless)
+    monkeypatch.setattr(queries, "blocking_client", lambda shard: Endless())
     problem = acme.get(f"{MESSAGES}/{'0' * 34}/trace").json()
     assert (problem["code"], problem["retryable"]) == ("MESSAGE_NOT_FOUND", True)
     assert "not all messages could be searched" in problem["detail"]

@@ -1,5 +1,5 @@
-"""What this machine lets tests do: tracing, mounting, Java, RocketMQ, Node, a browser, buildah,
-Prometheus. The only place that may skip.
+"""What this machine lets tests do: tracing, mounting, Java, RocketMQ, Kafka, Node, a browser,
+buildah, Prometheus. The only place that may skip.
 
 Every promise that a test here checks with the real kernel is also checked with injected system
 calls (``crash``), which any machine can run. Spark has no such double: without Java 17 reports are
@@ -29,6 +29,7 @@ from tests.chromium import find_chromium, why_no_chromium
 from tests.clients.python.django_shop import why_no_variant
 from tests.clients.typescript.package import why_no_package
 from tests.rocketmq.broker_program import why_no_broker
+from tests.storage_engine.replicated_log.kafka_program import why_no_kafka
 
 _SHUTDOWN: Final = 0x8004587D  # FS_IOC_SHUTDOWN
 _NO_LOG_FLUSH: Final = struct.pack("I", 2)
@@ -63,6 +64,12 @@ def need_broker() -> None:
     """Skip where RocketMQ's broker cannot be run."""
     if reason := why_no_broker():
         pytest.skip(reason)  # no RocketMQ here; stores made byte by byte hold most of the promises
+
+
+def need_kafka() -> None:
+    """Skip where Kafka's broker cannot be run."""
+    if reason := why_no_kafka():
+        pytest.skip(reason)  # no Kafka here; the other adapters keep the same promises
 
 
 def need_image() -> None:

@@ -23,9 +23,10 @@ from storage_engine.client import (
     TopicConfig,
     encode_record,
 )
+from storage_engine.disk import small_files
 from storage_engine.log.checkpoint import read_checkpoint
 from storage_engine.tools.backup import file_copy
-from storage_engine.tools.backup import take_backup as small_files
+from storage_engine.tools.backup import take_backup as backup
 from storage_engine.tools.backup.adopt import adopt
 from storage_engine.tools.backup.file_copy import Pace, copy_file
 from storage_engine.tools.backup.protocol_lines import (
@@ -37,7 +38,6 @@ from storage_engine.tools.backup.protocol_lines import (
 )
 from storage_engine.tools.backup.take_backup import (
     BackupFailed,
-    FilesKeptChanging,
     copy_small_files,
     take_backup,
 )
@@ -313,13 +313,13 @@ def test_tables_that_change_meanwhile_are_read_again(
             break
         return copy_file(source, target, name=name)
 
-    monkeypatch.setattr(small_files, "copy_file", copy_and_change)
+    monkeypatch.setattr(backup, "copy_file", copy_and_change)
     monkeypatch.setattr(small_files, "PAUSE_S", 0)
     copied = copy_small_files(store, tmp_path / "copy")
     assert (tmp_path / "copy" / "config" / "topics.json").read_bytes() == b"2"
     assert len(copied) == 4
     monkeypatch.setattr(small_files, "ATTEMPTS_MAX", 0)
-    with pytest.raises(FilesKeptChanging):
+    with pytest.raises(small_files.FilesKeptChanging):
         copy_small_files(store, tmp_path / "again")
 
 

@@ -25,7 +25,12 @@ from storage_engine.wire.protocol import HelloReply
 from tests.storage_engine.doubles import WAIT_S, ManualClock
 
 HELLO = HelloReply(
-    broker="b", epoch=1, frame_bytes_max=4_096, body_bytes_max=1_024, store_host=bytes(8)
+    shard="main",
+    broker="b",
+    epoch=1,
+    frame_bytes_max=4_096,
+    body_bytes_max=1_024,
+    store_host=bytes(8),
 )
 
 

@@ -59,7 +59,8 @@ def test_golden_bytes_of_a_put_reply() -> None:
 
 def test_numbers_of_the_protocol_never_change() -> None:
     assert {op.name: int(op) for op in OPERATIONS.values()} == {
-        "HELLO": 1, "PING": 2, "CANCEL": 3, "PUT": 16, "PULL": 17, "RECEIVE": 18, "SETTLE": 19,
+        "HELLO": 1, "PING": 2, "CANCEL": 3, "CHALLENGE": 4,
+        "PUT": 16, "PULL": 17, "RECEIVE": 18, "SETTLE": 19,
             "LOOK_UP": 20, "OFFSET_AT_TIME": 21, "OFFSET_COMMIT": 22, "OFFSET_RESET": 23,
             "LEAVE": 24, "SUBSCRIBE": 25, "GROUP_CLIENTS": 26, "NOTICE": 28,
         "SESSION_KEEP": 29, "SESSION_TAKE": 30, "SESSION_ABSENT": 31,
@@ -79,7 +80,7 @@ def test_numbers_of_the_protocol_never_change() -> None:
         13: "SyncFailed", 14: "ShuttingDown", 15: "StoreInUse", 16: "StoreCorrupt",
         17: "Unauthenticated", 18: "ConfigInvalid", 19: "StoreReadOnly", 20: "CursorInvalid",
         21: "FilterInvalid", 22: "CommitRefused", 23: "SubscriptionConflict",
-        26: "ClientLimit", 27: "BatchUnknown",
+        26: "ClientLimit", 27: "BatchUnknown", 31: "WrongShard",
     }.items()  # fmt: skip
 
 
@@ -128,7 +129,7 @@ def test_an_impossible_length_is_refused_before_anything_is_kept(length: int) ->
 def test_another_version_is_refused(version: int) -> None:
     frame = bytearray(encode_frame(1, 1, b"x"))
     frame[4] = version
-    with pytest.raises(BadFrame, match=f"version is {version}, expected 1"):
+    with pytest.raises(BadFrame, match=f"speaks version {version} of the protocol"):
         FrameDecoder(LIMIT).feed(bytes(frame))
 
 

@@ -1,0 +1,98 @@
+"""``mqservice shard``: the engines of an installation, on a machine that reaches its database.
+
+list, and after each change ─▶ stdout: a table, or NDJSON
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from mqservice.cli import screen
+from mqservice.cli.operator_commands import run_operator_command
+from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.status import DataDirOption
+from mqservice.cli.tables import Table
+
+app = typer.Typer(no_args_is_help=True, help="Shards: the engines of an installation.")
+
+NameArgument = Annotated[str, typer.Argument(metavar="SHARD", help="Name of the shard.")]
+
+
+class _Shard(msgspec.Struct, kw_only=True):
+    name: str
+    state: str
+    is_alive: bool
+    address: str
+    owner: str
+    namespaces: int
+    free_bytes: int | None
+    heartbeat_at: str | None
+
+
+@app.command("list")
+def list_shards(form: FormOption = Output.TABLE, data_dir: DataDirOption = None) -> None:
+    """List the shards: where each answers, how many namespaces it has, when it was last heard."""
+    _show(run_operator_command(data_dir, ["shard", "list"]), form)
+
+
+@app.command("add")
+def add(
+    name: NameArgument,
+    address: Annotated[
+        str, typer.Option("--address", help="tcp://HOST:PORT or tls://HOST:PORT of its engine.")
+    ] = "",
+    data_dir: DataDirOption = None,
+) -> None:
+    """Add a shard whose engine no node announces; nodes add their own."""
+    _show(run_operator_command(data_dir, ["shard", f"--address={address}", "--", "add", name]))
+
+
+@app.command("drain")
+def drain(name: NameArgument, data_dir: DataDirOption = None) -> None:
+    """Have a shard take no new namespaces; those that it has stay."""
+    _show(run_operator_command(data_dir, ["shard", "--", "drain", name]))
+
+
+@app.command("activate")
+def activate(name: NameArgument, data_dir: DataDirOption = None) -> None:
+    """Have a drained shard take new namespaces again."""
+    _show(run_operator_command(data_dir, ["shard", "--", "activate", name]))
+
+
+@app.command("remove")
+def remove(name: NameArgument, data_dir: DataDirOption = None) -> None:
+    """Forget a drained shard without namespaces; its store stays on its disk."""
+    _show(run_operator_command(data_dir, ["shard", "--", "remove", name]))
+
+
+@app.command("place")
+def place(
+    namespace: Annotated[str, typer.Argument(help="Namespace without topics and groups.")],
+    name: NameArgument,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Choose the shard of a namespace that has nothing yet."""
+    arguments = ["shard", f"--namespace={namespace}", "--", "place", name]
+    _show(run_operator_command(data_dir, arguments))
+
+
+def _show(text: str, form: Output = Output.TABLE) -> None:
+    lines = text.strip().splitlines()
+    if prints(form, [msgspec.Raw(line.encode()) for line in lines]):
+        return
+    table = Table("shard", "state", "address", "namespaces", "free disk", "last heartbeat")
+    for line in lines:
+        row = msgspec.json.decode(line, type=_Shard)
+        cells = (
+            row.name,
+            row.state if row.is_alive else f"{row.state}, down",
+            row.address,
+            str(row.namespaces),
+            "" if row.free_bytes is None else f"{row.free_bytes // 1024**3} GiB",
+            row.heartbeat_at or "",
+        )
+        table.add_row(*(screen.without_controls(each) for each in cells))
+    screen.show(table)

@@ -1,0 +1,1 @@
+"""Shards: the engines of an installation, where they answer, and which namespaces they have."""

@@ -1,0 +1,103 @@
+"""Questions about shards: which there are, where they answer, which one has most room."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import Any, Final
+
+from django.apps import apps
+from django.db import DatabaseError, InterfaceError
+from django.db.models import Count
+from django.utils import timezone
+
+from mqservice.lib.durations import SECOND_MS
+from mqservice.lib.names import MAIN_SHARD
+from mqservice.lib.problem import Problem
+from mqservice.shards.models import Shard, ShardState
+
+HEARTBEAT_MAX: Final = timedelta(seconds=5)  # one whose node is silent for longer is down
+GIB: Final = 1024**3
+_NAMES_CACHED_MS: Final = 10 * SECOND_MS
+
+_names: tuple[int, list[str]] | None = None
+
+
+def shards() -> list[Shard]:
+    """All of them, the main one first; one query."""
+    found = {shard.name: shard for shard in Shard.objects.order_by("name")}
+    return [found.pop(MAIN_SHARD, Shard(name=MAIN_SHARD)), *found.values()]
+
+
+def shard_names() -> list[str]:
+    """The same by name, for those who ask every second: one query in ten seconds. While PostgreSQL
+    is away, those that were there last.
+    """
+    global _names
+    now_ms = time.monotonic_ns() // 1_000_000
+    if _names is None or now_ms - _names[0] >= _NAMES_CACHED_MS:
+        try:
+            _names = now_ms, [shard.name for shard in shards()]
+        except (DatabaseError, InterfaceError):
+            return known_shard_names()
+    return _names[1]
+
+
+def known_shard_names() -> list[str]:
+    """Those that this process heard of last; no query."""
+    return [MAIN_SHARD] if _names is None else _names[1]
+
+
+def forget_shard_names() -> None:
+    """They have changed."""
+    global _names
+    _names = None
+
+
+def find_address(name: str) -> str:
+    """Where a shard answers; empty when its node has not said. One query."""
+    return Shard.objects.filter(name=name).values_list("address", flat=True).first() or ""
+
+
+def is_alive(shard: Shard) -> bool:
+    """Whether its node has been heard of lately. Nobody speaks for the main shard of an
+    installation that names no shards.
+    """
+    if shard.heartbeat_at is None:
+        return shard.name == MAIN_SHARD
+    return timezone.now() - shard.heartbeat_at <= HEARTBEAT_MAX
+
+
+def namespace_counts() -> dict[str, int]:
+    """How many namespaces each shard has, if it has any. One query."""
+    namespaces: Any = apps.get_model("accounts.Namespace")  # Any: of an app that imports this one
+    rows = namespaces.objects.values("shard").annotate(count=Count("pk"))
+    return dict(rows.values_list("shard", "count"))
+
+
+def shard_of_new_namespace() -> str:
+    """The active shard with most free disk, to the GiB, and of several on one disk the one with the
+    fewest namespaces; one whose node is silent only where no other is left. It stays active until
+    the end of the transaction. Three queries, one where there is only the main shard.
+    """
+    while len(found := shards()) > 1:
+        active = [shard for shard in found if shard.state == ShardState.ACTIVE.value]
+        counts = namespace_counts()
+        best = min(
+            [shard for shard in active if is_alive(shard)] or active,
+            key=lambda shard: (
+                -((shard.free_bytes or 0) // GIB),
+                counts.get(shard.name, 0),
+                shard.name != MAIN_SHARD,
+                shard.name,
+            ),
+            default=None,
+        )
+        if best is None:
+            raise Problem.of("STORAGE_BUSY", "no shard takes new namespaces; activate one first")
+        if best._state.adding:  # the main one, of which there is no row to lock
+            return best.name
+        held = Shard.objects.select_for_update(no_key=True)
+        if held.filter(name=best.name, state=best.state).exists():
+            return best.name
+    return MAIN_SHARD

@@ -1,0 +1,148 @@
+"""The engines that this machine runs besides the main one, and how others hear of them.
+
+MQ_SHARDS=main,s2,s3=tls://10.0.0.5:7703 ──▶ [read_shards] ──▶ a child for each, its store below
+                                                               DATA_DIR/shards/NAME
+every second, of those that run ──▶ [Heartbeats] ──▶ row of the shard: address, owner, free disk
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import psycopg
+
+from mqservice.lib.names import MAIN_SHARD, name_fault
+from mqservice.supervisor.data_dir import DataDir
+from mqservice.supervisor.errors import ConfigInvalid
+
+HEARTBEAT_MS: Final = 1_000
+CONNECT_TIMEOUT_S: Final = 2
+# Another node's, as long as it is heard of: see ``HEARTBEAT_MAX`` of ``mqservice.shards.queries``.
+_BEAT: Final = """
+INSERT INTO shards_shard AS known (name, address, owner, heartbeat_at, free_bytes)
+VALUES (%s, %s, %s, now(), %s)
+ON CONFLICT (name) DO UPDATE SET
+    address = excluded.address, owner = excluded.owner, heartbeat_at = excluded.heartbeat_at,
+    free_bytes = excluded.free_bytes
+WHERE known.owner IN ('', excluded.owner) OR known.heartbeat_at IS NULL
+    OR known.heartbeat_at < now() - interval '5 s'
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardPlace:
+    """A shard of this machine. ``address``: where others reach it; empty: on its unix socket."""
+
+    name: str
+    address: str
+    store: Path
+    socket: Path
+
+    @property
+    def published(self) -> str:
+        return self.address or str(self.socket)
+
+    def engine_env(self, env: Mapping[str, str]) -> dict[str, str]:
+        """What its engine is told, beside what the main one is told too."""
+        listens = {"MQ_ENGINE_LISTEN": _listening(self.address, env)} if self.address else {}
+        return {
+            "MQ_ENGINE_SHARD": self.name,
+            "MQ_ENGINE_STORE_DIR": str(self.store),
+            "MQ_ENGINE_SOCKET": str(self.socket),
+            **listens,
+        }
+
+
+def read_shards(text: str, data_dir: DataDir) -> list[ShardPlace]:
+    """Those that ``MQ_SHARDS`` names; none where it is empty. Raises ConfigInvalid."""
+    places: dict[str, ShardPlace] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, address = part.partition("=")
+        if fault := name_fault(name):
+            raise ConfigInvalid(f"MQ_SHARDS names a shard {name!r}: {fault}.")
+        if address and not address.startswith(("tcp://", "tls://")):
+            raise ConfigInvalid(
+                f"MQ_SHARDS: the address of {name} must begin with tcp:// or tls://, not {address}."
+            )
+        if name in places:
+            raise ConfigInvalid(f"MQ_SHARDS names {name} twice.")
+        is_main = name == MAIN_SHARD
+        places[name] = ShardPlace(
+            name=name,
+            address=address,
+            store=data_dir.store if is_main else data_dir.shards / name / "store",
+            socket=data_dir.socket_of(name),
+        )
+    return list(places.values())
+
+
+def _listening(address: str, env: Mapping[str, str]) -> str:
+    """Where the engine itself listens: what others reach may be another address of this machine."""
+    bind = env.get("MQ_SHARD_BIND")
+    if not bind:
+        return address
+    scheme, _, rest = address.partition("://")
+    return f"{scheme}://{bind}:{rest.rpartition(':')[2]}"
+
+
+class Heartbeats:
+    """See the module's docstring. ``running``: the names of the shards whose engines run now."""
+
+    def __init__(
+        self,
+        places: Iterable[ShardPlace],
+        *,
+        database_url: str,
+        owner: str,
+        running: Callable[[], set[str]],
+        note: Callable[[str], None],
+    ) -> None:
+        self._places = list(places)
+        self._database_url = database_url
+        self._owner = owner or socket.gethostname()
+        self._running = running
+        self._note = note
+        self._said = ""
+
+    async def run(self) -> None:
+        """Until cancelled. While PostgreSQL is away the engines serve on, and it is tried again."""
+        while True:
+            try:
+                connection = await psycopg.AsyncConnection.connect(
+                    self._database_url,
+                    autocommit=True,
+                    connect_timeout=CONNECT_TIMEOUT_S,
+                    application_name="mqservice node",
+                )
+                async with connection:
+                    while True:
+                        await self._beat(connection)
+                        await asyncio.sleep(HEARTBEAT_MS / 1_000)
+            except (psycopg.Error, OSError) as error:
+                self._say(f"cannot tell the database where the shards are: {error}")
+            await asyncio.sleep(HEARTBEAT_MS / 1_000)
+
+    async def _beat(self, connection: psycopg.AsyncConnection[tuple[object, ...]]) -> None:
+        running = self._running()
+        refused = []
+        for place in self._places:
+            if place.name not in running:
+                continue
+            free_bytes = shutil.disk_usage(place.store).free
+            row = place.name, place.published, self._owner, free_bytes
+            if not (await connection.execute(_BEAT, row)).rowcount:
+                refused.append(place.name)
+        whose = f"another node owns {', '.join(refused)}; stop one of the two engines"
+        self._say(whose if refused else "")
+
+    def _say(self, text: str) -> None:
+        """Once, and not each second."""
+        if text and text != self._said:
+            self._note(text)
+        self._said = text

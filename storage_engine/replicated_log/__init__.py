@@ -1,0 +1,1 @@
+"""A shard's log in a store that outlives the machine: in objects or in Kafka."""

@@ -1,0 +1,216 @@
+"""What a store has that the replicated log has not: read from its files, as of one moment.
+
+    store directory, commit log ──▶ [ChangeReader] ── take() ──▶ Change ── entries(…) ──▶ log
+
+Two rules make every beginning of the replicated log a store that recovery can open. What a small
+file says of a message (that it is settled, which topic it is of a key) never comes before the
+message. And no message comes before its topic. So the durable end of the log is read while no small
+file is replaced; one entry holds both, and where they need several, tables of topics and groups go
+first and the other files last.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage_engine.delivery.offset_journal import whole_bytes
+from storage_engine.disk.layout import (
+    COMMIT_LOG_DIR,
+    CONFIG_DIR,
+    GROUPS_FILE,
+    JOURNAL_FILE,
+    TOPICS_FILE,
+    segment_name,
+)
+from storage_engine.disk.small_files import Identity, at_one_moment, grows
+from storage_engine.log.commit_log import CommitLog
+from storage_engine.replication.entry import (
+    HEAD_BYTES,
+    SECTION_BYTES,
+    Kind,
+    ReplicatedEntry,
+    Section,
+)
+
+_TABLES: Final = frozenset({f"{CONFIG_DIR}/{TOPICS_FILE}", f"{CONFIG_DIR}/{GROUPS_FILE}"})
+_NAME_BYTES_MAX: Final = 256
+
+
+class Change(NamedTuple):
+    """Small files that have changed, and the log's range [log_from, log_end). ``is_start_new``:
+    segments have been deleted.
+    """
+
+    tables: list[Section]
+    files: list[Section]
+    log_start: int
+    log_from: int
+    log_end: int
+    is_start_new: bool
+
+    @property
+    def is_empty(self) -> bool:
+        has_files = self.tables or self.files or self.is_start_new
+        return not has_files and self.log_from == self.log_end
+
+
+class _Known(NamedTuple):
+    """What was taken of a file: which one it was, and how much of one that grows."""
+
+    identity: Identity
+    size_bytes: int
+
+
+class ChangeReader:
+    """See the module's docstring. Any thread, one at a time."""
+
+    def __init__(
+        self, store_path: Path, commit_log: CommitLog, *, segment_bytes: int, log_from: int
+    ) -> None:
+        self._store_path = store_path
+        self._commit_log = commit_log
+        self.segment_bytes = segment_bytes
+        self._known: dict[str, _Known] = {}
+        # Held open: as long as it is, no other journal can have its inode.
+        self._journal = -1
+        self.log_end = log_from  # of what was taken
+        self._log_start = 0
+
+    def take(self) -> Change:
+        """All that has changed since the last call, in memory but for the log's bytes.
+
+        Raises ``FilesKeptChanging``, ``OSError``; then nothing was taken.
+        """
+        known, sections, log_start, log_end = at_one_moment(self._store_path, self._read)
+        self._known = known
+        log_from = max(self.log_end, log_start)
+        self.log_end = log_end
+        tables = [each for each in sections if each.name in _TABLES]
+        files = [each for each in sections if each.name not in _TABLES]
+        is_start_new, self._log_start = log_start != self._log_start, log_start
+        return Change(tables, files, log_start, log_from, log_end, is_start_new)
+
+    def _read(
+        self, names: dict[str, Identity]
+    ) -> tuple[dict[str, _Known], list[Section], int, int]:
+        known: dict[str, _Known] = {}
+        sections: list[Section] = []
+        for name, identity in names.items():
+            before = self._known.get(name)
+            is_same = before is not None and before.identity == identity
+            start = before.size_bytes if before is not None and is_same else 0
+            content = b""
+            if grows(name) or not is_same:
+                content = self._read_file(name, start, is_same=is_same)
+            known[name] = _Known(identity, start + len(content))
+            if not is_same:
+                sections.append(Section(Kind.FILE, 0, content, name))
+            elif content:
+                sections.append(Section(Kind.APPENDED, start, content, name))
+        gone = self._known.keys() - names.keys()
+        sections += [Section(Kind.GONE, 0, b"", name) for name in sorted(gone)]
+        # After the files: they say nothing of messages that are not durable by now.
+        log_end = self._commit_log.flushed_offset
+        return known, sections, self._commit_log.start_offset, log_end
+
+    def _read_file(self, name: str, start: int, *, is_same: bool) -> bytes:
+        path = self._store_path / name
+        if name != JOURNAL_FILE:
+            with path.open("rb") as file:
+                file.seek(start)
+                return file.read()
+        if not is_same:
+            journal = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self.close()
+            self._journal = journal
+        content = os.pread(self._journal, os.fstat(self._journal).st_size - start, start)
+        # An entry that is being written just now is no entry yet, and may be taken back.
+        return content[: whole_bytes(content)]
+
+    def read_log(self, start: int, end: int) -> bytes:
+        """Bytes of the durable log, all in one segment; retention waits until they are shipped."""
+        base = start - start % self.segment_bytes
+        path = self._store_path / COMMIT_LOG_DIR / segment_name(base)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(descriptor, end - start, start - base)
+        finally:
+            os.close(descriptor)
+
+    def forget(self, *, log_from: int) -> None:
+        """What was taken has not arrived: take all small files again, and the log from there."""
+        self.close()
+        self._known = {}
+        self.log_end = log_from
+
+    def close(self) -> None:
+        if self._journal >= 0:
+            os.close(self._journal)
+            self._journal = -1
+
+
+def entries(
+    change: Change, reader: ChangeReader, *, epoch: int, number: int, bytes_max: int, is_first: bool
+) -> Iterator[ReplicatedEntry]:
+    """What is to be appended for a change, in order; numbered from ``number`` on.
+
+    At least one, of the epoch's first change or of one that is empty.
+    """
+    log_end = change.log_from
+    for sections, is_cut in _packed(_stream(change, reader, bytes_max), bytes_max):
+        for each in sections:
+            log_end += len(each.content) if each.kind is Kind.LOG else 0
+        yield ReplicatedEntry(
+            epoch,
+            number,
+            min(change.log_start, log_end),
+            log_end,
+            reader.segment_bytes,
+            sections,
+            is_first,
+            is_cut,
+        )
+        number, is_first = number + 1, False
+
+
+def _stream(change: Change, reader: ChangeReader, bytes_max: int) -> Iterator[list[Section]]:
+    """Sections in their order, none too large for an entry, grouped by what must stay together."""
+    piece_bytes = bytes_max - HEAD_BYTES - SECTION_BYTES - _NAME_BYTES_MAX
+    if change.tables:
+        yield _pieces(change.tables, piece_bytes)
+    start = change.log_from
+    while start < change.log_end:
+        segment_end = start - start % reader.segment_bytes + reader.segment_bytes
+        end = min(start + piece_bytes, segment_end, change.log_end)
+        yield [Section(Kind.LOG, start, reader.read_log(start, end))]
+        start = end
+    if change.files:
+        yield _pieces(change.files, piece_bytes)
+
+
+def _pieces(sections: Iterable[Section], piece_bytes: int) -> list[Section]:
+    found = []
+    for kind, position, content, name in sections:
+        for at in range(0, max(len(content), 1), piece_bytes):
+            piece = content[at : at + piece_bytes]
+            found.append(Section(kind, position + at, piece, name))
+    return found
+
+
+def _packed(
+    groups: Iterable[list[Section]], bytes_max: int
+) -> Iterator[tuple[list[Section], bool]]:
+    """Sections of one entry after another, and whether a group goes on in the next one."""
+    packed: list[Section] = []
+    left = bytes_max - HEAD_BYTES
+    for group in groups:
+        for at, section in enumerate(group):
+            if section.encoded_bytes > left:
+                yield packed, at > 0
+                packed, left = [], bytes_max - HEAD_BYTES
+            packed.append(section)
+            left -= section.encoded_bytes
+    yield packed, False

@@ -1,0 +1,183 @@
+"""One entry of the replicated log: bytes that one store has, for another that shall have the same.
+
+    shipper ── encode ──▶ [entry] ── decode ──▶ replica: the same bytes in the same files
+
+    offset  width  field
+         0      4  magic          "MQRE"
+         4      1  version        1
+         5      1  flags          bit 0: the first of its epoch; bit 1: cut, the next one goes on
+         6      2  section count
+         8      8  epoch
+        16      8  number         one more than that of the entry before, whichever epoch wrote it
+        24      8  log_start      the writer's commit log has no segment below
+        32      8  log_end        where it ends with this entry
+        40      4  segment_bytes
+        44      4  CRC-32 of bytes 0 to 43, then of everything behind this field
+
+    section, as often as counted: 16 bytes, the name, the content
+         0      1  kind           1 log, 2 appended, 3 file, 4 gone
+         1      1  zero
+         2      2  name_bytes     0 for kind 1
+         4      4  content_bytes  0 for kind 4
+         8      8  position       physical offset; or where in the file the content stands
+
+Sections of the log come one behind the other and end at ``log_end``. Names are those of
+``disk/small_files.py``. What does not follow these rules to the byte is refused.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from isal.isal_zlib import crc32
+
+from storage_engine.disk.small_files import is_small_file
+from storage_engine.errors import StoreCorrupt
+
+_HEAD = struct.Struct(">4sBBHQQQQI")
+_CRC = struct.Struct(">I")
+_SECTION = struct.Struct(">BxHIQ")
+_MAGIC: Final = b"MQRE"
+_VERSION: Final = 1
+_IS_FIRST: Final = 1
+_IS_CUT: Final = 2
+HEAD_BYTES: Final = _HEAD.size + _CRC.size
+SECTION_BYTES: Final = _SECTION.size
+assert HEAD_BYTES == 48
+assert SECTION_BYTES == 16
+
+
+class Kind(enum.IntEnum):
+    """What a section is."""
+
+    LOG = 1
+    APPENDED = 2
+    FILE = 3
+    GONE = 4
+
+
+class Section(NamedTuple):
+    """Bytes of the log at a physical offset, or of the file ``name`` at a position."""
+
+    kind: Kind
+    position: int
+    content: bytes
+    name: str = ""
+
+    @property
+    def encoded_bytes(self) -> int:
+        return SECTION_BYTES + len(self.name) + len(self.content)
+
+
+class ReplicatedEntry(NamedTuple):
+    """See the module's docstring. ``is_cut``: its files are whole with the next entry only."""
+
+    epoch: int
+    number: int
+    log_start: int
+    log_end: int
+    segment_bytes: int
+    sections: Sequence[Section] = ()
+    is_first: bool = False
+    is_cut: bool = False
+
+    @property
+    def log_from(self) -> int:
+        """Where the log ended before this entry."""
+        return self.log_end - sum(
+            [len(each.content) for each in self.sections if each.kind is Kind.LOG]
+        )
+
+
+def encode(entry: ReplicatedEntry) -> bytes:
+    head = _HEAD.pack(
+        _MAGIC,
+        _VERSION,
+        entry.is_first * _IS_FIRST | entry.is_cut * _IS_CUT,
+        len(entry.sections),
+        entry.epoch,
+        entry.number,
+        entry.log_start,
+        entry.log_end,
+        entry.segment_bytes,
+    )
+    parts = [head, b""]
+    for kind, position, content, name in entry.sections:
+        parts += [_SECTION.pack(kind, len(name), len(content), position), name.encode(), content]
+    crc = crc32(head)
+    for part in parts[2:]:
+        crc = crc32(part, crc)
+    parts[1] = _CRC.pack(crc)
+    return b"".join(parts)
+
+
+def decode(content: bytes) -> ReplicatedEntry:
+    """Raises ``StoreCorrupt`` for anything that ``encode`` would not have made."""
+    if len(content) < HEAD_BYTES:
+        raise _refused(f"it has {len(content)} bytes, less than a head")
+    head = content[: _HEAD.size]
+    magic, version, flags, count, epoch, number, log_start, log_end, segment_bytes = _HEAD.unpack(
+        head
+    )
+    if magic != _MAGIC:
+        raise _refused(f"it begins with {magic!r}")
+    if version != _VERSION:
+        raise _refused(
+            f"it has version {version}, this engine knows {_VERSION}: start the newer engine that "
+            "wrote it"
+        )
+    if _CRC.unpack_from(content, _HEAD.size)[0] != crc32(content[HEAD_BYTES:], crc32(head)):
+        raise _refused("its bytes do not have its CRC")
+    if flags > _IS_FIRST | _IS_CUT or log_start > log_end:
+        raise _refused(f"flags {flags}, log from {log_start} to {log_end}")
+    sections, at = [], HEAD_BYTES
+    for _ in range(count):
+        section, at = _section_at(content, at)
+        sections.append(section)
+    if at != len(content):
+        raise _refused(f"{len(content) - at} bytes follow its {count} sections")
+    entry = ReplicatedEntry(
+        epoch,
+        number,
+        log_start,
+        log_end,
+        segment_bytes,
+        sections,
+        bool(flags & _IS_FIRST),
+        bool(flags & _IS_CUT),
+    )
+    position = entry.log_from
+    for section in sections:
+        if section.kind is Kind.LOG:
+            if section.position != position:
+                raise _refused(f"bytes of the log at {section.position} instead of {position}")
+            position += len(section.content)
+    return entry
+
+
+def _section_at(content: bytes, at: int) -> tuple[Section, int]:
+    """A section, and where it ends."""
+    name_at = at + SECTION_BYTES
+    if name_at > len(content):
+        raise _refused(f"it ends inside a section at {at}")
+    number, name_bytes, content_bytes, position = _SECTION.unpack_from(content, at)
+    content_at = name_at + name_bytes
+    end = content_at + content_bytes
+    if end > len(content):
+        raise _refused(f"it ends inside the section at {at}")
+    if number not in set(Kind) or content[at + 1]:
+        raise _refused(f"a section of kind {number} at {at}")
+    kind = Kind(number)
+    name = content[name_at:content_at].decode("ascii", "replace")
+    if (kind is Kind.LOG) == bool(name) or (name and not is_small_file(name)):
+        raise _refused(f"a section of kind {kind.name.lower()} with the name {name!r}")
+    if kind is Kind.GONE and (content_bytes or position):
+        raise _refused(f"a file that is gone has content: {name}")
+    return Section(kind, position, content[content_at:end], name), end
+
+
+def _refused(reason: str) -> StoreCorrupt:
+    return StoreCorrupt(f"an entry of the replicated log cannot be read: {reason}")

@@ -1,0 +1,244 @@
+"""Brings the files of a store to the end of its shard's log: to follow an owner, or to be the next.
+
+    replicated log ── entries ──▶ [Follower] ──▶ Replica ──▶ files
+
+    replication.json says       the log has behind that         what happens
+    nothing, and no store       anything                        all of it is applied
+    nothing, and a store        nothing                         the store is shipped to it
+    nothing, and a store        entries                         refused: of another shard, or a copy
+    a replica                   anything                        applied
+    an owner                    entries of its own epochs       compared; the store may have more,
+                                                                which is shipped
+    an owner                    others, or other bytes          the store is put aside and built
+                                                                anew from the log
+
+Taking over is to fence whoever had the shard, to read on to the end, and to let the engine recover
+the files as after any stop. What the log lacks is shipped before anybody is served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from storage_engine.disk.files import Files
+from storage_engine.disk.layout import (
+    COMMIT_LOG_DIR,
+    CONFIG_DIR,
+    LOCK_FILE,
+    SHARD_FILE,
+    TOPICS_FILE,
+    segment_name,
+)
+from storage_engine.disk.lock import StoreLock
+from storage_engine.errors import NotLeader, ReplicationUnavailable, StoreCorrupt, StoreError
+from storage_engine.replicated_log.errors import Fenced, LogError, Unavailable
+from storage_engine.replicated_log.port import Entry, Position, ReplicatedLog
+from storage_engine.replication.entry import Kind, ReplicatedEntry, decode
+from storage_engine.replication.replica import Replica
+from storage_engine.replication.tail import LogPlace, Tail, read_tail, write_tail
+
+log = logging.getLogger(__name__)
+
+_PAUSE_S: Final = 1.0  # between attempts to reach the log
+_EPOCHS_TRIED_MAX: Final = 16  # of owners that wrote nothing, and so left no entry to know them by
+
+
+class Follower:
+    """See the module's docstring."""
+
+    def __init__(self, replicated_log: ReplicatedLog, store_path: Path, files: Files) -> None:
+        self._log = replicated_log
+        self._path = store_path
+        self._files = files
+        found = read_tail(store_path)
+        self._is_known = found is not None
+        self._tail = found or Tail()
+        self._replica: Replica | None = None
+        if found is None and not _is_store(store_path):
+            self._replica = Replica(files, store_path, self._tail)
+        elif found is not None and not found.epochs:
+            self._replica = Replica(files, store_path, found)
+
+    @property
+    def tail(self) -> Tail:
+        """What has been taken in."""
+        return self._tail if self._replica is None else self._replica.tail
+
+    async def fence(self, wanted_epoch: int) -> tuple[Position, int]:
+        """End the epochs of all others: the end of the log, and the epoch that it is open with.
+
+        ``wanted_epoch``: 0 for one more than is known. Raises ``Fenced``.
+        """
+        epoch = wanted_epoch or self.tail.epoch + 1
+        tried = 0
+        while True:
+            # Before it is used: what is written with it is known to be of this store.
+            known = self.tail
+            noted = msgspec.structs.replace(known, epochs=[*known.epochs, epoch])
+            if self._replica is None:
+                self._tail = noted
+                await asyncio.to_thread(write_tail, self._files, self._path, noted)
+            try:
+                return await self._log.open(epoch), epoch
+            except Unavailable as exc:
+                await _pause(exc)
+            except Fenced:
+                tried += 1
+                if wanted_epoch or tried == _EPOCHS_TRIED_MAX:
+                    raise
+                epoch += 1
+
+    async def read_on(self) -> None:
+        """Take in what the log has behind what is known here."""
+        while True:
+            try:
+                async for each in self._log.read(self.tail.position):
+                    await asyncio.to_thread(self._take, each)
+                return
+            except _BuiltAnew:
+                continue
+            except Unavailable as exc:
+                await _pause(exc)
+
+    def _take(self, read: Entry) -> None:
+        entry = decode(read.content)
+        if self._replica is not None:
+            self._replica.apply(entry, read.end)
+            return
+        if not self._is_known:
+            raise StoreCorrupt(
+                f"{self._path} has messages, and so has the replicated log, and nothing says that "
+                "they belong together. Nothing was changed: name an empty directory, which is "
+                "filled from the log, or the URL of another log"
+            )
+        reason = self._why_foreign(entry)
+        if reason:
+            self._put_aside(reason)
+            raise _BuiltAnew
+        self._tail = msgspec.structs.replace(
+            self._tail,
+            position=read.end,
+            entry_epoch=entry.epoch,
+            number=entry.number,
+            log_end=entry.log_end,
+        )
+
+    def _why_foreign(self, entry: ReplicatedEntry) -> str:
+        """Why an entry is none that this store has written; empty where it is one."""
+        if entry.epoch not in self._tail.epochs:
+            return f"epoch {entry.epoch} wrote to the log meanwhile"
+        for kind, position, content, _ in entry.sections:
+            if kind is Kind.LOG and not self._has_bytes(position, content, entry.segment_bytes):
+                return f"the log has other bytes at {position}"
+        return ""
+
+    def _has_bytes(self, position: int, content: bytes, segment_bytes: int) -> bool:
+        start = position % segment_bytes
+        path = self._path / COMMIT_LOG_DIR / segment_name(position - start)
+        try:
+            with path.open("rb") as file:
+                file.seek(start)
+                return file.read(len(content)) == content
+        except FileNotFoundError:
+            return False
+
+    def _put_aside(self, reason: str) -> None:
+        aside = self._path.with_name(f"{self._path.name}.aside-{self._tail.epoch}")
+        log.warning(
+            "The store differs from its replicated log; keeping its files aside and building it "
+            "anew from the log. Delete them when nobody needs what they have more",
+            extra={"action": "store_put_aside", "path": str(aside), "reason": reason},
+        )
+        try:
+            aside.mkdir(mode=0o700)
+            for name in sorted(os.listdir(self._path)):
+                if name not in (LOCK_FILE, SHARD_FILE):
+                    (self._path / name).rename(aside / name)
+        except OSError as exc:
+            raise StoreError(
+                f"{self._path} differs from its replicated log ({reason}) and could not be put "
+                f"aside as {aside}: {exc.strerror}. Move its files away by hand"
+            ) from exc
+        self._files.sync_dir(aside)
+        self._files.sync_dir(self._path)
+        self._files.sync_dir(self._path.parent)
+        self._replica = Replica(self._files, self._path, Tail())
+
+
+class _BuiltAnew(Exception):
+    """Reading begins again, for a store that has nothing."""
+
+
+def _is_store(path: Path) -> bool:
+    segments = path / COMMIT_LOG_DIR
+    has_segments = segments.is_dir() and any(segments.iterdir())
+    return has_segments or (path / CONFIG_DIR / TOPICS_FILE).exists()
+
+
+async def take_over(
+    replicated_log: ReplicatedLog, store_path: Path, files: Files, *, epoch: int
+) -> LogPlace:
+    """The log, open for writing, and the store's files at its end.
+
+    ``epoch``: above that of every owner before; 0: one more than is known.
+
+    Raises:
+        NotLeader: the log has seen this epoch, or a newer one.
+        StoreCorrupt: what is here is not of this log, or an entry cannot be applied.
+        StoreInUse: an engine runs on the store.
+    """
+    with _locked(store_path, files):
+        follower = Follower(replicated_log, store_path, files)
+        await follower.read_on()  # most of it, while the owner may still be served
+        end, epoch = await follower.fence(epoch)
+        await follower.read_on()
+        tail = msgspec.structs.replace(follower.tail, position=end, epochs=[epoch])
+        await asyncio.to_thread(write_tail, files, store_path, tail)
+        return LogPlace(replicated_log, tail)
+
+
+async def follow(
+    replicated_log: ReplicatedLog, store_path: Path, files: Files, *, interval_ms: int
+) -> None:
+    """Apply what comes, until it is cancelled. Raises as ``take_over`` does."""
+    with _locked(store_path, files):
+        follower = Follower(replicated_log, store_path, files)
+        while True:
+            await follower.read_on()
+            await asyncio.sleep(interval_ms / 1_000)
+
+
+@contextlib.contextmanager
+def _locked(store_path: Path, files: Files) -> Iterator[None]:
+    """No engine runs on the store meanwhile; errors of the log come as the engine's."""
+    files.make_dirs(store_path)
+    lock = StoreLock(store_path)
+    lock.acquire()
+    lock.write_owner()
+    try:
+        yield
+    except Fenced as exc:
+        raise NotLeader(
+            f"cannot take over this shard: {exc}. Another engine owns it: stop that one, or let "
+            "MQ_ENGINE_SHARD_EPOCH be higher"
+        ) from exc
+    except LogError as exc:
+        raise ReplicationUnavailable(f"the replicated log cannot be used: {exc}") from exc
+    finally:
+        lock.release()
+
+
+async def _pause(error: Unavailable) -> None:
+    log.warning(
+        "The replicated log does not answer; trying again. Nobody is served before it does",
+        extra={"action": "replicated_log_awaited", "reason": str(error)},
+    )
+    await asyncio.sleep(_PAUSE_S)

@@ -1,0 +1,272 @@
+"""Puts that wait for the replicated log, and what becomes of them when it does not answer.
+
+    store ── wait(end_offset, done) ──▶ [Replication] ── disk has it ─▶ Shipper ─▶ replicated log
+    store ◀── publish(replicated_offset), then done(None) of all who are covered ──┘
+
+                 an entry waits longer than the limit
+    accepting ───────────────────────────────────────▶ refusing: puts to ``replicated`` topics get
+        ▲                                                │  ReplicationUnavailable, those that wait
+        └── the log has all but what may be on its way ──┘  OutcomeUnknown; all else goes on
+
+What else is durable on the disk follows within ``replication_interval_ms``. A log that a newer
+epoch owns ends the engine: ``failed`` is called, and nobody is told of a success any more. A
+process that stood still for longer than ``STALL_MS`` may have been replaced meanwhile: it
+acknowledges nothing before the log has taken an entry that it sent since. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+from storage_engine.clock import Clock
+from storage_engine.config import StoreConfig
+from storage_engine.errors import NotLeader, OutcomeUnknown, ReplicationUnavailable, StoreError
+from storage_engine.log.commit_log import CommitLog
+from storage_engine.log.durability import Durability
+from storage_engine.replicated_log.errors import Fenced, LogError
+from storage_engine.replication.changes import ChangeReader
+from storage_engine.replication.shipper import IN_FLIGHT_MAX, Shipper
+from storage_engine.replication.tail import LogPlace
+
+log = logging.getLogger(__name__)
+
+_MS: Final = 1_000
+# Nobody takes a shard over whose owner was silent for less.
+STALL_MS: Final = 2_000
+
+
+class _Waiting(NamedTuple):
+    """Somebody whose bytes the disk has, and who waits for the log."""
+
+    end_offset: int
+    since_ms: int
+    done: Callable[[StoreError | None], None]
+
+
+class Replication:
+    """See the module's docstring.
+
+    ``refused(error)`` is told why puts to replicated topics are refused from now on, and None when
+    they are taken again.
+    """
+
+    def __init__(
+        self,
+        place: LogPlace,
+        config: StoreConfig,
+        clock: Clock,
+        commit_log: CommitLog,
+        durability: Durability,
+        *,
+        publish: Callable[[int], None],
+        refused: Callable[[StoreError | None], None],
+        failed: Callable[[StoreError], None],
+    ) -> None:
+        replicated_log, tail = place
+        self._log = replicated_log
+        self._tail = tail
+        self._clock = clock
+        self._commit_log = commit_log
+        self._durability = durability
+        self._publish = publish
+        self._refused = refused
+        self._failed = failed
+        self._interval_s = config.replication_interval_ms / _MS
+        self._timeout_ms = config.replication_timeout_ms
+        self._waiting: deque[_Waiting] = deque()
+        self._wanted = asyncio.Event()  # somebody waits for what is not shipped
+        self.refusal: StoreError | None = None  # of puts to replicated topics
+        self._is_over = False
+        self._alive_ms = clock.monotonic_ms()  # when the loop last ran, as far as is known
+        self._doubtful_since_ms: int | None = None
+        # Called when acknowledgements that were held back may go out.
+        self.confirmed: Callable[[], None] = _nothing
+        self._reader = ChangeReader(
+            config.store_path,
+            commit_log,
+            segment_bytes=config.segment_bytes,
+            log_from=tail.log_end,
+        )
+        self._shipper = Shipper(
+            replicated_log,
+            self._reader,
+            clock,
+            epoch=tail.epoch,
+            number=tail.number,
+            position=tail.position,
+            arrived=self._arrived,
+            failed=self._end,
+        )
+
+    @property
+    def confirmed_offset(self) -> int:
+        """The log below it is in the replicated log."""
+        return self._shipper.replicated_offset
+
+    @property
+    def epoch(self) -> int:
+        return self._tail.epoch
+
+    def wait(self, end_offset: int, done: Callable[[StoreError | None], None]) -> None:
+        """Call ``done`` when disk and replicated log have everything below ``end_offset``."""
+        since_ms = self._clock.monotonic_ms()
+        self._durability.wait(end_offset, partial(self._synced, end_offset, since_ms, done))
+
+    def _synced(
+        self,
+        end_offset: int,
+        since_ms: int,
+        done: Callable[[StoreError | None], None],
+        error: StoreError | None,
+    ) -> None:
+        if error is None and self.confirmed_offset < end_offset:
+            self._waiting.append(_Waiting(end_offset, since_ms, done))
+            self._wanted.set()
+        else:
+            done(error)
+
+    def may_acknowledge(self) -> bool:
+        """Whether this engine surely owned the shard a moment ago. If not, ``confirmed`` follows,
+        or the end.
+        """
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._alive_ms > STALL_MS and self._doubtful_since_ms is None:
+            self._doubtful_since_ms = now_ms
+            self._wanted.set()
+            log.warning(
+                "The engine stood still; acknowledging nothing before the replicated log confirms "
+                "that it still owns the shard",
+                extra={"action": "ownership_doubtful", "stood_still_ms": now_ms - self._alive_ms},
+            )
+        self._alive_ms = now_ms
+        return self._doubtful_since_ms is None and not self._is_over
+
+    def _arrived(self) -> None:
+        doubtful_since_ms = self._doubtful_since_ms
+        if doubtful_since_ms is not None and self._shipper.confirmed_ms >= doubtful_since_ms:
+            self._doubtful_since_ms = None
+            self.confirmed()
+        waiting, to = self._waiting, self.confirmed_offset
+        self._publish(to)
+        while waiting and waiting[0].end_offset <= to:
+            waiting.popleft().done(None)
+
+    # Its life -------------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Ship what the log lacks; done when it has it, however long that takes.
+
+        Raises ``NotLeader``.
+        """
+        try:
+            await self._shipper.ship()
+            await self._shipper.drain()
+        except LogError as exc:
+            raise _store_error(exc) from exc
+
+    async def run(self) -> None:
+        """Ship whatever comes, until the log ends this writer, which it raises."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), self._interval_s)
+            if self._wanted.is_set() and self._log.linger_ms:
+                await asyncio.sleep(self._log.linger_ms / _MS)
+            self._wanted.clear()
+            try:
+                await self._shipper.ship(at_least_one=self._doubtful_since_ms is not None)
+            except LogError as exc:
+                self._end(exc)
+                raise _store_error(exc) from exc
+
+    def tick(self) -> None:
+        """Every ``tick_interval_ms``: refuse what would wait too long, or take it again."""
+        self.may_acknowledge()
+        late_ms = self._clock.monotonic_ms() - self._timeout_ms
+        since_ms = self._shipper.waiting_since_ms
+        is_late = since_ms is not None and since_ms <= late_ms
+        waiting = self._waiting
+        while waiting and waiting[0].since_ms <= late_ms:
+            is_late = True
+            waiting.popleft().done(
+                OutcomeUnknown(
+                    f"the replicated log has not confirmed the message within {self._timeout_ms} "
+                    "ms; it is stored here and may be delivered later"
+                )
+            )
+        if is_late and self.refusal is None:
+            trouble = self._log.trouble
+            reason = trouble.reason if trouble is not None else "it is too slow"
+            self.refusal = ReplicationUnavailable(
+                f"the replicated log does not answer ({reason}); puts to replicated topics are "
+                "refused until it does"
+            )
+            log.error(
+                "The replicated log does not answer; refusing puts to replicated topics. Check the "
+                "store that holds it; this ends by itself",
+                extra={"action": "replication_stalled", "reason": reason},
+            )
+            self._refused(self.refusal)
+        elif self.refusal is not None and not is_late and self._is_caught_up:
+            self.refusal = None
+            log.warning(
+                "The replicated log answers again; accepting puts to replicated topics",
+                extra={"action": "replication_resumed"},
+            )
+            self._refused(None)
+
+    @property
+    def _is_caught_up(self) -> bool:
+        """Whether what the log lacks may all be on its way at once."""
+        lacking_bytes = self._commit_log.flushed_offset - self.confirmed_offset
+        return lacking_bytes <= IN_FLIGHT_MAX * self._log.entry_bytes_max
+
+    def _end(self, error: LogError) -> None:
+        """The log takes nothing from this writer any more."""
+        if self._is_over:
+            return
+        self._is_over = True
+        failure = _store_error(error)
+        self._wanted.set()
+        self._failed(failure)
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            each.done(failure)
+
+    async def stop(self) -> None:
+        """Ship the rest, for so long as puts may wait; answer all who wait. ``durability`` has
+        stopped.
+        """
+        try:
+            if not self._is_over:
+                async with asyncio.timeout(self._timeout_ms / _MS):
+                    await self._shipper.ship()
+                    await self._shipper.drain()
+        except (TimeoutError, LogError, OSError) as exc:
+            log.error(
+                "Stopping before the replicated log had everything; the next start ships the rest",
+                extra={"action": "replication_cut_short", "reason": str(exc)},
+            )
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            each.done(OutcomeUnknown("the engine stopped before the replicated log confirmed"))
+        self._reader.close()
+        await self._log.close()
+
+
+def _nothing() -> None:
+    """Until somebody serves."""
+
+
+def _store_error(error: LogError) -> StoreError:
+    if isinstance(error, Fenced):
+        return NotLeader(
+            f"another engine has taken over this shard ({error}); this one stops and acknowledges "
+            "nothing more. Start it as a replica, or again to take the shard back"
+        )
+    return ReplicationUnavailable(f"the replicated log cannot be written: {error}")

@@ -1,0 +1,199 @@
+"""Ships what is durable on this disk to the replicated log, and knows how far that has it.
+
+    ship() ──▶ [Shipper] ── take, encode (on a thread) ──▶ append, several at once ──▶ log
+    arrived() ◀── in the order of the entries ── or failed(error), after which nothing arrives ──┘
+
+Of the log nothing is kept here but the entries on their way: the rest is read from the files when
+there is room for more. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+
+from storage_engine.clock import Clock
+from storage_engine.disk.small_files import FilesKeptChanging
+from storage_engine.replicated_log.errors import LogError, Unavailable
+from storage_engine.replicated_log.port import Entry, Position, ReplicatedLog
+from storage_engine.replication.changes import Change, ChangeReader, entries
+from storage_engine.replication.entry import ReplicatedEntry, encode
+
+log = logging.getLogger(__name__)
+
+ResultT = TypeVar("ResultT")
+
+IN_FLIGHT_MAX: Final = 8  # entries; of 4 MiB each at most
+_PAUSE_S: Final = 0.05  # before an entry that was not taken is offered again
+
+
+class _InFlight(NamedTuple):
+    """An entry on its way, and since when (monotonic)."""
+
+    entry: ReplicatedEntry
+    stored: asyncio.Future[Position]
+    since_ms: int
+
+
+class Shipper:
+    """See the module's docstring. ``replicated_offset``: the log below it is in the replicated log;
+    ``number`` and ``position``: of the newest entry that is, and where reading goes on behind it.
+    """
+
+    def __init__(
+        self,
+        replicated_log: ReplicatedLog,
+        reader: ChangeReader,
+        clock: Clock,
+        *,
+        epoch: int,
+        number: int,
+        position: Position,
+        arrived: Callable[[], None],
+        failed: Callable[[LogError], None],
+    ) -> None:
+        self._log = replicated_log
+        self._reader = reader
+        self._clock = clock
+        self._arrived = arrived
+        self._failed = failed
+        self._failure: LogError | None = None
+        self._epoch = epoch
+        self._next_number = number + 1
+        self._is_first = True
+        self._in_flight: deque[_InFlight] = deque()
+        self._has_room = asyncio.Event()
+        self._shipping = asyncio.Lock()
+        self.replicated_offset = 0
+        self.number = number
+        self.position = position
+        self.confirmed_ms = 0  # monotonic: when the newest entry that arrived was sent
+        self.shipped_bytes = 0
+
+    @property
+    def waiting_since_ms(self) -> int | None:
+        """When the oldest entry on its way was given to the log; None without one."""
+        return self._in_flight[0].since_ms if self._in_flight else None
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._in_flight
+
+    async def ship(self, *, at_least_one: bool = False) -> None:
+        """Give the log all that has changed; done when it was taken, not when it is there.
+
+        Raises ``Fenced`` and what else ends a writer; ``OSError`` where a file cannot be read.
+        """
+        if self._failure is not None:
+            raise self._failure
+        try:
+            async with self._shipping:
+                await self._ship(at_least_one=at_least_one or self._is_first)
+        except FilesKeptChanging as exc:
+            log.warning(
+                "Could not take the store's tables at one moment; trying again",
+                extra={"action": "replication_postponed", "reason": str(exc)},
+            )
+
+    async def _ship(self, *, at_least_one: bool) -> None:
+        sent_to = self._reader.log_end
+        is_whole = False
+        try:
+            change = await _on_thread(self._reader.take)
+            if not change.is_empty or at_least_one:
+                made = self._entries(change)
+                while True:
+                    encoded = await _on_thread(partial(_next_encoded, made))
+                    if encoded is None:
+                        break
+                    await self._append(*encoded)
+                    sent_to = encoded[0].log_end
+            is_whole = True
+        finally:
+            if not is_whole:
+                self._reader.forget(log_from=sent_to)
+
+    async def drain(self) -> None:
+        """Until the log has all that it was given. Raises what ended the writer."""
+        while self._in_flight:
+            if self._failure is not None:
+                raise self._failure
+            self._has_room.clear()
+            await self._has_room.wait()
+
+    def _entries(self, change: Change) -> Iterator[ReplicatedEntry]:
+        return entries(
+            change,
+            self._reader,
+            epoch=self._epoch,
+            number=self._next_number,
+            bytes_max=self._log.entry_bytes_max,
+            is_first=self._is_first,
+        )
+
+    async def _append(self, entry: ReplicatedEntry, content: bytes) -> None:
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            if len(self._in_flight) < IN_FLIGHT_MAX:
+                try:
+                    stored = self._log.append(content)
+                    break
+                except Unavailable:  # another writer of this process fills it
+                    await asyncio.sleep(_PAUSE_S)
+                    continue
+            self._has_room.clear()
+            await self._has_room.wait()
+        self._is_first = False
+        self._next_number = entry.number + 1
+        self._in_flight.append(_InFlight(entry, stored, self._clock.monotonic_ms()))
+        self.shipped_bytes += len(content)
+        stored.add_done_callback(self._ended)
+
+    def _ended(self, _: asyncio.Future[Position]) -> None:
+        """One more is there: all whose predecessors are there too have arrived."""
+        while self._in_flight and self._in_flight[0].stored.done():
+            entry, stored, since_ms = self._in_flight[0]
+            if stored.cancelled():
+                break
+            error = stored.exception()
+            if error is not None:
+                assert isinstance(error, LogError), error
+                self._fail(error)
+                break
+            self._in_flight.popleft()
+            self.number, self.position = entry.number, Entry(stored.result(), b"").end
+            self.confirmed_ms = since_ms
+            if not entry.is_cut:
+                self.replicated_offset = max(self.replicated_offset, entry.log_end)
+        self._has_room.set()
+        if self._failure is None:
+            self._arrived()
+
+    def _fail(self, error: LogError) -> None:
+        if self._failure is None:
+            self._failure = error
+            self._failed(error)
+
+
+async def _on_thread(work: Callable[[], ResultT]) -> ResultT:
+    """The work is over on return, also where this is cancelled: nobody else may use the reader
+    before.
+    """
+    working = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait([working])
+        working.exception()  # nobody else hears of it
+        raise
+
+
+def _next_encoded(made: Iterator[ReplicatedEntry]) -> tuple[ReplicatedEntry, bytes] | None:
+    """The next entry and its bytes; reads the log. Any thread."""
+    entry = next(made, None)
+    return None if entry is None else (entry, encode(entry))

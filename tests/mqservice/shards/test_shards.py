@@ -1,0 +1,228 @@
+"""Which shard a namespace gets, which shards there are, and how requests find them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import DatabaseError, connection, transaction
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from mqservice.accounts.models import Namespace, Tenant
+from mqservice.accounts.services import get_or_create_namespace, get_or_create_tenant
+from mqservice.groups.models import ConsumerGroup
+from mqservice.groups.routes import find_group_route
+from mqservice.lib.names import MAIN_SHARD
+from mqservice.lib.problem import Problem
+from mqservice.shards import queries, sweeps
+from mqservice.shards.models import Shard, ShardState
+from mqservice.shards.queries import (
+    GIB,
+    find_address,
+    forget_shard_names,
+    is_alive,
+    shard_names,
+    shard_of_new_namespace,
+    shards,
+)
+from mqservice.shards.services import add_shard, place_namespace, remove_shard, set_state
+from mqservice.store import StoreClient, StoreUnavailable, blocking_client, close_store
+from mqservice.topics.models import Topic
+from mqservice.topics.routes import find_topic_route
+from tests.engine import running_engine
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _fresh_names() -> Iterator[None]:
+    forget_shard_names()
+    yield
+    forget_shard_names()
+
+
+def make(name: str, *, free_bytes: int = 100 * GIB, age_s: int = 0, **more: Any) -> Shard:
+    """Any: columns."""
+    heard = timezone.now() - timedelta(seconds=age_s)
+    return Shard.objects.create(name=name, free_bytes=free_bytes, heartbeat_at=heard, **more)
+
+
+def place_new() -> str:
+    with transaction.atomic():
+        return shard_of_new_namespace()
+
+
+def give(shard: str, count: int) -> Tenant:
+    """So many namespaces of one tenant to a shard."""
+    tenant = get_or_create_tenant("acme")
+    Namespace.objects.bulk_create(
+        Namespace(tenant=tenant, name=f"{shard}-{number}", shard=shard) for number in range(count)
+    )
+    return tenant
+
+
+def test_without_rows_there_is_the_main_shard_and_nothing_to_configure() -> None:
+    assert [shard.name for shard in shards()] == shard_names() == [MAIN_SHARD]
+    assert place_new() == MAIN_SHARD
+    assert is_alive(shards()[0])
+    assert get_or_create_namespace(get_or_create_tenant("acme"), "acme").shard == MAIN_SHARD
+
+
+def test_a_new_namespace_goes_to_the_shard_with_most_room() -> None:
+    make(MAIN_SHARD, free_bytes=50 * GIB)
+    make("s2", free_bytes=80 * GIB)
+    make("s3", free_bytes=70 * GIB)
+    assert place_new() == "s2"
+    set_state("s2", ShardState.DRAINING)
+    assert place_new() == "s3"
+    Shard.objects.filter(name="s3").update(heartbeat_at=timezone.now() - timedelta(minutes=1))
+    assert place_new() == MAIN_SHARD
+
+
+def test_on_one_disk_the_shard_with_the_fewest_namespaces_is_chosen() -> None:
+    for name in (MAIN_SHARD, "s2", "s3"):
+        make(name, free_bytes=80 * GIB + len(name))
+    give(MAIN_SHARD, 1)
+    give("s2", 2)
+    assert place_new() == "s3"
+    give("s3", 3)
+    assert place_new() == MAIN_SHARD
+
+
+def test_no_namespace_is_placed_where_none_is_taken() -> None:
+    make("s2")
+    for name in (MAIN_SHARD, "s2"):
+        set_state(name, ShardState.DRAINING)
+    with pytest.raises(Problem, match="no shard takes new namespaces"):
+        place_new()
+
+
+def test_a_shard_is_removed_only_drained_and_empty() -> None:
+    add_shard("s2", "tcp://127.0.0.1:7702")
+    assert (find_address("s2"), find_address("s9")) == ("tcp://127.0.0.1:7702", "")
+    for name, words in ((MAIN_SHARD, "main shard"), ("s9", "no shard s9"), ("s2", "drain it")):
+        with pytest.raises(Problem, match=words):
+            remove_shard(name)
+    with pytest.raises(Problem, match="exists already"):
+        add_shard("s2", "")
+    with pytest.raises(Problem, match="characters"):
+        add_shard("a b", "")
+    set_state("s2", ShardState.DRAINING)
+    give("s2", 1)
+    with pytest.raises(Problem, match="still has 1 namespaces"):
+        remove_shard("s2")
+    Namespace.objects.filter(shard="s2").delete()
+    remove_shard("s2")
+    assert shard_names() == [MAIN_SHARD]
+
+
+def test_an_operator_places_a_namespace_that_has_nothing() -> None:
+    make("s2")
+    namespace = get_or_create_namespace(get_or_create_tenant("acme"), "acme")
+    place_namespace("acme", "s2")
+    namespace.refresh_from_db()
+    assert namespace.shard == "s2"
+    for name, shard, words in (("acme", "s9", "no shard s9"), ("x", "s2", "x does not exist")):
+        with pytest.raises(Problem, match=words):
+            place_namespace(name, shard)
+    Topic.objects.create(namespace=namespace, name="orders", queue_count=1)
+    place_namespace("acme", "s2")
+    with pytest.raises(Problem, match="has topics or groups in s2"):
+        place_namespace("acme", MAIN_SHARD)
+
+
+def test_the_operators_command_says_why_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("shard", "add", "s2", "--address=tcp://127.0.0.1:1")
+    assert '"name":"s2","state":"active","is_alive":false' in capsys.readouterr().out
+    with pytest.raises(CommandError, match="drain it first"):
+        call_command("shard", "remove", "s2")
+
+
+def test_routes_say_the_shard_of_their_namespace_in_one_query() -> None:
+    tenant = give("s2", 1)
+    namespace = Namespace.objects.get(name="s2-0")
+    Topic.objects.create(namespace=namespace, name="orders", queue_count=1)
+    ConsumerGroup.objects.create(namespace=namespace, name="billing")
+    for find, name in ((find_topic_route, "orders"), (find_group_route, "billing")):
+        with CaptureQueriesContext(connection) as asked:
+            route = find(tenant.pk, "s2-0", name)
+        assert route is not None
+        assert (route.shard, len(asked)) == ("s2", 1)
+
+
+@contextmanager
+def shard_engine(name: str) -> Iterator[None]:
+    with running_engine({"MQ_ENGINE_SHARD": name}) as socket:
+        make(name, address=socket)
+        yield
+
+
+def test_a_client_finds_the_engine_of_its_shard_and_of_no_other() -> None:
+    with shard_engine("s2"):
+        with blocking_client("s2") as client:
+            assert client.stats().broker == "s2"
+        Shard.objects.create(name="s3", address=find_address("s2"))
+        with (
+            blocking_client("s3") as client,
+            pytest.raises(StoreUnavailable, match="owns the shard s2, not s3"),
+        ):
+            client.ping()
+    with (
+        blocking_client("s9") as client,
+        pytest.raises(StoreUnavailable, match="no engine has said yet where the shard s9 is"),
+    ):
+        client.ping()
+
+
+def test_each_shard_is_asked_and_one_that_is_away_is_left_alone_for_a_while(
+    engine: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now_ms = 0
+    monkeypatch.setattr(sweeps, "_now_ms", lambda: now_ms)
+    monkeypatch.setattr(sweeps, "_away", {})
+    make("gone", address="/nonexistent/engine.sock")
+    asked: list[str] = []
+
+    def ask(client: StoreClient) -> None:
+        asked.append(client.shard)
+        client.ping()
+
+    def sweep() -> list[str]:
+        asked.clear()
+        sweeps.each_shard(ask, action="asked", failure="Could not ask")
+        return list(asked)
+
+    assert sweep() == [MAIN_SHARD, "gone"]
+    assert [record.message for record in caplog.records] == ["Could not ask"]
+    assert sweep() == [MAIN_SHARD]
+    now_ms += sweeps.REST_MS
+    assert sweep() == [MAIN_SHARD, "gone"]
+    assert sweep() == [MAIN_SHARD]
+
+
+def test_shards_are_remembered_while_the_database_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make("s2")
+    assert shard_names() == [MAIN_SHARD, "s2"]
+    with CaptureQueriesContext(connection) as asked:
+        assert shard_names() == [MAIN_SHARD, "s2"]
+    assert not asked.captured_queries
+
+    def fail() -> list[Shard]:
+        raise DatabaseError("away")
+
+    monkeypatch.setattr(queries, "shards", fail)
+    monkeypatch.setattr(queries, "_NAMES_CACHED_MS", 0)
+    assert shard_names() == [MAIN_SHARD, "s2"]
+    forget_shard_names()
+    assert shard_names() == [MAIN_SHARD]
+
+
+async def test_closing_leaves_no_client_behind() -> None:
+    await close_store()

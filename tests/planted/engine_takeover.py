@@ -1,0 +1,94 @@
+"""Bugs of what is acknowledged, applied and taken over where a log outlives the machine."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from storage_engine.puts.dispatcher import Dispatcher
+from tests.planted.plant import Plant, Real, Thing, planting
+
+PLANTS: Final[list[Plant]] = []
+planted: Final = planting("Takeover", PLANTS)
+
+_TESTS: Final = "tests/storage_engine/replication"
+_SEEN: Final = (
+    f"{_TESTS}/test_replicated_puts.py"
+    "::test_a_replicated_message_is_answered_and_seen_when_the_log_has_it"
+)
+_STOOD_STILL: Final = (
+    f"{_TESTS}/test_deposed_server.py"
+    "::test_an_engine_that_was_replaced_while_it_stood_still_acknowledges_nothing"
+)
+
+
+@planted("storage_engine.replication.replication:Replication._synced", _SEEN)
+def acknowledged_before_it_is_replicated(
+    real: Real, replication: Thing, end_offset: Thing, since_ms: Thing, done: Thing, error: Thing
+) -> None:
+    done(error)
+
+
+@planted("storage_engine.puts.replicated_dispatcher:ReplicatedDispatcher.follow", _SEEN)
+def visible_before_it_is_replicated(
+    real: Real,
+    dispatcher: Thing,
+    end_offset: Thing,
+    entries: Thing,
+    keys: Thing,
+    published: Thing = None,
+) -> None:
+    Dispatcher.follow(dispatcher, end_offset, entries, keys, published)
+
+
+@planted(
+    "storage_engine.replication.follower:Follower.read_on",
+    f"{_TESTS}/test_takeover.py::test_a_replica_has_what_was_acknowledged_and_what_was_settled",
+)
+async def tail_not_read_to_its_end(real: Real, follower: Thing) -> None:
+    found = [each async for each in follower._log.read(follower.tail.position)]
+    for each in found[:-2]:
+        follower._take(each)
+
+
+@planted("storage_engine.replication.replication:Replication.may_acknowledge", _STOOD_STILL)
+def fence_not_checked_by_an_owner_that_stood_still(real: Real, replication: Thing) -> bool:
+    return True
+
+
+@planted("storage_engine.server.server:_OwnersConnection.send_replies", _STOOD_STILL)
+def fence_not_checked_before_replies_go_out(real: Real, connection: Thing) -> None:
+    super(type(connection), connection).send_replies()
+
+
+@planted(
+    "storage_engine.replication.replica:Replica._check",
+    f"{_TESTS}/test_takeover.py::test_a_replica_refuses_a_gap_a_repetition_and_another_order",
+)
+def replica_applies_out_of_order(real: Real, replica: Thing, entry: Thing) -> None:
+    return
+
+
+@planted(
+    "storage_engine.replication.follower:Follower._why_foreign",
+    f"{_TESTS}/test_takeover.py::test_a_deposed_owner_keeps_what_differs_aside_and_follows",
+)
+def epochs_of_others_taken_for_its_own(real: Real, follower: Thing, entry: Thing) -> str:
+    return ""
+
+
+@planted(
+    "storage_engine.replication.replica:Replica._truncate",
+    f"{_TESTS}/test_takeover.py::test_a_replica_forgets_what_a_deposed_owner_wrote_too_far",
+)
+def replica_keeps_what_its_next_owner_does_not_have(
+    real: Real, replica: Thing, entry: Thing
+) -> None:
+    return
+
+
+@planted(
+    "storage_engine.puts.replicated_dispatcher:ReplicatedDispatcher.queue_ends",
+    f"{_TESTS}/test_replicated_puts.py::test_a_checkpoint_counts_what_cannot_be_seen_yet",
+)
+def checkpoint_counts_only_what_is_seen(real: Real, dispatcher: Thing, queues: Thing) -> Thing:
+    return Dispatcher.queue_ends(dispatcher, queues)

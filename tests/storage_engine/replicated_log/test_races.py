@@ -1,0 +1,75 @@
+"""Owners that race for a log, in interleavings that a seed decides, over each adapter."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage_engine.replicated_log.object_log import ObjectLog
+from tests.sizes import sized
+from tests.storage_engine.replicated_log.interleaved_bucket import InterleavedBucket
+from tests.storage_engine.replicated_log.log_kinds import KIND_PARAMETERS, Kind, Views, bucket_log
+from tests.storage_engine.replicated_log.racing import Race
+
+
+@pytest.fixture(params=KIND_PARAMETERS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    chosen: Kind = request.param
+    return chosen
+
+
+async def race_in_bucket(seed: int) -> tuple[Race, InterleavedBucket]:
+    random = Random(seed)
+    bucket = InterleavedBucket(random, fault_rate=random.choice([0, 0.01, 0.05]))
+    views = Views(lambda deployment: bucket_log(bucket, deployment, random.randrange(2**32)))
+
+    async def pace() -> None:
+        for _ in range(random.randrange(60)):
+            await asyncio.sleep(0)
+
+    race = Race(views, random, pace)
+    await race.run(owners=random.randrange(1, 6))
+    await views.close()
+    await bucket.settle()
+    return race, bucket
+
+
+@pytest.mark.sized
+def test_no_interleaving_of_owners_loses_or_reorders_what_was_acknowledged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ObjectLog, "_backoff_s", lambda log, attempt: 0)
+    fired: Counter[str] = Counter()
+    fenced = trims = 0
+
+    @settings(max_examples=sized(60, torture=3_000), derandomize=True)
+    @given(seed=st.integers(0, 2**32))
+    def races(seed: int) -> None:
+        nonlocal fenced, trims
+        race, bucket = asyncio.run(race_in_bucket(seed))
+        fired.update(bucket.fired)
+        fenced += race.fenced
+        trims += race.trims
+
+    races()
+
+    assert min(fenced, trims) > 10
+    faults = {"503", "timeout after success", "conflict", "truncated", "lagging list"}
+    assert fired.keys() == faults
+
+
+@pytest.mark.sized
+@pytest.mark.parametrize("seed", range(sized(2, torture=20)))
+async def test_owners_that_race_for_a_log_lose_nothing(kind: Kind, seed: int) -> None:
+    random = Random(seed)
+
+    async def pace() -> None:
+        await asyncio.sleep(random.random() * 0.02)
+
+    async with kind() as views:
+        await Race(views, random, pace).run(owners=4)

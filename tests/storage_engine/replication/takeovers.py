@@ -1,0 +1,134 @@
+"""Kills owners of a shard again and again while clients work; each time another one takes over.
+
+    producers, consumer ──▶ owner ── entries ──▶ log in a directory ──▶ replica
+                              ✕ SIGKILL, its disk is gone                  └─▶ the next owner
+
+Sometimes the same owner starts again on its own disk instead. Clients reach all of them at one
+address. What was settled within the last moments may be delivered once more; nothing else may
+differ from a store that was never killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+from storage_engine.client import Durability, GroupConfig, TopicConfig
+from tests.storage_engine.engines import END_WAIT_S, Engine
+from tests.storage_engine.kills.history_checker import anomalies
+from tests.storage_engine.kills.kill_loop import (
+    GROUP,
+    LEASE_MS,
+    LIMITS,
+    await_acks,
+    drain,
+    working,
+)
+from tests.storage_engine.kills.outcomes import History, Queue
+
+REPLICATED_QUEUES: Final[tuple[Queue, ...]] = (("t", 0), ("t", 1))
+RUN_S: Final = 0.5  # at most, between ready and killed
+HOST_LOSSES: Final = 0.7  # share of kills that take the disk too
+REPLICA_KILLS: Final = 0.5  # share of them before which the replica is killed, and starts again
+IN_START: Final = 0.25  # share of takeovers in which the next owner is killed while it starts
+START_S: Final = 1.0
+
+
+class Shard(Engine):
+    """An owner, and who follows it; ``store_dir`` is the present owner's."""
+
+    def __init__(self, **limits: str) -> None:
+        super().__init__()
+        self.log_dir = self.directory / "replicated"
+        self.log_dir.mkdir()
+        self._environment |= {
+            "MQ_ENGINE_REPLICATED_LOG": self.log_dir.as_uri(),
+            "MQ_ENGINE_REPLICATION_INTERVAL_MS": "50",
+            **limits,
+        }
+        self._replica: subprocess.Popen[bytes] | None = None
+        self._count = 0
+        self.replica_dir = self.directory / "store-0"
+
+    def follow(self, *, is_new: bool = True) -> None:
+        """Start a replica on an empty directory, or again on the one that it had."""
+        self._count += is_new
+        self.replica_dir = self.directory / f"store-{self._count}"
+        environment = self._environment | {"MQ_ENGINE_STORE_DIR": str(self.replica_dir)}
+        with self.log.open("ab") as log:
+            self._replica = subprocess.Popen(
+                [sys.executable, "-m", "storage_engine", "follow"],
+                cwd=self.directory, env=environment, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=log,
+            )  # fmt: skip
+
+    def end_replica(self, number: int = signal.SIGKILL) -> int:
+        """The exit code."""
+        assert self._replica is not None
+        self._replica.send_signal(number)
+        code = self._replica.wait(END_WAIT_S)
+        self._replica = None
+        return code
+
+    def hand_to_replica(self, *, is_wiped: bool = True) -> Path:
+        """From now on ``launch`` and ``start`` are of the replica's directory; the old one."""
+        if self._replica is not None:
+            self.end_replica()
+        old, self.store_dir = self.store_dir, self.replica_dir
+        self._environment["MQ_ENGINE_STORE_DIR"] = str(self.store_dir)
+        if is_wiped:
+            shutil.rmtree(old)
+        return old
+
+    def __exit__(self, *error: object) -> None:
+        if self._replica is not None:
+            self.end_replica()
+        super().__exit__(*error)  # type: ignore[arg-type] # as they came
+
+
+def run_takeovers(count: int, *, seed: int, acked_each: int) -> History:
+    """Kill that many owners, then drain the last one."""
+    draw = random.Random(seed)
+    history = History()
+    with Shard(**LIMITS) as shard:
+        with shard.client() as client:
+            client.topic_put(
+                TopicConfig(topic="t", queue_count=2, durability=Durability.REPLICATED)
+            )
+            client.topic_put(TopicConfig(topic="a", queue_count=1))
+            client.group_put(GroupConfig(group=GROUP, lease_ms=LEASE_MS))
+        with working(shard, history, draw, REPLICATED_QUEUES):
+            for killed in range(count):
+                is_host_lost = draw.random() < HOST_LOSSES
+                if is_host_lost:
+                    shard.follow()
+                await_acks(history, acked_each * (killed + 1))
+                threading.Event().wait(draw.random() * RUN_S)
+                if is_host_lost and draw.random() < REPLICA_KILLS:
+                    shard.end_replica()
+                    shard.follow(is_new=False)
+                    threading.Event().wait(draw.random() * RUN_S)
+                shard.kill()
+                if is_host_lost:
+                    shard.hand_to_replica()
+                if draw.random() < IN_START:
+                    starting = shard.launch()
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        starting.wait(draw.random() * START_S)
+                    starting.kill()
+                    starting.wait()
+                shard.start()
+        drain(shard, history, is_patient=True)
+    return history
+
+
+def broken_promises(history: History) -> list[tuple[str, str]]:
+    """What must not be; a settle of the last moments may be lost with its host."""
+    return [each for each in anomalies(history) if each[0] != "duplicate-after-ack"]

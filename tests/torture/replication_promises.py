@@ -1,0 +1,99 @@
+"""What the storage engine promises where a replicated log outlives its machine; see
+``promises.py``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.torture.promise import Promise
+from tests.torture.promise import engine_tests as _of
+
+_PUTS: Final = "replication/replicated_puts"
+_TAKEOVER: Final = "replication/takeover"
+_OWNERS: Final = "replication/owners"
+_LOST_HOSTS: Final = _of(_OWNERS, "no_acknowledged_message_is_lost_with_its_host")
+REPLICATION: Final = (
+    Promise(
+        "R1",
+        "No acknowledged message of a `replicated` topic is lost with its host: whoever takes the "
+        "shard over has it at the same offset.",
+        (
+            *_LOST_HOSTS,
+            *_of(_OWNERS, "a_replica_takes_over_and_the_same_messages_are_there"),
+            *_of(
+                _TAKEOVER,
+                "a_replica_has_what_was_acknowledged_and_what_was_settled",
+                "entries_that_arrive_after_the_owner_died_are_known_as_its_own",
+                "large_tables_travel_in_several_entries",
+            ),
+        ),
+    ),
+    Promise(
+        "R2",
+        "Nobody is handed, and nobody can browse, a `replicated` message before the replicated log "
+        "has it.",
+        (
+            *_LOST_HOSTS,
+            *_of(
+                _PUTS,
+                "a_replicated_message_is_answered_and_seen_when_the_log_has_it",
+                "a_scheduled_message_of_a_replicated_topic_waits_for_the_log",
+                "a_topic_that_is_replicated_no_more_hides_what_was_put_before",
+                "a_duplicate_of_a_replicated_message_waits_as_the_first_does",
+            ),
+        ),
+    ),
+    Promise(
+        "R3",
+        "An owner that was replaced acknowledges nothing more, no put and no settle, of whatever "
+        "topic, also when it stood still meanwhile.",
+        (
+            *_of(_PUTS, "a_fenced_owner_acknowledges_nothing_more"),
+            *_of(
+                "replication/deposed_server",
+                "an_engine_that_was_replaced_while_it_stood_still_acknowledges_nothing",
+                "an_engine_that_stood_still_answers_once_the_log_has_confirmed_it",
+            ),
+            *_of(
+                _OWNERS,
+                "an_owner_that_stood_still_while_another_took_over_acknowledges_nothing",
+            ),
+        ),
+    ),
+    Promise(
+        "R4",
+        "While the replicated log does not answer, puts to `replicated` topics are rejected within "
+        "five seconds; everything else is served, and this ends by itself.",
+        (
+            *_of(
+                _PUTS,
+                "a_log_that_does_not_answer_refuses_replicated_puts_and_heals",
+                "other_topics_do_not_wait_for_the_log",
+            ),
+            *_of(_OWNERS, "a_store_that_is_cut_off_serves_what_is_not_replicated_and_heals"),
+        ),
+    ),
+    Promise(
+        "R5",
+        "A replica applies entries in order or not at all, and ends with the owner's bytes.",
+        _of(
+            _TAKEOVER,
+            "a_replica_refuses_a_gap_a_repetition_and_another_order",
+            "entries_applied_again_after_a_kill_change_nothing",
+            "a_replica_forgets_what_a_deposed_owner_wrote_too_far",
+        ),
+    ),
+    Promise(
+        "R6",
+        "A store that has what its replicated log lacks is never overwritten: its owner ships it, "
+        "and where another one has written meanwhile it is kept beside the new one.",
+        _of(
+            _TAKEOVER,
+            "an_owner_that_starts_again_ships_what_the_log_lacks",
+            "a_deposed_owner_keeps_what_differs_aside_and_follows",
+            "a_store_of_its_own_is_not_mixed_with_a_log_that_has_another",
+            "an_embedded_store_is_shipped_whole",
+        ),
+    ),
+)
