@@ -287,6 +287,9 @@ class KafkaLog:
                     offset = await self._find(pending.written)
                 except Unavailable:
                     continue  # it has been stored: what came before it, we have to know
+                except Trimmed:  # beyond our last entry, which only a newer owner can have done
+                    self._stop(Fenced(f"Epoch {self._epoch} is over: a newer one has trimmed"))
+                    return
                 except LogError as exc:
                     self._stop(exc)
                     return

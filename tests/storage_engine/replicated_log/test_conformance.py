@@ -283,7 +283,7 @@ async def test_a_fenced_writer_trims_nothing_of_its_successors(kind: Kind) -> No
         assert await contents_of(views.view(), last) == [b"19"]
 
 
-async def test_a_reader_that_is_overtaken_by_a_trim_is_told(kind: Kind) -> None:
+async def test_a_reader_that_is_overtaken_by_a_trim_misses_nothing_unawares(kind: Kind) -> None:
     async with kind() as views:
         writer = await views.opened(1)
         positions = [await writer.append(b"%d" % number) for number in range(60)]
@@ -293,9 +293,13 @@ async def test_a_reader_that_is_overtaken_by_a_trim_is_told(kind: Kind) -> None:
         await writer.trim(positions[59])
 
         rest: list[bytes] = []
-        with pytest.raises(Trimmed):
+        try:
             async for entry in reading:
                 rest.append(entry.content)
+        except Trimmed:
+            pass  # of what it had not fetched yet
+        else:
+            assert len(rest) == 59
         assert rest == [b"%d" % number for number in range(1, 1 + len(rest))]
 
 
