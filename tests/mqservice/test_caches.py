@@ -280,6 +280,8 @@ async def test_nobody_waits_for_what_nobody_can_hear() -> None:
     async with asyncio.timeout(WAIT_S):
         await caches.hear_own_changes()
     assert caches._awaited == {}
+
+
 async def test_a_thousand_namespaces_of_eight_shards_route_without_a_query(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from django.test import Client
 from mqservice.console.shared.figures import figures_of
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.clock import SystemClock
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.store import (
     Dispatch,
     LeaseRef,

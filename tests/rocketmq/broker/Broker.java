@@ -1,7 +1,6 @@
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.embedded.EmbeddedChannel;
 import java.net.InetSocketAddress;
-import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.TreeSet;
@@ -55,13 +54,12 @@ public final class Broker {
     config.setBrokerName("broker");
     NettyServerConfig server = new NettyServerConfig();
     server.setBindAddress("127.0.0.1");
-    server.setListenPort(freePort());
-    config.setListenPort(server.getListenPort());
+    server.setListenPort(0); // and a free one for its second server, whatever else runs here
     MessageStoreConfig files = new MessageStoreConfig();
     files.setStorePathRootDir(directory);
     files.setStorePathCommitLog(directory + "/commitlog");
     files.setMappedFileSizeCommitLog(1 << 20);
-    files.setHaListenPort(freePort());
+    files.setHaListenPort(0);
     files.setDiskMaxUsedSpaceRatio(99);
     broker = new BrokerController(config, server, new NettyClientConfig(), files);
     if (!broker.initialize()) {
@@ -101,12 +99,6 @@ public final class Broker {
     while (System.in.read() >= 0) { }
     it.broker.shutdown();
     System.exit(0);
-  }
-
-  private static int freePort() throws Exception {
-    try (ServerSocket socket = new ServerSocket(0)) {
-      return socket.getLocalPort();
-    }
   }
 
   private void write() throws Exception {
