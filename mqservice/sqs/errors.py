@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 _OLD: Final = "AWS.SimpleQueueService."
 SERVER_STATUS_MIN: Final = 500
 NO_SUCH_QUEUE: Final = "The specified queue does not exist."
+VALUE_CHARS_MAX: Final = 1_000  # of what a client gave, in a message
 
 
 class ErrorKind(NamedTuple):
@@ -72,6 +73,7 @@ KINDS: Final = {
     "RequestExpired": ErrorKind("RequestExpired"),
     "SerializationException": ErrorKind("SerializationException"),
     "ServiceUnavailable": ErrorKind("ServiceUnavailable", 503),
+    "UnknownOperationException": ErrorKind("UnknownOperationException", 404),
     "UnrecognizedClientException": ErrorKind("InvalidClientTokenId", 403),
 }
 
@@ -102,7 +104,7 @@ def missing_parameter(name: str) -> SqsError:
 
 def invalid_value(name: str, value: object, reason: str) -> SqsError:
     """``reason``: a sentence."""
-    text = str(value)[:100]
+    text = str(value)[:VALUE_CHARS_MAX]
     detail = f"Value {text} for parameter {name} is invalid. Reason: {reason}"
     return SqsError("InvalidParameterValue", detail)
 
@@ -116,7 +118,6 @@ _OF_PROBLEMS: Final = {
     "GROUP_NOT_FOUND": "QueueDoesNotExist",
     "INFLIGHT_LIMIT": "OverLimit",
     "INTERNAL": "InternalFailure",
-    "LEASE_EXPIRED": "MessageNotInflight",
     "METADATA_UNAVAILABLE": "ServiceUnavailable",
     "METHOD_NOT_ALLOWED": "InvalidAction",
     "NAMESPACE_READ_ONLY": "AccessDenied",

@@ -102,10 +102,19 @@ class Rounds:
 
 
 class QueuePlan(SettlePlan):
-    """A settlement whose receipts may be of dead letters, which the engine's own group settles."""
+    """A settlement whose receipts may be of dead letters, which the engine's own group settles. A
+    message whose lease has ended can be hidden again while nobody else has it.
+    """
 
     def requests(self) -> list[SettleRequest]:
-        return [part for request in super().requests() for part in _split(request)]
+        return [part for request in super().requests() for part in _split(_retaking(request))]
+
+
+def _retaking(request: SettleRequest) -> SettleRequest:
+    if not request.extends:
+        return request
+    extends = [msgspec.structs.replace(each, may_be_over=True) for each in request.extends]
+    return msgspec.structs.replace(request, extends=extends)
 
 
 def _split(request: SettleRequest) -> list[SettleRequest]:

@@ -2,15 +2,23 @@
 
     StartMessageMoveTask ──▶ a redrive of each source of the queue ──▶ one handle of them all
 
-What was sent to the dead-letter queue itself has no source, and stays.
+    task_ 0123456789abcdef0123 0001     id of the second of them
+          of the move task     number
+
+A redrive that was started by other means is a move task of its own. What was sent to the
+dead-letter queue itself has no source, and stays.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
+import secrets
+from itertools import islice
 from typing import Final
+from uuid import UUID
 
+import msgspec
+from django.conf import settings
 from django.db import transaction
 
 from mqservice.accounts.locks import lock_namespace
@@ -19,29 +27,43 @@ from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import datetime_ms
 from mqservice.sqs.asked import Asked
-from mqservice.sqs.errors import SqsError, invalid_value, sqs_error_of
-from mqservice.sqs.queue_names import queue_of_arn
+from mqservice.sqs.errors import KINDS, SqsError, invalid_value, sqs_error_of
+from mqservice.sqs.queue_names import queue_arn, queue_name, queue_of_arn
 from mqservice.sqs.replies import MoveTask, MoveTaskCancelled, MoveTaskList, MoveTaskStarted
 from mqservice.sqs.requests import (
     CancelMessageMoveTask,
     ListMessageMoveTasks,
     StartMessageMoveTask,
 )
-from mqservice.tasks.models import Task, TaskKind, TaskState
-from mqservice.tasks.queries import get_task
+from mqservice.tasks.models import ID_PREFIX, ID_RANDOM_BYTES, Task, TaskKind, TaskState
 from mqservice.tasks.selection import Selection
 from mqservice.tasks.services import TaskRequest, cancel_task, create_task
 from mqservice.topics.models import Topic
+from mqservice.topics.settings import MessageType
 
 RATE_MAX: Final = 500
 TASKS_MAX: Final = 10
+_NUMBER_DIGITS: Final = 4
+_ID_DIGITS: Final = 2 * ID_RANDOM_BYTES - _NUMBER_DIGITS
+_LOOK_MAX: Final = 1_000  # tasks that are looked at for the ten newest
 _STATUSES: Final = {
     TaskState.PENDING: "RUNNING",
     TaskState.RUNNING: "RUNNING",
-    TaskState.DONE: "COMPLETED",
     TaskState.FAILED: "FAILED",
     TaskState.CANCELLED: "CANCELLED",
+    TaskState.DONE: "COMPLETED",
 }
+"""From what decides for all tasks of a move on."""
+
+
+_FAILURES: Final = {"TOPIC_NOT_FOUND": KINDS["QueueDoesNotExist"].code}
+
+
+class _Handle(msgspec.Struct, frozen=True, rename="camel"):
+    """What a task handle says, as AWS has it: JSON in base64."""
+
+    task_id: UUID
+    source_arn: str
 
 
 def start_move_task(asked: Asked) -> MoveTaskStarted:
@@ -56,18 +78,26 @@ def start_move_task(asked: Asked) -> MoveTaskStarted:
         target = _topic_of(asked, wanted.destination_arn, "DestinationArn", Scope.MANAGE)
     sources = _sources_of(asked, topic)
     asked.changing()
-    redrive = TaskKind.REDRIVE
+    move_id = secrets.token_hex(_ID_DIGITS // 2)
     orders = [
-        TaskRequest(kind=redrive, group=each, selection=Selection(), target=target, rate=rate)
-        for each in sources
+        TaskRequest(
+            kind=TaskKind.REDRIVE,
+            group=each,
+            selection=Selection(),
+            target=target,
+            rate=None if rate is None else max(rate // len(sources), 1),
+            public_id=f"{ID_PREFIX}{move_id}{number:0{_NUMBER_DIGITS}x}",
+        )
+        for number, each in enumerate(sources)
     ]
     with transaction.atomic():
         lock_namespace(topic.namespace)  # nobody else starts one meanwhile
         if any(task.is_active for task in _tasks_of(topic)):
             detail = "There is already a task running. Only one active task is allowed for a "
             raise SqsError("InvalidParameterValue", f"{detail}source queue arn at a given time.")
-        tasks = [create_task(order, asked.principal) for order in orders]
-    return MoveTaskStarted(task_handle=_handle_of([task.public_id for task in tasks]))
+        for order in orders:
+            create_task(order, asked.principal)
+    return MoveTaskStarted(task_handle=_handle_of(move_id, wanted.source_arn))
 
 
 def purge_letters(asked: Asked, topic: Topic) -> None:
@@ -93,24 +123,42 @@ def list_move_tasks(asked: Asked) -> MoveTaskList:
     if not 1 <= wanted.max_results <= TASKS_MAX:
         raise invalid_value("MaxResults", wanted.max_results, f"Must be 1 to {TASKS_MAX}.")
     topic = _source_of(asked, wanted.source_arn)
-    tasks = _tasks_of(topic)[: wanted.max_results]
-    return MoveTaskList(results=[_shown(asked, wanted.source_arn, task) for task in tasks])
+    moves: dict[str, list[Task]] = {}
+    for task in _tasks_of(topic):
+        moves.setdefault(_move_id_of(task), []).append(task)
+    newest = islice(moves.values(), wanted.max_results)
+    return MoveTaskList(
+        results=[_shown(asked, wanted.source_arn, topic, tasks) for tasks in newest]
+    )
 
 
 def cancel_move_task(asked: Asked) -> MoveTaskCancelled:
     """CancelMessageMoveTask. What was moved stays moved."""
     wanted: CancelMessageMoveTask = asked.wanted
-    moved_count = 0
-    for task_id in _ids_of(wanted.task_handle):
-        try:
-            task = get_task(asked.namespace, task_id)
-            asked.principal.require(Scope.MANAGE, Kind.GROUP, task.group_name)
-            moved_count += cancel_task(asked.principal, asked.namespace, task_id).moved_count
-        except Problem as problem:
-            if problem.code not in ("TASK_NOT_FOUND", "CONFLICT"):
-                raise
-            raise SqsError("ResourceNotFoundException", "Task does not exist.") from problem
+    handle = _read_handle(wanted.task_handle)
+    _topic_of(asked, handle.source_arn, "SourceArn")
+    rows = Task.objects.filter(
+        namespace=asked.namespace,
+        kind=TaskKind.REDRIVE.value,
+        public_id__startswith=f"{ID_PREFIX}{handle.task_id.hex[-_ID_DIGITS:]}",
+    )
+    tasks = list(rows.order_by("id"))
+    for task in tasks:
+        asked.principal.require(Scope.MANAGE, Kind.GROUP, task.group_name)
+    if not any(task.is_active for task in tasks):
+        raise SqsError("ResourceNotFoundException", "Task does not exist.")
+    moved_count = sum(_cancelled(asked, task).moved_count for task in tasks)
     return MoveTaskCancelled(approximate_number_of_messages_moved=moved_count)
+
+
+def _cancelled(asked: Asked, task: Task) -> Task:
+    """The task once it has ended, by itself perhaps."""
+    try:
+        return cancel_task(asked.principal, asked.namespace, task.public_id)
+    except Problem as problem:
+        if problem.code != "CONFLICT":
+            raise
+        return task
 
 
 def _source_of(asked: Asked, arn: str) -> Topic:
@@ -138,37 +186,46 @@ def _tasks_of(topic: Topic) -> list[Task]:
         group_name__in=topic.letter_sources,
         kind=TaskKind.REDRIVE.value,
     )
-    return list(rows.order_by("-id")[:TASKS_MAX])
+    return list(rows.order_by("-id")[:_LOOK_MAX])
 
 
-def _shown(asked: Asked, source_arn: str, task: Task) -> MoveTask:
+def _move_id_of(task: Task) -> str:
+    return task.public_id[len(ID_PREFIX) : -_NUMBER_DIGITS]
+
+
+def _shown(asked: Asked, source_arn: str, source: Topic, tasks: list[Task]) -> MoveTask:
+    """``tasks``: of one move."""
+    states = {task.state for task in tasks}
+    status = next(status for state, status in _STATUSES.items() if state in states)
+    first = tasks[0]
     destination = None
-    if task.target:
-        topic = Topic.objects.filter(namespace_id=task.namespace_id, name=task.target).first()
-        destination = None if topic is None else asked.arn_of(topic)
+    if first.target:
+        is_fifo = source.message_type == MessageType.FIFO
+        name = queue_name(first.target, is_fifo=is_fifo)
+        destination = queue_arn(asked.region, asked.account, name)
+    error = next((task.error for task in tasks if task.error), "")
+    is_paced = first.rate != settings.MQ_REDRIVE_RATE_DEFAULT
     return MoveTask(
-        task_handle=_handle_of([task.public_id]) if task.is_active else None,
-        status=_STATUSES[TaskState(task.state)],
+        task_handle=_handle_of(_move_id_of(first), source_arn) if status == "RUNNING" else None,
+        status=status,
         source_arn=source_arn,
         destination_arn=destination,
-        max_number_of_messages_per_second=task.rate,
-        approximate_number_of_messages_moved=task.moved_count,
-        approximate_number_of_messages_to_move=task.to_look_count,
-        failure_reason=task.error or None,
-        started_timestamp=datetime_ms(task.created_at),
+        max_number_of_messages_per_second=first.rate * len(tasks) if is_paced else None,
+        approximate_number_of_messages_moved=sum(task.moved_count for task in tasks),
+        approximate_number_of_messages_to_move=sum(task.to_look_count for task in tasks),
+        failure_reason=_FAILURES.get(error.partition(":")[0], error) or None,
+        started_timestamp=datetime_ms(tasks[-1].created_at),
     )
 
 
-def _handle_of(task_ids: list[str]) -> str:
-    return base64.urlsafe_b64encode(",".join(task_ids).encode()).decode()
+def _handle_of(move_id: str, source_arn: str) -> str:
+    handle = _Handle(UUID(int=int(move_id, 16)), source_arn)
+    return base64.b64encode(msgspec.json.encode(handle)).decode()
 
 
-def _ids_of(handle: str) -> list[str]:
+def _read_handle(text: str) -> _Handle:
     try:
-        ids = base64.b64decode(handle, altchars=b"-_", validate=True).decode("ascii")
-        if "\0" in ids:
-            raise ValueError("PostgreSQL has no such text")
-        return ids.split(",")
-    except (binascii.Error, ValueError) as exc:
+        return msgspec.json.decode(base64.b64decode(text, validate=True), type=_Handle)
+    except (ValueError, msgspec.DecodeError) as exc:  # binascii.Error is one
         detail = "Value for parameter TaskHandle is invalid."
         raise SqsError("InvalidParameterValue", detail) from exc

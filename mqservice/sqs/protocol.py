@@ -63,6 +63,10 @@ _ENTRIES: Final = {
     "DeleteMessageBatch": "DeleteMessageBatchRequestEntry",
     "SendMessageBatch": "SendMessageBatchRequestEntry",
 }
+# What the query protocol refuses at the URL of a queue.
+_OF_NO_QUEUE: Final = frozenset({"CreateQueue", "ListQueues"})
+# Of a request without any parameter: AWS's answer to it has no code, no message and no request id.
+NO_OPERATION: Final = "UnknownOperationException"
 # Where the query protocol says more than JSON does.
 _QUERY_MESSAGES: Final = {NO_SUCH_QUEUE: f"{NO_SUCH_QUEUE.rstrip('.')} for this wsdl version."}
 _ITEM_OF_MAP: Final = {name: (item, key) for item, (name, key) in _MAPS.items()}
@@ -123,10 +127,12 @@ def _read_query(query: bytes, body: bytes, queue_url: str) -> Call:
     except ValueError as exc:  # UnicodeDecodeError is one
         detail = f"The request is not a list of parameters: {exc}"
         raise SqsError("MalformedQueryString", detail) from exc
+    if not tree:
+        raise SqsError(NO_OPERATION, "The request names no action.")
     action = tree.get("Action")
     if not isinstance(action, str) or not action:
         raise SqsError("MissingAction", "The request must contain the parameter Action.")
-    if action not in REQUESTS:
+    if action not in REQUESTS or (queue_url and action in _OF_NO_QUEUE):
         raise _unknown_action(action)
     fields = _expanded(tree, _ENTRIES.get(action, ""))
     if action == "CreateQueue":  # the one map that JSON names in lower case
@@ -226,6 +232,8 @@ def encode_error(error: SqsError, request_id: str, *, is_json: bool) -> tuple[by
     """The response's body and its content type."""
     if is_json:
         return _encode({"__type": _ERROR_SHAPES + error.shape, "message": error.message}), JSON_TYPE
+    if error.name == NO_OPERATION:
+        return f"<{NO_OPERATION}/>".encode(), XML_TYPE
     kind = "Sender" if error.is_sender_fault else "Receiver"
     message = _QUERY_MESSAGES.get(error.message, error.message)
     content = (

@@ -213,6 +213,8 @@ def attributes_of(
         found["ContentBasedDeduplication"] = "true" if options.is_dedup_by_content else "false"
         found["DeduplicationScope"] = _SCOPES[options.is_dedup_by_group]
         found.setdefault("FifoThroughputLimit", _LIMITS[0])
+    if not found.get("KmsMasterKeyId"):
+        found.pop("KmsDataKeyReusePeriodSeconds", None)
     if options.dead_letter_queue and group is not None:
         target = queue_name(options.dead_letter_queue, is_fifo=is_fifo)
         policy = {

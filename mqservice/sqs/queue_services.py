@@ -138,7 +138,7 @@ def create_queue(asked: Asked) -> QueueUrl:
             _put_missing_group(asked, existing)
             return QueueUrl(queue_url=asked.url_of(existing))
         topic_values, group_values = defaults_of(is_fifo=is_fifo)
-        options = _with_dead_letters(asked, name, change, is_fifo=is_fifo)
+        options = _with_dead_letters(asked, change, is_fifo=is_fifo)
         sqs = msgspec.structs.replace(options, tags=wanted.tags)
         row, _ = put_topic(
             namespace, name, TopicChange(sqs=sqs, **topic_values | change.topic), by=asked.principal
@@ -222,7 +222,7 @@ def set_queue_attributes(asked: Asked) -> Reply:
         change = read_attributes(given, queue_options_of(topic.sqs), is_fifo=is_fifo)
         options = change.options
         if REDRIVE in wanted.attributes:
-            options = _with_dead_letters(asked, topic.name, change, is_fifo=is_fifo)
+            options = _with_dead_letters(asked, change, is_fifo=is_fifo)
         _save_options(asked, topic, options, **change.topic)
         _put_missing_group(asked, topic)
         if change.group:
@@ -268,19 +268,19 @@ def add_permission(asked: Asked) -> Reply:
     if not _LABEL.fullmatch(wanted.label):
         raise invalid_value("Label", wanted.label, "Up to 80 of A-Z, a-z, 0-9, - and _.")
 
-    def added(statements: list[Any]) -> list[Any]:  # Any: JSON
+    def added(statements: list[Any], arn: str) -> list[Any]:  # Any: JSON
         if any(_is_labelled(each, wanted.label) for each in statements):
             detail = f"Value {wanted.label} for parameter Label is invalid. Reason: Already exists."
             raise SqsError("InvalidParameterValue", detail)
-        topic = asked.topic()
-        arn = attributes_of(topic, None, _NO_COUNTS, asked.account, asked.region)["QueueArn"]
         return [
             *statements,
             {
                 "Sid": wanted.label,
                 "Effect": "Allow",
-                "Principal": {"AWS": [f"arn:aws:iam::{each}:root" for each in wanted.account_ids]},
-                "Action": [f"SQS:{each}" for each in wanted.actions],
+                "Principal": {
+                    "AWS": _one_or_all([f"arn:aws:iam::{each}:root" for each in wanted.account_ids])
+                },
+                "Action": _one_or_all([f"SQS:{each}" for each in wanted.actions]),
                 "Resource": arn,
             },
         ]
@@ -288,11 +288,16 @@ def add_permission(asked: Asked) -> Reply:
     return _change_policy(asked, added)
 
 
+def _one_or_all(texts: list[str]) -> str | list[str]:
+    """As AWS writes them in policies."""
+    return texts[0] if len(texts) == 1 else texts
+
+
 def remove_permission(asked: Asked) -> Reply:
     """RemovePermission."""
     wanted: RemovePermission = asked.wanted
 
-    def removed(statements: list[Any]) -> list[Any]:  # Any: JSON
+    def removed(statements: list[Any], arn: str) -> list[Any]:  # Any: JSON
         left = [each for each in statements if not _is_labelled(each, wanted.label)]
         if len(left) == len(statements):
             raise invalid_value("Label", wanted.label, "can't find label.")
@@ -382,13 +387,9 @@ def _save_options(asked: Asked, topic: Topic, options: QueueOptions, **values: o
     put_topic(topic.namespace, topic.name, change, by=asked.principal)
 
 
-def _with_dead_letters(
-    asked: Asked, topic: str, change: QueueChange, *, is_fifo: bool
-) -> QueueOptions:
+def _with_dead_letters(asked: Asked, change: QueueChange, *, is_fifo: bool) -> QueueOptions:
     """The options with the queue that the RedrivePolicy names, or none. Raises SqsError."""
     name = "" if change.redrive is None else _target_of(asked, change.redrive, is_fifo=is_fifo)
-    if name == topic:
-        raise invalid_value(REDRIVE, name, "A queue cannot be its own dead-letter queue.")
     return msgspec.structs.replace(change.options, dead_letter_queue=name)
 
 
@@ -481,18 +482,24 @@ def _is_labelled(statement: Any, label: str) -> bool:  # Any: JSON
     return isinstance(statement, dict) and statement.get("Sid") == label
 
 
-def _change_policy(asked: Asked, changed: Callable[[list[Any]], list[Any]]) -> Reply:  # Any: JSON
+def _change_policy(
+    asked: Asked,
+    changed: Callable[[list[Any], str], list[Any]],  # Any: JSON
+) -> Reply:
+    """Change the statements of a queue's policy; ``changed`` takes the queue's ARN too."""
     topic = asked.topic(Scope.MANAGE)
     asked.changing()
+    arn = asked.arn_of(topic)
     with transaction.atomic():
         row = _locked(topic)
         options = queue_options_of(row.sqs)
         kept = dict(options.attributes)
         document: Any = msgspec.json.decode(kept.get("Policy", "{}"))  # Any: JSON
         statements = document.get("Statement", [])
-        statements = changed(statements if isinstance(statements, list) else [statements])
+        statements = changed(statements if isinstance(statements, list) else [statements], arn)
         if statements:
-            policy = {"Version": "2012-10-17", **document, "Statement": statements}
+            new = {"Version": "2008-10-17", "Id": f"{arn}/SQSDefaultPolicy"}
+            policy = {**(document or new), "Statement": statements}
             kept["Policy"] = checked("Policy", msgspec.json.encode(policy).decode())
         else:
             kept.pop("Policy", None)

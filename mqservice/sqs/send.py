@@ -193,8 +193,9 @@ def _draft_of(wanted: Outgoing, route: TopicRoute, trace: str | None) -> _Draft:
     body = text.encode()
     size_bytes = len(body) + bytes_of(wanted.message_attributes)
     if size_bytes > route.body_bytes_max:
-        detail = f"Message must be shorter than {route.body_bytes_max} bytes."
-        detail = f"One or more parameters are invalid. Reason: {detail}"
+        are = "cannot be validated" if isinstance(wanted, SendEntry) else "are invalid"
+        reason = f"Message must be shorter than {route.body_bytes_max} bytes."
+        detail = f"One or more parameters {are}. Reason: {reason}"
         raise SqsError("InvalidParameterValue", detail)
     properties = properties_of(wanted.message_attributes)
     marks = {}

@@ -3,7 +3,8 @@
     delete ──▶ ack      visibility 0 ──▶ nack without a delay      visibility n ──▶ extend by n
 
 A receipt that is no longer good deletes nothing, which AWS calls a success: the message has been
-settled, or will be delivered again. In a FIFO queue, and for the visibility, it is an error.
+settled, or will be delivered again. In a FIFO queue, and for the visibility, it is an error; but a
+message of a standard queue is hidden again while nobody else has it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ from mqservice.delivery.settle.settle_plan import (
 )
 from mqservice.lib.problem import Problem
 from mqservice.sqs.batches import check_entries, failed_entry
-from mqservice.sqs.errors import SqsError, invalid_value, missing_parameter, sqs_error_of
+from mqservice.sqs.errors import (
+    VALUE_CHARS_MAX,
+    SqsError,
+    invalid_value,
+    missing_parameter,
+    sqs_error_of,
+)
 from mqservice.sqs.letters import QueuePlan
 from mqservice.sqs.queues import is_fifo, require_queue
 from mqservice.sqs.receive import checked_visibility
@@ -158,10 +165,11 @@ class _Waiter:
         if code == "LEASE_EXPIRED" and self._request.call.action.startswith("Delete"):
             return invalid_value("ReceiptHandle", receipt, "The receipt handle has expired.")
         if code == "LEASE_EXPIRED":
-            detail = "The message referred to isn't in flight."
-            return SqsError("MessageNotInflight", detail)
+            reason = "Message does not exist or is not available for visibility timeout change."
+            return invalid_value("ReceiptHandle", receipt, reason)
         if code == "RECEIPT_INVALID":
-            detail = f'The input receipt handle "{receipt[:100]}" is not a valid receipt handle.'
+            given = receipt[:VALUE_CHARS_MAX]
+            detail = f'The input receipt handle "{given}" is not a valid receipt handle.'
             return SqsError("ReceiptHandleIsInvalid", detail)
         return sqs_error_of(Problem.of(code, "The message could not be settled."), "")
 

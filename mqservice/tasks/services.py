@@ -18,7 +18,7 @@ from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.problem import Problem
 from mqservice.store import StoreError, blocking_client
 from mqservice.tasks.limits import ACTIVE_TASKS_MAX, RETAINED_TASKS_MAX
-from mqservice.tasks.models import ACTIVE_STATES, Task, TaskKind, TaskState
+from mqservice.tasks.models import ACTIVE_STATES, Task, TaskKind, TaskState, new_task_id
 from mqservice.tasks.pace import first_pace_us
 from mqservice.tasks.selection import Selection, document_of
 from mqservice.tasks.walk import Walk, walk_from
@@ -33,7 +33,7 @@ class TaskRequest:
     """What a task is to do. ``target`` None: to the topic that each message came from.
 
     ``rate``: messages per second; None: for a redrive the default of the settings, for a purge,
-    which nobody feels, their maximum.
+    which nobody feels, their maximum. ``public_id`` None: a random one.
     """
 
     kind: TaskKind
@@ -41,6 +41,7 @@ class TaskRequest:
     selection: Selection
     target: Topic | None = None
     rate: int | None = None
+    public_id: str | None = None
 
 
 def create_task(order: TaskRequest, principal: Principal, clock: Clock | None = None) -> Task:
@@ -56,6 +57,7 @@ def create_task(order: TaskRequest, principal: Principal, clock: Clock | None = 
         else settings.MQ_REDRIVE_RATE_DEFAULT
     )
     task = Task(
+        public_id=order.public_id or new_task_id(),
         namespace=order.group.namespace,
         kind=order.kind.value,
         group_name=order.group.name,

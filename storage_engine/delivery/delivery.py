@@ -398,22 +398,26 @@ class Delivery:
         self._consumer_offsets.write_skipped()
 
     def _end(self, lease: Lease, now_ms: int) -> None:
-        """What is still in flight under the lease has failed, unless its queue was handed over."""
+        """What is still in flight under the lease has failed, unless its queue was handed over, or
+        it had failed before.
+        """
         reason = "consume timeout" if lease.ends_ms >= lease.deadline_ms else "lease ended"
         for process_queue, queue_offsets in lease.parts:
             owner = process_queue.owner
-            is_handed_over = owner.has_handed_over(process_queue, lease.member_id)
+            is_no_failure = lease.is_retaken or owner.has_handed_over(
+                process_queue, lease.member_id
+            )
             for queue_offset in queue_offsets:
                 if process_queue.inflight.get(queue_offset) is not lease:
                     continue
-                if is_handed_over:
+                if is_no_failure:
                     process_queue.release(queue_offset, now_ms, is_attempt=False)
                     continue
                 # RocketMQ revives these at once; only a nack waits.
                 ended = process_queue, queue_offset, lease.generation, 0, reason
                 failed = Failure(*ended, lease.started_ms, self._clock.now_ms())
                 self._fail(failed._replace(member_id=lease.member_id))
-            if is_handed_over:
+            if is_no_failure:
                 self.serve(owner)
 
     def ready_at(self, process_queue: ProcessQueue, ready_ms: int) -> None:

@@ -228,8 +228,8 @@ class Settler:
         nacked_count = dead_lettered_count = 0
         released: set[Subscription] = set()
         for nack in request.nacks:
-            process_queue = self._find(request.group, nack.topic, nack.queue_id)
-            lease = process_queue.inflight.get(nack.queue_offset) if process_queue else None
+            process_queue, queue_offset = self._place_of(request.group, nack)
+            lease = process_queue.inflight.get(queue_offset) if process_queue else None
             if process_queue is None or lease is None or lease.generation != nack.lease_generation:
                 failures.append(_failure(nack, nack.queue_offset, LeaseExpired.code))
                 continue
@@ -237,15 +237,15 @@ class Settler:
                 continue  # its member has asked again, and got it with the second answer
             dead_lettered_count += nack.is_dead
             nacked_count += not nack.is_dead
-            if nack.is_release:
+            if nack.is_release or (lease.is_retaken and not nack.is_dead):
                 now_ms = self._clock.monotonic_ms()
-                process_queue.release(nack.queue_offset, now_ms, is_attempt=False)
+                process_queue.release(queue_offset, now_ms, is_attempt=False)
                 released.add(process_queue.owner)
                 continue
-            lease.first.refuse(process_queue, nack.queue_offset)
+            lease.first.refuse(process_queue, queue_offset)
             failure = Failure(
                 process_queue,
-                nack.queue_offset,
+                queue_offset,
                 lease.generation,
                 None if nack.delay_ms is None or nack.has_vanished else max(nack.delay_ms, 0),
                 nack.reason,
@@ -261,31 +261,44 @@ class Settler:
         return nacked_count, dead_lettered_count
 
     def _extend(self, request: SettleRequest, failures: list[SettleFailure]) -> list[int]:
-        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
         extended = []
         for extend in request.extends:
-            process_queue = self._find(request.group, extend.topic, extend.queue_id)
-            lease = process_queue.inflight.get(extend.queue_offset) if process_queue else None
-            if (
-                process_queue is None
-                or lease is None
-                or lease.generation != extend.lease_generation
-            ):
+            until_ms = self._extended_until_ms(request.group, extend)
+            if not until_ms:
                 failures.append(_failure(extend, extend.queue_offset, LeaseExpired.code))
-                extended.append(0)
-                continue
-            lease_ms = min(
-                max(extend.lease_ms, self._config.lease_ms_min), self._config.lease_ms_max
-            )
-            lease_ms = max(min(lease_ms, lease.deadline_ms - now_ms), 0)
-            # Same generation, so receipts stay good; an own lease, since the others end when they
-            # did.
-            longer = lease.renewed()
-            longer.until_ms, longer.ends_ms = wall_ms + lease_ms, now_ms + lease_ms
-            process_queue.move(extend.queue_offset, longer)
-            self._lease_until(longer.ends_ms, longer)
-            extended.append(wall_ms + lease_ms)
+            extended.append(until_ms)
         return extended
+
+    def _extended_until_ms(self, group: str, extend: Extend) -> int:
+        """When its lease ends now, wall clock; 0 if it has ended before."""
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+        process_queue, queue_offset = self._place_of(group, extend)
+        if process_queue is None:
+            return 0
+        lease = process_queue.inflight.get(queue_offset)
+        if lease is None and extend.may_be_over:
+            deadline_ms = now_ms + process_queue.owner.config.consume_timeout_ms
+            lease = Lease(extend.lease_generation, "", wall_ms, deadline_ms)
+            lease.is_retaken = lease.is_unnamed = True
+            is_moved = process_queue.queue.topic != extend.topic
+            if not process_queue.retake(queue_offset, lease, is_moved=is_moved):
+                return 0
+        if lease is None or lease.generation != extend.lease_generation:
+            return 0
+        lease_ms = min(max(extend.lease_ms, self._config.lease_ms_min), self._config.lease_ms_max)
+        lease_ms = max(min(lease_ms, lease.deadline_ms - now_ms), 0)
+        # Same generation, so receipts stay good; an own lease, since the others end when they did.
+        longer = lease.renewed()
+        longer.until_ms, longer.ends_ms = wall_ms + lease_ms, now_ms + lease_ms
+        process_queue.move(queue_offset, longer)
+        self._lease_until(longer.ends_ms, longer)
+        return longer.until_ms
+
+    def _place_of(self, group: str, of: Nack | Extend) -> tuple[ProcessQueue | None, int]:
+        process_queue = self._find(group, of.topic, of.queue_id)
+        if process_queue is None:
+            return None, of.queue_offset
+        return process_queue.place_of(of.queue_offset, of.lease_generation)
 
 
 def _are_leased(process_queue: ProcessQueue, ack: LeaseRef) -> bool:

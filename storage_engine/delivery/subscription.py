@@ -66,8 +66,9 @@ class Lease:
     ``started_ms``, ``until_ms``: wall clock. ``ends_ms``, ``deadline_ms``: monotonic; nothing lets
     it last beyond the latter. ``extended_end_ms``: when it ends as far as is known now, for one
     that extends itself (``auto_extend.py``). ``is_repeated``: its receive was, see ``attempts.py``;
-    ``is_unnamed``: as in that receive. ``refused``: what the member gave back, of the messages that
-    were first given out together.
+    ``is_unnamed``: as in that receive. ``is_retaken``: it began when the one of the receive had
+    ended; what it has comes again as if it had not been. ``refused``: what the member gave back, of
+    the messages that were first given out together.
     """
 
     __slots__ = (
@@ -78,6 +79,7 @@ class Lease:
         "extended_end_ms",
         "generation",
         "is_repeated",
+        "is_retaken",
         "is_unnamed",
         "member_id",
         "parts",
@@ -98,6 +100,7 @@ class Lease:
         self.parts: list[tuple[ProcessQueue, list[int]]] = []
         self.extended_end_ms: Callable[[int], int] | None = None
         self.is_repeated = False
+        self.is_retaken = False
         self.is_unnamed = False
         self.refused: set[tuple[ProcessQueue, int]] | None = None
         self._first: Lease | None = None
@@ -133,7 +136,7 @@ class Lease:
         """An empty lease for some of its messages; their receipts remain valid under it."""
         lease = Lease(self.generation, self.member_id, self.started_ms, self.deadline_ms)
         lease.extended_end_ms, lease.is_repeated = self.extended_end_ms, self.is_repeated
-        lease.is_unnamed = self.is_unnamed
+        lease.is_unnamed, lease.is_retaken = self.is_unnamed, self.is_retaken
         lease._first = self.first
         return lease
 
@@ -760,14 +763,51 @@ class ProcessQueue:
 
     def find_moved(self, queue_offset: int) -> tuple[Verdict, ProcessQueue, int]:
         """The same for a moved message, and where it is now; not delivered since."""
-        _, retry_offset = self._moved[queue_offset]
+        generation, retry_offset = self._moved[queue_offset]
         retry = self.owner.retry
         if retry is None or retry_offset < 0:  # dead, or it waits
             return Verdict.EXPIRED, self, queue_offset
-        if retry_offset in retry.inflight or retry_offset in retry._moved:
+        lease = retry.inflight.get(retry_offset)
+        if lease is not None and lease.generation == generation:
+            return Verdict.SETTLE, retry, retry_offset
+        if lease is not None or retry_offset in retry._moved:
             return Verdict.EXPIRED, retry, retry_offset
         is_settled = retry.progress.is_settled(retry_offset)
         return Verdict.SETTLED if is_settled else Verdict.SETTLE, retry, retry_offset
+
+    def place_of(self, queue_offset: int, generation: int) -> tuple[ProcessQueue, int]:
+        """Where a message is that had a lease of that generation: here, or it was moved."""
+        retry, moved = self.owner.retry, self._moved.get(queue_offset)
+        if retry is None or moved is None or moved[0] != generation or moved[1] < 0:
+            return self, queue_offset
+        return retry, moved[1]
+
+    def retake(self, queue_offset: int, lease: Lease, *, is_moved: bool) -> bool:
+        """Lease a message again whose lease of the same generation has ended; False if it is
+        settled, somebody else has had it since, or it has an order.
+
+        ``is_moved``: it was moved here meanwhile, so that it may be new in this queue.
+        """
+        again = self.released.get(queue_offset)
+        is_new = is_moved and again in (None, _AT_ONCE)
+        if not is_new and (again is None or again[1] != lease.generation):
+            return False
+        if not is_moved and self.owner.config.is_ordered:
+            return False
+        if again is None:
+            readable = range(self.position, min(self.queue.max_offset, self.span_end))
+            if queue_offset not in readable or self.progress.is_settled(queue_offset):
+                return False
+            for passed in range(self.position, queue_offset):
+                if not self.progress.is_settled(passed):
+                    self.released[passed] = _AT_ONCE
+                    heapq.heappush(self.ready_heap, (_AT_ONCE[0], passed))
+            self.position = queue_offset + 1
+        self.released.pop(queue_offset, None)
+        self.inflight[queue_offset] = lease
+        lease.count += 1
+        lease.parts.append((self, [queue_offset]))
+        return True
 
     @property
     def span_end(self) -> int:

@@ -112,14 +112,19 @@ class Nack(Wire, frozen=True, kw_only=True):
     has_vanished: bool = False
 
 
-class Extend(Wire, frozen=True, kw_only=True):
-    """Let the lease of one message end ``lease_ms`` from now, or at the group's consume timeout."""
+class Extend(Wire, frozen=True, kw_only=True, omit_defaults=True):
+    """Let the lease of one message end ``lease_ms`` from now, or at the group's consume timeout.
+
+    ``may_be_over``: its lease may have ended, as long as nobody has had the message since. Not
+    where messages have an order: others may have gone by.
+    """
 
     topic: str
     queue_id: int
     lease_generation: int
     queue_offset: int
     lease_ms: int
+    may_be_over: bool = False
 
 
 class AckUpTo(Wire, frozen=True, kw_only=True):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from storage_engine.errors import LeaseExpired, QueueNotFound
 from storage_engine.wire.deliveries import Extend, LeaseRef, Nack, ReceiveRequest, SettleRequest
 from storage_engine.wire.groups import GroupConfig, StartFrom
@@ -43,7 +45,9 @@ def nack(
     )
 
 
-def extend(leased: Leased, queue_offset: int, lease_ms: int) -> SettleRequest:
+def extend(
+    leased: Leased, queue_offset: int, lease_ms: int, *, may_be_over: bool = False
+) -> SettleRequest:
     return SettleRequest(
         group="g",
         extends=[
@@ -53,6 +57,7 @@ def extend(leased: Leased, queue_offset: int, lease_ms: int) -> SettleRequest:
                 lease_generation=leased.generation,
                 queue_offset=queue_offset,
                 lease_ms=lease_ms,
+                may_be_over=may_be_over,
             )
         ],
     )
@@ -122,6 +127,51 @@ async def test_a_superseded_receipt_stays_dead_after_the_later_lease_has_ended_t
     await store.pass_time(1_000)
     assert [failure.code for failure in store.ack(stale).failures] == [LeaseExpired.code]
     assert store.receive().attempts == [3]
+    await store.close()
+
+
+async def test_a_lease_that_has_ended_can_begin_again_while_nobody_has_the_message(
+    tmp_path: Path,
+) -> None:
+    store = await filled(tmp_path, 3)
+    leased = store.receive()
+    await store.pass_time(1_000)
+    settle = store.store.consumption.settle
+    assert settle(extend(leased, 1, 5_000)).extended_until_ms == [0]
+    reply = settle(extend(leased, 1, 5_000, may_be_over=True))
+    assert reply.extended_until_ms == [store.clock.wall_ms + 5_000]
+    others = store.receive(10)
+    assert others.bodies == [leased.bodies[0], leased.bodies[2]]
+    assert settle(extend(leased, 1, 9_000)).failures == []
+    await store.pass_time(8_999)
+    assert leased.bodies[1] not in store.receive(10).bodies
+    await store.pass_time(1)
+    again = store.receive(10)
+    assert (again.bodies, again.attempts) == ([leased.bodies[1]], [2])
+    assert len(settle(extend(leased, 1, 5_000, may_be_over=True)).failures) == 1
+    await store.close()
+
+
+@pytest.mark.parametrize("is_given_back", [False, True])
+async def test_a_lease_that_began_again_can_be_acked_and_given_back(
+    tmp_path: Path, is_given_back: bool
+) -> None:
+    store = await filled(tmp_path, 2)
+    leased = store.receive()
+    await store.pass_time(1_000)
+    settle = store.store.consumption.settle
+    assert settle(extend(leased, 1, 5_000, may_be_over=True)).failures == []
+    if is_given_back:
+        assert settle(nack(leased, 1)).nacked_count == 1
+        assert settle(extend(leased, 1, 5_000, may_be_over=True)).failures == []
+        assert store.receive(10).bodies == leased.bodies[:1]
+        assert settle(nack(leased, 1)).nacked_count == 1
+        again = store.receive(10)
+        assert (again.bodies, again.attempts) == (leased.bodies[1:], [2])
+        assert store.ack(again).acked_count == 1
+    else:
+        assert store.ack(leased).acked_count == 2
+    assert store.receive(10).bodies == []
     await store.close()
 
 
