@@ -65,8 +65,9 @@ _ENTRIES: Final = {
 }
 # What the query protocol refuses at the URL of a queue.
 _OF_NO_QUEUE: Final = frozenset({"CreateQueue", "ListQueues"})
-# Of a request without any parameter: AWS's answer to it has no code, no message and no request id.
+# Of a request without parameters: AWS's answer to it has no code, no message and no request id.
 NO_OPERATION: Final = "UnknownOperationException"
+_SIGNATURE_PREFIX: Final = "X-Amz-"
 # Where the query protocol says more than JSON does.
 _QUERY_MESSAGES: Final = {NO_SUCH_QUEUE: f"{NO_SUCH_QUEUE.rstrip('.')} for this wsdl version."}
 _ITEM_OF_MAP: Final = {name: (item, key) for item, (name, key) in _MAPS.items()}
@@ -127,7 +128,7 @@ def _read_query(query: bytes, body: bytes, queue_url: str) -> Call:
     except ValueError as exc:  # UnicodeDecodeError is one
         detail = f"The request is not a list of parameters: {exc}"
         raise SqsError("MalformedQueryString", detail) from exc
-    if not tree:
+    if all(name.startswith(_SIGNATURE_PREFIX) for name in tree):
         raise SqsError(NO_OPERATION, "The request names no action.")
     action = tree.get("Action")
     if not isinstance(action, str) or not action:

@@ -105,6 +105,12 @@ from mqservice.topics.settings import MessageType
 
 PAGE_MAX: Final = 1_000
 _LABEL: Final = re.compile(r"[\w-]{1,80}", re.ASCII)
+# What AddPermission can allow to others.
+_PERMITTED: Final = frozenset({
+    "*", "ChangeMessageVisibility", "DeleteMessage", "GetQueueAttributes", "GetQueueUrl",
+    "ListDeadLetterSourceQueues", "PurgeQueue", "ReceiveMessage", "SendMessage",
+})  # fmt: skip
+_PERMITTED_MAX: Final = 7  # at once
 DELAYED_COUNT_MAX: Final = 256  # that are counted: their bodies are read for it
 _DELAYED_PAGES_MAX: Final = 4
 _DELAYED_BYTES_MAX: Final = 1024 * 1024
@@ -127,7 +133,7 @@ def create_queue(asked: Asked) -> QueueUrl:
     asked.principal.require(Scope.MANAGE, Kind.TOPIC, name)
     asked.principal.require(Scope.MANAGE, Kind.GROUP, name)
     asked.changing()
-    _check_tags(wanted.tags)
+    _check_tags(wanted.queue_name, wanted.tags)
     change = read_attributes(given, QueueOptions(), is_fifo=is_fifo)
     namespace = asked.namespace
     with transaction.atomic():
@@ -250,12 +256,17 @@ def list_queue_tags(asked: Asked) -> QueueTags:
 def tag_queue(asked: Asked) -> Reply:
     """TagQueue: new tags, or new values of those that are there."""
     wanted: TagQueue = asked.wanted
+    if not wanted.tags:
+        raise missing_parameter("Tags")
     return _change_tags(asked, lambda tags: {**tags, **wanted.tags})
 
 
 def untag_queue(asked: Asked) -> Reply:
     """UntagQueue."""
     wanted: UntagQueue = asked.wanted
+    if not all(1 <= len(key) <= TAG_KEY_CHARS_MAX for key in wanted.tag_keys or [""]):
+        detail = f"Tag keys must be between 1 and {TAG_KEY_CHARS_MAX} characters in length."
+        raise SqsError("InvalidParameterValue", detail)
     gone = set(wanted.tag_keys)
     return _change_tags(
         asked, lambda tags: {key: value for key, value in tags.items() if key not in gone}
@@ -265,13 +276,13 @@ def untag_queue(asked: Asked) -> Reply:
 def add_permission(asked: Asked) -> Reply:
     """AddPermission: a statement of the policy, which is kept and has no effect."""
     wanted: AddPermission = asked.wanted
+    _check_permission(wanted)
     if not _LABEL.fullmatch(wanted.label):
         raise invalid_value("Label", wanted.label, "Up to 80 of A-Z, a-z, 0-9, - and _.")
 
     def added(statements: list[Any], arn: str) -> list[Any]:  # Any: JSON
         if any(_is_labelled(each, wanted.label) for each in statements):
-            detail = f"Value {wanted.label} for parameter Label is invalid. Reason: Already exists."
-            raise SqsError("InvalidParameterValue", detail)
+            raise invalid_value("Label", wanted.label, "Already exists.")
         return [
             *statements,
             {
@@ -288,6 +299,21 @@ def add_permission(asked: Asked) -> Reply:
     return _change_policy(asked, added)
 
 
+def _check_permission(wanted: AddPermission) -> None:
+    """Raises SqsError unless these may be allowed to somebody."""
+    if not wanted.actions:
+        raise missing_parameter("Actions")
+    if not wanted.account_ids:
+        raise invalid_value("PrincipalId", "[]", "Unable to verify.")
+    if len(wanted.actions) > _PERMITTED_MAX:
+        found = f"{len(wanted.actions)} Actions were found"
+        raise SqsError("OverLimit", f"{found}, maximum allowed is {_PERMITTED_MAX}.")
+    for action in wanted.actions:
+        if action not in _PERMITTED:
+            reason = "Only the queue owner is allowed to invoke this action."
+            raise invalid_value("ActionName", f"SQS:{action}", reason)
+
+
 def _one_or_all(texts: list[str]) -> str | list[str]:
     """As AWS writes them in policies."""
     return texts[0] if len(texts) == 1 else texts
@@ -300,7 +326,8 @@ def remove_permission(asked: Asked) -> Reply:
     def removed(statements: list[Any], arn: str) -> list[Any]:  # Any: JSON
         left = [each for each in statements if not _is_labelled(each, wanted.label)]
         if len(left) == len(statements):
-            raise invalid_value("Label", wanted.label, "can't find label.")
+            where = "." if statements else " on existing policy."
+            raise invalid_value("Label", wanted.label, f"can't find label{where}")
         return left
 
     return _change_policy(asked, removed)
@@ -463,14 +490,15 @@ def _change_tags(asked: Asked, changed: Callable[[dict[str, str]], dict[str, str
         row = _locked(topic)
         options = queue_options_of(row.sqs)
         tags = changed(options.tags)
-        _check_tags(tags)
+        _check_tags(name_of(topic), tags)
         _save_options(asked, row, msgspec.structs.replace(options, tags=tags))
     return Reply()
 
 
-def _check_tags(tags: dict[str, str]) -> None:
+def _check_tags(name: str, tags: dict[str, str]) -> None:
+    """Raises SqsError unless the queue of that name may have these."""
     if len(tags) > TAGS_MAX:
-        raise SqsError("InvalidParameterValue", f"Too many tags added for queue: {len(tags)}.")
+        raise SqsError("InvalidParameterValue", f"Too many tags added for queue {name}.")
     for key, value in tags.items():
         is_too_long = len(key) > TAG_KEY_CHARS_MAX or len(value) > TAG_CHARS_MAX
         if not key or is_too_long or "\0" in key + value:
