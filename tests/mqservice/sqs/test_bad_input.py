@@ -145,6 +145,22 @@ BAD: dict[str, tuple[Call, str]] = {
         ),
         "InvalidAttributeValue",
     ),
+    "permission of eight actions": (
+        lambda sqs, queue: sqs.add_permission(
+            QueueUrl=queue, Label="x", AWSAccountIds=["1"], Actions=["SendMessage"] * 8
+        ),
+        "OverLimit",
+    ),
+    "permission of what owners do": (
+        lambda sqs, queue: sqs.add_permission(
+            QueueUrl=queue, Label="x", AWSAccountIds=["1"], Actions=["DeleteQueue"]
+        ),
+        "InvalidParameterValue",
+    ),
+    "no tags": (
+        lambda sqs, queue: sqs.tag_queue(QueueUrl=queue, Tags={}),
+        "MissingParameter",
+    ),
     "receipt of nothing": (
         lambda sqs, queue: sqs.delete_message(QueueUrl=queue, ReceiptHandle="x"),
         "ReceiptHandleIsInvalid",
@@ -185,6 +201,22 @@ def test_bad_requests_get_the_code_of_aws(desk: Desk, protocol: str) -> None:
         found[name] = code_of(error).removeprefix("AWS.SimpleQueueService.")
     assert found == {name: code for name, (_, code) in BAD.items()}
     assert "Messages" not in sqs.receive_message(QueueUrl=queue)
+
+
+def test_empty_lists_are_given_and_wrong(desk: Desk) -> None:
+    """In JSON; the query protocol cannot write them, so that they are missing."""
+    sqs = desk.client(JSON)
+    queue = sqs.create_queue(QueueName="orders", tags={"a": "1"})["QueueUrl"]
+    with pytest.raises(ClientError) as error:
+        sqs.untag_queue(QueueUrl=queue, TagKeys=[])
+    assert code_of(error) == "InvalidParameterValue"
+    with pytest.raises(ClientError) as error:
+        sqs.add_permission(QueueUrl=queue, Label="x", AWSAccountIds=[], Actions=["*"])
+    assert code_of(error) == "InvalidParameterValue"
+    with pytest.raises(ClientError) as error:
+        sqs.add_permission(QueueUrl=queue, Label="x", AWSAccountIds=["1"], Actions=[])
+    assert code_of(error) == "MissingParameter"
+    assert sqs.list_queue_tags(QueueUrl=queue)["Tags"] == {"a": "1"}
 
 
 def test_fifo_queues_take_what_is_theirs_only(sqs: Sqs) -> None:
@@ -278,7 +310,6 @@ def test_errors_in_json(
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [
-        ("", 400, "MissingAction"),
         ("Action=Fly", 400, "InvalidAction"),
         ("Action=CreateQueue", 400, "MissingParameter"),
         ("Action=CreateQueue&QueueName=a&QueueName.b=c", 404, "MalformedQueryString"),
@@ -296,6 +327,21 @@ def test_errors_in_xml(raw: Raw, body: str, status: int, code: str) -> None:
     assert answer.headers["content-type"] == "text/xml"
     assert f"<Type>Sender</Type><Code>{code}</Code>" in answer.text
     assert "<RequestId>" in answer.text
+
+
+@pytest.mark.parametrize("body", ["", "X-Amz-Date=20261126T000000Z"])
+def test_a_request_without_parameters_is_an_unknown_operation(raw: Raw, body: str) -> None:
+    answer = raw(body, **{"Content-Type": "application/x-www-form-urlencoded"})
+    assert (answer.status_code, answer.text) == (404, "<UnknownOperationException/>")
+
+
+def test_what_is_of_no_queue_is_refused_at_the_url_of_one(raw: Raw, desk: Desk) -> None:
+    queue = desk.client().create_queue(QueueName="orders")["QueueUrl"]
+    path = queue.partition("/sqs/")[2]
+    for action in ("ListQueues", "CreateQueue&QueueName=other"):
+        answer = raw(f"Action={action}", path=path)
+        assert (answer.status_code, "<Code>InvalidAction</Code>" in answer.text) == (400, True)
+    assert raw("Action=ListQueues").text.count("<QueueUrl>") == 1
 
 
 def test_the_queue_may_be_named_by_the_path(raw: Raw, desk: Desk) -> None:

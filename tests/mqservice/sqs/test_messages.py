@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
+from tests.mqservice.delivery.wait_until import wait_until
 from tests.mqservice.sqs.conftest import Sqs
 
 
@@ -123,7 +125,7 @@ def test_visibility(sqs: Sqs, queue: str) -> None:
     (message,) = received(sqs, queue, WaitTimeSeconds=5)
     with pytest.raises(ClientError) as error:
         sqs.change_message_visibility(QueueUrl=queue, ReceiptHandle=handle, VisibilityTimeout=9)
-    assert code_of(error).endswith("MessageNotInflight")
+    assert code_of(error) == "InvalidParameterValue"
     answer = sqs.change_message_visibility_batch(
         QueueUrl=queue,
         Entries=[
@@ -134,6 +136,40 @@ def test_visibility(sqs: Sqs, queue: str) -> None:
     assert [each["Id"] for each in answer["Successful"]] == ["1"]
     assert [each["Id"] for each in answer["Failed"]] == ["2"]
     assert len(received(sqs, queue, WaitTimeSeconds=5)) == 1
+
+
+def test_a_message_can_be_hidden_again_once_it_is_visible(sqs: Sqs, queue: str) -> None:
+    sqs.send_message(QueueUrl=queue, MessageBody="1")
+    (message,) = received(sqs, queue, WaitTimeSeconds=5)
+    handle = message["ReceiptHandle"]
+
+    def hide(seconds: int) -> None:
+        sqs.change_message_visibility(
+            QueueUrl=queue, ReceiptHandle=handle, VisibilityTimeout=seconds
+        )
+
+    hide(0)
+    wait_until(lambda: _is_done(lambda: hide(60)))
+    assert received(sqs, queue) == []
+    hide(0)
+    hide(60)
+    assert received(sqs, queue) == []
+    sqs.delete_message(QueueUrl=queue, ReceiptHandle=handle)
+    with pytest.raises(ClientError) as error:
+        hide(60)
+    assert code_of(error) == "InvalidParameterValue"
+    assert handle in str(error.value)
+
+
+def _is_done(call: Callable[[], None]) -> bool:
+    """Whether a message that is given back can be hidden again yet: it is on its way a moment."""
+    try:
+        call()
+    except ClientError as exc:
+        if exc.response["Error"]["Code"] != "InvalidParameterValue":
+            raise
+        return False
+    return True
 
 
 def test_a_delayed_message_comes_later(sqs: Sqs, queue: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 from botocore.exceptions import ClientError
@@ -18,6 +20,7 @@ from mqservice.groups.services import GroupChange, delete_group, put_group
 from mqservice.tasks.models import Task
 from mqservice.topics.models import Topic
 from mqservice.topics.services import TopicChange, delete_topic, put_topic
+from tests.mqservice.delivery.wait_until import wait_until
 from tests.mqservice.sqs.conftest import REGION, Desk, Sqs
 from tests.mqservice.sqs.test_messages import code_of, received
 
@@ -53,6 +56,11 @@ def test_attributes_are_settings_of_the_topic_and_the_group(sqs: Sqs, queue: str
     sqs.set_queue_attributes(QueueUrl=queue, Attributes=wanted)
     found = attributes_of(sqs, queue)
     assert {name: found[name] for name in wanted} == wanted
+    keys = {"KmsDataKeyReusePeriodSeconds": "600"}
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes=keys)
+    assert attributes_of(sqs, queue, *keys) == keys
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"KmsMasterKeyId": ""})
+    assert attributes_of(sqs, queue, *keys) == {}
     topic, group = Topic.objects.get(name="orders"), ConsumerGroup.objects.get(name="orders")
     assert (topic.body_bytes_max, topic.retention_age_ms, group.lease_ms) == (
         2048,
@@ -149,8 +157,20 @@ def test_tags_and_permissions(sqs: Sqs, queue: str) -> None:
     sqs.add_permission(
         QueueUrl=queue, Label="one", AWSAccountIds=["123456789012"], Actions=["SendMessage"]
     )
-    policy = json.loads(attributes_of(sqs, queue)["Policy"])
-    assert [each["Sid"] for each in policy["Statement"]] == ["one"]
+    arn = attributes_of(sqs, queue)["QueueArn"]
+    assert json.loads(attributes_of(sqs, queue)["Policy"]) == {
+        "Version": "2008-10-17",
+        "Id": f"{arn}/SQSDefaultPolicy",
+        "Statement": [
+            {
+                "Sid": "one",
+                "Effect": "Allow",
+                "Principal": {"AWS": "arn:aws:iam::123456789012:root"},
+                "Action": "SQS:SendMessage",
+                "Resource": arn,
+            }
+        ],
+    }
     sqs.remove_permission(QueueUrl=queue, Label="one")
     assert "Policy" not in attributes_of(sqs, queue)
     with pytest.raises(ClientError) as error:
@@ -267,9 +287,74 @@ def test_a_move_task_is_a_redrive(sqs: Sqs, queue: str) -> None:
     assert task["Status"] == "CANCELLED"
     sqs.purge_queue(QueueUrl=letters)
     assert Task.objects.filter(kind="purge", group_name="orders").count() == 1
-    with pytest.raises(ClientError) as error:
-        sqs.cancel_message_move_task(TaskHandle="bm9uZQ==")
-    assert code_of(error) == "ResourceNotFoundException"
+    for text, code in (
+        ("none", "InvalidParameterValue"),
+        (handle_text(arn), "ResourceNotFoundException"),
+        (handle_text(f"{arn}x"), "ResourceNotFoundException"),
+        (handle, "ResourceNotFoundException"),
+    ):
+        with pytest.raises(ClientError) as error:
+            sqs.cancel_message_move_task(TaskHandle=text)
+        assert code_of(error) == code
+
+
+def handle_text(arn: str) -> str:
+    """The handle of a move task that there is not, in AWS's form."""
+    content = {"taskId": str(uuid4()), "sourceArn": arn}
+    return base64.b64encode(json.dumps(content).encode()).decode()
+
+
+def test_redrives_of_several_sources_are_one_move_task(desk: Desk, sqs: Sqs, queue: str) -> None:
+    letters = sqs.create_queue(QueueName="letters")["QueueUrl"]
+    arn = attributes_of(sqs, letters)["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    other = sqs.create_queue(QueueName="other", Attributes={"RedrivePolicy": policy})["QueueUrl"]
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"RedrivePolicy": policy})
+    for each in (queue, other):
+        sqs.send_message(QueueUrl=each, MessageBody="poison")
+        received(sqs, each, VisibilityTimeout=0)
+
+    def counted() -> bool:
+        return attributes_of(sqs, letters)["ApproximateNumberOfMessages"] == "2"
+
+    wait_until(counted)
+    target = sqs.create_queue(QueueName="target")["QueueUrl"]
+    handle = sqs.start_message_move_task(
+        SourceArn=arn, DestinationArn=attributes_of(sqs, target)["QueueArn"]
+    )["TaskHandle"]
+    stated = json.loads(base64.b64decode(handle))
+    assert (str(UUID(stated["taskId"])), stated["sourceArn"]) == (stated["taskId"], arn)
+    assert Task.objects.filter(kind="redrive").count() == 2
+    (task,) = sqs.list_message_move_tasks(SourceArn=arn, MaxResults=10)["Results"]
+    assert (task["TaskHandle"], task["Status"]) == (handle, "RUNNING")
+    assert task["ApproximateNumberOfMessagesToMove"] == 2
+    assert "MaxNumberOfMessagesPerSecond" not in task
+    Task.objects.filter(group_name="orders").update(
+        state="failed", error="TOPIC_NOT_FOUND: the topic no longer exists", moved_count=3
+    )
+    Task.objects.filter(group_name="other").update(state="done", moved_count=4)
+    sqs.delete_queue(QueueUrl=target)
+    (task,) = sqs.list_message_move_tasks(SourceArn=arn, MaxResults=10)["Results"]
+    assert task["Status"] == "FAILED"
+    assert task["FailureReason"] == "AWS.SimpleQueueService.NonExistentQueue"
+    assert task["ApproximateNumberOfMessagesMoved"] == 7
+    assert task["DestinationArn"].endswith(":target")
+
+
+def test_a_queue_may_be_its_own_dead_letter_queue(sqs: Sqs, queue: str) -> None:
+    arn = attributes_of(sqs, queue)["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"RedrivePolicy": policy})
+    assert sqs.list_dead_letter_source_queues(QueueUrl=queue)["queueUrls"] == [queue]
+    sqs.send_message(QueueUrl=queue, MessageBody="poison")
+    received(sqs, queue, VisibilityTimeout=0)
+    (letter,) = received(sqs, queue, WaitTimeSeconds=10)
+    assert letter["Body"] == "poison"
+    sqs.delete_message(QueueUrl=queue, ReceiptHandle=letter["ReceiptHandle"])
+    assert received(sqs, queue) == []
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"RedrivePolicy": ""})
+    assert "RedrivePolicy" not in attributes_of(sqs, queue)
+    sqs.delete_queue(QueueUrl=queue)
 
 
 def test_of_move_tasks_that_start_at_once_one_runs(sqs: Sqs, queue: str) -> None:
