@@ -326,8 +326,7 @@ def remove_permission(asked: Asked) -> Reply:
     def removed(statements: list[Any], arn: str) -> list[Any]:  # Any: JSON
         left = [each for each in statements if not _is_labelled(each, wanted.label)]
         if len(left) == len(statements):
-            where = "." if statements else " on existing policy."
-            raise invalid_value("Label", wanted.label, f"can't find label{where}")
+            raise invalid_value("Label", wanted.label, "can't find label.")
         return left
 
     return _change_policy(asked, removed)
