@@ -75,9 +75,13 @@ def test_a_second_row_of_the_same_name_is_refused_as_ever(people: People) -> Non
         insert(Topic(namespace=people.acme, name="orders"))
 
 
-def test_columns_that_are_converted_when_read_are_for_the_orm_only() -> None:
-    with pytest.raises(AssertionError, match="as it is stored"):
-        RowFinder(AuditEntry, "id")
+def test_columns_that_are_converted_when_read_are_as_the_orm_reads_them(people: People) -> None:
+    details = {"queues": [1, "%s"]}
+    insert(AuditEntry(tenant=people.acme.tenant, actor="a", action="a", details=details))
+    expected = AuditEntry.objects.get(actor="a")
+    found = RowFinder(AuditEntry, "id").find(expected.pk)
+    assert found is not None
+    assert (found.details, columns(found)) == (details, columns(expected))
 
 
 def test_many_are_inserted_and_written_over_in_one_query_each(

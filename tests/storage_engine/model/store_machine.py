@@ -59,7 +59,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @initialize(
         retention_segments=st.sampled_from([0, 4]),
-        durability=st.sampled_from(Durability),
+        durability=st.sampled_from([Durability.SYNC, Durability.ASYNC]),
         max_reconsume_times=st.sampled_from([2, 16]),
         has_begun=st.booleans(),
     )
@@ -86,7 +86,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(
         topic=topics,
         queue_count=st.integers(1, QUEUES_MAX),
-        durability=st.sampled_from(Durability),
+        durability=st.sampled_from([Durability.SYNC, Durability.ASYNC]),
         retention_ms=st.sampled_from([0, 60_000, 5 * RETENTION_MS]),
     )
     def topic_is_made_or_changed(
