@@ -264,8 +264,8 @@ def _table(evidence: Evidence) -> Iterator[str]:
         + " ".join(f"{each.name} {each.version}: {each.setup}." for each in evidence.peers)
     )
     yield (
-        f"\nWanted: sync, ≥ {TIMES:g} times the rate of ElasticMQ where it writes each message. Cells "
-        "have the four in this order:\n"
+        f"\nWanted: sync, ≥ {TIMES:g} times the rate of ElasticMQ where it writes each message. "
+        "Cells have the four in this order:\n"
     )
     ways = next(section.figures for section in evidence.sections if not section.failed)
     yield from (f"1. {each.way.label}: confirmed {each.way.durability}" for each in ways)
