@@ -207,7 +207,9 @@ def test_spring_listens_to_both_kinds_of_queues(
             assert dead_letters(sqs, f"spring-orders-dead{ending}") == ["unreadable"]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [pytest.param("celery", marks=pytest.mark.torture), "dramatiq"]
+)  # Celery without Django is in tests/mqservice/sqs
 def test_django_runs_tasks_by_packages_of_others(
     way: str, service: Service, aws_environ: dict[str, str], tmp_path: Path
 ) -> None:
