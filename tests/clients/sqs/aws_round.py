@@ -56,7 +56,10 @@ def receiving(queue: str, seconds: int) -> list[str]:
 
 
 def receive(queue: str, seconds: int) -> list[dict[str, Any]]:  # Any: JSON
-    return list(aws(*receiving(queue, seconds)).get("Messages", ()))
+    messages = aws(*receiving(queue, seconds)).get("Messages", ())
+    for each in messages:
+        assert each["MD5OfBody"] == hashlib.md5(each["Body"].encode()).hexdigest()
+    return list(messages)
 
 
 def settle(command: str, queue: str, message: dict[str, Any], *options: str) -> None:  # Any: JSON
