@@ -56,9 +56,11 @@ class LeanHttp(asyncio.Protocol):
         head = f"POST {path} HTTP/1.1\r\n{self._fields}content-length: {len(content)}\r\n\r\n"
         return await self._ask(head.encode() + content)
 
-    async def send_whole(self, request: bytes) -> bytes:
-        """The answer's body to a request as it stands. Raises RequestFailed unless it is 2xx."""
-        status, head, body = await self._ask(request)
+    async def send_whole(self, *request: bytes) -> bytes:
+        """The answer's body to a request as it stands, written part by part. Raises RequestFailed
+        unless it is 2xx.
+        """
+        status, head, body = await self._ask(*request)
         if not 200 <= status < 300:
             raise RequestFailed(f"{head[:60]!r} {body[:300]!r}")
         return body
@@ -66,12 +68,13 @@ class LeanHttp(asyncio.Protocol):
     def close(self) -> None:
         self._transport.abort()
 
-    async def _ask(self, request: bytes) -> tuple[int, bytes, bytes]:
+    async def _ask(self, *request: bytes) -> tuple[int, bytes, bytes]:
         assert self._answer is None, "one request at a time"
         if self._ended:
             raise RequestFailed(self._ended)
         self._answer = asyncio.get_running_loop().create_future()
-        self._transport.write(request)
+        for part in request:
+            self._transport.write(part)
         try:
             return await self._answer
         finally:

@@ -40,11 +40,14 @@ Work = Callable[[LeanHttp], Awaitable[int]]  # how many messages one request, or
 
 
 class Signer:
-    """Makes whole requests to SQS of an access key."""
+    """Makes whole requests to SQS of an access key. ``more`` are lines of headers, not signed."""
 
-    def __init__(self, base_url: str, key_id: str, secret: str) -> None:
+    def __init__(
+        self, base_url: str, key_id: str, secret: str, *, path: str = "/sqs/", more: str = ""
+    ) -> None:
         self._host = urlsplit(base_url).netloc
         self._key_id, self._secret = key_id, secret
+        self._path, self._more = path, more
         self._day, self._key = "", b""
 
     def request(self, action: str, **wanted: object) -> bytes:
@@ -59,13 +62,13 @@ class Signer:
             f"content-type:application/x-amz-json-1.0\nhost:{self._host}\nx-amz-date:{stamp}\n"
             f"x-amz-target:AmazonSQS.{action}\n"
         )
-        canonical = f"POST\n/sqs/\n\n{head}\n{_SIGNED}\n{hashlib.sha256(body).hexdigest()}"
+        canonical = f"POST\n{self._path}\n\n{head}\n{_SIGNED}\n{hashlib.sha256(body).hexdigest()}"
         digest = hashlib.sha256(canonical.encode()).hexdigest()
         signed = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{digest}"
         signature = hmac.digest(self._key, signed.encode(), "sha256").hex()
         fields = (
-            f"POST /sqs/ HTTP/1.1\n{head}authorization:AWS4-HMAC-SHA256 Credential={self._key_id}/"
-            f"{scope}, SignedHeaders={_SIGNED}, Signature={signature}\n"
+            f"POST {self._path} HTTP/1.1\n{head}{self._more}authorization:AWS4-HMAC-SHA256 "
+            f"Credential={self._key_id}/{scope}, SignedHeaders={_SIGNED}, Signature={signature}\n"
             f"content-length:{len(body)}\n\n"
         )
         return fields.replace("\n", "\r\n").encode() + body

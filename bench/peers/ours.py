@@ -58,8 +58,8 @@ DURABILITIES: Final = {
 
 
 @contextlib.asynccontextmanager
-async def ours_running(base: Path) -> AsyncIterator[tuple[Peer, Service]]:
-    async with service_running(base) as service, _client(service) as client:
+async def ours_running(base: Path, **env: str) -> AsyncIterator[tuple[Peer, Service]]:
+    async with service_running(base, **env) as service, _client(service) as client:
         _raise_quotas(service)
         kinds = list(DURABILITIES)
         yield (
@@ -67,7 +67,8 @@ async def ours_running(base: Path) -> AsyncIterator[tuple[Peer, Service]]:
                 facts=PeerFacts(
                     name=NAME,
                     version=find_commit(),
-                    setup=f"mqservice up, {service.web_count} web process, PostgreSQL and Valkey "
+                    setup=f"mqservice up, {service.web_count} web process"
+                    f"{'es' if service.web_count > 1 else ''}, PostgreSQL and Valkey "
                     f"of its own; {QUEUES} queues for each topic, quotas raised; its CPU and "
                     "memory are those of all its processes",
                 ),

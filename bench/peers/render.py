@@ -61,9 +61,14 @@ def pictures(evidence: Evidence) -> dict[str, str]:
 
 def page(before: str, evidence: Evidence) -> str:
     """The page with new figures between its marks."""
-    head, _, rest = before.partition(MARKS[0])
-    _, _, foot = rest.partition(MARKS[1])
-    return f"{head}{MARKS[0]}\n\n{table(evidence)}\n\n{MARKS[1]}{foot}"
+    return page_with(before, MARKS, table(evidence))
+
+
+def page_with(before: str, marks: tuple[str, str], text: str) -> str:
+    """The page with this between the marks."""
+    head, _, rest = before.partition(marks[0])
+    _, _, foot = rest.partition(marks[1])
+    return f"{head}{marks[0]}\n\n{text}\n\n{marks[1]}{foot}"
 
 
 def table(evidence: Evidence) -> str:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from bench.machine import Machine
+from bench.peers import sqs
 from bench.peers.evidence import EVIDENCE, Evidence, Section, read_evidence, write_evidence
 from bench.peers.goals import find_goals
 from bench.peers.peer import PeerFacts, WayFacts
@@ -68,6 +69,14 @@ def test_page_and_pictures_are_what_the_committed_evidence_makes() -> None:
     assert PAGE.read_text() == page(PAGE.read_text(), evidence), "python -m bench.peers.render"
     for name, content in pictures(evidence).items():
         assert (DOCS / name).read_text() == content, "python -m bench.peers.render"
+
+
+def test_page_has_the_sqs_figures_of_the_committed_evidence() -> None:
+    evidence = read_evidence(sqs.EVIDENCE)
+
+    assert PAGE.read_text() == sqs.render(evidence), "python -m bench.peers.sqs --repeats 0"
+    assert len(evidence.sections) == len(sqs.OPERATIONS) * len(sqs.CONNECTIONS)
+    assert all(len(section.figures) == 4 for section in evidence.sections)
 
 
 def test_committed_evidence_is_of_a_whole_run() -> None:

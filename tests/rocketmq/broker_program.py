@@ -57,6 +57,7 @@ def why_not_fetched(what: str, project: Path, cache: Path) -> str:
         wanted = (project / "pom.xml").read_text()
         if done.exists() and done.read_text() == wanted:
             return ""
+        shutil.rmtree(cache / "lib", ignore_errors=True)  # of another pom.xml
         copy = ["dependency:copy-dependencies", f"-DoutputDirectory={cache / 'lib'}"]
         try:
             fetched = subprocess.run(

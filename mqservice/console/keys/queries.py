@@ -10,7 +10,7 @@ from typing import Final
 from django.conf import settings
 from django.utils import timezone
 
-from mqservice.accounts.access import Principal
+from mqservice.accounts.access import Principal, needs_former_pepper
 from mqservice.accounts.key_schemas import KeyState, state_of
 from mqservice.accounts.models import ApiKey, Namespace
 from mqservice.accounts.queries import newest_keys
@@ -41,6 +41,10 @@ class KeyRow:
     def has_two_secrets(self) -> bool:
         until = self.key.previous_until
         return self.is_active and until is not None and until > self.now
+
+    @property
+    def needs_former_pepper(self) -> bool:
+        return self.is_active and needs_former_pepper(self.key)
 
     @property
     def creator(self) -> str:

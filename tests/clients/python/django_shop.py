@@ -1,29 +1,22 @@
 """The project ``shop`` with each Django that has tasks, in processes of its own.
 
-.cache/django-shop/<hash of packages> ── uv, once ──▶ an environment without the service
+.cache/pythons/<hash of packages> ── uv, once ──▶ an environment without the service
 Shop ─▶ python -c … │ manage.py mqservice_worker ─▶ the service
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import os
-import shutil
 import subprocess
-import sys
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tests.pythons import InstalledPython, installed_pythons
+from tests.pythons import InstalledPython, installed_pythons, python_with
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 HERE: Final = Path(__file__).resolve().parent
-CACHE: Final = ROOT / ".cache" / "django-shop"
-UV: Final = Path(sys.executable).with_name("uv")
 CLIENT_PACKAGES: Final = ("httpx<1", "websockets>=15", "msgspec>=0.20")
 RUN_WAIT_S: Final = 60
 _SETUP: Final = "import django, json; django.setup(); result = None\n"
@@ -53,19 +46,7 @@ def why_no_variant(name: str) -> str:
 def python_of(name: str) -> Path:
     """Python of an environment with the packages of a variant."""
     variant = VARIANTS[name]
-    pythons = _pythons(variant)
-    packages = (*variant.packages, *CLIENT_PACKAGES)
-    key = hashlib.sha256(" ".join((pythons[0].version, *packages)).encode()).hexdigest()[:12]
-    folder = CACHE / key
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "complete").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            _uv("venv", "--python", str(pythons[0].path), str(folder))
-            _uv("pip", "install", "--python", str(folder / "bin" / "python"), *packages)
-            (folder / "complete").touch()
-    return folder / "bin" / "python"
+    return python_with(_pythons(variant)[0], *variant.packages, *CLIENT_PACKAGES)
 
 
 def _pythons(variant: Variant) -> list[InstalledPython]:
@@ -159,9 +140,3 @@ def _end(process: subprocess.Popen[str]) -> None:
     if process.poll() is None:
         process.kill()
     process.communicate()
-
-
-def _uv(*args: str) -> None:
-    argv: Sequence[str] = [str(UV), "--quiet", *args]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr

@@ -36,20 +36,25 @@ _LOCKED: Final = ("package.json", "package-lock.json")
 @functools.cache
 def why_no_package() -> str:
     """For people to read; empty when the package is compiled and can be run."""
+    return why_no_modules("the TypeScript client", SOURCE, WORK)
+
+
+def why_no_modules(what: str, source: Path, work: Path) -> str:
+    """Why ``what`` cannot run; empty once the packages of ``source`` are installed in ``work``."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
-        return "there is no Node with npm; the TypeScript client needs 20.16 or newer"
+        return f"there is no Node with npm; {what} needs 20.16 or newer"
     said = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
     found = tuple(int(part) for part in re.findall(r"\d+", said)[:2])
     if found < NODE_MIN:
-        return f"Node is {said.strip()}; the TypeScript client needs 20.16 or newer"
-    with _only_one():
-        return _why_no_modules(npm)
+        return f"Node is {said.strip()}; {what} needs 20.16 or newer"
+    with _only_one(work):
+        return _why_not_installed(what, npm, source, work)
 
 
 def dist() -> Path:
     """The compiled modules, of the sources as they are now. Raises AssertionError if tsc fails."""
-    with _only_one():
+    with _only_one(WORK):
         stamp = WORK / "compiled"
         wanted = _hash(path for path in sorted(SOURCE.rglob("*")) if "src" in path.parts)
         wanted += (SOURCE / "tsconfig.json").read_text()
@@ -108,19 +113,19 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("MQ_")}
 
 
-def _why_no_modules(npm: str) -> str:
-    """Installs the compiler unless the lock file is the one that it was installed for."""
-    stamp = WORK / "installed"
-    wanted = _hash(SOURCE / name for name in _LOCKED)
+def _why_not_installed(what: str, npm: str, source: Path, work: Path) -> str:
+    """Installs the packages unless the lock file is the one that they were installed for."""
+    stamp = work / "installed"
+    wanted = _hash(source / name for name in _LOCKED)
     if stamp.exists() and stamp.read_text() == wanted:
         return ""
     stamp.unlink(missing_ok=True)
-    WORK.mkdir(parents=True, exist_ok=True)
+    work.mkdir(parents=True, exist_ok=True)
     for name in _LOCKED:
-        shutil.copy(SOURCE / name, WORK / name)
+        shutil.copy(source / name, work / name)
     done = subprocess.run(
         [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
-        cwd=WORK,
+        cwd=work,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -128,7 +133,7 @@ def _why_no_modules(npm: str) -> str:
         check=False,
     )
     if done.returncode:
-        return f"npm could not install the TypeScript compiler: {done.stderr.strip()[-300:]}"
+        return f"npm could not install what {what} needs: {done.stderr.strip()[-300:]}"
     stamp.write_text(wanted)
     return ""
 
@@ -142,9 +147,9 @@ def _hash(paths: Iterator[Path]) -> str:
 
 
 @contextmanager
-def _only_one() -> Iterator[None]:
+def _only_one(work: Path) -> Iterator[None]:
     """Test processes that start at the same time share the directory."""
-    WORK.parent.mkdir(exist_ok=True)
-    with WORK.with_suffix(".lock").open("w") as lock:
+    work.parent.mkdir(parents=True, exist_ok=True)
+    with work.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

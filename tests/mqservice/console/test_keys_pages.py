@@ -6,6 +6,7 @@ import re
 
 import pytest
 from django.test import Client
+from pytest_django import Settings
 
 from mqservice.accounts.access import find_access_key, find_principal
 from mqservice.accounts.models import ApiKey, AuditEntry, Invitation, Member, Role, User
@@ -88,6 +89,26 @@ def test_access_key_is_shown_once_with_its_id(people: People, alice: Client) -> 
         assert secret not in text
     rotated = alice.post(f"{path}/rotate", {"overlap": "0ms"}).content.decode()
     assert set(re.findall(r"mqs_[A-Za-z0-9_-]{40}", rotated)) != {secret}
+
+
+@pytest.mark.parametrize(
+    ("kind", "advice"), [("api", "stored under a former"), ("access", "Rotate the key before")]
+)
+def test_key_of_a_former_pepper_is_marked_until_it_is_rotated(
+    people: People, alice: Client, settings: Settings, kind: str, advice: str
+) -> None:
+    alice.post(NEW, ORDER | {"kind": kind})
+    path = f"/console/acme/keys/{ApiKey.objects.get(name=ORDER['name']).public_id}"
+    pages = ("/console/acme/keys?q=billing", path)
+    settings.MQ_KEY_PEPPER_FALLBACKS = [settings.MQ_KEY_PEPPER]
+    assert all(b"former pepper" not in alice.get(page).content for page in pages)
+
+    settings.MQ_KEY_PEPPER = "another pepper of at least 32 characters"
+
+    assert all(b">former pepper<" in alice.get(page).content for page in pages)
+    assert advice in alice.get(path).content.decode()
+    alice.post(f"{path}/rotate", {"overlap": "0ms"})
+    assert all(b"former pepper" not in alice.get(page).content for page in pages)
 
 
 def test_ready_command_sends_to_a_topic_that_the_key_may_reach(

@@ -1,5 +1,5 @@
-"""What this machine lets tests do: tracing, mounting, Java, RocketMQ, Kafka, Node, a browser,
-buildah, Prometheus. The only place that may skip.
+"""What this machine lets tests do: tracing, mounting, Java, RocketMQ, Kafka, Node, AWS's SDKs,
+a browser, buildah, Prometheus. The only place that may skip.
 
 Every promise that a test here checks with the real kernel is also checked with injected system
 calls (``crash``), which any machine can run. Spark has no such double: without Java 17 reports are
@@ -27,6 +27,7 @@ from tests.acceptance.image.containers import why_no_image
 from tests.acceptance.partitions.network import why_no_namespaces
 from tests.chromium import find_chromium, why_no_chromium
 from tests.clients.python.django_shop import why_no_variant
+from tests.clients.sqs.programs import why_no_program
 from tests.clients.typescript.package import why_no_package
 from tests.rocketmq.broker_program import why_no_broker
 from tests.storage_engine.replicated_log.kafka_program import why_no_kafka
@@ -70,6 +71,12 @@ def need_kafka() -> None:
     """Skip where Kafka's broker cannot be run."""
     if reason := why_no_kafka():
         pytest.skip(reason)  # no Kafka here; the other adapters keep the same promises
+
+
+def need_sqs_program(kind: str) -> None:
+    """Skip where a program of AWS's SDK cannot be run; ``kind`` is one of ``programs.KINDS``."""
+    if reason := why_no_program(kind):
+        pytest.skip(reason)  # the other SDKs do the same, and boto3 does all of it in the suite
 
 
 def need_image() -> None:
