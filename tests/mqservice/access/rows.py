@@ -118,6 +118,10 @@ DATA_ROWS: dict[str, Row] = {
     "settleMessages": _data("POST", f"{_GROUP}:settle", Need.CONSUME, body={"ack": ["x"]}),
     "browseDeadLetters": _data("GET", f"{_GROUP}/dlq", Need.CONSUME),
     "readDeadLetter": _data("GET", f"{_GROUP}/dlq/{{message}}", Need.CONSUME, done=(404,)),
+    "searchMessages": _data("GET", "/messages", Need.CONSUME, query="q=topic:{topic}"),
+    "countMessagesOverTime": _data(
+        "GET", "/messages:histogram", Need.CONSUME, query="q=topic:{topic}"
+    ),
     "listScheduled": _data("GET", f"{_TOPIC}/scheduled", Need.CONSUME),
     "cancelScheduled": _data("DELETE", "/scheduled/{handle}", Need.PRODUCE, fresh=("handle",)),
     "listAllScheduled": _data("GET", "/scheduled", Need.CONSUME),
