@@ -74,7 +74,7 @@ class Row:
     @property
     def has_name(self) -> bool:
         """Whether it names a thing, which may be somebody else's or not there."""
-        return "{" in self.path.replace("{ns}", "")
+        return "{" in (self.path + self.query).replace("{ns}", "")
 
 
 def _data(method: str, path: str, need: Need, **more: Any) -> Row:  # Any: fields of Row

@@ -8,8 +8,9 @@ import httpx
 import pytest
 
 from mqservice.accounts.scopes import Grant, Kind, Scope
-from tests.mqservice.delivery.browsing import bodies, put, received, settle
+from tests.mqservice.delivery.browsing import bodies, dead_letters, put, received, settle
 from tests.mqservice.delivery.serving import Json, Server
+from tests.mqservice.delivery.wait_until import wait_until
 
 pytestmark = pytest.mark.real_engine()
 
@@ -30,10 +31,12 @@ def pages(api: httpx.Client, q: str, **query: str | int) -> Iterator[Json]:
         query["cursor"] = answer["next_cursor"]
 
 
-def bury(api: httpx.Client, topic: str, reason: str) -> None:
-    """What the topic has for the group becomes dead letters."""
-    found = received(api, topic, max=64, wait="5s")
-    settle(api, dead_letter=[{"receipt": each["receipt"], "reason": reason} for each in found])
+def bury(api: httpx.Client, topic: str, group: str, reason: str, *, count: int) -> None:
+    """What the topic has for the group becomes dead letters, ``count`` of them then."""
+    found = received(api, topic, group, max=64, wait="20s")
+    told = [{"receipt": each["receipt"], "reason": reason} for each in found]
+    settle(api, group, dead_letter=told)
+    wait_until(lambda: len(dead_letters(api, group)["messages"]) == count)
 
 
 def test_the_newest_come_first_and_pages_lead_both_ways(api: httpx.Client, topic: str) -> None:
@@ -140,25 +143,20 @@ def test_a_last_hour_walks_on_while_its_start_moves(api: httpx.Client, topic: st
 
 
 def test_dead_letters_are_those_of_the_group_with_their_reasons(
-    api: httpx.Client, topic: str
+    api: httpx.Client, topic: str, group: str
 ) -> None:
     put(api, topic, *({"body": str(number)} for number in range(3)))
-    bury(api, topic, "card 17 declined")
+    bury(api, topic, group, "card 17 declined", count=3)
     put(api, topic, {"body": "other"})
-    bury(api, topic, "printer on fire")
+    bury(api, topic, group, "printer on fire", count=4)
+    q = f'group:{group} reason:"card 99 declined"'
 
-    answer = search(api, "group:billing")
-    declined = search(api, 'group:billing reason:"card 99 declined"', limit=2)
-    rest = search(
-        api, 'group:billing reason:"card 99 declined"', limit=2, cursor=declined["next_cursor"]
-    )
+    answer = search(api, f"group:{group}")
+    declined = search(api, q, limit=2)
+    rest = search(api, q, limit=2, cursor=declined["next_cursor"])
 
     first = answer["messages"][0]
-    assert (first["topic"], first["group"], first["reason"]) == (
-        topic,
-        "billing",
-        "printer on fire",
-    )
+    assert (first["topic"], first["group"], first["reason"]) == (topic, group, "printer on fire")
     assert len(answer["messages"]) == 4
     assert len(declined["messages"]) == 2
     assert declined["scanned"] + rest["scanned"] == 4
