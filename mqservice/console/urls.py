@@ -19,6 +19,7 @@ from mqservice.console.issues import views as views_issues
 from mqservice.console.keys import views as views_keys
 from mqservice.console.masking import views as views_masking
 from mqservice.console.members import views as views_members
+from mqservice.console.messages import copy_views as views_copy
 from mqservice.console.messages import explorer as views_explorer
 from mqservice.console.messages import publish_views as views_publish
 from mqservice.console.messages import views as views_messages
@@ -97,6 +98,7 @@ _OF_A_NAMESPACE = [
     path("topics/<str:topic>/messages/<str:message_id>/body", views_messages.download,
          name="message-body"),
     path("messages", views_explorer.explorer, name="messages"),
+    path("messages/copy", views_copy.copy_messages, name="copy-messages"),
     path("messages/export.<str:kind>", views_messages.export, name="export-messages"),
     # Live tail
     path("tail", views_tail.tail, name="tail"),

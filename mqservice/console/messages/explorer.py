@@ -78,7 +78,7 @@ def explorer(frame: Frame) -> HttpResponse:
     given = frame.request.GET
     q = given.get("q", "").strip()[:QUERY_CHARS_MAX]
     order = "oldest" if given.get("order") == "oldest" else "newest"
-    wanted = _parsed(q)
+    wanted = parsed(q)
     topic, group = (wanted.topic, wanted.group) if wanted else ("", "")
     is_placed = bool(q) and (wanted is None or bool(topic or group))
     path = f"{frame.api_root}/messages"
@@ -148,7 +148,7 @@ def q_of(where: str, fields: Mapping[str, str]) -> str:
     return " ".join([where, *tokens])
 
 
-def _parsed(q: str) -> MessageQuery | None:
+def parsed(q: str) -> MessageQuery | None:
     """None for what is no query; the API says why."""
     try:
         return parse_query(q)

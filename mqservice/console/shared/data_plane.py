@@ -76,7 +76,7 @@ def call_data_plane(
     masks = masks_for(request, principal, match.ns)
     topic = match.topic or None
     try:
-        _reject_hidden(masks, topic, kept)
+        reject_hidden(masks, topic, kept)
     except Problem as problem:
         return DataPlaneResponse(
             status=problem.status, data={"code": problem.code, "detail": problem.detail}
@@ -88,7 +88,7 @@ def call_data_plane(
     return DataPlaneResponse(status=answer.status, data=mask_response(answer.data, masks, topic))
 
 
-def _reject_hidden(masks: Masks, topic: str | None, query: dict[str, str]) -> None:
+def reject_hidden(masks: Masks, topic: str | None, query: dict[str, str]) -> None:
     """Raises Problem: the query would tell what is hidden by what it finds."""
     contains, wanted = query.get("contains", ""), query.get("sql") or query.get("filter", "")
     if "q" in query:

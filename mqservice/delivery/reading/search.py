@@ -125,11 +125,54 @@ class Source:
         return FoundMessage(**msgspec.structs.asdict(letter), group=self.group)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPage:
+    """``scanned_count`` is None where no message had to be read to know whether it is wanted."""
+
+    source: Source
+    records: list[Record]
+    next_cursor: str | None
+    previous_cursor: str | None
+    is_complete: bool
+    scanned_count: int | None
+
+
 async def search_messages(context: DeliveryContext, request: Request) -> None:
     """``GET .../messages``"""
     query = SEARCH.query(request)
-    wanted = read_query(query)
-    limit, order, cursor = query.require(LIMIT), query.require(_ORDER), query.get(CURSOR)
+    page = await find_page(
+        context,
+        request,
+        read_query(query),
+        order=query.require(_ORDER),
+        messages_max=query.require(LIMIT),
+        cursor=query.get(CURSOR),
+    )
+    as_bytes = accepts_msgpack(request)
+    reply_struct(
+        request,
+        SearchResponse(
+            messages=[page.source.found(record, as_bytes=as_bytes) for record in page.records],
+            next_cursor=page.next_cursor,
+            previous_cursor=page.previous_cursor,
+            is_complete=page.is_complete,
+            scanned=msgspec.UNSET if page.scanned_count is None else page.scanned_count,
+        ),
+    )
+
+
+async def find_page(
+    context: DeliveryContext,
+    request: Request,
+    wanted: MessageQuery,
+    *,
+    order: str,
+    messages_max: int,
+    cursor: str | None,
+) -> FoundPage:
+    """One page of what ``wanted`` asks for, of one who may read it. Raises Fault, Problem,
+    ``StoreError``.
+    """
     source = await _source(context, request, wanted)
     question, cause = _question(wanted, source, order=order, now_ms=context.clock.now_ms())
     here = _cursors(context, source, (_bound(question), cause, wanted.ids))
@@ -143,33 +186,27 @@ async def search_messages(context: DeliveryContext, request: Request) -> None:
                 "a page with the same q and order",
                 code=CURSOR.code,
             )
-    store = context.stores[source.topic.shard]
+    store, asked = context.stores[source.topic.shard], _turned(question) if is_back else question
     if wanted.ids:
-        page = await _ids_page(store, source.topic, wanted.ids, place, limit)
+        page = await _ids_page(store, source.topic, wanted.ids, place, messages_max)
+    elif source.group:
+        page = await letters_page(
+            store, source.topic, asked, cause, place, messages_max, context.clock
+        )
     else:
-        asked = _turned(question) if is_back else question
-        if source.group:
-            page = await letters_page(
-                store, source.topic, asked, cause, place, limit, context.clock
-            )
-        else:
-            page = await page_reader(asked)(store, source.topic, asked, place, limit)
+        page = await page_reader(asked)(store, source.topic, asked, place, messages_max)
     records, ahead, behind = page.records, page.place, place
     if is_back:
         records, ahead, behind = records[::-1], place, page.place
     if question.key is not None or wanted.ids:
         behind = None  # found through an index, which is read in one direction
-    as_bytes = accepts_msgpack(request)
-    is_scan = question.is_scan or cause is not None
-    reply_struct(
-        request,
-        SearchResponse(
-            messages=[source.found(record, as_bytes=as_bytes) for record in records],
-            next_cursor=None if ahead is None else here.write(ahead),
-            previous_cursor=None if behind is None else back.write(behind),
-            is_complete=page.is_complete,
-            scanned=page.scanned_count if is_scan else msgspec.UNSET,
-        ),
+    return FoundPage(
+        source=source,
+        records=records,
+        next_cursor=None if ahead is None else here.write(ahead),
+        previous_cursor=None if behind is None else back.write(behind),
+        is_complete=page.is_complete,
+        scanned_count=page.scanned_count if question.is_scan or cause is not None else None,
     )
 
 
@@ -191,8 +228,13 @@ async def count_over_time(context: DeliveryContext, request: Request) -> None:
 
 def read_query(query: Query) -> MessageQuery:
     """``q`` of a request. Raises Fault."""
+    return read_text(query.require(Q))
+
+
+def read_text(text: str) -> MessageQuery:
+    """What a ``q`` asks for. Raises Fault."""
     try:
-        return parse_query(query.require(Q))
+        return parse_query(text)
     except Fault as fault:
         raise Q.fault(fault.detail, code=fault.code) from None
 

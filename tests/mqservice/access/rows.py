@@ -122,6 +122,12 @@ DATA_ROWS: dict[str, Row] = {
     "countMessagesOverTime": _data(
         "GET", "/messages:histogram", Need.CONSUME, query="q=topic:{topic}"
     ),
+    "copyMessages": _data(
+        "POST",
+        f"{_TOPIC}/messages:copy",
+        Need.PRODUCE,
+        body={"q": "topic:{topic}", "dry_run": True},
+    ),
     "listScheduled": _data("GET", f"{_TOPIC}/scheduled", Need.CONSUME),
     "cancelScheduled": _data("DELETE", "/scheduled/{handle}", Need.PRODUCE, fresh=("handle",)),
     "listAllScheduled": _data("GET", "/scheduled", Need.CONSUME),

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import html
+import json
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.test import Client
 
+from mqservice.accounts.models import Member, Role
 from mqservice.console.shared import data_plane
 from mqservice.console.shared.data_plane import DataPlaneResponse
 from mqservice.groups.models import ConsumerGroup
+from mqservice.masking.models import MaskRule
 from mqservice.topics.models import Topic
 from tests.people import People
 
 ROOT = "/console/acme"
 PAGE = f"{ROOT}/messages"
 LONG = "n" * 64
-MESSAGE = {
+MESSAGE: dict[str, object] = {
     "id": "01AB", "topic": "orders", "tag": None, "keys": ["k1"], "message_group": None,
     "properties": {}, "queue": 2, "offset": 7, "born_at": "2026-11-26T10:00:00.000Z",
     "stored_at": "2026-11-26T10:00:00.000Z", "body": "\u202eabc <b>",
@@ -140,8 +143,55 @@ def test_old_addresses_lead_to_the_search_that_they_meant(
     assert parse_qs(urlsplit(answer["Location"]).query).get("q", [""]) == [query]
 
 
+def test_a_copy_is_previewed_before_it_is_stored(
+    alice: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[str, dict[str, object]]] = []
+
+    async def answered(*given: Any) -> DataPlaneResponse:  # Any: as it is called
+        body = json.loads(given[6])
+        sent.append((given[4], body))
+        data = {"count": 2, "bytes": 7, "next_cursor": None, "messages": [], **body}
+        return DataPlaneResponse(status=200, data=data)
+
+    monkeypatch.setattr(data_plane, "_call", answered)
+    monkeypatch.setattr(data_plane, "_plane_of", lambda _request: None)
+    page = f"{PAGE}/copy"
+    target = "/v1/ns/acme/topics/orders/messages:copy"
+
+    asked = alice.get(page, {"q": "topic:orders tag:a", "id": ["01AB", "02"]})
+    assert "2 messages of 7 B would be stored in orders." in asked.content.decode()
+    assert sent.pop() == (target, {"q": "topic:orders id:01AB,02", "cursor": None, "dry_run": True})
+
+    form = {"q": "topic:orders id:01AB,02", "target": LONG}
+    alice.post(page, {**form, "preview": "1"})
+    assert sent.pop()[1]["dry_run"] is True
+    done = alice.post(page, form)
+    assert sent.pop() == (
+        f"/v1/ns/acme/topics/{LONG}/messages:copy",
+        {"q": "topic:orders id:01AB,02", "cursor": None, "dry_run": False},
+    )
+    assert done["Location"] == f"{ROOT}/topics/{LONG}/messages"
+    assert alice.post(page, {**form, "target": "a/b"}).status_code == 400
+    assert sent == []
+
+
+def test_a_copy_never_shows_what_masking_hides(
+    people: People, alice: Client, asked: list[dict[str, str]]
+) -> None:
+    MaskRule.objects.create(
+        namespace=people.acme, name="cards", topics="orders", part="field", path="/card"
+    )
+    Member.objects.filter(user=people.alice).update(role=Role.DEVELOPER.value)
+
+    for form in ({"target": LONG, "q": "topic:orders"}, {"q": "topic:orders body:4"}):
+        assert alice.post(f"{PAGE}/copy", form).status_code == 403
+    assert asked == []
+
+
 def test_a_viewer_may_not_look(people: People, client: Client) -> None:
     client.force_login(people.bob)
 
     assert client.get(PAGE, {"q": "topic:orders"}).status_code == 403
     assert client.get(f"{PAGE}/export.csv", {"q": "topic:orders"}).status_code == 403
+    assert client.get(f"{PAGE}/copy", {"q": "topic:orders"}).status_code == 403
