@@ -36,6 +36,7 @@ PAGES: Final = {
     "messages": "messages?q=topic:orders",
     "messages-start": "messages",
     "messages-fault": "messages?q=tga:a",
+    "messages-copy": "messages/copy?q=topic:orders",
     "new-topic": "new-topic",
     "tail": "tail",
     "tail-topic": "tail?topic=orders",
@@ -134,6 +135,7 @@ def test_chosen_zone_holds_on_pages_and_in_forms(
     minutes = int(utc[11:13]) * 60 + int(utc[14:16]) + 5 * 60 + 30
     assert local[11:16] == f"{minutes // 60 % 24:02}:{minutes % 60:02}"
     assert scripts or local.endswith("+05:30")
+    page.goto("/console/demo/audit")
     page.get_by_label("From, Asia/Kolkata").fill("2020-01-01T00:00:00")
     page.get_by_role("button", name="Search").click()
     expect(page.get_by_label("From, Asia/Kolkata")).to_have_value("2020-01-01T00:00")
