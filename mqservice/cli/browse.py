@@ -8,7 +8,8 @@ The lines of ``-o ndjson`` are those of ``consume -o ndjson`` and can be given t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Annotated, Final
 
 import typer
@@ -16,7 +17,7 @@ import typer
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageError
-from mqservice.cli.messages import Delivered, encode_line
+from mqservice.cli.messages import BrowsedPage, Delivered, encode_line
 from mqservice.cli.outputs import PAGE_MESSAGES_MAX, Documents, FormOption, Output
 from mqservice.cli.target import Target
 
@@ -96,27 +97,40 @@ async def _show(target: Target, topic: str, message_id: str, *, form: Output) ->
 async def _browse(
     target: Target, topic: str, query: dict[str, str], limit: int, *, form: Output
 ) -> int:
-    count = 0
     async with RestClient(target) as client:
-        with Documents(form) as documents:
-            async for message in _messages(client, topic, query, limit):
-                if count == limit:
-                    screen.notice(f"there are more than these {limit:,}; raise --limit to see more")
-                    return 0
-                documents.write(encode_line(message, topic=topic), _line(message, BODY_CHARS_MAX))
-                count += 1
+        return await show_pages(partial(client.browse, topic), query, limit, form, topic=topic)
+
+
+async def show_pages(
+    fetch: Callable[[dict[str, str]], Awaitable[BrowsedPage]],
+    query: dict[str, str],
+    limit: int,
+    form: Output,
+    *,
+    topic: str = "",
+) -> int:
+    """Show what pages have, at most ``limit`` messages; ``topic``: of those that do not say."""
+    count = 0
+    with Documents(form) as documents:
+        async for message in _messages(fetch, query, limit):
+            if count == limit:
+                screen.notice(f"there are more than these {limit:,}; raise --limit to see more")
+                return 0
+            line = encode_line(message, topic=message.topic or topic)
+            documents.write(line, _line(message, BODY_CHARS_MAX))
+            count += 1
     if not count:
         screen.notice("message not found")
     return 0
 
 
 async def _messages(
-    client: RestClient, topic: str, query: dict[str, str], limit: int
+    fetch: Callable[[dict[str, str]], Awaitable[BrowsedPage]], query: dict[str, str], limit: int
 ) -> AsyncIterator[Delivered]:
     """The messages of one page after another; one more than ``limit`` if there is one."""
     left = limit + 1
     while left > 0:
-        page = await client.browse(topic, {**query, "limit": str(min(left, PAGE_MESSAGES_MAX))})
+        page = await fetch({**query, "limit": str(min(left, PAGE_MESSAGES_MAX))})
         for message in page.messages:
             yield message
         left -= len(page.messages)

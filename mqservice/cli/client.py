@@ -111,6 +111,11 @@ class RestClient:
         answer = await self._request("GET", f"{self._messages_path(topic)}?{urlencode(query)}")
         return parse_browsed(answer.content)
 
+    async def search(self, query: Mapping[str, str]) -> BrowsedPage:
+        """One page of what the search language finds."""
+        answer = await self._request("GET", f"{self._root}/messages?{urlencode(query)}")
+        return parse_browsed(answer.content)
+
     async def pull(self, path: str) -> PulledPage:
         """Messages of one queue, of a path below the namespace's."""
         return parse_pulled((await self._request("GET", f"{self._root}/{path}")).content)

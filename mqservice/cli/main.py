@@ -29,6 +29,7 @@ class Program(LazyGroup):
         "produce": _command("Send messages to a topic.", "produce"),
         "consume": _command("Receive messages and print them.", "consume"),
         "browse": _command("Browse messages without receiving them.", "browse"),
+        "search": _command("Search messages by key, tag, time, body or property.", "search"),
         "topic": _group("Create, list, show, change, purge and delete topics.", "topic"),
         "group": _group(
             "Consumer groups: settings, pauses, progress.",

@@ -45,6 +45,7 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     message_group: str | None = None
     properties: dict[str, str] = {}
     stored_at: str = ""
+    topic: str = ""
 
 
 class LineForm(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -158,6 +159,7 @@ class _StoredForm(msgspec.Struct, kw_only=True):
     message_group: str | None = None
     properties: dict[str, str] = {}
     stored_at: str = ""
+    topic: str = ""
 
 
 class _BrowsedForm(msgspec.Struct):

@@ -19,8 +19,9 @@ from mqservice.console.issues import views as views_issues
 from mqservice.console.keys import views as views_keys
 from mqservice.console.masking import views as views_masking
 from mqservice.console.members import views as views_members
+from mqservice.console.messages import copy_views as views_copy
+from mqservice.console.messages import explorer as views_explorer
 from mqservice.console.messages import publish_views as views_publish
-from mqservice.console.messages import trace_views as views_traces
 from mqservice.console.messages import views as views_messages
 from mqservice.console.operators import read_only_views as views_read_only
 from mqservice.console.operators import views as views_operator
@@ -91,11 +92,14 @@ _OF_A_NAMESPACE = [
     path("topics/<str:topic>/delete", views_topics.remove_topic, name="delete-topic"),
     path("topics/<str:topic>/purge", views_topic_purge.purge_topic_page, name="purge-topic"),
     path("topics/<str:topic>/publish", views_publish.publish, name="publish"),
-    path("topics/<str:topic>/messages", views_messages.messages, name="messages"),
+    path("topics/<str:topic>/messages", views_messages.topic_messages, name="topic-messages"),
     path("topics/<str:topic>/filters", views_messages.saved_filters, name="saved-filters"),
     path("topics/<str:topic>/messages/<str:message_id>", views_messages.message, name="message"),
     path("topics/<str:topic>/messages/<str:message_id>/body", views_messages.download,
          name="message-body"),
+    path("messages", views_explorer.explorer, name="messages"),
+    path("messages/copy", views_copy.copy_messages, name="copy-messages"),
+    path("messages/export.<str:kind>", views_messages.export, name="export-messages"),
     # Live tail
     path("tail", views_tail.tail, name="tail"),
     # Reports
@@ -117,13 +121,12 @@ _OF_A_NAMESPACE = [
     path("clients/disconnect", views_clients.disconnect, name="disconnect"),
     # Dead letters, redrive, scheduled messages, traces
     path("dead-letters", views_dead_letters.dead_letters, name="dead-letters"),
-    path("dead-letters/<str:group>", views_dead_letters.letters, name="group-dead-letters"),
-    path("dead-letters/<str:group>/export", views_dead_letters.export, name="export-dead-letters"),
+    path("dead-letters/<str:group>", views_messages.letters, name="group-dead-letters"),
     path("dead-letters/<str:group>/redrive", views_redrive.redrive, name="redrive"),
     path("dead-letters/<str:group>/purge", views_redrive.purge, name="purge"),
-    path("dead-letters/<str:group>/messages/<str:message_id>", views_dead_letters.letter,
+    path("dead-letters/<str:group>/messages/<str:message_id>", views_messages.letter,
          name="dead-letter"),
-    path("dead-letters/<str:group>/messages/<str:message_id>/body", views_dead_letters.letter_body,
+    path("dead-letters/<str:group>/messages/<str:message_id>/body", views_messages.letter_body,
          name="dead-letter-body"),
     path("issues", views_issues.issues, name="issues"),
     path("issue-settings", views_issues.settings, name="issue-settings"),
@@ -144,8 +147,8 @@ _OF_A_NAMESPACE = [
     path("schedules/<str:schedule>/send", views_schedules.send, name="send-schedule"),
     path("schedules/<str:schedule>/delete", views_schedules.remove_schedule,
          name="delete-schedule"),
-    path("traces", views_traces.traces, name="traces"),
-    path("traces/<str:message_id>", views_traces.trace, name="trace"),
+    path("traces", views_messages.traces, name="traces"),
+    path("traces/<str:message_id>", views_messages.trace, name="trace"),
 ]  # fmt: skip
 
 urlpatterns = [

@@ -26,7 +26,7 @@ from mqservice.delivery.produce.produce import (
     produce_one,
 )
 from mqservice.delivery.produce.produce_responses import BatchResponse, StoredResponse
-from mqservice.delivery.reading import browse, dead_letters, pull, scheduled
+from mqservice.delivery.reading import browse, copy, dead_letters, pull, scheduled, search
 from mqservice.delivery.receive.receive import (
     ReceiveOptions,
     ReceiveResponse,
@@ -218,6 +218,9 @@ OPERATIONS: Final = (
     SETTLE,
     browse.BROWSE,
     browse.READ_MESSAGE,
+    search.SEARCH,
+    search.HISTOGRAM,
+    copy.COPY,
     pull.PULL,
     pull.OFFSET_AT_TIME,
     dead_letters.BROWSE_DEAD_LETTERS,

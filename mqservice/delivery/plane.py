@@ -45,6 +45,7 @@ from mqservice.delivery.operation import NAMESPACE, BodyHandler, Cancel, ReadHan
 from mqservice.delivery.operations import OPERATIONS, PRODUCE, PRODUCE_BATCH, RECEIVE, SETTLE
 from mqservice.delivery.path_routes import NotLoaded
 from mqservice.delivery.reading.browse import READ_MESSAGE
+from mqservice.delivery.reading.copy import COPY
 from mqservice.delivery.reading.dead_letters import READ_DEAD_LETTER
 from mqservice.delivery.reading.scheduled import CANCEL_SCHEDULED, RESCHEDULE, SEND_SCHEDULED
 from mqservice.delivery.spans import CLIENT_GONE
@@ -87,7 +88,7 @@ _PATHS: Final = {
 _MATCH_BYTES_MAX: Final = 2 * KIB
 _MATCHES_BYTES_MAX: Final = 4 * MIB
 
-_PRODUCES: Final = frozenset({PRODUCE.path, PRODUCE_BATCH.path})
+_PRODUCES: Final = frozenset({PRODUCE.path, PRODUCE_BATCH.path, COPY.path})
 # Settling, cancelling and sending now free what is held: they are never refused for a rate.
 _FREES: Final = frozenset({SETTLE.path, CANCEL_SCHEDULED.path, SEND_SCHEDULED.path})
 _SELDOM: Final = frozenset(

@@ -14,13 +14,16 @@ from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.record_parts import store_timestamp_of
 
 
-def offset_at_time(commit_log: CommitLog, queue: ConsumeQueue, timestamp_ms: int) -> int:
+def offset_at_time(
+    commit_log: CommitLog, queue: ConsumeQueue, timestamp_ms: int, *, low: int | None = None
+) -> int:
     """Queue offset of the first message stored at ``timestamp_ms`` or later.
 
     Reads one record for each halving; store times never decrease along a queue. A damaged record
-    tells no time: then the next whole one does.
+    tells no time: then the next whole one does. ``low``: the offset of an earlier time, from which
+    on it is looked for.
     """
-    low = queue.min_offset
+    low = queue.min_offset if low is None else low
     high = found = queue.max_offset  # ``found`` is the first whole record from ``high`` on
     while low < high:
         middle = whole = (low + high) // 2

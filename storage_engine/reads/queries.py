@@ -8,10 +8,11 @@ Loop thread only.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from storage_engine.catalog.catalog import Catalog
 from storage_engine.delivery.engine_parts import EngineParts
-from storage_engine.errors import QueueNotFound
+from storage_engine.errors import BadRequest, QueueNotFound
 from storage_engine.index.indexer import Indexer
 from storage_engine.index.key_lookup import IsRemoved, KeyLookup
 from storage_engine.log.offset_at_time import offset_at_time
@@ -27,6 +28,8 @@ from storage_engine.wire.reads import (
     PullRequest,
 )
 from storage_engine.wire.topics import QueueStats, TopicStats
+
+_TIMES_MAX: Final = 256  # of one request, 20 to 30 records each
 
 
 class Queries:
@@ -79,12 +82,22 @@ class Queries:
         return lookup.page(is_complete=not self._indexer.is_behind)
 
     def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply:
-        """See ``offset_at_time``. Raises ``TopicNotFound``, ``QueueNotFound``."""
+        """See ``offset_at_time``. Raises ``TopicNotFound``, ``QueueNotFound``, ``BadRequest``."""
         queue = self._queue_of(request.topic, request.queue_id)
+        times_ms = [request.timestamp_ms, *request.later_ms]
+        if len(times_ms) > _TIMES_MAX:
+            raise BadRequest(
+                f"the request has {len(times_ms)} times, at most {_TIMES_MAX} are allowed"
+            )
+        offsets: list[int] = []
+        for time_ms in times_ms:
+            low = offsets[-1] if offsets else queue.min_offset
+            offsets.append(offset_at_time(self._commit_log, queue, time_ms, low=low))
         return OffsetAtTimeReply(
-            queue_offset=offset_at_time(self._commit_log, queue, request.timestamp_ms),
+            queue_offset=offsets[0],
             min_offset=queue.min_offset,
             max_offset=queue.max_offset,
+            later_offsets=offsets[1:],
         )
 
     @property

@@ -174,7 +174,7 @@ def encode_record(message: StoreMessage) -> bytes:
             contains one of the two separators.
     """
     topic = message.topic.encode()
-    properties = _encode_properties(message)
+    properties = encode_properties(message)
     topic_bytes = len(topic)
     if topic_bytes <= TOPIC_BYTES_V1_MAX:
         magic = MAGIC_V1
@@ -223,7 +223,10 @@ def encode_record(message: StoreMessage) -> bytes:
     )
 
 
-def _encode_properties(message: StoreMessage) -> bytes:
+def encode_properties(message: StoreMessage | Record) -> bytes:
+    """All properties as they stand in a record, the system's own included. Raises
+    ``RecordRefused``.
+    """
     own = message.properties
     parts = [f"{name}\x01{value}\x02" for name, value in own.items()] if own else []
     if "" in own:

@@ -71,11 +71,14 @@ class LookUpHead(Wire, frozen=True, kw_only=True):
 
 
 class OffsetAtTimeRequest(Wire, frozen=True, kw_only=True):
-    """Where is the first message of a queue that was stored at ``timestamp_ms`` or later?"""
+    """Where is the first message of a queue that was stored at ``timestamp_ms`` or later? And at
+    each of ``later_ms``, which ascend from there.
+    """
 
     topic: str
     queue_id: int
     timestamp_ms: int
+    later_ms: list[int] = msgspec.field(default_factory=list)
 
 
 class OffsetAtTimeReply(Wire, frozen=True, kw_only=True):
@@ -84,3 +87,4 @@ class OffsetAtTimeReply(Wire, frozen=True, kw_only=True):
     queue_offset: int
     min_offset: int
     max_offset: int
+    later_offsets: list[int] = msgspec.field(default_factory=list)

@@ -114,7 +114,7 @@ def deleted_topic_not_audited(
 
 
 @planted(
-    "mqservice.console.dead_letters.exports:csv_cell",
+    "mqservice.console.messages.exports:csv_cell",
     f"{_TESTS}/console/test_exports.py::test_each_text_of_a_tenant_is_a_safe_cell",
 )
 def formula_in_an_exported_cell(real: Real, value: Thing) -> Thing:

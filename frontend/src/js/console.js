@@ -2,7 +2,9 @@
 import "./trusted.js";
 import Alpine from "@alpinejs/csp";
 import { startCopying } from "./copying.js";
+import { startDrawer } from "./drawer.js";
 import { startDialogs } from "./dialogs.js";
+import { startHistogram } from "./histogram.js";
 import { startKeyboard } from "./keyboard.js";
 import { startLive } from "./live.js";
 import { startMenus } from "./menus.js";
@@ -19,6 +21,8 @@ Alpine.start();
 startMenus();
 startKeyboard();
 startDialogs();
+startDrawer();
+startHistogram();
 startCopying();
 startSnippets();
 if (settleZone()) showTimes(document);

@@ -27,6 +27,7 @@ _SENTENCES: Final[Mapping[str, Promise]] = {
     "unmute": gettext_lazy("%(actor)s unmuted %(thing)s"),
     "seek": gettext_lazy("%(actor)s reset the offsets of %(thing)s"),
     "purge": gettext_lazy("%(actor)s purged %(thing)s"),
+    "copy": gettext_lazy("%(actor)s copied messages to %(thing)s"),
     "rotate": gettext_lazy("%(actor)s rotated %(thing)s"),
     "revoke": gettext_lazy("%(actor)s revoked %(thing)s"),
     "acknowledge": gettext_lazy("%(actor)s acknowledged %(thing)s"),

@@ -18,9 +18,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.dead_letters.views import stored_letter
 from mqservice.console.groups.views import found_group
-from mqservice.console.messages.views import stored_message
+from mqservice.console.messages.views import stored_letter, stored_message
 from mqservice.console.shared.bodies import body_of, text_of
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.data_plane import call_data_plane
@@ -61,7 +60,7 @@ def publish(frame: Frame, topic: str) -> HttpResponse:
             if told:
                 messages.success(frame.request, told)
             if "again" not in frame.request.POST:
-                return redirect("console:messages", frame.namespace.name, row.name)
+                return redirect("console:topic-messages", frame.namespace.name, row.name)
             return redirect("console:publish", frame.namespace.name, row.name)
     if form.is_bound:
         status = 422

@@ -1,134 +1,190 @@
-"""Messages of a topic: search and browse, saved filters, one message, its download.
+"""One message or dead letter with its trace and body, saved searches, files of what a search finds.
 
-    ?key= | ?id= | ?tag=&from=&to=&queue=&offset=&filter=&contains= ──▶ browse ──▶ rows, cursor
-
-With a filter or a text a page is what a bounded amount of looking has found, and says how much.
+topics/T/messages/ID, dead-letters/G/messages/ID ──▶ API, traces.queries ──▶ page, or the drawer
+topics/T/messages?key=…, dead-letters/G?…, traces?…  ──▶ the explorer, where they all went
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 from urllib.parse import urlencode
 
 from django.contrib import messages as notes
 from django.core.exceptions import PermissionDenied
-from django.http import HttpResponse, QueryDict
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
-from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
+from mqservice.accounts.scopes import Kind, Scope
+from mqservice.console.groups.views import found_group
+from mqservice.console.messages.explorer import explorer_url, old_search, to_explorer
+from mqservice.console.messages.exports import Export, export_response
 from mqservice.console.messages.saved_filters import (
     NotSaved,
     delete_filter,
-    filters_of,
     save_filter,
 )
-from mqservice.console.shared.bodies import Stored, body_of, is_hidden, preview, shown_body
-from mqservice.console.shared.columns import columns_of
+from mqservice.console.messages.traces import TRACED_ID_CHARS_MAX, shown_trace
+from mqservice.console.shared.bodies import Stored, body_of, is_hidden, shown_body
 from mqservice.console.shared.curl_commands import curl_of
-from mqservice.console.shared.data_plane import call_data_plane, read_stored
-from mqservice.console.shared.form_times import ago, utc_of
+from mqservice.console.shared.data_plane import read_stored
 from mqservice.console.shared.form_views import number_of
-from mqservice.console.shared.frame import Frame, page
-from mqservice.console.shared.time_zones import zone_given
-from mqservice.console.topics.views import found_topic, topic_crumbs
-from mqservice.lib.durations import HOUR_MS, MINUTE_MS
+from mqservice.console.shared.frame import Crumb, Frame, page
+from mqservice.console.topics.views import found_topic
+from mqservice.delivery.reading.message_query import written
+from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.names import name_fault
 
-PAGE_ROWS: Final = 50
-_FIELDS: Final = ("key", "tag", "from", "to", "queue", "offset", "filter", "contains")
-_MORE_FIELDS: Final = _FIELDS[2:]  # folded on a narrow screen until one of them is used
-
-
-def question_of(given: dict[str, str]) -> dict[str, str]:
-    """The fields of the page as parameters of the data plane, where a condition is ``sql``."""
-    return {"sql" if name == "filter" else name: value for name, value in given.items()}
+_PART: Final = "console/_message.html"
 
 
-@page("topics", needs=Permission.CONSUME)
-def messages(frame: Frame, topic: str) -> HttpResponse:
-    """One page of messages. A query of the topic, and what the data plane asks."""
+@page("messages", needs=Permission.CONSUME)
+def topic_messages(frame: Frame, topic: str) -> HttpResponse:
+    """To the explorer; ``?id=`` to the message."""
     row = found_topic(frame, topic)
-    given = _given(frame.request.GET)
-    message_id = frame.request.GET.get("id", "").strip()
-    if message_id:
+    if message_id := frame.request.GET.get("id", "").strip():
         return redirect("console:message", frame.namespace.name, row.name, message_id)
-    path = f"{frame.api_root}/topics/{row.name}/messages"
-    query = {
-        **question_of(given),
-        "limit": str(PAGE_ROWS),
-        "cursor": frame.request.GET.get("cursor", ""),
-    }
-    answer = call_data_plane(frame.request, frame.principal, "GET", path, query=query)
-    asked = urlencode({name: value for name, value in query.items() if value and name != "cursor"})
-    found = [] if answer.problem else answer.data["messages"]
-    return frame.render(
-        "console/messages.html",
-        status=answer.status,
-        topic=row,
-        tab="messages",
-        crumbs=topic_crumbs(frame, row, _("Messages")),
-        given=given,
-        minutes_5=ago(5 * MINUTE_MS),
-        hour=ago(HOUR_MS),
-        is_filtered=any(given.values()),
-        more_count=sum(bool(given[name]) for name in _MORE_FIELDS),
-        columns=columns_of(frame.user, "messages"),
-        saved=filters_of(frame.user, frame.namespace, row.name),
-        problem=answer.problem,
-        rows=[(message, preview(message)) for message in found],
-        next_cursor=None if answer.problem else answer.data["next_cursor"],
-        is_complete=answer.problem is not None or answer.data["is_complete"],
-        scanned_count=None if answer.problem else answer.data.get("scanned"),
-        curl=curl_of("GET", f"{path}?{asked}"),
-    )
+    return to_explorer(frame, old_search(frame, written("topic", row.name)))
 
 
-@page("topics", needs=Permission.CONSUME, methods=("POST",))
+@page("messages", needs=Permission.CONSUME)
+def letters(frame: Frame, group: str) -> HttpResponse:
+    """To the explorer."""
+    return to_explorer(frame, old_search(frame, written("group", found_group(frame, group).name)))
+
+
+@page("messages", needs=Permission.CONSUME)
+def traces(frame: Frame) -> HttpResponse:
+    """``?id=`` to the trace of the message, anything else to the explorer."""
+    given = frame.request.GET
+    topic, message_id = given.get("topic", "").strip(), given.get("id", "").strip()
+    if message_id and "/" not in message_id:
+        asked = f"?{urlencode({'topic': topic})}" if topic else ""
+        return redirect(frame.url("trace", message_id) + asked)
+    return to_explorer(frame, old_search(frame, written("topic", topic)) if topic else "")
+
+
+@page("messages", needs=Permission.CONSUME, methods=("POST",))
 def saved_filters(frame: Frame, topic: str) -> HttpResponse:
-    """``name`` with the fields of a search keeps it; ``delete`` with an id drops one."""
+    """``name`` with a search keeps it; ``delete`` with an id drops one."""
     row, posted = found_topic(frame, topic), frame.request.POST
-    given = {name: value for name, value in _given(posted).items() if value}
-    back = reverse("console:messages", args=(frame.namespace.name, row.name))
+    q = posted.get("q", "").strip() or written("topic", row.name)
+    back = explorer_url(frame, q)
     if "delete" in posted:
         number = number_of(posted["delete"])
         if number is not None and delete_filter(frame.user, frame.namespace, number):
             notes.success(frame.request, _("The filter was deleted."))
-        return redirect(f"{back}?{urlencode(given)}" if given else back)
+        return redirect(back)
     try:
+        given = {"q": posted.get("q", "").strip()}
         saved = save_filter(frame.user, frame.namespace, row.name, posted.get("name", ""), given)
     except NotSaved as refused:
         notes.error(frame.request, str(refused))
-        return redirect(f"{back}?{urlencode(given)}")
+        return redirect(back)
     notes.success(frame.request, _("The filter %(name)s was saved.") % {"name": saved.name})
-    return redirect(f"{back}?{saved.query}")
+    return redirect(back)
 
 
-@page("topics", needs=Permission.CONSUME)
+@page("messages", needs=Permission.CONSUME)
 def message(frame: Frame, topic: str, message_id: str) -> HttpResponse:
-    """One message: where it lies, its properties, its body in three forms."""
+    """One message: where it lies, its properties, its body in three forms, what happened to it."""
     row = found_topic(frame, topic)
     stored, path = stored_message(frame, row.name, message_id)
+    return _message_page(frame, stored, path, where=written("topic", row.name), origin=row.name)
+
+
+@page("messages", needs=Permission.CONSUME)
+def letter(frame: Frame, group: str, message_id: str) -> HttpResponse:
+    """One dead letter: why it was given up as well."""
+    row = found_group(frame, group)
+    stored, path = stored_letter(frame, row.name, message_id)
+    where = written("group", row.name)
+    return _message_page(frame, stored, path, where=where, origin=stored["topic"], group=row)
+
+
+@page("messages", needs=Permission.CONSUME)
+def trace(frame: Frame, message_id: str) -> HttpResponse:
+    """``?topic=&group=``: to the message, wherever it is stored; what happened to one that is
+    gone.
+    """
+    topic = frame.request.GET.get("topic", "")
+    if len(message_id) > TRACED_ID_CHARS_MAX or (topic and name_fault(topic)):
+        raise Http404
+    frame.principal.require(Scope.CONSUME, Kind.TOPIC if topic else None, topic)
+    found = shown_trace(frame, message_id, topic, frame.request.GET.get("group", ""))
+    if found.topic:
+        return redirect(frame.url("message", found.topic, message_id))
     return frame.render(
         "console/message.html",
-        topic=row,
-        tab="messages",
-        message=stored,
-        crumbs=topic_crumbs(frame, row, _("Message")),
-        body=shown_body(stored),
-        curl=curl_of("GET", path),
+        status=200 if found.problem is None else found.problem.status,
+        message_id=message_id,
+        crumbs=frame.crumbs(message_id[:40]),
+        curl=curl_of("GET", f"{frame.api_root}/messages/{message_id}/trace"),
+        **found.context,
     )
 
 
-@page("topics", needs=Permission.CONSUME)
+def _message_page(
+    frame: Frame,
+    stored: Stored,
+    path: str,
+    *,
+    where: str,
+    origin: str,
+    group: ConsumerGroup | None = None,
+) -> HttpResponse:
+    """``origin``: the topic that it was produced to, empty where nobody knows."""
+    is_part = frame.request.headers.get("HX-Request") == "true"
+    name = "dead-letter" if group else "message"
+    place = group.name if group else origin
+    trace_path = f"{frame.api_root}/messages/{stored['id']}/trace"
+    return frame.render(
+        _PART if is_part else "console/message.html",
+        200,
+        is_part=is_part,
+        href=frame.request.path,
+        message=stored,
+        message_id=stored["id"],
+        origin=origin,
+        group=group,
+        body=shown_body(stored),
+        body_href=frame.url(f"{name}-body", place, stored["id"]),
+        keys=[
+            (key, explorer_url(frame, f"{where} {written('key', key)}")) for key in stored["keys"]
+        ],
+        crumbs=frame.crumbs(Crumb(title=place, url=explorer_url(frame, where)), _("Message")),
+        curl=f"{curl_of('GET', path)}\n\n{curl_of('GET', trace_path)}",
+        **shown_trace(frame, stored["id"], origin, group.name if group else "").context,
+    )
+
+
+@page("messages", needs=Permission.CONSUME)
 def download(frame: Frame, topic: str, message_id: str) -> HttpResponse:
     """The body as it is. A browser keeps it and never shows it: it may be a page of anybody."""
     row = found_topic(frame, topic)
     stored, _path = stored_message(frame, row.name, message_id)
-    return body_response(row.name, stored)
+    return _body_response(row.name, stored)
 
 
-def body_response(name: str, stored: Stored) -> HttpResponse:
+@page("messages", needs=Permission.CONSUME)
+def letter_body(frame: Frame, group: str, message_id: str) -> HttpResponse:
+    """The body as it is, as ``download``."""
+    row = found_group(frame, group)
+    stored, _path = stored_letter(frame, row.name, message_id)
+    return _body_response(row.name, stored)
+
+
+@page("messages", needs=Permission.CONSUME)
+def export(frame: Frame, kind: str) -> HttpResponse:
+    """``?q=&id=``: what a search finds, or of its topic or group the messages of the ids."""
+    if kind not in set(Export):
+        raise Http404
+    response = export_response(frame, frame.request.GET, Export(kind))
+    return cast("HttpResponse", response)  # a stream of it, which ``page`` passes on as well
+
+
+def _body_response(name: str, stored: Stored) -> HttpResponse:
     """A body as a file of no type; of ``name``, the topic or the group it is of."""
     if is_hidden(stored):
         raise PermissionDenied("masking hides this body from your role")
@@ -138,13 +194,11 @@ def body_response(name: str, stored: Stored) -> HttpResponse:
     return response
 
 
-def _given(fields: QueryDict) -> dict[str, str]:
-    """The conditions as somebody wrote them, but for times, which are in UTC."""
-    found = {name: fields.get(name, "").strip() for name in _FIELDS}
-    zone = zone_given(fields)
-    return {**found, "from": utc_of(found["from"], zone), "to": utc_of(found["to"], zone)}
-
-
 def stored_message(frame: Frame, topic: str, message_id: str) -> tuple[Stored, str]:
     """The message and its path in the API. Raises Http404."""
     return read_stored(frame, f"topics/{topic}/messages", message_id)
+
+
+def stored_letter(frame: Frame, group: str, message_id: str) -> tuple[Stored, str]:
+    """The letter and its path in the API. Raises Http404."""
+    return read_stored(frame, f"groups/{group}/dlq", message_id)

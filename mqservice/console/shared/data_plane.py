@@ -23,9 +23,12 @@ from mqservice.accounts.access import Principal
 from mqservice.console.shared.bodies import Stored
 from mqservice.console.shared.frame import Frame
 from mqservice.console.shared.masking import audit_unmasked, known_masks, mask_response, masks_for
+from mqservice.delivery.decoding import Fault
 from mqservice.delivery.http import Message
 from mqservice.delivery.plane import DataPlane, find_match
+from mqservice.delivery.reading.message_query import parse_query
 from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.masking.masks import Masks
 
 _JSON: Final = (b"content-type", b"application/json")
 
@@ -73,9 +76,7 @@ def call_data_plane(
     masks = masks_for(request, principal, match.ns)
     topic = match.topic or None
     try:
-        masks.of_topic(topic).reject_hidden_filter(
-            contains=kept.get("contains", ""), wanted=kept.get("sql") or kept.get("filter", "")
-        )
+        reject_hidden(masks, topic, kept)
     except Problem as problem:
         return DataPlaneResponse(
             status=problem.status, data={"code": problem.code, "detail": problem.detail}
@@ -85,6 +86,19 @@ def call_data_plane(
         return answer
     audit_unmasked(request, principal, match.ns, answer.data, masks, topic)
     return DataPlaneResponse(status=answer.status, data=mask_response(answer.data, masks, topic))
+
+
+def reject_hidden(masks: Masks, topic: str | None, query: dict[str, str]) -> None:
+    """Raises Problem: the query would tell what is hidden by what it finds."""
+    contains, wanted = query.get("contains", ""), query.get("sql") or query.get("filter", "")
+    if "q" in query:
+        try:
+            asked = parse_query(query["q"])
+        except Fault:
+            return  # the data plane says what is wrong with it
+        topic = asked.topic or None
+        contains, wanted = asked.body_text, asked.values.get("sql", "")
+    masks.of_topic(topic).reject_hidden_filter(contains=contains, wanted=wanted)
 
 
 async def call_for_stream(

@@ -62,14 +62,7 @@ SECTIONS: Final = (
             _page(Item("home", _("Home"), path="namespace")),
             _page(Item("topics", _("Topics"))),
             _page(Item("groups", _("Groups"))),
-            Place(
-                _("Messages"),
-                "messages",
-                (
-                    Item("tail", _("Live tail"), needs=Permission.CONSUME),
-                    Item("traces", _("Traces"), needs=Permission.CONSUME),
-                ),
-            ),
+            _page(Item("messages", _("Messages"), needs=Permission.CONSUME)),
             Place(
                 _("Failures"),
                 "issues",

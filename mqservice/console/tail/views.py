@@ -20,7 +20,7 @@ ROWS_MAX: Final = 200  # kept in the page: a browser lays all of them out for ea
 NAMES_MAX: Final = 200  # suggested; any other can be typed
 
 
-@page("tail", needs=Permission.CONSUME)
+@page("messages", needs=Permission.CONSUME)
 def tail(frame: Frame) -> HttpResponse:
     """``?topic=``; without one it asks for it. One query, or two."""
     name = frame.request.GET.get("topic", "").strip()

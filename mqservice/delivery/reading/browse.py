@@ -60,8 +60,7 @@ _FILTER: Final = Text(
 )
 _SQL: Final = Text(
     name="sql",
-    text="Only messages whose properties match this SQL92 condition: `amount > 100`. "
-    "Not with `key`.",
+    text="Only messages whose properties match this SQL92 condition: `amount > 100`.",
     code="ILLEGAL_FILTER",
     chars_min=1,
 )
@@ -100,7 +99,7 @@ encode_query = msgspec.msgpack.Encoder().encode
 async def browse_messages(context: DeliveryContext, request: Request) -> None:
     """``GET .../topics/{topic}/messages``"""
     topic, query = await BROWSE.read_topic(context, request)
-    question = _read_query(query, topic)
+    question = read_question(query, topic)
     limit = query.require(LIMIT)
     bound_to = encode_query(question)
     place = read_place(context, query, topic, bound_to)
@@ -142,7 +141,8 @@ async def read_message(context: DeliveryContext, request: Request) -> None:
     reply_struct(request, stored_message(record, as_bytes=accepts_msgpack(request)))
 
 
-def _read_query(query: Query, topic: TopicRoute) -> BrowseQuery:
+def read_question(query: Query, topic: TopicRoute) -> BrowseQuery:
+    """What the parameters of a browse ask of ``topic``. Raises Fault."""
     queue_id = query.get(QUEUE)
     if queue_id is not None and (fault := queue_fault(queue_id, topic.queue_count)):
         raise QUEUE.fault(fault, code=QUEUE.code)
@@ -156,12 +156,8 @@ def _read_query(query: Query, topic: TopicRoute) -> BrowseQuery:
             raise _OFFSET.fault("an offset belongs to one queue: give queue as well")
         if from_ms is not None:
             raise _OFFSET.fault("browsing starts at offset or at from: give only one of them")
-    sql = query.get(_SQL)
-    wanted = filter_of_query(query.get(TAG), query.get(_FILTER), sql)
+    wanted = filter_of_query(query.get(TAG), query.get(_FILTER), query.get(_SQL))
     is_sql = wanted.kind is FilterKind.SQL92
-    if is_sql and key is not None:
-        given = _FILTER if sql is None else _SQL
-        raise given.fault("a search by key takes tags, but no condition")
     tags = [] if is_sql else tags_in(wanted)
     condition = wanted.text if is_sql else ""
     contains = query.get(_CONTAINS) or ""

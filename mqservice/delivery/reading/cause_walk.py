@@ -65,13 +65,11 @@ async def cause_page(
         for record in await asyncio.to_thread(_matching, page.records, same):
             bytes_left -= len(record.body)
             if found and (len(found) == messages_max or bytes_left < 0):
-                looked_at = [
-                    each for each in page.records if each.queue_offset < record.queue_offset
-                ]
+                next_offset = record.queue_offset + question.is_newest_first
                 return BrowsePage(
                     records=found,
-                    place=encode_place([record.queue_offset]),
-                    scanned_count=scanned_count + len(looked_at),
+                    place=encode_place([next_offset]),
+                    scanned_count=scanned_count + page.records.index(record),
                 )
             found.append(record)
         place = page.place

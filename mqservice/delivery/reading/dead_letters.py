@@ -29,10 +29,11 @@ from mqservice.delivery.reading.stored_messages import EXAMPLE, StoredMessage, s
 from mqservice.delivery.reading.walk import BrowsePage, BrowseQuery
 from mqservice.delivery.response_format import accepts_msgpack, reply_struct
 from mqservice.groups.routes import GroupRoute
+from mqservice.lib.clock import Clock
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339
-from mqservice.store import Record, TopicNotFound, dlq_topic_of, find_dead_letter
+from mqservice.store import Record, Store, TopicNotFound, dlq_topic_of, find_dead_letter
 from mqservice.topics.routes import TopicRoute
 
 
@@ -41,7 +42,7 @@ def _reject_reason(text: str) -> str | None:
     return f"a reason {fault}" if fault else None
 
 
-_REASON: Final = Text(
+REASON: Final = Text(
     name="reason",
     text="Only dead letters with the cause of this reason, or with this cause of an issue: "
     f"numbers, ids and quoted values may differ. `{NO_REASON}`: those without a reason.",
@@ -75,7 +76,7 @@ class DeadLettersResponse(msgspec.Struct, frozen=True):
 async def browse_dead_letters(context: DeliveryContext, request: Request) -> None:
     """``GET .../groups/{group}/dlq``"""
     group, query = await BROWSE_DEAD_LETTERS.read_group(context, request)
-    topic = _dlq_of(group)
+    topic = dlq_of(group)
     question = BrowseQuery(
         query.get(KEY),
         tags_in(filter_of_query(query.get(TAG), None, None)),
@@ -83,45 +84,56 @@ async def browse_dead_letters(context: DeliveryContext, request: Request) -> Non
         None,
         None,
     )
-    reason = query.get(_REASON)
+    reason = query.get(REASON)
     cause = None if reason is None else requested_cause(reason)
     limit = query.require(LIMIT)
     asked = None if cause is None else CauseQuery(question, cause)
     bound_to = encode_query(question) if asked is None else _encode_cause_question(asked)
     place = read_place(context, query, topic, bound_to)
-    try:
-        if asked is None:
-            page = await page_reader(question)(
-                context.stores[topic.shard], topic, question, place, limit
-            )
-        else:
-            page = await cause_page(
-                context.stores[topic.shard], topic, asked, place, limit, context.clock
-            )
-    except TopicNotFound:  # nothing was given up yet
-        page = BrowsePage(records=[], place=None)
+    store = context.stores[topic.shard]
+    page = await letters_page(store, topic, question, cause, place, limit, context.clock)
     next_cursor = None
     if page.place is not None:
         next_cursor = context.cursors.write(page.place, topic=topic.engine_name, question=bound_to)
     as_bytes = accepts_msgpack(request)
-    messages = [_dead_letter(record, as_bytes=as_bytes) for record in page.records]
+    messages = [dead_letter(record, as_bytes=as_bytes) for record in page.records]
     scanned = msgspec.UNSET if asked is None else page.scanned_count
     answer = DeadLettersResponse(messages, next_cursor, page.is_complete, scanned)
     reply_struct(request, answer)
 
 
+async def letters_page(
+    store: Store,
+    topic: TopicRoute,
+    question: BrowseQuery,
+    cause: str | None,
+    place: bytes | None,
+    messages_max: int,
+    clock: Clock,
+) -> BrowsePage:
+    """One page of a DLQ, with ``cause`` only dead letters of it. Raises ``StoreError``."""
+    try:
+        if cause is None:
+            return await page_reader(question)(store, topic, question, place, messages_max)
+        asked = CauseQuery(question, cause)
+        return await cause_page(store, topic, asked, place, messages_max, clock)
+    except TopicNotFound:  # nothing was given up yet
+        return BrowsePage(records=[], place=None)
+
+
 async def read_dead_letter(context: DeliveryContext, request: Request) -> None:
     """``GET .../groups/{group}/dlq/{id}``"""
     group, _ = await READ_DEAD_LETTER.read_group(context, request)
-    topic = _dlq_of(group)
+    topic = dlq_of(group)
     try:
         record = await find_by_id(context.stores[topic.shard], topic, request.match.message_id)
     except TopicNotFound as exc:
         raise Problem.of("MESSAGE_NOT_FOUND", "the group has no dead letters yet") from exc
-    reply_struct(request, _dead_letter(record, as_bytes=accepts_msgpack(request)))
+    reply_struct(request, dead_letter(record, as_bytes=accepts_msgpack(request)))
 
 
-def _dlq_of(group: GroupRoute) -> TopicRoute:
+def dlq_of(group: GroupRoute) -> TopicRoute:
+    """The topic of the group's dead letters."""
     return TopicRoute(
         namespace=group.namespace,
         name=group.name,
@@ -134,7 +146,8 @@ def _dlq_of(group: GroupRoute) -> TopicRoute:
     )
 
 
-def _dead_letter(record: Record, *, as_bytes: bool) -> DeadLetterMessage:
+def dead_letter(record: Record, *, as_bytes: bool) -> DeadLetterMessage:
+    """One dead letter as it was in its topic."""
     shown = stored_message(record, as_bytes=as_bytes)
     found = find_dead_letter(record)
     return DeadLetterMessage(
@@ -168,7 +181,7 @@ BROWSE_DEAD_LETTERS: Final = Operation(
     ),
     scope=Scope.CONSUME,
     handler=browse_dead_letters,
-    parameters=(KEY, TAG, _REASON, FROM, TO, LIMIT, CURSOR),
+    parameters=(KEY, TAG, REASON, FROM, TO, LIMIT, CURSOR),
     replies=page_reply(DeadLettersResponse, _EXAMPLE),
 )
 READ_DEAD_LETTER: Final = Operation(

@@ -15,7 +15,7 @@ from mqservice.delivery.limits import (
     PAGE_LOOK_UP_COUNT_MAX,
 )
 from mqservice.delivery.reading.query import OFFSET_MAX
-from mqservice.delivery.reading.walk import BrowsePage, BrowseQuery
+from mqservice.delivery.reading.walk import BrowsePage, BrowseQuery, has_properties
 from mqservice.lib.problem import Problem
 from mqservice.store import LookUpRequest, Record, Store
 from mqservice.topics.routes import TopicRoute
@@ -101,5 +101,6 @@ def _matches(record: Record, question: BrowseQuery) -> bool:
     return (
         (not question.tags or record.tag in question.tags)
         and (question.queue_id is None or record.queue_id == question.queue_id)
-        and question.contains.encode() in record.body
+        and question.matches_body(record.body)
+        and (not question.filter or has_properties(record, question.filter))
     )

@@ -11,7 +11,7 @@ are: a search that passes over a misspelt condition would answer another questio
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 from urllib.parse import parse_qsl
@@ -177,6 +177,16 @@ class Query:
             ) from exc
         names = [parameter.name for parameter in parameters]
         self._values: dict[str, str] = {}
+        self._fill(pairs, names)
+
+    @classmethod
+    def of(cls, values: Mapping[str, str], parameters: Iterable[Parameter[object]]) -> Query:
+        """Of values that did not come in a query string. Raises Fault, as above."""
+        query = cls(b"", ())
+        query._fill(values.items(), [parameter.name for parameter in parameters])
+        return query
+
+    def _fill(self, pairs: Iterable[tuple[str, str]], names: list[str]) -> None:
         for name, value in pairs:
             if name not in names:
                 shown, known = name[:_SHOWN_CHARS_MAX], ", ".join(names)

@@ -1,7 +1,7 @@
 """One page of a topic's messages in log order, merged from its queues; changes nothing.
 
     positions ──▶ [QueueMerge] ── PULL per queue ──▶ engine
-    records, new positions ◀──┘   smallest physical offset first
+    records, new positions ◀──┘   smallest physical offset first, or the largest
 
 Each queue is a lane with a position of its own, which moves over what was given or has not the
 wanted tag. So nothing is given twice or left out, whatever is stored or expires between two pages:
@@ -36,14 +36,18 @@ from mqservice.delivery.limits import (
     SCAN_PULL_COUNT_MAX,
 )
 from mqservice.delivery.reading.walk import BrowseQuery
-from mqservice.store import FilterKind, PullRequest, PullStatus, Record, Store
+from mqservice.store import FilterKind, PullHead, PullRequest, PullStatus, Record, Store
 
 NO_END: Final = (1 << 63) - 1
+# Units that the engine passes over in one pull with a filter; see ``storage_engine.reads.pull``.
+WINDOW_UNITS: Final = 800
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRange:
-    """What is still to be shown of a queue: offsets [position, end)."""
+    """What is still to be shown of a queue: offsets [position, end), or [end, position) newest
+    first.
+    """
 
     queue_id: int
     position: int
@@ -83,18 +87,97 @@ class _QueueCursor:
 
     @property
     def scanned_count(self) -> int:
-        return max(0, self.position - self.begin) if self.begin >= 0 else 0
+        return abs(self.position - self.begin) if self.begin >= 0 else 0
 
     @property
     def is_unknown(self) -> bool:
         """Whether it may have a next message, and nobody knows which."""
         return not self.is_done and self.next_at is None
 
+    @property
+    def turn(self) -> int:
+        """The lane with the smallest one gives next."""
+        assert self.next_at is not None
+        return self.next_at
+
+    def window(self, messages_max: int) -> tuple[int, int]:
+        """Where to pull, and how many messages."""
+        return self.position, min(messages_max, self.end - self.position)
+
+    def take(self, head: PullHead, records: list[Record]) -> list[Record] | None:
+        """What of a pull is to be given, in this order; None where it only moved the lane."""
+        self.max_offset = head.max_offset
+        if self.begin < 0:
+            self.begin = max(self.position, head.min_offset)
+        if head.status is PullStatus.OFFSET_ILLEGAL and head.next_offset < self.position:
+            self.is_done = True  # behind the end; a power cut may have taken what was there
+            return None
+        self.pulled_to = head.next_offset
+        return [record for record in records if record.queue_offset < self.end]
+
+    def give(self, record: Record) -> None:
+        self.position = record.queue_offset + 1
+
+    def skip_to(self, record: Record) -> None:
+        """Messages before the first wanted one need not be looked at again."""
+        self.position = record.queue_offset
+
     def pass_over(self) -> None:
         """Nothing of the last pull is left to give."""
         self.position = max(self.position, min(self.pulled_to, self.end))
         self.next_at = None
         self.is_done = self.position >= min(self.end, self.max_offset)
+
+
+@dataclass(slots=True, kw_only=True)
+class _NewestFirstCursor(_QueueCursor):
+    """The same from ``position`` down to ``end``: a pull reads a window below ``position``, which
+    is made smaller until one pull holds all that is wanted of it.
+    """
+
+    width_max: int
+    width: int = 0
+    pulled_from: int = 0
+
+    @property
+    def turn(self) -> int:
+        assert self.next_at is not None
+        return -self.next_at
+
+    def window(self, messages_max: int) -> tuple[int, int]:
+        self.width = self.width or self.width_max
+        self.pulled_from = max(self.end, self.position - self.width)
+        if self.position == NO_END:  # the reply says where the queue ends
+            self.pulled_from = self.position
+        return self.pulled_from, max(1, min(messages_max, self.position - self.pulled_from))
+
+    def take(self, head: PullHead, records: list[Record]) -> list[Record] | None:
+        self.end = max(self.end, head.min_offset)
+        if self.begin < 0:
+            self.begin = max(self.end, min(self.position, head.max_offset))
+        if self.position > head.max_offset:
+            self.position = head.max_offset
+        elif head.status is not PullStatus.OFFSET_ILLEGAL:
+            if head.next_offset >= self.position:
+                if 4 * len(records) <= self.width:  # a larger window holds few messages too
+                    self.width = min(2 * self.width, self.width_max)
+                self.pulled_to = self.pulled_from
+                wanted = [record for record in records if record.queue_offset < self.position]
+                return wanted[::-1]
+            self.width = max(1, min(self.width // 2, head.next_offset - self.pulled_from))
+        self.is_done = self.position <= self.end
+        return None
+
+    def give(self, record: Record) -> None:
+        self.position = record.queue_offset
+
+    def skip_to(self, record: Record) -> None:
+        self.position = record.queue_offset + 1
+
+    def pass_over(self) -> None:
+        self.position = max(self.end, min(self.position, self.pulled_to))
+        self.next_at = None
+        self.is_done = self.position <= self.end
 
 
 class QueueMerge:
@@ -112,27 +195,35 @@ class QueueMerge:
         self._store = store
         self._topic = topic
         self._question = question
-        self._text = question.contains.encode()
         self._messages_max = messages_max
-        self._lanes = [
-            _QueueCursor(
-                queue_id=each.queue_id,
-                position=each.position,
-                end=each.end,
-                is_done=each.position >= each.end,
-            )
-            for each in ranges
-        ]
-        count = max(1, len(self._lanes))
+        count = max(1, len(ranges))
         # Twice its share of each queue, so that most pages need one pull a queue.
         self._pull_messages = min(messages_max, -(-2 * messages_max // count))
-        if self._text:  # few of them may be wanted
+        if question.reads_bodies:  # few of them may be wanted
             self._pull_messages = BROWSE_COUNT_MAX
+        self._lanes = [self._lane(each) for each in ranges]
         self._pull_bytes = min(BROWSE_BYTES_MAX, MERGE_BYTES_MAX // count)
         pulls = SCAN_PULL_COUNT_MAX if question.is_scan else PAGE_PULL_COUNT_MAX
         self._pulls_left = pulls + 2 * count
         self._scan_bytes_left = SCAN_BYTES_MAX
         self._waiting_bytes = 0
+
+    def _lane(self, each: QueueRange) -> _QueueCursor:
+        if not self._question.is_newest_first:
+            return _QueueCursor(
+                queue_id=each.queue_id,
+                position=each.position,
+                end=each.end,
+                is_done=each.position >= each.end,
+            )
+        is_filtered = bool(self._question.tags or self._question.filter)
+        return _NewestFirstCursor(
+            queue_id=each.queue_id,
+            position=each.position,
+            end=each.end,
+            is_done=each.position <= each.end,
+            width_max=WINDOW_UNITS if is_filtered else self._pull_messages,
+        )
 
     async def page(self) -> MergedPage:
         """The next messages; at least one pull a queue, and one if the page is not the last.
@@ -162,9 +253,7 @@ class QueueMerge:
 
     async def _merge(self, records: list[Record]) -> None:
         order = [
-            (lane.next_at, index)
-            for index, lane in enumerate(self._lanes)
-            if lane.next_at is not None
+            (lane.turn, index) for index, lane in enumerate(self._lanes) if lane.next_at is not None
         ]
         heapq.heapify(order)
         bytes_left = BROWSE_BYTES_MAX
@@ -176,11 +265,11 @@ class QueueMerge:
             else:
                 record = lane.waiting[0]
                 size_bytes = _size_bytes(record)
-                if self._text:
+                if self._question.reads_bodies:
                     if self._scan_bytes_left <= 0:
                         return
                     self._scan_bytes_left -= size_bytes
-                if self._text in record.body:  # all have an empty one
+                if self._question.matches_body(record.body):
                     if records and size_bytes > bytes_left:
                         return
                     bytes_left -= size_bytes
@@ -189,14 +278,14 @@ class QueueMerge:
                 if not lane.waiting and not lane.is_done:
                     await self._refill(lane)
             if lane.next_at is not None:
-                heapq.heappush(order, (lane.next_at, index))
+                heapq.heappush(order, (lane.turn, index))
             elif not lane.is_done:
                 return  # nobody knows whether it comes before the others
 
     def _give(self, lane: _QueueCursor) -> None:
         record = lane.waiting.popleft()
         self._waiting_bytes -= _size_bytes(record)
-        lane.position = record.queue_offset + 1
+        lane.give(record)
         if lane.waiting:
             lane.next_at = lane.waiting[0].physical_offset
         else:
@@ -211,26 +300,22 @@ class QueueMerge:
     async def _pull(self, lane: _QueueCursor, *, is_kept: bool = False) -> None:
         """One pull. ``is_kept``: the lane is next, so its records stay whatever waits already."""
         self._pulls_left -= 1
+        queue_offset, messages_max = lane.window(self._pull_messages)
         head, records = await self._store.pull(
             PullRequest(
                 topic=self._topic,
                 queue_id=lane.queue_id,
-                queue_offset=lane.position,
-                messages_max=min(self._pull_messages, lane.end - lane.position),
+                queue_offset=queue_offset,
+                messages_max=messages_max,
                 bytes_max=self._pull_bytes,
                 tags=self._question.tags,
                 filter=self._question.filter,
                 filter_kind=FilterKind.SQL92 if self._question.filter else FilterKind.TAG,
             )
         )
-        lane.max_offset = head.max_offset
-        if lane.begin < 0:
-            lane.begin = max(lane.position, head.min_offset)
-        if head.status is PullStatus.OFFSET_ILLEGAL and head.next_offset < lane.position:
-            lane.is_done = True  # behind the end; a power cut may have taken what was there
+        wanted = lane.take(head, records)
+        if wanted is None:
             return
-        lane.pulled_to = head.next_offset
-        wanted = [record for record in records if record.queue_offset < lane.end]
         if not wanted:
             lane.pass_over()
             return
@@ -240,8 +325,7 @@ class QueueMerge:
             lane.waiting.extend(wanted)
             self._waiting_bytes += size_bytes
         else:
-            # Messages before the first wanted one need not be looked at again.
-            lane.position = wanted[0].queue_offset
+            lane.skip_to(wanted[0])
 
 
 def _size_bytes(record: Record) -> int:

@@ -2,9 +2,10 @@
 
     question, place ──▶ ranges of the queues ──▶ [queue_merge] ──▶ page, next place
 
-A place is the next offset of each queue, in the order of their ids, as MessagePack. Queues that the
-topic has got since the place was written begin where the walk began. The end of a walk that has
-``to`` is looked up for each page: until that time has come it still moves.
+A place is the next offset of each queue, in the order of their ids, as MessagePack; newest first
+the one behind it, so that a place serves both directions. Queues that the topic has got since the
+place was written begin where the walk began. The end of a walk that has ``to`` is looked up for
+each page: until that time has come it still moves.
 """
 
 from __future__ import annotations
@@ -61,16 +62,17 @@ async def queue_page(
 async def _range_of(
     store: Store, topic: str, queue_id: int, question: BrowseQuery, *, position: int | None
 ) -> QueueRange:
-    if position is None:
-        if question.from_ms is not None:
-            position = await _offset_at(store, topic, queue_id, question.from_ms)
-        else:
-            # What lies before the first message is corrected by the engine.
-            position = question.offset or 0
-    end = NO_END
-    if question.to_ms is not None:
-        end = await _offset_at(store, topic, queue_id, question.to_ms + 1)
-    return QueueRange(queue_id=queue_id, position=position, end=end)
+    low = question.offset or 0  # what lies before the first message is corrected by the engine
+    if question.from_ms is not None and (position is None or question.is_newest_first):
+        low = await _offset_at(store, topic, queue_id, question.from_ms)
+    high = NO_END
+    if question.to_ms is not None and (position is None or not question.is_newest_first):
+        high = await _offset_at(store, topic, queue_id, question.to_ms + 1)
+    if question.is_newest_first:
+        return QueueRange(
+            queue_id=queue_id, position=high if position is None else position, end=low
+        )
+    return QueueRange(queue_id=queue_id, position=low if position is None else position, end=high)
 
 
 async def _offset_at(store: Store, topic: str, queue_id: int, moment_ms: int) -> int:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from mqservice.store import Record
+from mqservice.delivery.reading.body_fields import FieldCondition, matches_fields
+from mqservice.store import FilterKind, Record, encode_properties, known_filter
 
 
 class BrowseQuery(msgspec.Struct, frozen=True, array_like=True):
@@ -28,7 +29,42 @@ class BrowseQuery(msgspec.Struct, frozen=True, array_like=True):
     @property
     def is_scan(self) -> bool:
         """Whether messages have to be read to know which are wanted."""
-        return bool(self.filter or self.contains)
+        return bool(self.filter or self.reads_bodies)
+
+    @property
+    def reads_bodies(self) -> bool:
+        """Whether it takes the body of a message to know whether it is wanted."""
+        return bool(self.contains)
+
+    @property
+    def is_newest_first(self) -> bool:
+        return False
+
+    def matches_body(self, body: bytes) -> bool:
+        return self.contains.encode() in body
+
+
+class SearchQuery(BrowseQuery, frozen=True, array_like=True):
+    """Of a search, in either direction. ``last_ms``: the time before now that ``from_ms`` is, which
+    a cursor is not bound to.
+    """
+
+    fields: list[FieldCondition] = []
+    last_ms: int | None = None
+    newest_first: bool = True
+
+    @property
+    def reads_bodies(self) -> bool:
+        return bool(self.contains or self.fields)
+
+    @property
+    def is_newest_first(self) -> bool:
+        return self.newest_first
+
+    def matches_body(self, body: bytes) -> bool:
+        return self.contains.encode() in body and (
+            not self.fields or matches_fields(body, self.fields)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,3 +79,8 @@ class BrowsePage:
     place: bytes | None
     is_complete: bool = True
     scanned_count: int = 0
+
+
+def has_properties(record: Record, condition: str) -> bool:
+    """Whether the properties of a record match a condition in SQL92."""
+    return known_filter(condition, FilterKind.SQL92).matches(encode_properties(record))

@@ -87,7 +87,7 @@ def test_failures_of_one_cause_are_one_issue_that_comes_back(
     assert faults_of(page) == []
     # Then its messages lead to the dead letter, and can be sent again
     page.locator("tbody a.name").first.click()
-    expect(page.get_by_text("no stock for order 77")).to_be_visible()
+    expect(page.get_by_text("no stock for order 77").first).to_be_visible()
     page.go_back()
     page.get_by_role("link", name="Redrive these messages").click()
     expect(page).to_have_url(re.compile(r"/redrive\?id="))

@@ -45,8 +45,8 @@ def test_developer_sees_masks_where_the_owner_sees_values(
 
     developer = _developer(page, browser, service.facts.base_url)
     developer.goto(MESSAGES)
-    expect(developer.locator("tbody tr").first).to_contain_text("•••••")
-    expect(developer.locator("tbody tr").nth(1)).to_contain_text("hidden from your role")
+    expect(developer.locator("tbody tr").first).to_contain_text("hidden from your role")
+    expect(developer.locator("tbody tr").nth(1)).to_contain_text("•••••")
     for address in (MESSAGES, *(f"{MESSAGES}/{each}" for each in ids)):
         developer.goto(address)
         assert CARD not in developer.content()

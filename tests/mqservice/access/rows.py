@@ -74,7 +74,7 @@ class Row:
     @property
     def has_name(self) -> bool:
         """Whether it names a thing, which may be somebody else's or not there."""
-        return "{" in self.path.replace("{ns}", "")
+        return "{" in (self.path + self.query).replace("{ns}", "")
 
 
 def _data(method: str, path: str, need: Need, **more: Any) -> Row:  # Any: fields of Row
@@ -118,6 +118,16 @@ DATA_ROWS: dict[str, Row] = {
     "settleMessages": _data("POST", f"{_GROUP}:settle", Need.CONSUME, body={"ack": ["x"]}),
     "browseDeadLetters": _data("GET", f"{_GROUP}/dlq", Need.CONSUME),
     "readDeadLetter": _data("GET", f"{_GROUP}/dlq/{{message}}", Need.CONSUME, done=(404,)),
+    "searchMessages": _data("GET", "/messages", Need.CONSUME, query="q=topic:{topic}"),
+    "countMessagesOverTime": _data(
+        "GET", "/messages:histogram", Need.CONSUME, query="q=topic:{topic}"
+    ),
+    "copyMessages": _data(
+        "POST",
+        f"{_TOPIC}/messages:copy",
+        Need.PRODUCE,
+        body={"q": "topic:{topic}", "dry_run": True},
+    ),
     "listScheduled": _data("GET", f"{_TOPIC}/scheduled", Need.CONSUME),
     "cancelScheduled": _data("DELETE", "/scheduled/{handle}", Need.PRODUCE, fresh=("handle",)),
     "listAllScheduled": _data("GET", "/scheduled", Need.CONSUME),

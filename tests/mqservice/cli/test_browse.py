@@ -128,3 +128,26 @@ async def test_browse_refuses_what_makes_no_sense() -> None:
         assert "--id selects one message" in both.line
         assert strange.code == 1
         assert "not have the documented form" in strange.line
+
+
+async def test_search_sends_its_text_and_shows_what_it_finds() -> None:
+    async with service_double() as double:
+        double.answers += [
+            page(stored(2, topic="orders"), cursor="c"),
+            page(stored(1)),
+            page(stored(3, topic="orders")),
+        ]
+        found = await mqservice(
+            "search", 'topic:orders body:"a & b" n > 5', "--oldest-first", double=double
+        )
+        written = await mqservice("search", "group:billing", "-o", "ndjson", double=double)
+
+    assert (found.code, len(found.out.decode().splitlines())) == (0, 2)
+    assert msgspec.json.decode(written.out)["topic"] == "orders"
+    assert double.requests[0].path == "/v1/ns/-/messages"
+    assert parse_qs(double.requests[1].query) == {
+        "q": ['topic:orders body:"a & b" n > 5'],
+        "order": ["oldest"],
+        "limit": ["32"],
+        "cursor": ["c"],
+    }

@@ -126,7 +126,6 @@ CALLS = {
     "new-key": "/v1/keys",
     "new-alert": "/v1/ns/acme/alerts/billing-behind",
     "new-schedule": "/v1/ns/acme/schedules/nightly",
-    "traces": "/v1/ns/acme/topics/orders/messages?key=order-1&limit=20",
     "reports/2026-01-02": "/v1/ns/acme/reports/usage_daily?from=2026-01-02&to=2026-01-03",
 }
 

@@ -150,7 +150,10 @@ def test_page_of_a_reason_says_how_far_it_looked_and_hands_the_reason_on(
 ) -> None:
     fail(desk, "order 1 late", "order 22 late", "")
     asked: list[dict[str, str]] = []
-    data = {"messages": [], "next_cursor": "next", "is_complete": True, "scanned": 8_192}
+    data: dict[str, object] = {
+        "messages": [], "next_cursor": "next", "previous_cursor": None, "is_complete": True,
+        "scanned": 8_192, "bar_ms": 0, "total": 0, "bars": [],
+    }  # fmt: skip
 
     async def answered(*given: object) -> DataPlaneResponse:
         asked.append(given[5])  # type: ignore[arg-type]  # the query
@@ -159,18 +162,21 @@ def test_page_of_a_reason_says_how_far_it_looked_and_hands_the_reason_on(
     monkeypatch.setattr(data_plane, "_call", answered)
     monkeypatch.setattr(data_plane, "_plane_of", lambda _request: None)
     path = f"{LETTERS}/{desk.group.name}"
-    text = text_of(alice, f"{path}?reason=order+7+late")
-    assert asked[0]["reason"] == "order 7 late"
+    where = f"group%3A{desk.group.name}"
+    search = f"{BASE}/messages?q={where}+reason%3A%22order+7+late%22"
+    assert alice.get(f"{path}?reason=order+7+late")["Location"] == search
+    text = text_of(alice, search)
+    assert asked[0]["q"] == f'group:{desk.group.name} reason:"order 7 late"'
     assert "Searched 8,192 messages, 0 matching. There are more to search." in text
     assert f"{path}/redrive?reason=order+7+late" in text
-    assert "/dlq?reason=order+7+late" in text
     assert "Redrive all" not in text
     # Why they were given up, by cause; each leads to its letters.
-    assert 'href="?reason=order%20%3Cn%3E%20late">order &lt;n&gt; late</a>' in text
-    assert 'href="?reason=%3Cnone%3E">no reason given</a>' in text
+    link = f'href="?q=group%3A{desk.group.name}%20reason%3A'
+    assert f'{link}%22order%20%3Cn%3E%20late%22">order &lt;n&gt; late</a>' in text
+    assert f'{link}%3Cnone%3E">no reason given</a>' in text
 
     data |= {"next_cursor": None, "scanned": 3}
-    text = text_of(alice, f"{path}?reason=another")
+    text = text_of(alice, f"{BASE}/messages?q={where}+reason:another")
     assert "Searched all 3 messages, 0 matching." in text
     assert f"{path}/redrive" not in text.split("<main")[1].split("<form")[0]  # nothing to move
 
@@ -255,7 +261,8 @@ def test_viewer_and_stranger_are_refused_each_page_that_does_something(
     group, topic = desk.group.name, desk.topic.name
     own = f"{LETTERS}/{group}"
     paths = [
-        own, f"{own}/redrive?all=1", f"{own}/purge?all=1", f"{own}/export", f"{own}/messages/01AB",
+        own, f"{own}/redrive?all=1", f"{own}/purge?all=1", f"{own}/messages/01AB",
+        f"{BASE}/messages", f"{BASE}/messages/export.csv?q=group:{group}",
         f"{own}/messages/01AB/body", f"{BASE}/scheduled", f"{BASE}/scheduled/{topic}",
         f"{BASE}/traces", f"{BASE}/traces/01AB",
     ]  # fmt: skip

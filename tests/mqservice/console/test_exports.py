@@ -1,4 +1,4 @@
-"""Dead letters as files: cells that no spreadsheet runs, and an end that says what is missing."""
+"""Messages as files: cells that no spreadsheet runs, and an end that says what is missing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ import io
 import json
 from collections.abc import AsyncIterator
 
-from mqservice.console.dead_letters.exports import BYTE_ORDER_MARK, COLUMNS, Page, csv_of, json_of
+from mqservice.console.messages.exports import (
+    BYTE_ORDER_MARK,
+    COLUMNS,
+    Page,
+    csv_of,
+    json_of,
+    ndjson_of,
+    selected,
+)
 from mqservice.console.shared.bodies import Stored
 
 
@@ -43,6 +51,11 @@ async def test_each_text_of_a_tenant_is_a_safe_cell() -> None:
     assert json.loads(row[COLUMNS.index("properties")]) == {formula: "1"}
 
 
+def test_selected_rows_are_of_the_place_of_the_search() -> None:
+    assert selected("tag:a topic:orders last:1h", ["1", "2"]) == "topic:orders id:1,2"
+    assert selected("group:billing reason:x", []) == "group:billing reason:x"
+
+
 async def test_bodies_keep_what_they_are() -> None:
     given = [
         letter(body='two\nlines, "quoted"'),
@@ -61,7 +74,10 @@ async def test_file_that_has_not_all_says_so_at_its_end() -> None:
     given: tuple[Page, ...] = ([letter()], True), ([letter(id="02", stored_at="late")], True)
     rows = await rows_of(*given)
     assert len(rows) == 4
-    assert "there are more: export again from late on" in rows[-1][0]
+    assert "there are more: search on from late" in rows[-1][0]
+    lines = "".join([chunk async for chunk in ndjson_of(pages(*given))]).splitlines()
+    assert [json.loads(line).get("id") for line in lines] == ["01AB", "02", None]
+    assert json.loads(lines[-1]) == {"is_complete": False, "goes_on_at": "late"}
     text = "".join([chunk async for chunk in json_of("g", pages(*given))])
     document = json.loads(text)
     assert [message["id"] for message in document["messages"]] == ["01AB", "02"]
@@ -72,6 +88,6 @@ async def test_whole_and_empty_files_say_that_they_are_whole() -> None:
     for given in ([], [letter()]):
         text = "".join([chunk async for chunk in json_of('a"b', pages((given, False)))])
         document = json.loads(text)
-        assert (document["group"], document["is_complete"]) == ('a"b', True)
+        assert (document["q"], document["is_complete"]) == ('a"b', True)
         assert len(document["messages"]) == len(given)
         assert len(await rows_of((given, False))) == 1 + len(given)

@@ -96,7 +96,6 @@ def test_navigation_has_six_places_and_two_folds_that_lead_to_every_page(
         ("dead-letters", ["Issues", "Dead letters"]),
         ("schedules", ["Cron schedules", "Scheduled messages"]),
         ("scheduled", ["Cron schedules", "Scheduled messages"]),
-        ("traces", ["Live tail", "Traces"]),
     ):
         text = text_of(alice, f"/console/acme/{path}")
         bar = text.split('aria-label="Pages of this kind"')[1].split("</nav>")[0]

@@ -341,7 +341,13 @@ class StoreDouble:
     async def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply:
         log = self._log(request.topic, request.queue_id)
         before = sum(record.store_timestamp_ms < request.timestamp_ms for record in log)
-        return OffsetAtTimeReply(queue_offset=before, min_offset=0, max_offset=len(log))
+        later = [
+            sum(record.store_timestamp_ms < time_ms for record in log)
+            for time_ms in request.later_ms
+        ]
+        return OffsetAtTimeReply(
+            queue_offset=before, min_offset=0, max_offset=len(log), later_offsets=later
+        )
 
     def _log(self, topic: str, queue_id: int) -> list[Record]:
         if not self.is_connected:

@@ -66,7 +66,6 @@ TIME = "2026-11-21T09:00:00.000Z"
         (MESSAGES, "filter=a&sql=a%3D1", "ILLEGAL_FILTER", "?sql", "give either"),
         (MESSAGES, "sql=a%20%3E", "ILLEGAL_FILTER", "?sql", "character"),
         (MESSAGES, "sql=", "ILLEGAL_FILTER", "?sql", "leave it out"),
-        (MESSAGES, "sql=a%3D1&key=k", "BAD_REQUEST", "?sql", "but no condition"),
         (MESSAGES, "contains=", "BAD_REQUEST", "?contains", "1 to 255 bytes"),
         (MESSAGES, "contains=" + "x" * 256, "BAD_REQUEST", "?contains", "found 256"),
         (MESSAGES, "cursor=", "CURSOR_INVALID", "?cursor", "next_cursor"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from asgiref.sync import async_to_sync
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from mqservice.delivery.limits import (
     PAGE_PULL_COUNT_MAX,
 )
 from mqservice.delivery.reading.queue_merge import NO_END, QueueMerge, QueueRange
-from mqservice.delivery.reading.walk import BrowseQuery
+from mqservice.delivery.reading.walk import BrowseQuery, SearchQuery
 from mqservice.store import PullHead, PullRequest, PullStatus, Record
 from tests.mqservice.delivery.store_double import StoreDouble
 
@@ -92,23 +93,31 @@ def queues_of(places: list[tuple[int, bool]], queue_count: int, body: bytes = b"
     return Queues(logs=logs)
 
 
-def question_of(tags: list[str]) -> BrowseQuery:
+def question_of(tags: list[str], *, newest_first: bool = False) -> BrowseQuery:
+    if newest_first:
+        return SearchQuery(None, tags, None, None, None, None)
     return BrowseQuery(None, tags, None, None, None, None)
 
 
 @async_to_sync
 async def walk(
-    store: Queues, *, limit: int, tags: list[str] | None = None, end: int = NO_END
+    store: Queues,
+    *,
+    limit: int,
+    tags: list[str] | None = None,
+    end: int = NO_END,
+    newest_first: bool = False,
 ) -> list[list[int]]:
     """Places in the log of the messages of each page, until the last one."""
-    positions = [0] * len(store.logs)
+    question = question_of(tags or [], newest_first=newest_first)
+    positions = [NO_END if newest_first else 0] * len(store.logs)
     pages: list[list[int]] = []
     for _ in range(PAGES_MAX):
         ranges = [
             QueueRange(queue_id=queue_id, position=position, end=end)
             for queue_id, position in enumerate(positions)
         ]
-        merge = QueueMerge(store, "t", ranges, question=question_of(tags or []), messages_max=limit)
+        merge = QueueMerge(store, "t", ranges, question=question, messages_max=limit)
         store.reader, pulls_before = merge, store.pulls
         page = await merge.page()
         assert store.pulls - pulls_before <= PAGE_PULL_COUNT_MAX + 3 * len(positions)
@@ -125,6 +134,7 @@ async def walk(
     queue_count=st.integers(1, 5),
     limit=st.integers(1, 10),
     is_tagged=st.booleans(),
+    newest_first=st.booleans(),
     first=st.integers(0, 6),
     length=st.integers(0, 20),
 )
@@ -133,20 +143,34 @@ def test_pages_are_the_log_in_order_without_what_was_not_asked_for(
     queue_count: int,
     limit: int,
     is_tagged: bool,
+    newest_first: bool,
     first: int,
     length: int,
 ) -> None:
     store = queues_of(places, queue_count)
     store.min_offset = min([first, *(len(log) for log in store.logs)])
     end = length if length % 2 else NO_END
+    first_wanted = store.min_offset
+    if newest_first:  # the lanes end where they have come down to
+        first_wanted, end = max(length, store.min_offset), NO_END
 
-    pages = walk(store, limit=limit, tags=["t"] if is_tagged else None, end=end)
+    tags = ["t"] if is_tagged else None
+    pages = walk(
+        store,
+        limit=limit,
+        tags=tags,
+        end=length if newest_first else end,
+        newest_first=newest_first,
+    )
 
     assert [number for page in pages for number in page] == sorted(
-        record.physical_offset
-        for log in store.logs
-        for record in log
-        if store.min_offset <= record.queue_offset < end and (record.tag == "t" or not is_tagged)
+        (
+            record.physical_offset
+            for log in store.logs
+            for record in log
+            if first_wanted <= record.queue_offset < end and (record.tag == "t" or not is_tagged)
+        ),
+        reverse=newest_first,
     )
     assert all(len(page) <= limit for page in pages)
 
@@ -160,14 +184,16 @@ def test_a_rare_tag_is_found_behind_many_others_in_pages_of_bounded_work() -> No
     assert len(pages) > 1
 
 
-def test_many_large_messages_take_bounded_memory_and_lose_nothing() -> None:
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_many_large_messages_take_bounded_memory_and_lose_nothing(newest_first: bool) -> None:
     queue_count = 64
     places = [(number * 7 % queue_count, True) for number in range(2 * queue_count)]
     store = queues_of(places, queue_count, body=bytes(MIB))
 
-    pages = walk(store, limit=256)
+    pages = walk(store, limit=256, newest_first=newest_first, end=0 if newest_first else NO_END)
 
-    assert [number for page in pages for number in page] == list(range(2 * queue_count))
+    numbers = [number for page in pages for number in page]
+    assert numbers == sorted(range(2 * queue_count), reverse=newest_first)
     assert max(map(len, pages)) == BROWSE_BYTES_MAX // MIB
     # What comes next is kept whatever waits already.
     assert MIB < store.waiting_bytes_max <= MERGE_BYTES_MAX + MIB < queue_count * MIB

@@ -1,10 +1,10 @@
-"""Dead letters as a file, CSV or JSON, written page by page while it is sent.
+"""What a search finds as a file, CSV, JSON or NDJSON, written page by page while it is sent.
 
-    page of the data plane ──▶ rows ──▶ chunk of the answer ──▶ next page … at most EXPORTED_MAX
+    page of the search ──▶ rows ──▶ chunk of the answer ──▶ next page … at most EXPORTED_MAX
 
 No more than a page is in memory. A file that does not hold all says so at its end: JSON by
-``is_complete`` and ``goes_on_at``, CSV by a last row. One whose pages fail on the way ends without
-its end, and the browser says that it failed.
+``is_complete`` and ``goes_on_at``, CSV and NDJSON by a last row. One whose pages fail on the way
+ends without its end, and the browser says that it failed.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ import json
 from collections.abc import AsyncIterator
 from typing import Final
 
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import HttpResponse, QueryDict, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
 from mqservice.console.shared.bodies import Stored, body_of, is_hidden, text_of
 from mqservice.console.shared.data_plane import DataPlaneResponse, call_data_plane, call_for_stream
 from mqservice.console.shared.frame import Frame
-from mqservice.groups.models import ConsumerGroup
+from mqservice.delivery.reading.message_query import parse_query, tokens_of, written
 from mqservice.lib.csv_cells import csv_cell
 
 EXPORTED_MAX: Final = 10_000
 PAGE_MESSAGES: Final = 256
+_WHERE: Final = ("topic", "group")
 COLUMNS: Final = (
-    "id", "topic", "given_up_at", "attempts", "first_delivered_at", "last_delivered_at", "reason",
+    "id", "topic", "stored_at", "attempts", "first_delivered_at", "last_delivered_at", "reason",
     "tag", "keys", "message_group", "properties", "body", "body_form",
 )  # fmt: skip
 BYTE_ORDER_MARK: Final = "\ufeff"  # else Excel takes UTF-8 for something else
@@ -37,28 +38,44 @@ BYTE_ORDER_MARK: Final = "\ufeff"  # else Excel takes UTF-8 for something else
 class Export(enum.StrEnum):
     CSV = "csv"
     JSON = "json"
+    NDJSON = "ndjson"
 
 
-def export_response(
-    frame: Frame, group: ConsumerGroup, query: dict[str, str], kind: Export
-) -> HttpResponseBase:
+_TYPES: Final = {
+    Export.CSV: "text/csv; charset=utf-8",
+    Export.JSON: "application/json",
+    Export.NDJSON: "application/x-ndjson",
+}
+
+
+def export_response(frame: Frame, given: QueryDict, kind: Export) -> HttpResponseBase:
     """The file; a page that says why where the first page is refused."""
-    path = f"{frame.api_root}/groups/{group.name}/dlq"
-    asked = {**query, "limit": str(PAGE_MESSAGES)}
+    path = f"{frame.api_root}/messages"
+    q = selected(given.get("q", ""), given.getlist("id"))
+    asked = {"q": q, "order": given.get("order", ""), "limit": str(PAGE_MESSAGES)}
     first = call_data_plane(frame.request, frame.principal, "GET", path, query=asked)
     if first.problem is not None:
         detail = first.problem.detail or first.problem.title
         return HttpResponse(detail, status=first.status, content_type="text/plain; charset=utf-8")
     pages = _pages(frame, path, asked, first)
     if kind is Export.CSV:
-        content, content_type = csv_of(pages), "text/csv; charset=utf-8"
+        content = csv_of(pages)
     else:
-        content, content_type = json_of(group.name, pages), "application/json"
-    response = StreamingHttpResponse(content, content_type=content_type)
-    name = f"{group.name}-dead-letters.{kind.value}"
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
+        content = json_of(q, pages) if kind is Export.JSON else ndjson_of(pages)
+    response = StreamingHttpResponse(content, content_type=_TYPES[kind])
+    wanted = parse_query(q)
+    name = f"{wanted.group}-dead-letters" if wanted.group else f"{wanted.topic}-messages"
+    response["Content-Disposition"] = f'attachment; filename="{name}.{kind.value}"'
     response["Cache-Control"] = "no-store"
     return response
+
+
+def selected(q: str, ids: list[str]) -> str:
+    """The search for these messages of the topic or group of ``q``; ``q`` itself without ids."""
+    if not ids:
+        return q
+    where = (written(each.name, each.value) for each in tokens_of(q) if each.name in _WHERE)
+    return " ".join([*where, written("id", ",".join(ids))])
 
 
 Page = tuple[list[Stored], bool]  # messages, and whether there are more behind them
@@ -98,27 +115,45 @@ async def csv_of(pages: AsyncIterator[Page]) -> AsyncIterator[str]:
             last_at = message["stored_at"]
         yield _drain(file)
     if is_cut:
-        told = f"there are more: export again from {last_at} on"
+        told = f"there are more: search on from {last_at}"
         writer.writerow([f"(stopped after {EXPORTED_MAX} messages; {told})"])
         yield _drain(file)
 
 
-async def json_of(group: str, pages: AsyncIterator[Page]) -> AsyncIterator[str]:
+async def ndjson_of(pages: AsyncIterator[Page]) -> AsyncIterator[str]:
+    """A line for each message, as ``mqservice produce`` takes them."""
+    is_cut, last_at = False, ""
+    async for messages, has_more in pages:
+        is_cut = has_more
+        chunk = ""
+        for message in messages:
+            chunk += _json(message) + "\n"
+            last_at = message["stored_at"]
+        yield chunk
+    if is_cut:
+        yield json.dumps({"is_complete": False, "goes_on_at": last_at}) + "\n"
+
+
+async def json_of(q: str, pages: AsyncIterator[Page]) -> AsyncIterator[str]:
     """A chunk for each page; messages as the API has them."""
-    head = json.dumps({"group": group}, ensure_ascii=False)[:-1] + ', "messages": [\n'
+    head = json.dumps({"q": q}, ensure_ascii=False)[:-1] + ', "messages": [\n'
     separator = ""
     is_cut, last_at = False, None
     async for messages, has_more in pages:
         is_cut = has_more
         chunk = head
         for message in messages:
-            kept = {name: value for name, value in message.items() if name != "body_text"}
-            chunk += separator + json.dumps(kept, ensure_ascii=False)
+            chunk += separator + _json(message)
             separator, last_at = ",\n", message["stored_at"]
         head = ""
         yield chunk
     end = {"is_complete": not is_cut, "goes_on_at": last_at if is_cut else None}
     yield "\n], " + json.dumps(end)[1:] + "\n"
+
+
+def _json(message: Stored) -> str:
+    kept = {name: value for name, value in message.items() if name != "body_text"}
+    return json.dumps(kept, ensure_ascii=False)
 
 
 def _row(message: Stored) -> list[str | int | None]:
@@ -130,8 +165,8 @@ def _row(message: Stored) -> list[str | int | None]:
     if text is None:
         text = message["body_b64"]
     cells = (
-        message["id"], message["topic"], message["stored_at"], message["attempts"],
-        message["first_delivered_at"], message["last_delivered_at"], message["reason"],
+        message["id"], message["topic"], message["stored_at"], message.get("attempts"),
+        message.get("first_delivered_at"), message.get("last_delivered_at"), message.get("reason"),
         message["tag"], ", ".join(message["keys"]), message["message_group"],
         json.dumps(message["properties"], ensure_ascii=False), text, form,
     )  # fmt: skip

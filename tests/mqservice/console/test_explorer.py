@@ -1,0 +1,197 @@
+"""The message explorer: where one can look, rows and bars of a search, old addresses, refusals."""
+
+from __future__ import annotations
+
+import html
+import json
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from django.test import Client
+
+from mqservice.accounts.models import Member, Role
+from mqservice.console.shared import data_plane
+from mqservice.console.shared.data_plane import DataPlaneResponse
+from mqservice.groups.models import ConsumerGroup
+from mqservice.masking.models import MaskRule
+from mqservice.topics.models import Topic
+from tests.people import People
+
+ROOT = "/console/acme"
+PAGE = f"{ROOT}/messages"
+LONG = "n" * 64
+MESSAGE: dict[str, object] = {
+    "id": "01AB", "topic": "orders", "tag": None, "keys": ["k1"], "message_group": None,
+    "properties": {}, "queue": 2, "offset": 7, "born_at": "2026-11-26T10:00:00.000Z",
+    "stored_at": "2026-11-26T10:00:00.000Z", "body": "\u202eabc <b>",
+}  # fmt: skip
+BARS = [
+    {"at": "2026-11-26T09:59:30.000Z", "count": 4},
+    {"at": "2026-11-26T10:00:00.000Z", "count": 0},
+    {"at": "2026-11-26T10:01:00.000Z", "count": 1},
+]
+
+
+@pytest.fixture
+def alice(people: People, client: Client) -> Client:
+    for name in ("orders", LONG):
+        Topic.objects.create(namespace=people.acme, name=name)
+    ConsumerGroup.objects.create(namespace=people.acme, name="billing")
+    client.force_login(people.alice)
+    return client
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """What the pages ask the data plane, which finds one message."""
+    queries: list[dict[str, str]] = []
+
+    async def answered(*given: Any) -> DataPlaneResponse:  # Any: as it is called
+        queries.append(given[5])
+        if given[4].endswith(":histogram"):
+            return DataPlaneResponse(status=200, data={"bar_ms": 60_000, "total": 5, "bars": BARS})
+        data = {"messages": [MESSAGE], "next_cursor": "n&1", "previous_cursor": "p1"}
+        return DataPlaneResponse(status=200, data={**data, "is_complete": True})
+
+    monkeypatch.setattr(data_plane, "_call", answered)
+    monkeypatch.setattr(data_plane, "_plane_of", lambda _request: None)
+    return queries
+
+
+def test_without_a_place_it_offers_topics_and_groups_for_the_rest_of_the_search(
+    alice: Client, asked: list[dict[str, str]]
+) -> None:
+    text = alice.get(PAGE, {"q": "key:k1"}).content.decode()
+
+    assert 'href="?q=topic%3Aorders%20key%3Ak1"' in text
+    assert f'href="?q=topic%3A{LONG}%20key%3Ak1"' in text
+    assert 'href="?q=group%3Abilling%20key%3Ak1"' in text
+    assert asked == []
+
+
+def test_rows_lead_to_the_message_and_pages_lead_both_ways(
+    alice: Client, asked: list[dict[str, str]]
+) -> None:
+    text = alice.get(PAGE, {"q": "topic:orders tag:a", "cursor": "c"}).content.decode()
+
+    assert asked[0] == {"q": "topic:orders tag:a", "limit": "50", "cursor": "c"}
+    assert f'href="{ROOT}/topics/orders/messages/01AB" data-drawer' in text
+    assert "\u202eabc &lt;b&gt;" in text
+    assert "cursor=n%261" in text
+    assert "cursor=p1" in text
+    assert "order=oldest" in text
+
+
+def test_each_bar_with_messages_narrows_the_search_to_its_time(
+    alice: Client, asked: list[dict[str, str]]
+) -> None:
+    text = html.unescape(alice.get(PAGE, {"q": "topic:orders last:1h tag:a"}).content.decode())
+
+    assert asked[1] == {"q": "topic:orders last:1h tag:a"}
+    figure = text[text.index("<figure") : text.index("</figure>")]
+    assert figure.count("<li>") == 3
+    assert figure.count("<a ") == 2
+    time = "from%3A2026-11-26T10%3A01%3A00.000Z+to%3A2026-11-26T10%3A01%3A59.999Z"
+    assert f"?q=topic%3Aorders+tag%3Aa+{time}" in figure
+    assert 'data-histogram="topic:orders tag:a"' in figure
+
+
+def test_oldest_first_is_asked_for_and_kept(alice: Client, asked: list[dict[str, str]]) -> None:
+    text = alice.get(PAGE, {"q": "topic:orders", "order": "oldest"}).content.decode()
+
+    assert asked[0]["order"] == "oldest"
+    assert '<input type="hidden" name="order" value="oldest">' in text
+
+
+def test_selected_rows_and_whole_searches_become_files(
+    alice: Client, asked: list[dict[str, str]]
+) -> None:
+    some = alice.get(f"{PAGE}/export.ndjson", {"q": "topic:orders tag:a", "id": ["01AB", "02"]})
+    everything = alice.get(f"{PAGE}/export.csv", {"q": "topic:orders tag:a"})
+
+    assert asked[0]["q"] == "topic:orders id:01AB,02"
+    assert some["Content-Type"] == "application/x-ndjson"
+    assert 'filename="orders-messages.ndjson"' in some["Content-Disposition"]
+    assert asked[1]["q"] == "topic:orders tag:a"
+    assert everything["Content-Type"].startswith("text/csv")
+    assert alice.get(f"{PAGE}/export.exe", {"q": "topic:orders"}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("topics/orders/messages", "topic:orders"),
+        ("topics/orders/messages?key=a+b", 'topic:orders key:"a b"'),
+        (
+            "topics/orders/messages?tag=a+||+b&from=2026-11-26T10:00&filter=x+%3E+1&contains=z",
+            'topic:orders tag:"a || b" from:2026-11-26T10:00:00Z body:z sql:"x > 1"',
+        ),
+        ("topics/orders/messages?q=topic:orders+tag:a", "topic:orders tag:a"),
+        ("dead-letters/billing?reason=a+b", 'group:billing reason:"a b"'),
+        ("traces?topic=orders&key=k1", "topic:orders key:k1"),
+        ("traces", ""),
+    ],
+)
+def test_old_addresses_lead_to_the_search_that_they_meant(
+    alice: Client, path: str, query: str
+) -> None:
+    answer = alice.get(f"{ROOT}/{path}")
+
+    assert answer.status_code == 302
+    assert urlsplit(answer["Location"]).path == PAGE
+    assert parse_qs(urlsplit(answer["Location"]).query).get("q", [""]) == [query]
+
+
+def test_a_copy_is_previewed_before_it_is_stored(
+    alice: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[str, dict[str, object]]] = []
+
+    async def answered(*given: Any) -> DataPlaneResponse:  # Any: as it is called
+        body = json.loads(given[6])
+        sent.append((given[4], body))
+        data = {"count": 2, "bytes": 7, "next_cursor": None, "messages": [], **body}
+        return DataPlaneResponse(status=200, data=data)
+
+    monkeypatch.setattr(data_plane, "_call", answered)
+    monkeypatch.setattr(data_plane, "_plane_of", lambda _request: None)
+    page = f"{PAGE}/copy"
+    target = "/v1/ns/acme/topics/orders/messages:copy"
+
+    asked = alice.get(page, {"q": "topic:orders tag:a", "id": ["01AB", "02"]})
+    assert "2 messages of 7 B would be stored in orders." in asked.content.decode()
+    assert sent.pop() == (target, {"q": "topic:orders id:01AB,02", "cursor": None, "dry_run": True})
+
+    form = {"q": "topic:orders id:01AB,02", "target": LONG}
+    alice.post(page, {**form, "preview": "1"})
+    assert sent.pop()[1]["dry_run"] is True
+    done = alice.post(page, form)
+    assert sent.pop() == (
+        f"/v1/ns/acme/topics/{LONG}/messages:copy",
+        {"q": "topic:orders id:01AB,02", "cursor": None, "dry_run": False},
+    )
+    assert done["Location"] == f"{ROOT}/topics/{LONG}/messages"
+    assert alice.post(page, {**form, "target": "a/b"}).status_code == 400
+    assert sent == []
+
+
+def test_a_copy_never_shows_what_masking_hides(
+    people: People, alice: Client, asked: list[dict[str, str]]
+) -> None:
+    MaskRule.objects.create(
+        namespace=people.acme, name="cards", topics="orders", part="field", path="/card"
+    )
+    Member.objects.filter(user=people.alice).update(role=Role.DEVELOPER.value)
+
+    for form in ({"target": LONG, "q": "topic:orders"}, {"q": "topic:orders body:4"}):
+        assert alice.post(f"{PAGE}/copy", form).status_code == 403
+    assert asked == []
+
+
+def test_a_viewer_may_not_look(people: People, client: Client) -> None:
+    client.force_login(people.bob)
+
+    assert client.get(PAGE, {"q": "topic:orders"}).status_code == 403
+    assert client.get(f"{PAGE}/export.csv", {"q": "topic:orders"}).status_code == 403
+    assert client.get(f"{PAGE}/copy", {"q": "topic:orders"}).status_code == 403
