@@ -297,6 +297,33 @@ def test_a_burst_waits_for_a_service_that_is_slow(shop: Shop, service: Target) -
 
 
 @WITH_ONE_DJANGO
+def test_a_burst_looks_twice_when_something_is_in_flight(shop: Shop) -> None:
+    """It may be on its way to here, or be another worker's."""
+    looks = shop.run("""
+import asyncio
+from types import SimpleNamespace
+from shop.jobs import remember
+from mqservice_client.django.worker import Worker
+
+class Groups:
+    async def lag(self, group, topic):
+        return SimpleNamespace(ready=ready, inflight=inflight)
+
+async def look_at():
+    global ready, inflight
+    worker = Worker(remember.get_backend(), ["default"], concurrency=1, drain_timeout_s=1)
+    worker._may_be_unsent = False
+    found = []
+    for ready, inflight in [(0, 1), (1, 0), (0, 1), (0, 0)]:
+        found.append(await worker._is_nothing_ready(SimpleNamespace(groups=Groups())))
+    return found
+
+result = asyncio.run(look_at())
+""")
+    assert looks == [False, False, True, True]
+
+
+@WITH_ONE_DJANGO
 def test_a_task_whose_message_is_there_twice_runs_once(shop: Shop) -> None:
     shop.run(
         """

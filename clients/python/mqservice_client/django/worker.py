@@ -81,6 +81,7 @@ class Worker:
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
         self._came_at = 0.0
+        self._has_waited = False  # for what was in flight when nothing else was left
         self._may_be_unsent = True  # tasks that nobody could send yet
         self._threads = Threads(concurrency)
 
@@ -150,6 +151,7 @@ class Worker:
         async with subscription:
             async for message in subscription:
                 self._came_at = asyncio.get_running_loop().time()
+                self._has_waited = False
                 heapq.heappush(self._waiting, (rank, next(self._numbers), message))
                 self._changed.set()
 
@@ -172,19 +174,29 @@ class Worker:
         return not (self._may_be_unsent or self._running or self._waiting) and is_quiet
 
     async def _is_nothing_ready(self, mq: AsyncClient) -> bool:
-        """A slow service may have messages that have not come yet. A key may not be let ask."""
+        """A slow service may have messages that have not come yet. A key may not be let ask.
+
+        What is in flight may be on its way to here: it is another worker's if none of it has come
+        until the next look.
+        """
         settings = self._backend.settings
+        is_in_flight = False
         try:
             for name in self._queue_names:
                 for lane in Lane:
                     topic = settings.topic(name, lane)
-                    if (await mq.groups.lag(settings.group, topic=topic)).ready != 0:
+                    lag = await mq.groups.lag(settings.group, topic=topic)
+                    if lag.ready != 0:
                         return False
+                    is_in_flight |= lag.inflight != 0
         except Forbidden:
             pass
         except MQError as exc:
             if not exc.retryable:
                 raise
+            return False
+        if is_in_flight and not self._has_waited:
+            self._has_waited = True
             return False
         return self._is_idle()
 
