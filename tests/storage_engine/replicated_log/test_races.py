@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from random import Random
+from typing import Final
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from storage_engine.replicated_log.object_log import ObjectLog
 from tests.sizes import sized
 from tests.storage_engine.replicated_log.interleaved_bucket import InterleavedBucket
 from tests.storage_engine.replicated_log.log_kinds import KIND_PARAMETERS, Kind, Views, bucket_log
 from tests.storage_engine.replicated_log.racing import Race
+
+
+# An owner whose entries are trimmed by the next one before it hears of them: about once in 1,500.
+_STALE_BOUNDARY: Final = 98
 
 
 @pytest.fixture(params=KIND_PARAMETERS)
@@ -47,16 +50,11 @@ def test_no_interleaving_of_owners_loses_or_reorders_what_was_acknowledged(
     fired: Counter[str] = Counter()
     fenced = trims = 0
 
-    @settings(max_examples=sized(60, torture=3_000), derandomize=True)
-    @given(seed=st.integers(0, 2**32))
-    def races(seed: int) -> None:
-        nonlocal fenced, trims
+    for seed in (_STALE_BOUNDARY, *range(sized(60, torture=3_000))):
         race, bucket = asyncio.run(race_in_bucket(seed))
         fired.update(bucket.fired)
         fenced += race.fenced
         trims += race.trims
-
-    races()
 
     assert min(fenced, trims) > 10
     faults = {"503", "timeout after success", "conflict", "truncated", "lagging list"}
