@@ -35,7 +35,6 @@ PAGES: Final = {
     "publish": "topics/orders/publish",
     "messages": "messages?q=topic:orders",
     "messages-start": "messages",
-    "messages-fault": "messages?q=tga:a",
     "messages-copy": "messages/copy?q=topic:orders",
     "new-topic": "new-topic",
     "tail": "tail",
