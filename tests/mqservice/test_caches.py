@@ -25,6 +25,7 @@ from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.api_keys import generate_api_key, parse_api_key
 from mqservice.lib.problem import Problem
 from mqservice.topics.models import Topic
+from tests.clock import ManualClock
 from tests.people import bearer, create_people, revoke
 
 WAIT_S = 60.0
@@ -291,6 +292,8 @@ async def test_a_thousand_namespaces_of_eight_shards_route_without_a_query(
         prepared.add(shard)
 
     monkeypatch.setattr("mqservice.caches.prepare_store", prepare)
+    # Nothing grows old, however long a slow machine takes for a thousand queries.
+    monkeypatch.setattr("mqservice.lib.lookup_cache.SystemClock", ManualClock)
     tenant = await sync_to_async(_fill)(namespace_count=1_000, shard_count=8)
     caches = Caches()
     wide = Principal(

@@ -28,7 +28,9 @@ Json = dict[str, Any]  # Any: answers are looked into field by field
 
 
 def test_what_changes_messages_only_is_known_by_name() -> None:
-    assert {name for name, row in DATA_ROWS.items() if row.method in CHANGING} == UNAUDITED
+    changing = {name for name, row in DATA_ROWS.items() if row.method in CHANGING}
+    assert changing - UNAUDITED == {"copyMessages"}  # a row for each call, as test_copy sees
+    assert changing >= UNAUDITED
 
 
 async def test_each_change_has_a_row_that_says_who_what_and_in_which_request(

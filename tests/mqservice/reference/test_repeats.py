@@ -79,7 +79,7 @@ def test_requests_that_may_come_again_say_under_which_key() -> None:
         for path, methods in control_plane()[0].items()
         if "post" in methods and path.startswith("/v1/ns/")
     }
-    assert keyed == control | {MESSAGES, f"{MESSAGES}:batch"}
+    assert keyed == control | {MESSAGES, f"{MESSAGES}:batch", f"{MESSAGES}:copy"}
     assert "dedup_id" in document["components"]["schemas"]["ProduceMessage"]["properties"]
 
 
