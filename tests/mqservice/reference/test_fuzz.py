@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from tests.mqservice.reference.fuzzing import fuzz
-from tests.services import Service
+from tests.services import Service, running_service
 from tests.sizes import sized
 
 pytestmark = [pytest.mark.sized, pytest.mark.acceptance, pytest.mark.timeout(300)]
 CASES = sized(40, torture=500)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One of its own: the cases change settings that other tests count on."""
+    with running_service(tmp_path_factory.mktemp("fuzz") / "data") as running:
+        yield running
 
 
 def test_no_request_of_the_document_breaks_the_service_or_the_document(service: Service) -> None:
