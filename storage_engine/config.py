@@ -105,7 +105,9 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     disk_clean_percent: int = 75  # from here on expired segments are deleted immediately
     disk_force_percent: int = 85  # from here on the oldest segments are deleted, expired or not
     disk_full_percent: int = 90  # from here on puts are rejected
-    disk_enough_bytes: int = 16 * GIB  # with more than this free, the percentages do not apply
+    # With more free, puts are accepted at any percentage; with more than twice this nothing is
+    # deleted before its time; with more than four times this the percentages do not apply.
+    disk_enough_bytes: int = 4 * GIB
     reserve_bytes: int = 16 * MIB  # disk reserved for settles and checkpoints when it is full
 
     async_flush_interval_ms: int = 200  # how much of an async topic a power failure may lose

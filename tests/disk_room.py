@@ -22,11 +22,12 @@ def why_no_room(directory: Path) -> str | None:
     config = StoreConfig(store_dir=str(directory))
     left_bytes = usage.free - NEEDED_BYTES
     percent = 100 * (usage.total - left_bytes) / usage.total
-    if left_bytes >= config.disk_enough_bytes or percent < config.disk_force_percent:
+    enough_bytes = 2 * config.disk_enough_bytes
+    if left_bytes >= enough_bytes or percent < config.disk_force_percent:
         return None
     return (
         f"the disk of {directory} has {usage.free / GIB:.1f} of {usage.total / GIB:.1f} GiB free. "
         f"The tests take {NEEDED_BYTES // GIB}, and then an engine must still see "
-        f"{config.disk_enough_bytes // GIB} GiB free or the disk less than "
+        f"{enough_bytes // GIB} GiB free or the disk less than "
         f"{config.disk_force_percent} % full: make room, or set TMPDIR to another disk"
     )

@@ -12,7 +12,7 @@ from tests.disk_room import GIB, why_no_room
 
 @pytest.mark.parametrize(
     ("total_gib", "free_gib", "is_room"),
-    [(252, 64, True), (252, 24, True), (252, 16, False), (20, 12, True), (20, 9, False)],
+    [(252, 64, True), (252, 16, True), (252, 15, False), (20, 12, True), (20, 9, False)],
 )
 def test_a_disk_on_which_an_engine_would_refuse_puts_is_reported(
     tmp_path: Path,

@@ -3,8 +3,9 @@
     retention ── look() ──▶ [DiskSpace] ──▶ state: fine, clean (75 %), force (85 %), full (90 %)
     Files, when there is no room ── release ──▶ the reserve's bytes
 
-The percentages are RocketMQ's. On a disk where ``disk_enough_bytes`` are free they do not count: a
-tenth of a large disk is still a lot. At "full" puts are refused, with nothing stored, until space
+The percentages are RocketMQ's. A tenth of a large disk is still a lot, so none counts while
+``disk_enough_bytes`` are free (full), twice as many (force) or four times as many (clean): a large
+disk too deletes before it refuses. At "full" puts are refused, with nothing stored, until space
 is back; reads, settles and checkpoints go on, for which a file of ``reserve_bytes`` is kept and
 given up when they find no room. While it is gone puts are refused too. Loop thread; ``release``:
 any.
@@ -54,17 +55,20 @@ class DiskSpace:
         total_bytes, free_bytes = self._files.disk_usage(self._config.store_path)
         config = self._config
         percent = 100 * (total_bytes - free_bytes) / max(total_bytes, 1)
-        state = DiskState.FINE
-        if free_bytes < config.disk_enough_bytes:
-            marks = config.disk_clean_percent, config.disk_force_percent, config.disk_full_percent
-            state = DiskState(sum([percent >= mark for mark in marks]))
+        marks = (
+            (config.disk_clean_percent, 4 * config.disk_enough_bytes),
+            (config.disk_force_percent, 2 * config.disk_enough_bytes),
+            (config.disk_full_percent, config.disk_enough_bytes),
+        )
+        state = DiskState(sum(percent >= mark and free_bytes < enough for mark, enough in marks))
         if not self._is_kept and config.reserve_bytes and free_bytes > 2 * config.reserve_bytes:
             self._create_reserve()
         refusal = None
         if state is DiskState.FULL:
             refusal = DiskFull(
                 f"the disk is {percent:.1f} % full ({free_bytes} bytes are free); "
-                f"messages are accepted again below {config.disk_full_percent} %"
+                f"messages are accepted again below {config.disk_full_percent} % or with "
+                f"{config.disk_enough_bytes} bytes free"
             )
         elif not self._is_kept and config.reserve_bytes:
             refusal = DiskFull(

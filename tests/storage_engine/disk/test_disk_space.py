@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from storage_engine.disk.disk_space import DiskState
 from storage_engine.errors import DiskFull
 from tests.storage_engine.doubles import FaultyFiles, OpenStore, message
 
@@ -33,12 +34,42 @@ async def test_at_90_percent_puts_are_refused_and_taken_again_on_their_own(
         assert store.pull_bodies() == [b"before", b"after"]
 
 
-async def test_on_a_disk_with_enough_free_the_percentages_do_not_count(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("free_gib", "state"),
+    [
+        (16, DiskState.FINE),
+        (15, DiskState.CLEAN),
+        (8, DiskState.CLEAN),
+        (7, DiskState.FORCE),
+        (4, DiskState.FORCE),
+        (3, DiskState.FULL),
+    ],
+)
+async def test_a_large_disk_deletes_before_it_refuses(
+    tmp_path: Path, free_gib: int, state: DiskState
+) -> None:
     async with OpenStore(tmp_path / "s") as store:
-        store.topic()
-        store.files.disk = (1 << 50, 16 << 30)
-        store.store.disk.measure()
-        await store.put_bodies(b"taken")
+        store.files.disk = (1 << 50, free_gib << 30)
+        assert store.store.disk.measure() is state
+
+
+@pytest.mark.parametrize(
+    ("free_percent", "state"),
+    [
+        (26, DiskState.FINE),
+        (25, DiskState.CLEAN),
+        (16, DiskState.CLEAN),
+        (15, DiskState.FORCE),
+        (11, DiskState.FORCE),
+        (10, DiskState.FULL),
+    ],
+)
+async def test_a_small_disk_goes_by_its_percentages(
+    tmp_path: Path, free_percent: int, state: DiskState
+) -> None:
+    async with OpenStore(tmp_path / "s") as store:
+        store.files.disk = (100 << 20, free_percent << 20)
+        assert store.store.disk.measure() is state
 
 
 class SmallDisk(FaultyFiles):
