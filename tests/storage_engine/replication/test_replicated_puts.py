@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,24 @@ async def test_a_log_that_does_not_answer_refuses_replicated_puts_and_heals(
     node.replication.tick()
     await node.open.put_bodies(b"later")
     assert node.open.pull_bodies() == [b"unknown", b"later"]
+    await node.stop()
+
+
+@pytest.mark.parametrize("steps", range(5))
+async def test_shipping_ends_when_it_is_cancelled_as_something_comes(
+    tmp_path: Path, steps: int
+) -> None:
+    """``asyncio.wait_for`` of Python 3.11 loses a cancellation ``steps`` after the event."""
+    node = await Node(tmp_path / "a", SharedLog()).own()
+    run = node.run
+    assert run is not None
+    await asyncio.sleep(0)
+    node.replication._wanted.set()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    run.cancel()
+    await asyncio.wait([run], timeout=0.5)
+    assert run.cancelled()
     await node.stop()
 
 
