@@ -10,6 +10,7 @@ from typing import Final
 
 from mqservice.lib.durations import HOUR_MS
 from mqservice.lib.names import MAIN_SHARD
+from mqservice.lib.replicated_log import engine_log_env
 from mqservice.supervisor.child import ChildSpec
 from mqservice.supervisor.config import PORT_MAX, SupervisorConfig
 from mqservice.supervisor.data_dir import SEGMENT_BYTES, DataDir
@@ -97,15 +98,17 @@ def segment_bytes(env: Mapping[str, str]) -> int:
 
 
 def _engine_env(env: Mapping[str, str]) -> dict[str, str]:
-    """Its own settings and what any program needs: no address, key or password of another server.
+    """Its own settings and what any program needs: of other servers no address, key or password
+    but those of the replicated log.
 
     Whoever reads the engine's memory or its ``/proc/PID/environ`` finds none there.
     """
-    return {
+    own = {
         name: value
         for name, value in env.items()
         if name in _FOR_ANY_PROGRAM or name.startswith(_FOR_THE_ENGINE)
     }
+    return {**own, **engine_log_env(env)}
 
 
 def engine_name(place: ShardPlace | None) -> str:
