@@ -260,6 +260,35 @@ async def test_a_replica_forgets_what_a_deposed_owner_wrote_too_far(tmp_path: Pa
     assert replica.tail.log_end == 3_002
 
 
+async def test_half_a_record_at_the_end_of_the_log_is_taken_back_by_the_next_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner was killed when only the first of two entries had arrived."""
+    monkeypatch.setattr(MemoryLog, "entry_bytes_max", 700)
+    shared = SharedLog()
+    owner = await Node(tmp_path / "a", shared).own()
+    owner.topic()
+    await owner.open.put_bodies(b"whole")
+    await owner.replicated()
+    shared.hold()
+    owner.open.start_put([message(bytes(1_500))])
+    await owner.open.store.durability.durable_to(owner.open.store.stats(0).append_offset)
+    await owner.replication._shipper.ship()
+    await owner.kill(arriving=1)
+    shared.heal()
+    replica = Replica(Files(), tmp_path / "c", Tail())
+    for end, entry in await entries_of(shared):
+        replica.apply(entry, end)
+    second = await Node(tmp_path / "b", shared).own()
+    await second.open.put_bodies(b"more")
+    await second.kill()
+    for path in (tmp_path / "c", tmp_path / "d"):
+        heir = await Node(path, shared).own()
+        assert heir.open.pull_bodies() == [b"whole", b"more"]
+        await heir.stop()
+    assert not put_aside(tmp_path)
+
+
 async def test_entries_applied_again_after_a_kill_change_nothing(tmp_path: Path) -> None:
     """A replica that was killed anywhere begins at the last place that it wrote down."""
     shared = SharedLog()
