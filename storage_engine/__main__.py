@@ -99,12 +99,13 @@ async def run(config: StoreConfig) -> None:
 
 async def run_replica(config: StoreConfig) -> None:
     """Follow the shard's owner until SIGTERM or SIGINT."""
-    claim_store(config.store_path, config.shard)
+    files = Files()
+    claim_store(files, config.store_path, config.shard)
     following = asyncio.ensure_future(
         follow(
             _replicated_log(config),
             config.store_path,
-            Files(),
+            files,
             interval_ms=config.replication_interval_ms,
         )
     )
@@ -152,11 +153,12 @@ def _replicated_log(config: StoreConfig) -> ReplicatedLog:
 async def _open(config: StoreConfig) -> Store:
     """Of a shard, once the log has all that the store has."""
     place = None
+    files = Files()
     try:
-        claim_store(config.store_path, config.shard)
+        claim_store(files, config.store_path, config.shard)
         if config.replicated_log:
             place = await take_over(
-                _replicated_log(config), config.store_path, Files(), epoch=config.shard_epoch
+                _replicated_log(config), config.store_path, files, epoch=config.shard_epoch
             )
         store = Store(config, SystemClock(), place=place)
         store.open(asyncio.get_running_loop())
