@@ -236,7 +236,8 @@ class Caches:
         heard = self._awaited[mark] = asyncio.get_running_loop().create_future()
         try:
             await _query(_announce)(mark)
-            await asyncio.wait_for(heard, HEAR_MS_MAX / 1_000)
+            async with asyncio.timeout(HEAR_MS_MAX / 1_000):
+                await heard
         except (TimeoutError, LookupUnavailable) as exc:
             log.warning(
                 "A change is not known to this process yet",

@@ -35,6 +35,7 @@ from mqservice.env import (
 from mqservice.lib.database_options import database_options
 from mqservice.lib.frontend import FRONTEND_DIR
 from mqservice.lib.middleware import add_static_headers
+from mqservice.lib.replicated_log import REPLICATED_LOG_VARIABLE
 
 SECRET_CHARS_MIN: Final = 32
 
@@ -53,7 +54,7 @@ MQ_KEY_PEPPER_FALLBACKS = envlist("MQ_KEY_PEPPER_FALLBACKS", SECRET_KEY_FALLBACK
 
 MQ_DATA_DIR = Path(envtext("MQ_DATA_DIR", "var")).absolute()
 # Only whether there is one: its shards may answer elsewhere tomorrow.
-MQ_REPLICATED_LOG = envtext("MQ_ENGINE_REPLICATED_LOG", "")
+MQ_REPLICATED_LOG = envtext(REPLICATED_LOG_VARIABLE, "")
 MQ_ENGINE_SOCKET = envtext("MQ_ENGINE_SOCKET", str(MQ_DATA_DIR / "run" / "engine.sock"))
 # What this process shows engines over a network, and whose certificates it trusts.
 MQ_ENGINE_SECRET = envsecret("MQ_ENGINE_SECRET", chars_min=0, default="")

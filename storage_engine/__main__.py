@@ -127,12 +127,13 @@ async def run_replica(config: StoreConfig) -> None:
 
 
 async def _open_when_told(config: StoreConfig, role: Role, control: Control) -> Store:
-    claim_store(config.store_path, config.shard)
+    files = Files()
+    claim_store(files, config.store_path, config.shard)
     log.info("The replica follows its shard", extra={"action": "replica_started"})
     place = await follow(
         _replicated_log(config),
         config.store_path,
-        Files(),
+        files,
         interval_ms=config.replication_interval_ms,
         caught_up=role.caught_up,
         wanted_epoch=role.wanted_epoch,
@@ -181,11 +182,12 @@ async def _open(config: StoreConfig, place: LogPlace | None = None) -> Store:
     """Of a shard, once the log has all that the store has. ``place``: of a log that is taken over
     already.
     """
+    files = Files()
     try:
-        claim_store(config.store_path, config.shard)
+        claim_store(files, config.store_path, config.shard)
         if config.replicated_log and place is None:
             place = await take_over(
-                _replicated_log(config), config.store_path, Files(), epoch=config.shard_epoch
+                _replicated_log(config), config.store_path, files, epoch=config.shard_epoch
             )
         store = Store(config, SystemClock(), place=place)
         store.open(asyncio.get_running_loop())

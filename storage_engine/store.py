@@ -55,6 +55,7 @@ from storage_engine.records.schedule_topic import SCHEDULE_QUEUES, SCHEDULE_TOPI
 from storage_engine.recovery.checkpointer import Checkpointer
 from storage_engine.recovery.open_checks import reject_foreign_files, reject_gaps
 from storage_engine.recovery.recovery import LogFound, Recovered, read_log, recover
+from storage_engine.replication.follower import reject_replica
 from storage_engine.replication.replication import Replication
 from storage_engine.replication.tail import LogPlace
 from storage_engine.retention.retention import Retention
@@ -156,9 +157,12 @@ class Store:
     def open(self, loop: asyncio.AbstractEventLoop) -> Recovered:
         """Lock the directory, recover, and be ready.
 
-        Raises ``StoreInUse``, or ``StoreCorrupt`` with the files left as they are.
+        Raises ``StoreInUse``; ``StoreCorrupt`` or ``ConfigInvalid`` with the files left as they
+        are.
         """
         reject_foreign_files(self.config.store_path)
+        if self.replication is None:
+            reject_replica(self.config.store_path)
         self._files.make_dirs(self.config.store_path)
         self._lock.acquire()
         try:

@@ -20,6 +20,7 @@ from uuid import UUID
 import msgspec
 from django.conf import settings
 from django.db import transaction
+from django.db.models import QuerySet
 
 from mqservice.accounts.locks import lock_namespace
 from mqservice.accounts.scopes import Kind, Scope
@@ -35,7 +36,14 @@ from mqservice.sqs.requests import (
     ListMessageMoveTasks,
     StartMessageMoveTask,
 )
-from mqservice.tasks.models import ID_PREFIX, ID_RANDOM_BYTES, Task, TaskKind, TaskState
+from mqservice.tasks.models import (
+    ACTIVE_STATES,
+    ID_PREFIX,
+    ID_RANDOM_BYTES,
+    Task,
+    TaskKind,
+    TaskState,
+)
 from mqservice.tasks.selection import Selection
 from mqservice.tasks.services import TaskRequest, cancel_task, create_task
 from mqservice.topics.models import Topic
@@ -92,7 +100,7 @@ def start_move_task(asked: Asked) -> MoveTaskStarted:
     ]
     with transaction.atomic():
         lock_namespace(topic.namespace)  # nobody else starts one meanwhile
-        if any(task.is_active for task in _tasks_of(topic)):
+        if _tasks_of(topic).filter(state__in=ACTIVE_STATES).exists():
             detail = "There is already a task running. Only one active task is allowed for a "
             raise SqsError("InvalidParameterValue", f"{detail}source queue arn at a given time.")
         for order in orders:
@@ -124,7 +132,7 @@ def list_move_tasks(asked: Asked) -> MoveTaskList:
         raise invalid_value("MaxResults", wanted.max_results, f"Must be 1 to {TASKS_MAX}.")
     topic = _source_of(asked, wanted.source_arn)
     moves: dict[str, list[Task]] = {}
-    for task in _tasks_of(topic):
+    for task in _tasks_of(topic).order_by("-id")[:_LOOK_MAX]:
         moves.setdefault(_move_id_of(task), []).append(task)
     newest = islice(moves.values(), wanted.max_results)
     return MoveTaskList(
@@ -137,6 +145,7 @@ def cancel_move_task(asked: Asked) -> MoveTaskCancelled:
     wanted: CancelMessageMoveTask = asked.wanted
     handle = _read_handle(wanted.task_handle)
     _topic_of(asked, handle.source_arn, "SourceArn")
+    asked.changing()
     rows = Task.objects.filter(
         namespace=asked.namespace,
         kind=TaskKind.REDRIVE.value,
@@ -180,13 +189,12 @@ def _topic_of(asked: Asked, arn: str, parameter: str, scope: Scope | None = None
         raise SqsError("ResourceNotFoundException", detail) from exc
 
 
-def _tasks_of(topic: Topic) -> list[Task]:
-    rows = Task.objects.filter(
+def _tasks_of(topic: Topic) -> QuerySet[Task]:
+    return Task.objects.filter(
         namespace=topic.namespace,
         group_name__in=topic.letter_sources,
         kind=TaskKind.REDRIVE.value,
     )
-    return list(rows.order_by("-id")[:_LOOK_MAX])
 
 
 def _move_id_of(task: Task) -> str:
@@ -226,6 +234,6 @@ def _handle_of(move_id: str, source_arn: str) -> str:
 def _read_handle(text: str) -> _Handle:
     try:
         return msgspec.json.decode(base64.b64decode(text, validate=True), type=_Handle)
-    except (ValueError, msgspec.DecodeError) as exc:  # binascii.Error is one
+    except (ValueError, msgspec.DecodeError, RecursionError) as exc:  # binascii.Error is one
         detail = "Value for parameter TaskHandle is invalid."
         raise SqsError("InvalidParameterValue", detail) from exc

@@ -169,6 +169,7 @@ def _require_same(asked: Asked, topic: Topic, name: str, given: dict[str, str]) 
 def delete_queue(asked: Asked) -> Reply:
     """DeleteQueue: the topic with its messages, and its group with all that failed in it."""
     topic = asked.topic(Scope.MANAGE)
+    asked.principal.require(Scope.MANAGE, Kind.GROUP, topic.name)
     asked.changing()
     with transaction.atomic():
         delete_topic(topic.namespace, topic.name, by=asked.principal)
@@ -220,6 +221,7 @@ def set_queue_attributes(asked: Asked) -> Reply:
     """SetQueueAttributes."""
     wanted: SetQueueAttributes = asked.wanted
     topic = asked.topic(Scope.MANAGE)
+    asked.principal.require(Scope.MANAGE, Kind.GROUP, topic.name)
     asked.changing()
     is_fifo = topic.message_type == MessageType.FIFO
     given = plain_attributes(wanted.attributes)

@@ -97,6 +97,7 @@ def receive_messages(context: DeliveryContext, request: Request, body: bytes) ->
         lease_ms=max(visibility_s * 1_000, LEASE_MS_MIN),
         attempt_id=wanted.receive_request_attempt_id or "",
         is_unnamed=True,
+        ignores_queues=True,
     )
     system_names = {*wanted.attribute_names, *wanted.message_system_attribute_names}
     if unknown := system_names - _SYSTEM_NAMES:

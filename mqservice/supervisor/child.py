@@ -116,7 +116,8 @@ class Child:
             started_ms = _monotonic_ms()
             _signal(process.pid, self.spec.stop_signal)
             try:
-                await asyncio.wait_for(process.wait(), self.spec.stop_timeout_ms / 1000)
+                async with asyncio.timeout(self.spec.stop_timeout_ms / 1000):
+                    await process.wait()
                 self._output.note(
                     f"{self.spec.name} stopped after {_monotonic_ms() - started_ms} ms"
                 )

@@ -10,13 +10,14 @@ from typing import Final
 
 from mqservice.lib.durations import HOUR_MS
 from mqservice.lib.names import MAIN_SHARD
+from mqservice.lib.replicated_log import engine_log_env, has_replicated_log
 from mqservice.supervisor.child import ChildSpec
 from mqservice.supervisor.config import PORT_MAX, SupervisorConfig
 from mqservice.supervisor.data_dir import SEGMENT_BYTES, DataDir
 from mqservice.supervisor.errors import ConfigInvalid
 from mqservice.supervisor.readiness import is_listening, is_running, is_unix_socket_open
 from mqservice.supervisor.secrets_file import Secrets
-from mqservice.supervisor.shard_engines import ShardPlace, has_replicated_log
+from mqservice.supervisor.shard_engines import ShardPlace
 
 METRICS_PORT_VARIABLE: Final = "MQ_ENGINE_METRICS_PORT"
 # Ticks and sweeps have a process of their own, so that nothing long ever stands before them.
@@ -99,15 +100,17 @@ def segment_bytes(env: Mapping[str, str]) -> int:
 
 
 def _engine_env(env: Mapping[str, str]) -> dict[str, str]:
-    """Its own settings and what any program needs: no address, key or password of another server.
+    """Its own settings and what any program needs: of other servers no address, key or password
+    but those of the replicated log.
 
     Whoever reads the engine's memory or its ``/proc/PID/environ`` finds none there.
     """
-    return {
+    own = {
         name: value
         for name, value in env.items()
         if name in _FOR_ANY_PROGRAM or name.startswith(_FOR_THE_ENGINE)
     }
+    return {**own, **engine_log_env(env)}
 
 
 def engine_name(place: ShardPlace | None) -> str:

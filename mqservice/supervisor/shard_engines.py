@@ -20,11 +20,11 @@ from typing import Final
 import psycopg
 
 from mqservice.lib.names import MAIN_SHARD, name_fault
+from mqservice.lib.replicated_log import REPLICATED_LOG_VARIABLE, has_replicated_log
 from mqservice.supervisor.config import SupervisorConfig
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.errors import ConfigInvalid
 
-REPLICATED_LOG_VARIABLE: Final = "MQ_ENGINE_REPLICATED_LOG"
 HEARTBEAT_MS: Final = 1_000
 CONNECT_TIMEOUT_S: Final = 2
 # Another node's, as long as it is heard of: see ``HEARTBEAT_MAX`` of ``mqservice.shards.queries``.
@@ -67,11 +67,6 @@ class ShardPlace:
             "MQ_ENGINE_SOCKET": str(self.socket),
             **listens,
         }
-
-
-def has_replicated_log(env: Mapping[str, str]) -> bool:
-    """Whether the engines that get this environment ship their stores to one."""
-    return bool(env.get(REPLICATED_LOG_VARIABLE))
 
 
 def read_places(

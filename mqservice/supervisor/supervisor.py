@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 from mqservice.lib.names import MAIN_SHARD
+from mqservice.lib.replicated_log import has_replicated_log
 from mqservice.supervisor import binaries, first_run, processes
 from mqservice.supervisor.child import Child, ChildSpec
 from mqservice.supervisor.config import SupervisorConfig
@@ -41,7 +42,6 @@ from mqservice.supervisor.readiness import is_url_ok
 from mqservice.supervisor.secrets_file import Secrets, load_or_create_secrets
 from mqservice.supervisor.shard_engines import (
     Heartbeats,
-    has_replicated_log,
     read_places,
     read_shards,
 )

@@ -9,8 +9,12 @@ Loop thread only.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import Final
 
 from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.delivery.filter_scan import SettlingScan
@@ -27,6 +31,35 @@ from storage_engine.records.record_parts import HEAD_BYTES_MAX, reconsume_times_
 from storage_engine.wire.deliveries import ReceiveRequest
 
 log = logging.getLogger(__name__)
+
+_LOOKED_MIN: Final = 16  # messages of each queue, to find the oldest
+_Found = tuple[ProcessQueue, list[Taken]]
+
+
+def _oldest_first(
+    queues: list[ProcessQueue], count: int, now_ms: int
+) -> list[tuple[ProcessQueue, int]]:
+    """How many messages of each queue are among the ``count`` that have waited longest, as far as
+    a look at what comes next says.
+    """
+    # A look at twice its share of each queue finds them unless the queues are very uneven.
+    looked = max(2 * count // len(queues), min(count, _LOOKED_MIN))
+    ready = [
+        (physical_offset, index)
+        for index, queue in enumerate(queues)
+        for physical_offset in queue.next_places(looked, now_ms)
+    ]
+    ready.sort()
+    shares = Counter([index for _, index in ready[:count]])
+    return [(queues[index], share) for index, share in shares.items()]
+
+
+def _as_stored(found: list[_Found]) -> list[_Found]:
+    """In the order in which all messages were stored; a queue comes as often as it takes."""
+    every = [(queue, each) for queue, taken in found for each in taken]
+    every.sort(key=lambda entry: entry[1][1])
+    runs = groupby(every, key=itemgetter(0))
+    return [(queue, [each for _, each in run]) for queue, run in runs]
 
 
 class MessageLeaser:
@@ -104,6 +137,8 @@ class MessageLeaser:
         lease.is_unnamed = request.is_unnamed
         records: list[tuple[int, int]] = []
         attempts: list[int] = []
+        found: list[tuple[ProcessQueue, list[Taken]]] = []
+        count_left = request.messages_max
         bytes_left = min(request.bytes_max, self._config.receive_bytes_max)
         queues = subscription.sources_of(request.member_id)
         take_new: Callable[..., list[Taken]] = ProcessQueue.take
@@ -114,10 +149,12 @@ class MessageLeaser:
                 else self._take_by_message_group
             )
         first = subscription.rotor_of(request.member_id)
-        for index in range(first, first + len(queues)):
-            process_queue = queues[index % len(queues)]
+        turns = [(queue, count_left) for queue in (*queues[first:], *queues[:first])]
+        if request.ignores_queues and look is None and turns[0][0] is not subscription.retry:
+            turns = [*_oldest_first(subscription.queues, count_left, now_ms), *turns]
+        for process_queue, share in turns:
             room = self._config.inflight_count_max - len(process_queue.inflight)
-            count = min(request.messages_max - len(records), room)
+            count = min(count_left, share, room)
             if count <= 0:
                 continue
             take, own = take_new, look
@@ -125,20 +162,25 @@ class MessageLeaser:
                 # What is in there has matched before, and has no order.
                 take, own = ProcessQueue.take, None
             taken = take(
-                process_queue, lease, now_ms, count, bytes_left, is_first=not records, look=own
+                process_queue, lease, now_ms, count, bytes_left, is_first=not found, look=own
             )
             if taken:
-                offsets, places, sizes, counts = zip(*taken, strict=True)
-                lease.parts.append((process_queue, list(offsets)))
-                records += zip(places, sizes, strict=True)
-                attempts += counts
-                bytes_left -= sum(sizes)
-                if len(records) >= request.messages_max:
+                found.append((process_queue, taken))
+                bytes_left -= sum([each[2] for each in taken])
+                count_left -= len(taken)
+                if not count_left:
                     break
-        if queues and (records or (look is not None and look.is_spent)):
+        if queues and (found or (look is not None and look.is_spent)):
             subscription.turn(request.member_id, (first + 1) % len(queues))
-        if not records:
+        if not found:
             return None
+        if request.ignores_queues and len(found) > 1:
+            found = _as_stored(found)
+        for process_queue, taken in found:
+            offsets, places, sizes, counts = zip(*taken, strict=True)
+            lease.parts.append((process_queue, list(offsets)))
+            records += zip(places, sizes, strict=True)
+            attempts += counts
         lease.generation = self._next_generation()
         lease_ms = min(request.lease_ms, subscription.config.consume_timeout_ms)
         lease.until_ms, lease.ends_ms = lease.started_ms + lease_ms, now_ms + lease_ms

@@ -474,6 +474,27 @@ class ProcessQueue:
             self.take_filtered(taken, lease, count, bytes_max, look, is_first=is_first)
         return self.leased(taken, lease)
 
+    def next_places(self, count: int, now_ms: int) -> list[int]:
+        """Physical offsets of ``count`` messages that ``take`` would begin with, about: what was
+        settled out of order is among them, and of what was given back only the first is.
+        """
+        heap, queue = self.ready_heap, self.queue
+        if not heap and self.position >= queue.max_offset:
+            return []
+        while heap and self.released.get(heap[0][1], _NEVER)[0] != heap[0][0]:
+            heapq.heappop(heap)
+        first = max(self._first_new, queue.min_offset)
+        end = min(first + count, self.span_end)
+        places = [unit[0] for unit in queue.units(first, end - first)]
+        if heap and heap[0][0] <= now_ms and heap[0][1] >= queue.min_offset:
+            places.append(queue.unit(heap[0][1])[0])
+        return places
+
+    @property
+    def _first_new(self) -> int:
+        # The consumer offset is ahead after a restart, when receipts from before were settled.
+        return max(self.position, self.progress.consumer_offset)
+
     def leased(self, taken: list[Taken], lease: Lease) -> list[Taken]:
         """Count what was taken under a lease, and say which attempt each is."""
         lease.count += len(taken)
@@ -492,8 +513,7 @@ class ProcessQueue:
         is_first: bool,
     ) -> None:
         """Lease messages from ``position`` on, and add them to ``taken``."""
-        # The consumer offset is ahead after a restart, when receipts from before were settled.
-        queue_offset = max(self.position, self.progress.consumer_offset)
+        queue_offset = self._first_new
         inflight = self.inflight
         settled, passed = self.progress.settled, self._passed()
         end = len(taken) + count

@@ -19,6 +19,7 @@ store/
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -60,6 +61,18 @@ def base_offset_of(name: str) -> int | None:
     if len(name) == BASE_OFFSET_DIGITS and name.isascii() and name.isdigit():
         return int(name)
     return None
+
+
+def base_offsets_in(directory: Path) -> list[int]:
+    """Those of the segments in a directory, in order; one listing."""
+    names = os.listdir(directory) if directory.is_dir() else []
+    return sorted([base for name in names if (base := base_offset_of(name)) is not None])
+
+
+def has_store(path: Path) -> bool:
+    """Whether a directory has topics or messages, not only what is made before there are any."""
+    has_topics = (path / CONFIG_DIR / TOPICS_FILE).exists()
+    return has_topics or bool(base_offsets_in(path / COMMIT_LOG_DIR))
 
 
 def consume_queue_dir(store: Path, topic: str, queue_id: int) -> Path:

@@ -1,4 +1,5 @@
-"""Stores that must not be opened although their log can be read; only reads files.
+"""Stores that must not be opened although their log can be read; changes nothing but the mark that
+says whose a store is.
 
     names in the directory ──▶ [reject_foreign_files]  consume queues' units ──▶ [reject_gaps]
 
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from storage_engine.disk.files import Files
 from storage_engine.disk.layout import (
     COMMIT_LOG_DIR,
     CONFIG_DIR,
@@ -19,8 +21,10 @@ from storage_engine.disk.layout import (
     LOCK_FILE,
     LOST_AND_FOUND,
     SHARD_FILE,
+    TEMPORARY_SUFFIX,
     TOPICS_FILE,
     base_offset_of,
+    has_store,
 )
 from storage_engine.errors import ConfigInvalid, StoreCorrupt
 from storage_engine.queues.consume_queue import PRE_BLANK_BYTES, UNIT, UNIT_BYTES, Unit
@@ -33,7 +37,7 @@ _LIGHT_QUEUE: Final = "%LMQ%"  # RocketMQ's light message queues, which have no 
 def reject_foreign_files(store: Path) -> None:
     """Raises ``StoreCorrupt``: the directory has files, and is no store."""
     names = {path.name for path in store.iterdir()} if store.is_dir() else set()
-    names -= {LOST_AND_FOUND, SHARD_FILE}
+    names -= {LOST_AND_FOUND, SHARD_FILE, SHARD_FILE + TEMPORARY_SUFFIX}
     names = {name for name in names if not name.startswith(".")}
     if names and not names & _PARTS:
         some = ", ".join(sorted(names)[:3])
@@ -44,29 +48,43 @@ def reject_foreign_files(store: Path) -> None:
         )
 
 
-def claim_store(store: Path, shard: str) -> None:
+def claim_store(files: Files, store: Path, shard: str) -> None:
     """Before a store is opened: a new one gets a mark that says whose it is, since a store of
     another shard would be served under a wrong name. The main shard's has none, as every store of
     an installation with one engine.
 
     Raises:
-        ConfigInvalid: it is another shard's. StoreCorrupt: it is no store.
+        ConfigInvalid: it is another shard's. StoreCorrupt: it is no store, or has messages and a
+        mark that says nothing.
     """
     mark = store / SHARD_FILE
-    if mark.exists():
-        owner = mark.read_text(encoding="utf-8").strip()
-    else:
-        is_used = any((store / part).exists() for part in _PARTS)
-        owner = MAIN_SHARD if is_used else shard
-        if owner == shard != MAIN_SHARD:
-            reject_foreign_files(store)
-            store.mkdir(mode=0o700, parents=True, exist_ok=True)
-            mark.write_text(shard, encoding="utf-8")
-    if owner != shard:
+    owner = _owner(store, mark, shard)
+    if owner is None:
+        reject_foreign_files(store)
+        files.make_dirs(store)
+        files.replace(mark, shard.encode())
+    elif owner != shard:
         raise ConfigInvalid(
             f"{store} is the store of the shard {owner}, and MQ_ENGINE_SHARD is {shard}: "
             "name the shard or the directory that is meant"
         )
+
+
+def _owner(store: Path, mark: Path, shard: str) -> str | None:
+    """Whose store it is; None where it is nobody's yet and ``shard`` has to mark it."""
+    if not mark.exists():
+        is_used = any((store / part).exists() for part in _PARTS)
+        return MAIN_SHARD if is_used or shard == MAIN_SHARD else None
+    owner = mark.read_text(encoding="utf-8", errors="replace").strip().strip("\0")
+    if owner != shard and shard.startswith(owner) and not has_store(store):
+        return None  # half of a mark, or none of it: the machine stopped while it was written
+    if not owner:
+        raise StoreCorrupt(
+            f"{mark} is empty, so nobody knows which shard's messages {store} has. Nothing was "
+            "changed: write the shard's name into that file, or delete it if this is the main "
+            "shard's store"
+        )
+    return owner
 
 
 class _Queue(NamedTuple):

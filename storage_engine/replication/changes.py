@@ -86,7 +86,8 @@ class ChangeReader:
         """
         known, sections, log_start, log_end = at_one_moment(self._store_path, self._read)
         self._known = known
-        log_from = max(self.log_end, log_start)
+        # Recovery may have cut off half a record, with which the owner before had ended the log.
+        log_from = max(min(self.log_end, log_end), log_start)
         self.log_end = log_end
         tables = [each for each in sections if each.name in _TABLES]
         files = [each for each in sections if each.name not in _TABLES]

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -31,14 +32,21 @@ import msgspec
 from storage_engine.disk.files import Files
 from storage_engine.disk.layout import (
     COMMIT_LOG_DIR,
-    CONFIG_DIR,
     LOCK_FILE,
+    REPLICATION_FILE,
     SHARD_FILE,
-    TOPICS_FILE,
+    base_offsets_in,
+    has_store,
     segment_name,
 )
 from storage_engine.disk.lock import StoreLock
-from storage_engine.errors import NotLeader, ReplicationUnavailable, StoreCorrupt, StoreError
+from storage_engine.errors import (
+    ConfigInvalid,
+    NotLeader,
+    ReplicationUnavailable,
+    StoreCorrupt,
+    StoreError,
+)
 from storage_engine.replicated_log.errors import Fenced, LogError, Unavailable
 from storage_engine.replicated_log.port import Entry, Position, ReplicatedLog
 from storage_engine.replication.entry import Kind, ReplicatedEntry, decode
@@ -62,7 +70,7 @@ class Follower:
         self._is_known = found is not None
         self._tail = found or Tail()
         self._replica: Replica | None = None
-        if found is None and not _is_store(store_path):
+        if found is None and not has_store(store_path):
             self._replica = Replica(files, store_path, self._tail)
         elif found is not None and not found.epochs:
             self._replica = Replica(files, store_path, found)
@@ -147,14 +155,23 @@ class Follower:
         return ""
 
     def _has_bytes(self, position: int, content: bytes, segment_bytes: int) -> bool:
+        """Also where retention has deleted their segment since, which it does from the first on."""
         start = position % segment_bytes
-        path = self._path / COMMIT_LOG_DIR / segment_name(position - start)
+        directory = self._path / COMMIT_LOG_DIR
+        path = directory / segment_name(position - start)
         try:
             with path.open("rb") as file:
                 file.seek(start)
                 return file.read(len(content)) == content
         except FileNotFoundError:
-            return False
+            bases = base_offsets_in(directory)
+            return bool(bases) and position < bases[0]
+
+    def _move(self, name: str, aside: Path) -> None:
+        """Raises FileExistsError: nothing that was put aside is ever replaced."""
+        if (aside / name).exists():
+            raise FileExistsError(errno.EEXIST, f"{name} is there already")
+        (self._path / name).rename(aside / name)
 
     def _put_aside(self, reason: str) -> None:
         aside = self._path.with_name(f"{self._path.name}.aside-{self._tail.epoch}")
@@ -164,10 +181,10 @@ class Follower:
             extra={"action": "store_put_aside", "path": str(aside), "reason": reason},
         )
         try:
-            aside.mkdir(mode=0o700)
+            aside.mkdir(mode=0o700, exist_ok=True)  # a process that was killed may have begun
             for name in sorted(os.listdir(self._path)):
                 if name not in (LOCK_FILE, SHARD_FILE):
-                    (self._path / name).rename(aside / name)
+                    self._move(name, aside)
         except OSError as exc:
             raise StoreError(
                 f"{self._path} differs from its replicated log ({reason}) and could not be put "
@@ -183,10 +200,18 @@ class _BuiltAnew(Exception):
     """Reading begins again, for a store that has nothing."""
 
 
-def _is_store(path: Path) -> bool:
-    segments = path / COMMIT_LOG_DIR
-    has_segments = segments.is_dir() and any(segments.iterdir())
-    return has_segments or (path / CONFIG_DIR / TOPICS_FILE).exists()
+def reject_replica(store_path: Path) -> None:
+    """Before a store is served without a replicated log. Raises ConfigInvalid: it is a replica,
+    which may lack what the log has.
+    """
+    tail = read_tail(store_path)
+    if tail is not None and not tail.epochs:
+        raise ConfigInvalid(
+            f"{store_path} is a replica: messages that were acknowledged may be in its replicated "
+            "log only. Nothing was changed: set MQ_ENGINE_REPLICATED_LOG to the URL of that log. "
+            "If the log is gone for good, delete "
+            f"{store_path / REPLICATION_FILE} to serve what the replica has"
+        )
 
 
 async def take_over(

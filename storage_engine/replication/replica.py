@@ -11,14 +11,19 @@ thread, one at a time.
 from __future__ import annotations
 
 import itertools
-import os
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from storage_engine.disk.files import Files
-from storage_engine.disk.layout import COMMIT_LOG_DIR, CONFIG_DIR, base_offset_of, segment_name
+from storage_engine.disk.layout import (
+    COMMIT_LOG_DIR,
+    CONFIG_DIR,
+    REPLICATION_FILE,
+    base_offsets_in,
+    segment_name,
+)
 from storage_engine.errors import StoreCorrupt
 from storage_engine.replicated_log.port import Position
 from storage_engine.replication.entry import Kind, ReplicatedEntry, Section
@@ -38,6 +43,9 @@ class Replica:
         self.tail = tail
         for name in (COMMIT_LOG_DIR, CONFIG_DIR):
             files.make_dirs(store_path / name)
+        if not (store_path / REPLICATION_FILE).exists():
+            # Before the first segment: one without it is taken for a store that was never here.
+            write_tail(files, store_path, tail)
 
     def apply(self, entry: ReplicatedEntry, end: Position) -> None:
         """``end``: where reading goes on behind it. Raises ``StoreCorrupt`` with nothing changed:
@@ -105,10 +113,7 @@ class Replica:
 
     def _delete_before(self, offset: int) -> None:
         directory = self._path / COMMIT_LOG_DIR
-        found = sorted(
-            base for name in os.listdir(directory) if (base := base_offset_of(name)) is not None
-        )
-        for base, following in itertools.pairwise(found):
+        for base, following in itertools.pairwise(base_offsets_in(directory)):
             if following > offset:
                 break
             path = directory / segment_name(base)

@@ -39,7 +39,9 @@ class ReceiveRequest(Wire, frozen=True, kw_only=True, omit_defaults=True):
     than ``lease_ms``. ``zone``: where the member is, for strategies of assignment that ask.
     ``client_id``: which client of a broadcast group the member belongs to, else empty; here and in
     all that follows. ``is_unnamed``: the member is of this receive alone, so that it keeps others
-    from another filter only while it waits.
+    from another filter only while it waits. ``ignores_queues``: what has waited longest in any
+    queue comes first, in the order of the log, but for retries, which get their turn; otherwise all
+    queues get theirs, so that a long one holds up no other.
     """
 
     group: str
@@ -56,6 +58,7 @@ class ReceiveRequest(Wire, frozen=True, kw_only=True, omit_defaults=True):
     zone: str = ""
     client_id: str = ""
     is_unnamed: bool = False
+    ignores_queues: bool = False
 
 
 class ReceiveHead(Wire, frozen=True, kw_only=True, omit_defaults=True):

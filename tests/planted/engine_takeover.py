@@ -87,6 +87,25 @@ def replica_keeps_what_its_next_owner_does_not_have(
 
 
 @planted(
+    "storage_engine.replication.changes:ChangeReader.take",
+    f"{_TESTS}/test_takeover.py"
+    "::test_half_a_record_at_the_end_of_the_log_is_taken_back_by_the_next_owner",
+)
+def next_owner_goes_on_behind_half_a_record(real: Real, reader: Thing) -> Thing:
+    before = reader.log_end
+    change = real(reader)
+    return change._replace(log_from=max(before, change.log_start))
+
+
+@planted(
+    "storage_engine.store:reject_replica",
+    f"{_TESTS}/test_takeover.py::test_a_replica_is_not_served_without_its_log",
+)
+def replica_served_without_its_log(real: Real, store_path: Thing) -> None:
+    return
+
+
+@planted(
     "storage_engine.puts.replicated_dispatcher:ReplicatedDispatcher.queue_ends",
     f"{_TESTS}/test_replicated_puts.py::test_a_checkpoint_counts_what_cannot_be_seen_yet",
 )

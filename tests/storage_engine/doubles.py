@@ -299,6 +299,7 @@ class OpenStore:
         tags: str = "",
         sql: str = "",
         is_unnamed: bool = False,
+        ignores_queues: bool = False,
     ) -> tuple[list[Leased], WaitingReceive | None]:
         """Receive; the list gets the answer when there is one."""
         answers: list[Leased] = []
@@ -311,15 +312,29 @@ class OpenStore:
             group=group, topic=topic, member_id=member_id, messages_max=count, bytes_max=1 << 20,
             wait_ms=wait_ms, lease_ms=lease_ms, filter=sql or tags,
             filter_kind=FilterKind.SQL92 if sql else FilterKind.TAG, is_unnamed=is_unnamed,
+            ignores_queues=ignores_queues,
         )  # fmt: skip
         parked = self.store.consumption.receive(request, answered)
         return answers, parked
 
     def receive(
-        self, count: int = 16, *, lease_ms: int = 1_000, is_unnamed: bool = False, **who: str
+        self,
+        count: int = 16,
+        *,
+        lease_ms: int = 1_000,
+        is_unnamed: bool = False,
+        ignores_queues: bool = False,
+        **who: str,
     ) -> Leased:
         """What is ready now; ``who`` as for ``park``."""
-        answers, _ = self.park(count, wait_ms=0, lease_ms=lease_ms, is_unnamed=is_unnamed, **who)
+        answers, _ = self.park(
+            count,
+            wait_ms=0,
+            lease_ms=lease_ms,
+            is_unnamed=is_unnamed,
+            ignores_queues=ignores_queues,
+            **who,
+        )
         return answers[0]
 
     def consumer_offset(self, queue_id: int = 0, *, group: str = "g") -> int:

@@ -279,6 +279,7 @@ STORE: Final = (
             ),
             *_of("server/engine_hostile", "a_damaged_store_is_refused_with_4_and_left_as_it_is"),
             *_of("delivery/offset_journal", "a_table_that_cannot_be_read_is_refused_and_kept"),
+            *_of("recovery/claims", "an_empty_mark_of_a_store_with_messages_is_refused"),
         ),
     ),
     Promise(

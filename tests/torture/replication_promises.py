@@ -26,6 +26,9 @@ REPLICATION: Final = (
                 "a_replica_has_what_was_acknowledged_and_what_was_settled",
                 "entries_that_arrive_after_the_owner_died_are_known_as_its_own",
                 "large_tables_travel_in_several_entries",
+                "half_a_record_at_the_end_of_the_log_is_taken_back_by_the_next_owner",
+                "a_replica_that_was_killed_before_its_first_tables_begins_again",
+                "a_replica_is_not_served_without_its_log",
             ),
         ),
     ),
@@ -94,6 +97,8 @@ REPLICATION: Final = (
             "a_deposed_owner_keeps_what_differs_aside_and_follows",
             "a_store_of_its_own_is_not_mixed_with_a_log_that_has_another",
             "an_embedded_store_is_shipped_whole",
+            "an_owner_starts_again_after_retention_has_deleted_what_the_log_still_has",
+            "putting_a_store_aside_goes_on_where_a_kill_ended_it",
         ),
     ),
 )

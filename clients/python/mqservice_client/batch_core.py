@@ -19,6 +19,7 @@ from .batch_sender import BatchSender
 from .errors import BatchFailed, ClientClosed, MQError, UsageError
 from .http_calls import Outgoing, Stored
 from .runtime import Runtime
+from .tasks import within
 
 MESSAGES_MAX: Final = 1_000
 BYTES_MAX: Final = 3 * 1024 * 1024
@@ -112,7 +113,7 @@ class BatchCore:
         self._runtime.closeables.discard(self)
         try:
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self.flush(), timeout_s)
+                await within(timeout_s, self.flush())
         finally:
             await self.sender.close()
             self._wake()

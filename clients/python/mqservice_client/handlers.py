@@ -27,7 +27,7 @@ from .errors import UsageError
 from .messages import BaseMessage, log
 from .runtime import Reading, Runtime
 from .session import SubscribeOptions
-from .tasks import end
+from .tasks import end, within
 from .tracing import NoSpan
 from .values import Duration, optional_ms
 
@@ -115,7 +115,7 @@ class ConsumerRunner:
         self._drain_s = min(self._drain_s, timeout_s / 2)
         self.stop()
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._ended.wait(), timeout_s)
+            await within(timeout_s, self._ended.wait())
 
     async def run(self, runtime: Runtime, drain_s: float) -> None:
         """Until ``stop``, or until the service ends a subscription, which is raised."""

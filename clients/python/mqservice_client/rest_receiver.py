@@ -29,7 +29,7 @@ from .messages import DEAD_LETTER, EXTEND, NACK, Feed, Home, Result, broken, log
 from .network import NoResponse, NotSent
 from .protocol.frames import PackDelivered
 from .session import ACK, SubscribeOptions
-from .tasks import call_on, end
+from .tasks import call_on, end, within
 
 RECEIVE_MAX: Final = 256
 WAIT_S: Final = 20
@@ -132,7 +132,7 @@ class RestSource(Home):
             self._settled.clear()
             self._wake.set()
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._settled.wait(), left)
+                await within(left, self._settled.wait())
         return True
 
     async def leave(self, timeout_s: float) -> None:
@@ -217,7 +217,7 @@ class RestSource(Home):
         self._settled.clear()
         lease_ms = self._options.lease_ms or LEASE_MS_DEFAULT
         try:
-            await asyncio.wait_for(self._settled.wait(), lease_ms / 3000)
+            await within(lease_ms / 3000, self._settled.wait())
         except asyncio.TimeoutError:
             if self._options.auto_extend_ms:
                 with contextlib.suppress(MQError):

@@ -22,7 +22,7 @@ from .messages import Feed, broken, log
 from .network import BROKEN, Network, Socket, UpgradeRefused
 from .protocol.frames import Subprotocol
 from .session import SocketSession, SocketSubscription, SubscribeOptions
-from .tasks import call_on, end
+from .tasks import call_on, end, within
 
 TAKEN_OVER: Final = 4409
 GOING_AWAY: Final = 1001
@@ -102,7 +102,7 @@ class SocketHub:
                 return False
             self._changed.clear()
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), left)
+                await within(left, self._changed.wait())
         return True
 
     async def leave(self, subscription: SocketSubscription, timeout_s: float) -> None:
@@ -195,7 +195,7 @@ class SocketHub:
 
     async def _welcomed(self, socket: Socket) -> None:
         try:
-            content = await asyncio.wait_for(socket.receive(), WELCOME_WAIT_S)
+            content = await within(WELCOME_WAIT_S, socket.receive())
         except asyncio.TimeoutError as exc:
             raise ConnectionLost(BROKEN, "no welcome came") from exc
         self.session.take(content)
@@ -235,7 +235,7 @@ class SocketHub:
             self._after_take()
         # What is under way may still be confirmed before the connection moves.
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._confirm_rest(socket), GOAWAY_WAIT_S)
+            await within(GOAWAY_WAIT_S, self._confirm_rest(socket))
 
     async def _confirm_rest(self, socket: Socket) -> None:
         while self.session.has_unconfirmed:

@@ -175,7 +175,8 @@ class TailConsumer(PageSocket):
         """Until the page wants more; a paused one ends with its session too."""
         while not self._is_ordered.is_set():
             try:
-                await asyncio.wait_for(self._is_ordered.wait(), REST_MS / SECOND_MS)
+                async with asyncio.timeout(REST_MS / SECOND_MS):
+                    await self._is_ordered.wait()
             except TimeoutError:
                 await self.recheck(namespace)
 

@@ -32,6 +32,14 @@ def test_messages_are_counted_before_anybody_has_received(sqs: Sqs, queue: str, 
     assert attributes_of(sqs, queue)["ApproximateNumberOfMessages"] == "2"
 
 
+def test_messages_of_a_standard_queue_come_as_they_were_sent(sqs: Sqs, queue: str) -> None:
+    for number in range(12):
+        sqs.send_message(QueueUrl=queue, MessageBody=str(number))
+    first = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=3)["Messages"]
+    rest = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)["Messages"]
+    assert [each["Body"] for each in [*first, *rest]] == [str(number) for number in range(12)]
+
+
 def test_a_queue_may_be_named_without_its_url(sqs: Sqs, queue: str) -> None:
     sqs.send_message(QueueUrl="orders", MessageBody="1")
     assert len(received(sqs, "orders")) == 1

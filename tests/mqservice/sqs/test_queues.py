@@ -289,6 +289,7 @@ def test_a_move_task_is_a_redrive(sqs: Sqs, queue: str) -> None:
     assert Task.objects.filter(kind="purge", group_name="orders").count() == 1
     for text, code in (
         ("none", "InvalidParameterValue"),
+        (base64.b64encode(b"[" * 100_000).decode(), "InvalidParameterValue"),
         (handle_text(arn), "ResourceNotFoundException"),
         (handle_text(f"{arn}x"), "ResourceNotFoundException"),
         (handle, "ResourceNotFoundException"),
@@ -476,6 +477,26 @@ def test_a_dead_letter_queue_is_named_only_by_who_may_manage_it(
     assert "RedrivePolicy" not in attributes_of(sqs, queue)
 
 
+def test_a_queue_is_changed_only_by_who_manages_its_group_too(
+    desk: Desk, sqs: Sqs, queue: str
+) -> None:
+    limited = desk.client(
+        key=desk.key(scopes=frozenset(), grants=(parse_grant("manage:topic/orders"),))
+    )
+    limited.tag_queue(QueueUrl=queue, Tags={"a": "b"})
+    calls: tuple[Callable[[], Any], ...] = (  # Any: what nobody looks at
+        lambda: limited.set_queue_attributes(
+            QueueUrl=queue, Attributes={"VisibilityTimeout": "40"}
+        ),
+        lambda: limited.delete_queue(QueueUrl=queue),
+    )
+    for call in calls:
+        with pytest.raises(ClientError) as error:
+            call()
+        assert code_of(error) == "AccessDenied"
+    assert attributes_of(sqs, queue)["VisibilityTimeout"] == "30"
+
+
 def test_tags_and_attributes_that_change_at_once_are_all_kept(sqs: Sqs, queue: str) -> None:
     def change(number: int) -> None:
         if number % 2:
@@ -519,12 +540,14 @@ def test_a_read_only_namespace_takes_messages_and_no_changes(
     sqs.send_message(QueueUrl=queue, MessageBody="1")
     (message,) = received(sqs, queue)
     sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+    arn = attributes_of(sqs, queue)["QueueArn"]
     calls: tuple[Callable[[], Any], ...] = (  # Any: what nobody looks at
         lambda: sqs.create_queue(QueueName="more"),
         lambda: sqs.set_queue_attributes(QueueUrl=queue, Attributes={"DelaySeconds": "1"}),
         lambda: sqs.tag_queue(QueueUrl=queue, Tags={"a": "b"}),
         lambda: sqs.purge_queue(QueueUrl=queue),
         lambda: sqs.delete_queue(QueueUrl=queue),
+        lambda: sqs.cancel_message_move_task(TaskHandle=handle_text(arn)),
     )
     for call in calls:
         with pytest.raises(ClientError) as error:

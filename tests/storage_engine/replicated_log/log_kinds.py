@@ -19,13 +19,13 @@ import pytest
 
 from storage_engine.clock import SystemClock
 from storage_engine.replicated_log.bucket import Bucket
-from storage_engine.replicated_log.memory import MemoryLog, SharedLog
 from storage_engine.replicated_log.object_log import ObjectLog
 from storage_engine.replicated_log.opening import open_log
 from storage_engine.replicated_log.port import START, Entry, Position, ReplicatedLog
 from tests.storage_engine.faults.machine import need_kafka
 from tests.storage_engine.replicated_log import s3_server
 from tests.storage_engine.replicated_log.kafka_program import running_kafka
+from tests.storage_engine.replicated_log.memory_log import MemoryLog, SharedLog
 from tests.storage_engine.replicated_log.s3_server import S3Server, running_s3_server
 
 DEPLOYMENT: Final = "d1"

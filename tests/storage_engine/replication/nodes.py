@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Self
 
 from storage_engine.disk.files import Files
-from storage_engine.replicated_log.memory import MemoryLog, SharedLog
 from storage_engine.replication.follower import take_over
 from storage_engine.replication.replication import Replication
 from storage_engine.wire.topics import Durability
 from tests.storage_engine.doubles import ManualClock, OpenStore
+from tests.storage_engine.replicated_log.memory_log import MemoryLog, SharedLog
 from tests.storage_engine.stopping import kill
 
 LIMITS = {"replication_interval_ms": 10}

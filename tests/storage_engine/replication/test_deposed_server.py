@@ -11,12 +11,12 @@ import pytest
 
 from storage_engine.errors import NotLeader, OutcomeUnknown
 from storage_engine.records.record import encode_record
-from storage_engine.replicated_log.memory import SharedLog
 from storage_engine.replication.replication import STALL_MS
 from storage_engine.server.server import Server
 from storage_engine.wire.async_client import AsyncStoreClient
 from storage_engine.wire.topics import Durability
 from tests.storage_engine.doubles import WAIT_S, message
+from tests.storage_engine.replicated_log.memory_log import SharedLog
 from tests.storage_engine.replication.nodes import Node
 from tests.storage_engine.test_store import wait_until
 

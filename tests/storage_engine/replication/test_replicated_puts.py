@@ -15,11 +15,11 @@ from storage_engine.errors import (
     StoreError,
 )
 from storage_engine.log.checkpoint import read_checkpoint
-from storage_engine.replicated_log.memory import SharedLog
 from storage_engine.wire.put_once import PutOnceReply, PutOnceRequest
 from storage_engine.wire.topics import Durability
 from tests.storage_engine.dedup.test_idempotent_puts import marked
 from tests.storage_engine.doubles import OpenStore, message
+from tests.storage_engine.replicated_log.memory_log import SharedLog
 from tests.storage_engine.replication.nodes import Node
 from tests.storage_engine.test_store import wait_until
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 from pathlib import Path
 
@@ -11,15 +12,16 @@ import pytest
 from storage_engine.clock import SystemClock
 from storage_engine.config import HOUR_MS
 from storage_engine.disk.files import Files
-from storage_engine.errors import NotLeader, StoreCorrupt
-from storage_engine.replicated_log.memory import MemoryLog, SharedLog
+from storage_engine.errors import ConfigInvalid, NotLeader, StoreCorrupt
 from storage_engine.replicated_log.port import START, Position
 from storage_engine.replication.changes import Change
 from storage_engine.replication.entry import Kind, ReplicatedEntry, Section, decode
+from storage_engine.replication.follower import follow
 from storage_engine.replication.replica import Replica
 from storage_engine.replication.tail import Tail, read_tail
 from storage_engine.wire.topics import Durability
-from tests.storage_engine.doubles import WAIT_S, OpenStore, message
+from tests.storage_engine.doubles import WAIT_S, OpenStore, fingerprint, message
+from tests.storage_engine.replicated_log.memory_log import MemoryLog, SharedLog
 from tests.storage_engine.replication.nodes import Node
 from tests.storage_engine.test_store import wait_until
 from tests.storage_engine.tools.test_backup import serious_findings
@@ -258,6 +260,35 @@ async def test_a_replica_forgets_what_a_deposed_owner_wrote_too_far(tmp_path: Pa
     assert replica.tail.log_end == 3_002
 
 
+async def test_half_a_record_at_the_end_of_the_log_is_taken_back_by_the_next_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner was killed when only the first of two entries had arrived."""
+    monkeypatch.setattr(MemoryLog, "entry_bytes_max", 700)
+    shared = SharedLog()
+    owner = await Node(tmp_path / "a", shared).own()
+    owner.topic()
+    await owner.open.put_bodies(b"whole")
+    await owner.replicated()
+    shared.hold()
+    owner.open.start_put([message(bytes(1_500))])
+    await owner.open.store.durability.durable_to(owner.open.store.stats(0).append_offset)
+    await owner.replication._shipper.ship()
+    await owner.kill(arriving=1)
+    shared.heal()
+    replica = Replica(Files(), tmp_path / "c", Tail())
+    for end, entry in await entries_of(shared):
+        replica.apply(entry, end)
+    second = await Node(tmp_path / "b", shared).own()
+    await second.open.put_bodies(b"more")
+    await second.kill()
+    for path in (tmp_path / "c", tmp_path / "d"):
+        heir = await Node(path, shared).own()
+        assert heir.open.pull_bodies() == [b"whole", b"more"]
+        await heir.stop()
+    assert not put_aside(tmp_path)
+
+
 async def test_entries_applied_again_after_a_kill_change_nothing(tmp_path: Path) -> None:
     """A replica that was killed anywhere begins at the last place that it wrote down."""
     shared = SharedLog()
@@ -305,3 +336,96 @@ async def test_large_tables_travel_in_several_entries(
     assert heir.open.pull_bodies() == bodies
     assert len(heir.open.store.catalog.topics) == 21
     await heir.stop()
+
+
+async def test_a_replica_that_was_killed_before_its_first_tables_begins_again(
+    tmp_path: Path,
+) -> None:
+    shared = SharedLog()
+    owner = await Node(tmp_path / "a", shared).own()
+    owner.topic()
+    await owner.open.put_bodies(b"one")
+    await owner.kill()
+    replica = Replica(Files(), tmp_path / "b", Tail())
+    bytes_only = ReplicatedEntry(1, 1, 0, 7, 4_096, [Section(Kind.LOG, 0, b"killed!")], True)
+    replica.apply(bytes_only, Position(1, 1))
+    heir = await Node(tmp_path / "b", shared).own()
+    assert heir.open.pull_bodies() == [b"one"]
+    await heir.stop()
+
+
+async def test_an_owner_starts_again_after_retention_has_deleted_what_the_log_still_has(
+    tmp_path: Path,
+) -> None:
+    shared = SharedLog()
+    owner = await Node(tmp_path / "a", shared).own()
+    owner.topic()
+    for number in range(12):
+        await owner.open.put_bodies(b"%d" % number * 400)
+    await owner.replicated()
+    owner.clock.advance(200 * HOUR_MS)
+    assert await owner.open.store.retention.run() > 0
+    await owner.open.put_bodies(b"new")
+    await owner.kill()
+    again = await Node(tmp_path / "a", shared).own()
+    assert again.open.store.topic_stats("t").queues[0].max_offset == 13
+    await again.stop()
+    assert not put_aside(tmp_path)
+
+
+async def test_a_store_whose_segments_are_all_gone_is_not_taken_for_one_that_retention_cut(
+    tmp_path: Path,
+) -> None:
+    shared = SharedLog()
+    owner = await Node(tmp_path / "a", shared).own()
+    owner.topic()
+    await owner.open.put_bodies(b"one")
+    await owner.kill()
+    shutil.rmtree(tmp_path / "a" / "commitlog")
+    again = await Node(tmp_path / "a", shared).own()
+    assert again.open.pull_bodies() == [b"one"]
+    await again.stop()
+    assert len(put_aside(tmp_path)) == 1
+
+
+async def test_a_replica_is_not_served_without_its_log(tmp_path: Path) -> None:
+    shared = SharedLog()
+    owner = await Node(tmp_path / "a", shared).own()
+    owner.topic()
+    await owner.open.put_bodies(b"one")
+    await owner.stop()
+    following = asyncio.ensure_future(
+        follow(MemoryLog(shared, SystemClock()), tmp_path / "b", Files(), interval_ms=1)
+    )
+    await wait_until(lambda: read_tail(tmp_path / "b") not in (None, Tail()))
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    found = fingerprint(tmp_path / "b")
+    with pytest.raises(ConfigInvalid, match=r"is a replica.*MQ_ENGINE_REPLICATED_LOG"):
+        OpenStore(tmp_path / "b").open()
+    assert fingerprint(tmp_path / "b") == found
+    heir = await Node(tmp_path / "b", shared).own()
+    await heir.stop()
+    async with OpenStore(tmp_path / "b") as embedded:  # an owner has all that was acknowledged
+        assert embedded.pull_bodies() == [b"one"]
+
+
+async def test_putting_a_store_aside_goes_on_where_a_kill_ended_it(tmp_path: Path) -> None:
+    shared = SharedLog()
+    first = await Node(tmp_path / "a", shared).own()
+    first.topic()
+    await first.open.put_bodies(b"both")
+    await first.kill()
+    second = await Node(tmp_path / "b", shared).own()
+    await second.open.put_bodies(b"more")
+    await second.stop()
+    kept = fingerprint(tmp_path / "a", without=["lock"])
+    aside = tmp_path / "a.aside-1"
+    aside.mkdir()
+    for name in ("checkpoint", "commitlog"):
+        (tmp_path / "a" / name).rename(aside / name)
+    third = await Node(tmp_path / "a", shared).own()
+    assert third.open.pull_bodies() == [b"both", b"more"]
+    await third.stop()
+    assert put_aside(tmp_path) == [aside]
+    assert fingerprint(aside) == kept

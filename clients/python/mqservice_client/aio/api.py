@@ -12,6 +12,7 @@ from ..control_calls import control_request, is_repeatable, wait_until_finished
 from ..http_calls import Request, Response, decode
 from ..runtime import Runtime
 from ..sides import AsyncSide
+from ..tasks import within
 from ..values import Duration, optional_s
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class AsyncApi:
         caller, timeout_s = self._open().caller, optional_s(timeout, "timeout")
         try:
             return await self._side.run(
-                asyncio.wait_for(wait_until_finished(caller, request, TaskOut), timeout_s)
+                within(timeout_s, wait_until_finished(caller, request, TaskOut))
             )
         except asyncio.TimeoutError as exc:
             raise TimeoutError(f"task {task_id} still runs after {timeout}") from exc

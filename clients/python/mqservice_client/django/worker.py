@@ -33,6 +33,7 @@ from django.utils import timezone
 from ..aio.client import AsyncClient
 from ..aio.message import AsyncMessage
 from ..errors import Forbidden, MQError
+from ..tasks import within
 from .backend import TaskBackend
 from .compat import TaskResultStatus
 from .execution import Outcome, execute
@@ -167,7 +168,7 @@ class Worker:
             if self._is_burst and self._is_idle() and await self._is_nothing_ready(mq):
                 return
             with suppress(asyncio.TimeoutError):  # a burst looks again whether all is done
-                await asyncio.wait_for(self._changed.wait(), IDLE_S if self._is_burst else None)
+                await within(IDLE_S if self._is_burst else None, self._changed.wait())
 
     def _is_idle(self) -> bool:
         is_quiet = asyncio.get_running_loop().time() - self._came_at >= IDLE_S
@@ -241,7 +242,7 @@ class Worker:
                 log.exception("Could not look for unsent tasks", extra={"action": "sweep_failed"})
                 self._may_be_unsent = False  # a burst does not wait for a database
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), IDLE_S if self._is_burst else SWEEP_S)
+                await within(IDLE_S if self._is_burst else SWEEP_S, self._stopping.wait())
 
     def _sweep_once(self) -> bool:
         """Returns whether some are unsent still, those included that are being sent right now."""

@@ -13,6 +13,7 @@ from ..control_calls import control_request, is_repeatable, wait_until_finished
 from ..http_calls import Request, Response, decode
 from ..runtime import Runtime
 from ..sides import SyncSide
+from ..tasks import within
 from ..values import Duration, optional_s
 
 if TYPE_CHECKING:
@@ -80,9 +81,7 @@ class Api:
         request = self._request("GET", path, {"task_id": task_id})
         caller, timeout_s = self._open().caller, optional_s(timeout, "timeout")
         try:
-            return self._side.run(
-                asyncio.wait_for(wait_until_finished(caller, request, TaskOut), timeout_s)
-            )
+            return self._side.run(within(timeout_s, wait_until_finished(caller, request, TaskOut)))
         except asyncio.TimeoutError as exc:
             raise TimeoutError(f"task {task_id} still runs after {timeout}") from exc
 
