@@ -78,5 +78,10 @@ class Replica(models.Model):
             models.UniqueConstraint(fields=["shard", "node"], name="replica_of_node_once"),
         )
 
+    @property
+    def lag_bytes(self) -> int:
+        """What the replicated log has, and it has not, as both said last. Reads its shard."""
+        return max(self.shard.log_end - self.log_end, 0)
+
     def __str__(self) -> str:
         return f"{self.shard_id} on {self.node}"

@@ -67,12 +67,10 @@ class Machine:
         self.address = f"tcp://127.0.0.1:{find_steady_port()}"
         self.database = Proxy(installation.database_url)
         url = urlsplit(installation.database_url)
-        proxied = url._replace(
-            netloc=f"{url.netloc.rpartition('@')[0]}@{urlsplit(self.database.url).netloc}"
-        )
+        place = f"{url.username}:{url.password}@{urlsplit(self.database.url).netloc}"
         self._env = service_environment(
             self.directory,
-            DATABASE_URL=proxied.geturl(),
+            DATABASE_URL=url._replace(netloc=place).geturl(),
             MQ_ENGINE_SECRET=SECRET,
             MQ_NODE=name,
             MQ_REPLICATED_LOG=installation.log_dir.as_uri(),
@@ -107,20 +105,20 @@ class Machine:
             return [pid, *map(int, children)]
         return [pid]
 
-    def signal(self, number: signal.Signals) -> None:
+    def send(self, number: signal.Signals) -> None:
         """To node and engine, the node first."""
         for pid in self.pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
-    def signal_engine(self, number: signal.Signals) -> None:
+    def send_to_engine(self, number: signal.Signals) -> None:
         """And not to the node."""
         os.kill(self.pids[1], number)
 
     def kill(self) -> None:
         """All its processes, without a word; as often as it likes."""
         if self._process is not None:
-            self.signal(signal.SIGKILL)
+            self.send(signal.SIGKILL)
             self._process.wait(WAIT_S)
             self._process = None
 
@@ -169,7 +167,7 @@ class Installation:
         found = self.query(
             "SELECT epoch, owner, address, move_to FROM shards_shard WHERE name = %s", SHARD
         )
-        return Row._make(found[0]) if found else None  # type: ignore[arg-type] # as selected
+        return Row._make(found[0]) if found else None
 
     def owner(self) -> str:
         """The one that clients are sent to; empty while nobody is."""

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.mqservice.shards.machines import WAIT_S, Installation, Machine, installation
+from tests.mqservice.shards.machines import WAIT_S, Installation, installation
 from tests.services import wait_until
 from tests.storage_engine.kills.history_checker import anomalies
 from tests.storage_engine.kills.kill_loop import await_acks, drain, working
@@ -62,19 +62,15 @@ def at_work(shard: Installation) -> Iterator[Work]:
         work.go_on()
         yield work
         work.go_on()
-    drain(shard, history, is_patient=True)
+    drain(shard, history)
     assert [each for each in anomalies(history) if each[0] != "duplicate-after-ack"] == []
     acked = sorted(each.ended_ns for each in history.sends if each.outcome is Outcome.ACKED)
     gap_ns = max(later - earlier for earlier, later in pairwise(acked))
     print(f"{len(acked)} acknowledged, longest gap {gap_ns / 1e9:.2f} s")
 
 
-def machines(shard: Installation) -> tuple[Machine, Machine]:
-    return shard.machines["a"], shard.machines["b"]
-
-
 def test_a_standby_takes_over_from_a_killed_node_which_then_follows(shard: Installation) -> None:
-    a, b = machines(shard)
+    a = shard.machines["a"]
     with at_work(shard) as work:
         a.kill()
         shard.await_owner("b")
@@ -100,12 +96,12 @@ def test_a_planned_hand_over_goes_there_and_back(shard: Installation) -> None:
 
 
 def test_an_owner_that_stood_still_is_deposed_and_becomes_a_standby(shard: Installation) -> None:
-    a, b = machines(shard)
+    a = shard.machines["a"]
     with at_work(shard) as work:
-        a.signal(signal.SIGSTOP)
+        a.send(signal.SIGSTOP)
         shard.await_owner("b")
         work.go_on()
-        a.signal(signal.SIGCONT)
+        a.send(signal.SIGCONT)
         shard.await_replica("a")
         assert shard.owner() == "b"
 
@@ -113,7 +109,7 @@ def test_an_owner_that_stood_still_is_deposed_and_becomes_a_standby(shard: Insta
 def test_while_the_database_is_away_nobody_takes_over_and_the_owner_serves_on(
     shard: Installation,
 ) -> None:
-    a, b = machines(shard)
+    a, b = shard.machines["a"], shard.machines["b"]
     with at_work(shard) as work:
         a.cut_off_from_database()
         wait_until(
@@ -123,7 +119,7 @@ def test_while_the_database_is_away_nobody_takes_over_and_the_owner_serves_on(
         assert shard.owner() == "a"
         engine = a.pids[-1]
         b.cut_off_from_database()
-        a.signal_engine(signal.SIGKILL)
+        a.send_to_engine(signal.SIGKILL)
         wait_until(lambda: engine not in a.pids, WAIT_S, "the engine is gone")
         work.go_on()  # it started again, and owns its shard without a word from the database
         for machine in (a, b):
