@@ -164,8 +164,8 @@ class Control:
             line = await reader.readline()
             writer.write(await self._reply(line.decode("ascii", "replace").split()) + b"\n")
             await writer.drain()
-        except (OSError, ValueError):
-            pass  # the node is gone, or says what it does not mean
+        except (OSError, ValueError, asyncio.CancelledError):
+            pass  # the node is gone, or says what it does not mean; or the process ends
         finally:
             self._calls.discard(task)
             writer.close()

@@ -12,7 +12,7 @@ import ssl
 from typing import Final
 
 from storage_engine.errors import StoreError, StoreUnavailable
-from storage_engine.wire.address import Address, Credentials, Scheme
+from storage_engine.wire.address import Address, Credentials, Scheme, connect_failure
 from storage_engine.wire.frames import (
     FrameDecoder,
     decode_error,
@@ -29,11 +29,15 @@ _FRAME_BYTES_MAX: Final = 4 * 1024
 async def why_silent(address: str, *, shard: str, secret: str) -> str:
     """Why no engine of the shard answers there within a second; empty when it does."""
     try:
-        async with asyncio.timeout(TIMEOUT_S):
-            await _ask(Address.parse(address), ClientProof(Credentials(secret), shard))
-    except TimeoutError:
-        return f"nothing came from {address} within {TIMEOUT_S:g} s"
-    except (OSError, StoreError) as exc:
+        place = Address.parse(address)
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await _ask(place, ClientProof(Credentials(secret), shard))
+        except TimeoutError:
+            return f"nothing came from {address} within {TIMEOUT_S:g} s"
+        except OSError as exc:
+            return f"{address}: {connect_failure(place, exc)}"
+    except StoreError as exc:
         return f"{address}: {exc}"
     return ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import random
 import signal
 from collections.abc import Iterator
@@ -11,16 +12,38 @@ from itertools import pairwise
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.mqservice.shards.machines import WAIT_S, Installation, installation
+from tests.mqservice.shards.machines import WAIT_S, Installation, Machine, installation
 from tests.services import wait_until
 from tests.storage_engine.kills.history_checker import anomalies
 from tests.storage_engine.kills.kill_loop import await_acks, drain, working
 from tests.storage_engine.kills.outcomes import History, Outcome
 from tests.storage_engine.replication.takeovers import REPLICATED_QUEUES
 
-pytestmark = [pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(1_200)]
 
 ACKED_EACH = 20  # messages between two events
+MANY = 60  # events
+
+
+class Event(enum.StrEnum):
+    KILLED = "killed"
+    DISK_LOST = "disk_lost"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    MOVED = "moved"
+
+
+def cause(event: Event, shard: Installation, owner: Machine, other: Machine) -> None:
+    if event is Event.MOVED:
+        shard.move(other.name)
+    elif event is Event.PAUSED:
+        owner.send(signal.SIGSTOP)
+    elif event is Event.STOPPED:
+        assert owner.stop() == 0
+    else:
+        owner.kill()
+        if event is Event.DISK_LOST:
+            owner.wipe()
 
 
 @pytest.fixture
@@ -69,7 +92,7 @@ def at_work(shard: Installation) -> Iterator[Work]:
     print(f"{len(acked)} acknowledged, longest gap {gap_ns / 1e9:.2f} s")
 
 
-def test_a_standby_takes_over_from_a_killed_node_which_then_follows(shard: Installation) -> None:
+def test_a_shard_outlives_its_node_and_goes_back_when_told(shard: Installation) -> None:
     a = shard.machines["a"]
     with at_work(shard) as work:
         a.kill()
@@ -78,23 +101,35 @@ def test_a_standby_takes_over_from_a_killed_node_which_then_follows(shard: Insta
         a.start()
         shard.await_replica("a")
         assert "b owns it; this machine has a replica" in a.said
-    row = shard.row
-    assert row is not None
-    assert row.epoch == 2
-
-
-def test_a_planned_hand_over_goes_there_and_back(shard: Installation) -> None:
-    with at_work(shard) as work:
-        for name, other in (("b", "a"), ("a", "b")):
-            shard.move(name)
-            shard.await_owner(name)
-            work.go_on()
-            shard.await_replica(other)
+        shard.move("a")
+        shard.await_owner("a")
+        work.go_on()
+        shard.await_replica("b")
     row = shard.row
     assert row is not None
     assert (row.epoch, row.move_to) == (3, "")
 
 
+@pytest.mark.torture
+def test_many_events_lose_nothing(shard: Installation) -> None:
+    """Kills, losses of the disk, pauses, orderly stops and planned hand-overs, as they come."""
+    draw = random.Random(20_263)
+    with at_work(shard) as work:
+        for _ in range(MANY):
+            owner = shard.machines[shard.owner()]
+            (other,) = (each for each in shard.machines.values() if each is not owner)
+            event = draw.choice(list(Event))
+            cause(event, shard, owner, other)
+            shard.await_owner(other.name)
+            work.go_on()
+            if event is Event.PAUSED:
+                owner.send(signal.SIGCONT)
+            elif event is not Event.MOVED:
+                owner.start()
+            shard.await_replica(owner.name)
+
+
+@pytest.mark.torture
 def test_an_owner_that_stood_still_is_deposed_and_becomes_a_standby(shard: Installation) -> None:
     a = shard.machines["a"]
     with at_work(shard) as work:
@@ -106,6 +141,7 @@ def test_an_owner_that_stood_still_is_deposed_and_becomes_a_standby(shard: Insta
         assert shard.owner() == "b"
 
 
+@pytest.mark.torture
 def test_while_the_database_is_away_nobody_takes_over_and_the_owner_serves_on(
     shard: Installation,
 ) -> None:
