@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Any, Final
 
 import msgspec
@@ -48,7 +49,8 @@ def copy_messages(frame: Frame) -> HttpResponse:
             raise Problem.of("ILLEGAL_TOPIC", _("This cannot be the name of a topic."))
         if target:
             _check_masks(frame, q, source, target)
-            found = _copied(frame, path, q, cursor, dry_run=not is_sent)
+            key = given.get("key", "") if is_sent else ""
+            found = _copied(frame, path, q, cursor, dry_run=not is_sent, key=key)
     except Problem as refused:
         problem = refused
     if is_sent and found is not None:
@@ -73,6 +75,7 @@ def copy_messages(frame: Frame) -> HttpResponse:
         source=source,
         target=target,
         cursor=cursor,
+        key=secrets.token_hex(16),  # a form that is sent twice copies once
         found=found if problem is None else None,
         problem=problem,
         topics=list(topics.values_list("name", flat=True)[:NAMES_MAX]),
@@ -82,10 +85,14 @@ def copy_messages(frame: Frame) -> HttpResponse:
     )
 
 
-def _copied(frame: Frame, path: str, q: str, cursor: str, *, dry_run: bool) -> Any:  # Any: above
+def _copied(
+    frame: Frame, path: str, q: str, cursor: str, *, dry_run: bool, key: str = ""
+) -> Any:  # Any: above
     """Raises Problem."""
     body = msgspec.json.encode({"q": q, "cursor": cursor or None, "dry_run": dry_run})
-    answer = call_data_plane(frame.request, frame.principal, "POST", path, body=body)
+    answer = call_data_plane(
+        frame.request, frame.principal, "POST", path, body=body, idempotency_key=key
+    )
     if answer.problem is not None:
         raise answer.problem
     return answer.data

@@ -64,12 +64,13 @@ def call_data_plane(
     *,
     query: dict[str, str] | None = None,
     body: bytes = b"",
+    idempotency_key: str = "",
 ) -> DataPlaneResponse:
     """What the data plane answers on ``path``, such as ``/v1/ns/demo/topics/orders/messages``."""
     kept = {name: value for name, value in (query or {}).items() if value}
     if method != "GET":
         return async_to_sync(_call)(
-            _plane_of(request), request, principal, method, path, kept, body
+            _plane_of(request), request, principal, method, path, kept, body, idempotency_key
         )
     match = find_match(path)
     assert match is not None, f"{path} is not a path of the data plane"
@@ -136,10 +137,12 @@ async def _call(
     path: str,
     query: dict[str, str],
     body: bytes,
+    idempotency_key: str = "",
 ) -> DataPlaneResponse:
     match = find_match(path)
     assert match is not None, f"{path} is not a path of the data plane"
     address = str(request.META.get("REMOTE_ADDR") or "0.0.0.0")
+    key = [(b"idempotency-key", idempotency_key.encode())] if idempotency_key else []
     scope = {
         "type": "http",
         "method": method,
@@ -149,6 +152,7 @@ async def _call(
             _JSON,
             (b"content-length", str(len(body)).encode()),
             (b"x-request-id", str(request.META.get("MQ_REQUEST_ID", "")).encode()),
+            *key,
         ],
         "client": (address, 0),
     }

@@ -14,7 +14,9 @@ from typing import Final
 
 import msgspec
 from asgiref.sync import sync_to_async
+from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 
+from mqservice.accounts.access import Principal, metadata_unavailable
 from mqservice.accounts.audit_messages import record_copied
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.bodies import split_json_mark
@@ -97,11 +99,9 @@ async def copy_messages(context: DeliveryContext, request: Request) -> None:
     if asked.dry_run or not offers:
         copies = [CopiedMessage(record.message_id, None) for record in records]
     else:
+        # First, so that nothing is copied without a trace, and what was stored is no error.
+        await _record(request.principal, target, asked.q, len(offers))
         copies = await _put(context, request, target, records, offers)
-        await sync_to_async(record_copied)(
-            request.principal, target.namespace, f"topics/{target.name}", q=asked.q,
-            count=sum(each.copy_id is not None for each in copies),
-        )  # fmt: skip
     done = [each.detail is None for each in copies]
     reply_struct(
         request,
@@ -116,6 +116,22 @@ async def copy_messages(context: DeliveryContext, request: Request) -> None:
             messages=copies,
         ),
     )
+
+
+async def _record(principal: Principal, target: TopicRoute, q: str, count: int) -> None:
+    """In the audit. Raises Problem: the database is away."""
+
+    def record() -> None:
+        try:
+            place = f"topics/{target.name}"
+            record_copied(principal, target.namespace, place, q=q, count=count)
+        except (DatabaseError, InterfaceError) as exc:
+            raise metadata_unavailable() from exc
+        finally:
+            if not connection.in_atomic_block:  # a test's transaction has to live on
+                close_old_connections()
+
+    await sync_to_async(record)()
 
 
 def _offers(records: list[Record], target: TopicRoute) -> list[Offer]:

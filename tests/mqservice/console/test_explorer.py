@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -147,10 +148,12 @@ def test_a_copy_is_previewed_before_it_is_stored(
     alice: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[tuple[str, dict[str, object]]] = []
+    keys: list[str] = []
 
     async def answered(*given: Any) -> DataPlaneResponse:  # Any: as it is called
         body = json.loads(given[6])
         sent.append((given[4], body))
+        keys.append(given[7])
         data = {"count": 2, "bytes": 7, "next_cursor": None, "messages": [], **body}
         return DataPlaneResponse(status=200, data=data)
 
@@ -162,11 +165,13 @@ def test_a_copy_is_previewed_before_it_is_stored(
     asked = alice.get(page, {"q": "topic:orders tag:a", "id": ["01AB", "02"]})
     assert "2 messages of 7 B would be stored in orders." in asked.content.decode()
     assert sent.pop() == (target, {"q": "topic:orders id:01AB,02", "cursor": None, "dry_run": True})
+    [key] = re.findall('name="key" value="([0-9a-f]{32})"', asked.content.decode())
 
-    form = {"q": "topic:orders id:01AB,02", "target": LONG}
+    form = {"q": "topic:orders id:01AB,02", "target": LONG, "key": key}
     alice.post(page, {**form, "preview": "1"})
     assert sent.pop()[1]["dry_run"] is True
     done = alice.post(page, form)
+    assert keys == ["", "", key]
     assert sent.pop() == (
         f"/v1/ns/acme/topics/{LONG}/messages:copy",
         {"q": "topic:orders id:01AB,02", "cursor": None, "dry_run": False},

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from django.db import OperationalError
 
 from mqservice.accounts.scopes import Grant, Kind, Scope
 from mqservice.delivery.reading import copy
@@ -154,6 +155,35 @@ def test_what_the_target_does_not_take_is_refused_as_a_whole(
     assert response.json()["code"] == "BODY_TOO_LARGE", response.text
     assert browse(api, small)["messages"] == []
     assert audited == []
+
+
+def test_a_copy_that_is_sent_twice_is_stored_once(
+    api: httpx.Client, topic: str, other: str
+) -> None:
+    put(api, topic, {"body": "x"}, {"body": "y"})
+    headers = {"Idempotency-Key": "form-1"}
+    path, form = f"/v1/-/topics/{other}/messages:copy", {"q": f"topic:{topic}"}
+
+    first = api.post(path, json=form, headers=headers)
+    again = api.post(path, json=form, headers=headers)
+
+    assert (first.status_code, again.json()) == (200, first.json())
+    assert sorted(each["body"] for each in browse(api, other)["messages"]) == ["x", "y"]
+
+
+def test_what_cannot_be_audited_is_not_copied(
+    api: httpx.Client, topic: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(api, topic, {"body": "x"})
+
+    def away(*_: object, **__: object) -> None:
+        raise OperationalError("the database is away")
+
+    monkeypatch.setattr(copy, "record_copied", away)
+    response = api.post(f"/v1/-/topics/{other}/messages:copy", json={"q": f"topic:{topic}"})
+
+    assert response.status_code == 503, response.text
+    assert browse(api, other)["messages"] == []
 
 
 @pytest.mark.parametrize("scope", [Scope.PRODUCE, Scope.CONSUME])

@@ -124,7 +124,9 @@ class LagMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 8), wanted=st.sampled_from(FILTERS))
     def receive(self, count: int, wanted: dict[str, str]) -> None:
         try:
-            leased = self.store.receive(count, lease_ms=1_000, is_unnamed=False, **wanted)
+            leased = self.store.receive(
+                count, lease_ms=1_000, is_unnamed=False, ignores_queues=False, **wanted
+            )
         except SubscriptionConflict:
             return
         self.leases += [("g", leased, record) for record in leased.records]
