@@ -170,7 +170,8 @@ class _Keeper:
                 self._say(f"{row.owner} owns it; this machine has a replica")
                 self.is_settled.set()
             return HEARTBEAT_MS
-        why = "nobody owns it"
+        is_own = row is not None and row.owner == self._node
+        why = "its engine starts again" if is_own else "nobody owns it"
         if action is Action.CLAIM_IF_SILENT:
             assert row is not None
             reason = await self._control.why_silent(row.address)
