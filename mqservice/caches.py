@@ -15,9 +15,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import psycopg
 from asgiref.sync import sync_to_async
@@ -45,11 +45,12 @@ from mqservice.groups.routes import GroupRoute, find_group_route
 from mqservice.lib.clock import Clock
 from mqservice.lib.lookup_cache import CacheLimits, LookupCache, LookupUnavailable
 from mqservice.lib.names import name_fault
+from mqservice.lib.notifications import payloads
 from mqservice.lib.problem import Problem
 from mqservice.lib.tcp_timeouts import LIBPQ_OPTIONS
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.quotas.queries import limits_of
-from mqservice.store import prepare_store
+from mqservice.store import prepare_store, reconnect, reconnect_lost
 from mqservice.topics.routes import TopicRoute, find_topic_route
 
 log = logging.getLogger(__name__)
@@ -272,6 +273,8 @@ class Caches:
                 self.quotas.drop(int(tenant_id))
             case ["quota", "-"]:
                 self.quotas.clear()
+            case ["shard", name]:
+                reconnect(name)
             case ["heard", mark]:
                 heard = self._awaited.get(mark)
                 if heard is not None and not heard.done():
@@ -302,12 +305,13 @@ async def listen(
             async with connection:
                 await connection.execute(f"LISTEN {CHANNEL}")
                 caches.clear()
+                reconnect_lost()
                 caches.is_listening = True
                 delay_ms = RECONNECT_MS_MIN
                 log.info("Listening for configuration changes", extra={"action": "listen_started"})
                 if ready is not None:
                     ready.set()
-                async for payload in _payloads(connection):
+                async for payload in payloads(connection):
                     caches.drop(payload)
         except psycopg.Error as exc:
             log.warning(
@@ -318,27 +322,6 @@ async def listen(
             caches.is_listening = False
         await asyncio.sleep(delay_ms / 1000)
         delay_ms = min(delay_ms * 2, RECONNECT_MS_MAX)
-
-
-async def _payloads(connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[str]:  # Any: rows
-    """Of notifications, until the connection ends: then ``psycopg.Error``. psycopg's own wait for
-    them wakes up ten times a second, which was a quarter of what an idle web process did.
-    """
-    loop = asyncio.get_running_loop()
-    while True:
-        async for notification in connection.notifies(timeout=0):
-            yield notification.payload
-        readable = loop.create_future()
-        loop.add_reader(connection.fileno(), _set, readable)
-        try:
-            await readable
-        finally:
-            loop.remove_reader(connection.fileno())
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():  # the loop may call once more before the reader is gone
-        future.set_result(None)
 
 
 def _announce(mark: str) -> None:

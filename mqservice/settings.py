@@ -53,6 +53,8 @@ MQ_KEY_PEPPER_FALLBACKS = envlist("MQ_KEY_PEPPER_FALLBACKS", SECRET_KEY_FALLBACK
 # ---- Where things are --------------------------------------------------------------------------
 
 MQ_DATA_DIR = Path(envtext("MQ_DATA_DIR", "var")).absolute()
+# Only whether there is one: its shards may answer elsewhere tomorrow.
+MQ_REPLICATED_LOG = envtext(REPLICATED_LOG_VARIABLE, "")
 MQ_ENGINE_SOCKET = envtext("MQ_ENGINE_SOCKET", str(MQ_DATA_DIR / "run" / "engine.sock"))
 # What this process shows engines over a network, and whose certificates it trusts.
 MQ_ENGINE_SECRET = envsecret("MQ_ENGINE_SECRET", chars_min=0, default="")

@@ -1,7 +1,8 @@
 """The one interface to the storage engine for everything in ``mqservice`` that stores or reads.
 
     data plane, WebSocket ──▶ get_stores()[shard] ───▶ AsyncStoreClient ─┐    main: MQ_ENGINE_SOCKET
-    views, tasks, CLI ──────▶ blocking_client(shard) ▶ StoreClient ──────┴──▶ others: their rows
+    views, tasks, CLI ──────▶ blocking_client(shard) ▶ StoreClient ──────┴──▶ others: their rows,
+                                                                    and main with a replicated log
       (one that stays connected on threads that stay: keep_clients)
 
 A namespace lives in one shard, whose name its row and the cached routes of its topics and groups
@@ -130,7 +131,7 @@ class _Clients(dict[str, AsyncStoreClient]):
 
     def __missing__(self, shard: str) -> AsyncStoreClient:
         client = self[shard] = AsyncStoreClient(
-            settings.MQ_ENGINE_SOCKET if shard == MAIN_SHARD else partial(_locate, shard),
+            partial(_locate, shard) if _may_move(shard) else settings.MQ_ENGINE_SOCKET,
             client_name=f"mqservice-web/{os.getpid()}",
             shard=shard,
             credentials=_credentials(),
@@ -167,6 +168,20 @@ async def prepare_store(shard: str) -> None:
 async def _first_connection(shard: str) -> None:
     with contextlib.suppress(StoreError):
         await _clients[shard].wait_connected(_FIRST_CONNECTION_MS_MAX)
+
+
+def reconnect(shard: str) -> None:
+    """It answers elsewhere from now on, as far as anybody knows. On the loop of the clients."""
+    client = _clients.get(shard)
+    if client is not None and _may_move(shard):
+        client.reconnect()
+
+
+def reconnect_lost() -> None:
+    """The same of all that are not connected: what was said of them may have been missed."""
+    for shard, client in _clients.items():
+        if not client.is_connected:
+            reconnect(shard)
 
 
 def is_engine_silent(shard: str = MAIN_SHARD) -> bool:
@@ -226,7 +241,7 @@ def blocking_client(shard: str) -> StoreClient:
 
 def _blocking_client(kind: type[ClientT], shard: str) -> ClientT:
     return kind(
-        settings.MQ_ENGINE_SOCKET if shard == MAIN_SHARD else partial(_find_address, shard),
+        partial(_find_address, shard) if _may_move(shard) else settings.MQ_ENGINE_SOCKET,
         client_name=f"mqservice-{settings.MQ_PROCESS}/{os.getpid()}",
         shard=shard,
         credentials=_credentials(),
@@ -236,6 +251,13 @@ def _blocking_client(kind: type[ClientT], shard: str) -> ClientT:
 
 def _credentials() -> Credentials:
     return Credentials(settings.MQ_ENGINE_SECRET, settings.MQ_SHARD_CA_FILE)
+
+
+def _may_move(shard: str) -> bool:
+    """Whether PostgreSQL knows where it is. The main one of an installation without a replicated
+    log is where this process's settings say.
+    """
+    return shard != MAIN_SHARD or bool(settings.MQ_REPLICATED_LOG)
 
 
 _addresses: dict[str, str] = {}  # as last read, for while PostgreSQL is away
@@ -249,9 +271,13 @@ def _find_address(shard: str) -> str:
     try:
         address = find_address(shard)
     except (DatabaseError, InterfaceError) as exc:
+        if shard == MAIN_SHARD:
+            _addresses.setdefault(shard, settings.MQ_ENGINE_SOCKET)
         if shard not in _addresses:
             raise StoreUnavailable(f"nobody knows where the shard {shard} is: {exc}") from exc
         return _addresses[shard]
+    if shard == MAIN_SHARD and not address.startswith(("tcp://", "tls://")):
+        address = settings.MQ_ENGINE_SOCKET
     if not address:
         raise StoreUnavailable(f"no engine has said yet where the shard {shard} is")
     _addresses[shard] = address

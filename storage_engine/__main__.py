@@ -1,5 +1,6 @@
 """``python -m storage_engine``: one engine for one store, until SIGTERM. ``python -m storage_engine
-follow``: a replica of one that ships its store to a replicated log.
+follow``: a replica of one that ships its store to a replicated log, and, where a node may tell it
+so (``server/control.py``), the next owner.
 
 Exit codes: 0 stopped in order, 2 configuration invalid, 3 directory in use, 4 store cannot be
 opened, 5 another engine owns the shard.
@@ -29,6 +30,8 @@ from storage_engine.replicated_log.errors import Misconfigured
 from storage_engine.replicated_log.opening import open_log
 from storage_engine.replicated_log.port import ReplicatedLog
 from storage_engine.replication.follower import follow, take_over
+from storage_engine.replication.tail import LogPlace
+from storage_engine.server.control import Control, Role
 from storage_engine.server.engine_metrics import metrics_text
 from storage_engine.server.handshake import check_network
 from storage_engine.server.metrics_server import Health, MetricsServer
@@ -50,11 +53,16 @@ _SWITCH_INTERVAL_S: Final = 0.000_2
 async def run(config: StoreConfig) -> None:
     """Open, serve until SIGTERM or SIGINT, close."""
     stopping = _stopping()
-    set_compiled_max(config.filter_compiled_max)
     opening = asyncio.ensure_future(_open(config))
-    if not await _is_done_before(stopping, opening):
-        return
-    store = opening.result()
+    if await _is_done_before(stopping, opening):
+        await _serve(config, opening.result(), stopping, None)
+
+
+async def _serve(
+    config: StoreConfig, store: Store, stopping: asyncio.Event, role: Role | None
+) -> None:
+    """Until it is time to stop, or what keeps the store going ends."""
+    set_compiled_max(config.filter_compiled_max)
     server = Server(store)
     # Before the socket: whoever sees that one may ask for metrics too.
     metrics = await _start_metrics(config, store, server)
@@ -79,6 +87,8 @@ async def run(config: StoreConfig) -> None:
         duties.append(
             asyncio.ensure_future(_every(config.tick_interval_ms, store.replication.tick))
         )
+        if role is not None:
+            role.serves(store.replication)
     log.info(
         "The engine accepts connections",
         extra={"action": "engine_started", "socket": config.socket, "listen": config.listen},
@@ -88,6 +98,8 @@ async def run(config: StoreConfig) -> None:
     for duty in (*duties, stopped):
         duty.cancel()
     await asyncio.gather(*duties, stopped, return_exceptions=True)
+    if role is not None:
+        role.stops()
     if metrics is not None:
         await metrics.stop()
     await store.close()
@@ -98,21 +110,37 @@ async def run(config: StoreConfig) -> None:
 
 
 async def run_replica(config: StoreConfig) -> None:
-    """Follow the shard's owner until SIGTERM or SIGINT."""
+    """Follow the shard's owner until SIGTERM or SIGINT; own it from when a node says so."""
+    stopping = _stopping()
+    role = Role(SystemClock(), stopping)
+    control = Control(role, config)
+    if config.control:
+        await control.start()
+    try:
+        opening = asyncio.ensure_future(_open_when_told(config, role, control))
+        if await _is_done_before(stopping, opening):
+            await _serve(config, opening.result(), stopping, role)
+        else:
+            log.info("The replica has stopped", extra={"action": "replica_stopped"})
+    finally:
+        await control.stop()
+
+
+async def _open_when_told(config: StoreConfig, role: Role, control: Control) -> Store:
     files = Files()
     claim_store(files, config.store_path, config.shard)
-    following = asyncio.ensure_future(
-        follow(
-            _replicated_log(config),
-            config.store_path,
-            files,
-            interval_ms=config.replication_interval_ms,
-        )
-    )
     log.info("The replica follows its shard", extra={"action": "replica_started"})
-    if await _is_done_before(_stopping(), following):
-        following.result()
-    log.info("The replica has stopped", extra={"action": "replica_stopped"})
+    place = await follow(
+        _replicated_log(config),
+        config.store_path,
+        files,
+        interval_ms=config.replication_interval_ms,
+        caught_up=role.caught_up,
+        wanted_epoch=role.wanted_epoch,
+    )
+    role.opens(place.tail.epoch)
+    await control.flush()  # recovery leaves the loop no time
+    return await _open(config, place)
 
 
 def _stopping() -> asyncio.Event:
@@ -150,13 +178,14 @@ def _replicated_log(config: StoreConfig) -> ReplicatedLog:
         raise ConfigInvalid(f"{ENV_PREFIX}REPLICATED_LOG: {exc}") from exc
 
 
-async def _open(config: StoreConfig) -> Store:
-    """Of a shard, once the log has all that the store has."""
-    place = None
+async def _open(config: StoreConfig, place: LogPlace | None = None) -> Store:
+    """Of a shard, once the log has all that the store has. ``place``: of a log that is taken over
+    already.
+    """
     files = Files()
     try:
         claim_store(files, config.store_path, config.shard)
-        if config.replicated_log:
+        if config.replicated_log and place is None:
             place = await take_over(
                 _replicated_log(config), config.store_path, files, epoch=config.shard_epoch
             )
@@ -263,7 +292,8 @@ def main() -> int:
             raise ConfigInvalid(
                 "MQ_ENGINE_REPLICATED_LOG is not set: set it to the URL of the log to follow"
             )
-        if not config.socket and not config.listen and not is_replica:
+        may_serve = not is_replica or bool(config.control)
+        if may_serve and not config.socket and not config.listen:
             raise ConfigInvalid(
                 "neither MQ_ENGINE_SOCKET nor MQ_ENGINE_LISTEN is set: set one to where clients "
                 "connect to"

@@ -42,6 +42,9 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     store_dir: str
     socket: str = ""  # path of the unix socket
     listen: str = ""  # tcp://HOST:PORT or tls://HOST:PORT, beside the unix socket or without it
+    # Unix socket on which a replica is told to take over, and an owner to give up; see
+    # ``server/control.py``.
+    control: str = ""
     shard: str = "main"  # what clients know the store by
     broker: str = "broker-0"  # what metrics and samples call it; of another shard, the shard's name
     secret: str = ""  # which clients over a network have to prove that they know
@@ -150,11 +153,12 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
         page = 4 * KIB
         if not self.store_dir:
             raise ConfigInvalid("store_dir is empty: set it to the directory of the store")
-        if len(os.fsencode(self.socket)) > SOCKET_PATH_BYTES_MAX:
-            raise ConfigInvalid(
-                f"socket {self.socket} is longer than {SOCKET_PATH_BYTES_MAX} bytes, "
-                "the longest path of a Unix socket"
-            )
+        for name, path in (("socket", self.socket), ("control", self.control)):
+            if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
+                raise ConfigInvalid(
+                    f"{name} {path} is longer than {SOCKET_PATH_BYTES_MAX} bytes, "
+                    "the longest path of a Unix socket"
+                )
         if self.segment_bytes % page:
             raise ConfigInvalid(f"segment_bytes is {self.segment_bytes}, not a multiple of {page}")
         if self.consume_queue_allocate_bytes < 20:

@@ -21,12 +21,26 @@ app = typer.Typer(no_args_is_help=True, help="Shards: the engines of an installa
 NameArgument = Annotated[str, typer.Argument(metavar="SHARD", help="Name of the shard.")]
 
 
+class _Replica(msgspec.Struct, kw_only=True):
+    node: str
+    is_following: bool
+    lag_bytes: int
+
+    def __str__(self) -> str:
+        if not self.is_following:
+            return f"{self.node} (down)"
+        lag = f"{-(-self.lag_bytes // 1024)} KiB behind" if self.lag_bytes else "up to date"
+        return f"{self.node} ({lag})"
+
+
 class _Shard(msgspec.Struct, kw_only=True):
     name: str
     state: str
     is_alive: bool
     address: str
     owner: str
+    epoch: int
+    replicas: list[_Replica]
     namespaces: int
     free_bytes: int | None
     heartbeat_at: str | None
@@ -34,7 +48,9 @@ class _Shard(msgspec.Struct, kw_only=True):
 
 @app.command("list")
 def list_shards(form: FormOption = Output.TABLE, data_dir: DataDirOption = None) -> None:
-    """List the shards: where each answers, how many namespaces it has, when it was last heard."""
+    """List the shards: who owns each and where it answers, the nodes that could take it over and
+    how far they lag, how many namespaces it has, when it was last heard of.
+    """
     _show(run_operator_command(data_dir, ["shard", "list"]), form)
 
 
@@ -79,17 +95,35 @@ def place(
     _show(run_operator_command(data_dir, arguments))
 
 
+@app.command("move")
+def move(
+    name: NameArgument,
+    node: Annotated[str, typer.Argument(help="Node with a replica of the shard.")],
+    data_dir: DataDirOption = None,
+) -> None:
+    """Hand a shard over to another node, without losing anything and within a second or so."""
+    listed = run_operator_command(data_dir, ["shard", f"--node={node}", "--", "move", name])
+    screen.notice(f"{node} serves {name} now")
+    _show(listed)
+
+
 def _show(text: str, form: Output = Output.TABLE) -> None:
     lines = text.strip().splitlines()
     if prints(form, [msgspec.Raw(line.encode()) for line in lines]):
         return
-    table = Table("shard", "state", "address", "namespaces", "free disk", "last heartbeat")
+    table = Table(
+        "shard", "state", "node", "address", "epoch", "replicas", "namespaces", "free disk",
+        "last heartbeat",
+    )  # fmt: skip
     for line in lines:
         row = msgspec.json.decode(line, type=_Shard)
         cells = (
             row.name,
             row.state if row.is_alive else f"{row.state}, down",
+            row.owner,
             row.address,
+            str(row.epoch),
+            "; ".join(map(str, row.replicas)),
             str(row.namespaces),
             "" if row.free_bytes is None else f"{row.free_bytes // 1024**3} GiB",
             row.heartbeat_at or "",

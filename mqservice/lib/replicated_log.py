@@ -16,6 +16,11 @@ _OF_THE_ENGINE: Final = "MQ_ENGINE_REPLICATED_LOG"
 _CREDENTIALS: Final = ("AWS_", "GOOGLE_", "AZURE_")
 
 
+def has_replicated_log(env: Mapping[str, str]) -> bool:
+    """Whether the engines that are made of this environment ship their stores to one."""
+    return bool(env.get(REPLICATED_LOG_VARIABLE))
+
+
 def engine_log_env(env: Mapping[str, str]) -> dict[str, str]:
     """What an engine needs to reach its log; nothing where there is none."""
     url = env.get(REPLICATED_LOG_VARIABLE)

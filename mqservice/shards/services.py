@@ -1,16 +1,31 @@
-"""Adds shards, has them take no more namespaces, and removes those that have none."""
+"""Adds shards, has them take no more namespaces or another node, and removes those without any."""
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Final
 
 from django.apps import apps
 from django.db import IntegrityError, transaction
 
+from mqservice.lib.durations import SECOND_MS
 from mqservice.lib.names import MAIN_SHARD, name_fault
 from mqservice.lib.problem import Problem
 from mqservice.shards.models import Shard, ShardState
-from mqservice.shards.queries import forget_shard_names, namespace_counts
+from mqservice.shards.queries import (
+    forget_shard_names,
+    is_alive,
+    is_following,
+    namespace_counts,
+    replicas,
+)
+
+log = logging.getLogger(__name__)
+
+MOVE_MS_MAX: Final = 30 * SECOND_MS
+_LOOK_MS: Final = 50
 
 
 def add_shard(name: str, address: str) -> Shard:
@@ -52,6 +67,49 @@ def remove_shard(name: str) -> None:
         raise Problem.of("CONFLICT", f"{name} still has {count} namespaces")
     shard.delete()
     forget_shard_names()
+
+
+def start_move(name: str, node: str) -> None:
+    """Have a shard handed over to a node that has a replica of it; ``await_move`` tells how it
+    went.
+
+    Raises Problem: NOT_FOUND, CONFLICT where nobody owns it, the node does already, or could not.
+    """
+    shard = Shard.objects.filter(name=name).first()
+    if shard is None:
+        raise _not_found(name)
+    if not shard.owner or not is_alive(shard):
+        raise Problem.of("CONFLICT", f"no node owns {name} now, so that none can hand it over")
+    if shard.owner == node:
+        raise Problem.of("CONFLICT", f"{node} owns {name} already")
+    following = [each.node for each in replicas().get(name, []) if is_following(each)]
+    if node not in following:
+        able = ", ".join(following) or "none"
+        raise Problem.of(
+            "CONFLICT",
+            f"{node} has no replica of {name} that is up to date; nodes that have one: {able}",
+        )
+    Shard.objects.filter(name=name, owner=shard.owner).update(move_to=node)
+    log.info(
+        "A shard is to be handed over",
+        extra={"action": "shard_move", "shard": name, "owner": shard.owner, "node": node},
+    )
+
+
+def await_move(name: str, node: str, pause: Callable[[float], object] = time.sleep) -> None:
+    """Returns once the node serves the shard.
+
+    Raises Problem CONFLICT: its owner kept it, or the node has not taken it within half a minute.
+    """
+    for _ in range(MOVE_MS_MAX // _LOOK_MS):
+        shard = Shard.objects.get(name=name)
+        if not shard.move_to:
+            if shard.owner == node:
+                return
+            raise Problem.of("CONFLICT", f"{shard.owner} kept {name}; its log file says why")
+        pause(_LOOK_MS / SECOND_MS)
+    Shard.objects.filter(name=name).update(move_to="")
+    raise Problem.of("CONFLICT", f"{node} has not taken {name} within {MOVE_MS_MAX // SECOND_MS} s")
 
 
 @transaction.atomic

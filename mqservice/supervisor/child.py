@@ -58,6 +58,7 @@ class ChildSpec:
     account: Account | None = None
     stdin: bytes = b""
     is_fatal: bool = False
+    ordered_exits: frozenset[int] = frozenset()  # after which it is started again without delay
     refusal: str = ""  # begins a last line that tells the user why the process cannot start
     is_echoed: bool = True  # databases talk at length; their log files are enough
     start_timeout_ms: int = 60_000
@@ -198,7 +199,8 @@ class Child:
                     self.state = ChildState.FAILED
                     self._on_fatal(ending)
                     return
-                if _monotonic_ms() - started_ms >= HEALTHY_AFTER_MS:
+                is_ordered = returncode in self.spec.ordered_exits
+                if is_ordered or _monotonic_ms() - started_ms >= HEALTHY_AFTER_MS:
                     backoff_ms = BACKOFF_FIRST_MS
                 self._output.note(f"{ending}; starting it again in {backoff_ms} ms")
             self.state = ChildState.BACKING_OFF

@@ -30,6 +30,7 @@ class SupervisorConfig:
     valkey_url: str | None = None
     public_base_url: str | None = None
     shards: str = ""  # MQ_SHARDS; empty: the main one, and nobody is told of it
+    standby: str = ""  # MQ_STANDBY: those that it could take over
     node: str = ""  # what others know this machine by; empty: its host name
 
     @property
@@ -67,6 +68,7 @@ def config_from_env(env: Mapping[str, str]) -> SupervisorConfig:
         valkey_url=_url(env, "VALKEY_URL", ("redis://", "rediss://", "unix://")),
         public_base_url=_url(env, "MQ_BASE_URL", ("http://", "https://")),
         shards=env.get("MQ_SHARDS", ""),
+        standby=env.get("MQ_STANDBY", ""),
         node=env.get("MQ_NODE", ""),
     )
 

@@ -61,6 +61,10 @@ class DataDir:
         """Of the engine of one of several shards of this machine."""
         return self.engine_socket if shard == MAIN_SHARD else self.run / f"{shard}.sock"
 
+    def control_of(self, shard: str) -> Path:
+        """Where the process of a shard that has a replicated log is told what to be."""
+        return self.run / f"{shard}.control"
+
     def create(self, *, segment_bytes: int = SEGMENT_BYTES) -> None:
         """Makes the directories, private to this user; what is open to others is closed to them.
 

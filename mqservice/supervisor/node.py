@@ -1,4 +1,4 @@
-"""A machine that runs engines of shards and nothing else.
+"""A machine that runs engines and replicas of shards and nothing else.
 
 lock, database ▶ [engine-*] ▶ heartbeats, until told to stop ▶ the same backwards
 """
@@ -15,7 +15,7 @@ from mqservice.supervisor.data_dir import DataDir, DataDirLock
 from mqservice.supervisor.errors import ConfigInvalid
 from mqservice.supervisor.output import Output
 from mqservice.supervisor.postgres import wait_for_external
-from mqservice.supervisor.shard_engines import read_shards
+from mqservice.supervisor.shard_engines import read_places
 from mqservice.supervisor.supervisor import EXTERNAL_WAIT_MS, Supervisor
 
 
@@ -25,10 +25,11 @@ def run_node(config: SupervisorConfig, env: Mapping[str, str], *, is_quiet: bool
     Raises SupervisorError when it could not start; everything it had started is stopped by then.
     """
     data_dir = DataDir(config.data_dir)
-    places = read_shards(config.shards, data_dir)
+    places = read_places(config, data_dir, env)
     if not places or config.database_url is None:
         raise ConfigInvalid(
-            "A node needs MQ_SHARDS, the shards that it runs, and DATABASE_URL, where it says so."
+            "A node needs MQ_SHARDS or MQ_STANDBY, the shards that it runs or could take over, and "
+            "DATABASE_URL, where it says so."
         )
     unreachable = [place.name for place in places if not place.address]
     if unreachable:
@@ -64,7 +65,7 @@ class Node(Supervisor):
             "MQ_ENGINE_SOCKET": str(data_dir.engine_socket),
         }
         metrics_port = processes.engine_metrics_port(self._env, 0)
-        await self._start_stages(self._engine_specs(env, metrics_port))
-        self._start_heartbeats(config.database_url)
+        await self._start_engines(env, metrics_port)
+        await self._start_heartbeats(config.database_url)
         names = ", ".join(place.name for place in self._places)
-        self._output.note(f"serving the shards {names}")
+        self._output.note(f"running the shards {names}")

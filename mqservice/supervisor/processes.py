@@ -10,7 +10,7 @@ from typing import Final
 
 from mqservice.lib.durations import HOUR_MS
 from mqservice.lib.names import MAIN_SHARD
-from mqservice.lib.replicated_log import engine_log_env
+from mqservice.lib.replicated_log import engine_log_env, has_replicated_log
 from mqservice.supervisor.child import ChildSpec
 from mqservice.supervisor.config import PORT_MAX, SupervisorConfig
 from mqservice.supervisor.data_dir import SEGMENT_BYTES, DataDir
@@ -32,6 +32,8 @@ ENGINE_STOP_MS: Final = 20_000
 # Without a checkpoint, as after a restore, an engine reads its whole log before it opens its door:
 # 1 TiB in messages of 1 KiB takes three hours. One that is ended sooner would begin anew for ever.
 ENGINE_START_MS: Final = 6 * HOUR_MS
+# Of a shard with a replicated log: it gave it up, or another engine took it over.
+ENGINE_ORDERED_EXITS: Final = frozenset({0, 5})
 WEB_STOP_MS: Final = 15_000
 WORKER_STOP_MS: Final = 10_000
 ANALYTICS_STOP_MS: Final = 4_000
@@ -126,17 +128,25 @@ def engine_spec(
     """``place``: of one of several shards; None: the only engine."""
     own = {} if place is None else place.engine_env(env)
     path = data_dir.engine_socket if place is None else place.socket
+    program = [*PYTHON, "storage_engine"]
+    ordered_exits: frozenset[int] = frozenset()
+    if place is not None and has_replicated_log(env):
+        # It begins as a replica and serves nobody: see ``shard_owners.py``.
+        path = place.control
+        program.append("follow")
+        ordered_exits = ENGINE_ORDERED_EXITS
 
     async def gate(pid: int) -> bool:
         return await is_unix_socket_open(path)
 
     return ChildSpec(
         name=engine_name(place),
-        argv=(*PYTHON, "storage_engine"),
+        argv=tuple(program),
         env={**_engine_env(env), METRICS_PORT_VARIABLE: str(metrics_port), **own},
         gate=gate,
         cwd=data_dir.path,
         refusal="storage_engine: ",
+        ordered_exits=ordered_exits,
         start_timeout_ms=ENGINE_START_MS,
         stop_timeout_ms=ENGINE_STOP_MS,
     )

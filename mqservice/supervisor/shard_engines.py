@@ -1,8 +1,10 @@
 """The engines that this machine runs besides the main one, and how others hear of them.
 
 MQ_SHARDS=main,s2,s3=tls://10.0.0.5:7703 ──▶ [read_shards] ──▶ a child for each, its store below
-                                                               DATA_DIR/shards/NAME
+MQ_STANDBY=s4=tls://10.0.0.5:7704                              DATA_DIR/shards/NAME
 every second, of those that run ──▶ [Heartbeats] ──▶ row of the shard: address, owner, free disk
+
+Where the shards have a replicated log, ``shard_owners.py`` does this and more.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from typing import Final
 import psycopg
 
 from mqservice.lib.names import MAIN_SHARD, name_fault
+from mqservice.lib.replicated_log import REPLICATED_LOG_VARIABLE, has_replicated_log
+from mqservice.supervisor.config import SupervisorConfig
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.errors import ConfigInvalid
 
@@ -37,12 +41,16 @@ WHERE known.owner IN ('', excluded.owner) OR known.heartbeat_at IS NULL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardPlace:
-    """A shard of this machine. ``address``: where others reach it; empty: on its unix socket."""
+    """A shard of this machine. ``address``: where others reach it; empty: on its unix socket.
+    ``is_home``: it is this machine's from the start, and not only when its owner is gone.
+    """
 
     name: str
     address: str
     store: Path
     socket: Path
+    control: Path
+    is_home: bool = True
 
     @property
     def published(self) -> str:
@@ -51,6 +59,8 @@ class ShardPlace:
     def engine_env(self, env: Mapping[str, str]) -> dict[str, str]:
         """What its engine is told, beside what the main one is told too."""
         listens = {"MQ_ENGINE_LISTEN": _listening(self.address, env)} if self.address else {}
+        if has_replicated_log(env):
+            listens["MQ_ENGINE_CONTROL"] = str(self.control)
         return {
             "MQ_ENGINE_SHARD": self.name,
             "MQ_ENGINE_STORE_DIR": str(self.store),
@@ -59,25 +69,53 @@ class ShardPlace:
         }
 
 
-def read_shards(text: str, data_dir: DataDir) -> list[ShardPlace]:
-    """Those that ``MQ_SHARDS`` names; none where it is empty. Raises ConfigInvalid."""
+def read_places(
+    config: SupervisorConfig, data_dir: DataDir, env: Mapping[str, str]
+) -> list[ShardPlace]:
+    """Those that ``MQ_SHARDS`` and ``MQ_STANDBY`` name. Raises ConfigInvalid."""
+    places = read_shards(config.shards, data_dir)
+    standby = read_shards(config.standby, data_dir, variable="MQ_STANDBY")
+    if standby and not has_replicated_log(env):
+        raise ConfigInvalid(
+            f"MQ_STANDBY needs {REPLICATED_LOG_VARIABLE}, the log that owners ship to: without it "
+            "there is nothing that this machine could follow."
+        )
+    for place in standby:
+        if place.name in {each.name for each in places}:
+            raise ConfigInvalid(
+                f"MQ_STANDBY and MQ_SHARDS both name {place.name}: with a replicated log each "
+                "machine that has a shard in MQ_SHARDS can take it over too."
+            )
+        if not place.address:
+            raise ConfigInvalid(
+                f"MQ_STANDBY must say where others reach {place.name} once this machine owns it, "
+                f"such as {place.name}=tls://HOST:PORT."
+            )
+    return [*places, *standby]
+
+
+def read_shards(text: str, data_dir: DataDir, *, variable: str = "MQ_SHARDS") -> list[ShardPlace]:
+    """Those that ``variable`` names; none where it is empty. Raises ConfigInvalid."""
     places: dict[str, ShardPlace] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, address = part.partition("=")
         if fault := name_fault(name):
-            raise ConfigInvalid(f"MQ_SHARDS names a shard {name!r}: {fault}.")
+            raise ConfigInvalid(f"{variable} names a shard {name!r}: {fault}.")
         if address and not address.startswith(("tcp://", "tls://")):
             raise ConfigInvalid(
-                f"MQ_SHARDS: the address of {name} must begin with tcp:// or tls://, not {address}."
+                f"{variable}: the address of {name} must begin with tcp:// or tls://, "
+                f"not {address}."
             )
         if name in places:
-            raise ConfigInvalid(f"MQ_SHARDS names {name} twice.")
+            raise ConfigInvalid(f"{variable} names {name} twice.")
         is_main = name == MAIN_SHARD
         places[name] = ShardPlace(
             name=name,
             address=address,
             store=data_dir.store if is_main else data_dir.shards / name / "store",
             socket=data_dir.socket_of(name),
+            control=data_dir.control_of(name),
+            is_home=variable == "MQ_SHARDS",
         )
     return list(places.values())
 

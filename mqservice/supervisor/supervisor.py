@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 from mqservice.lib.names import MAIN_SHARD
+from mqservice.lib.replicated_log import has_replicated_log
 from mqservice.supervisor import binaries, first_run, processes
 from mqservice.supervisor.child import Child, ChildSpec
 from mqservice.supervisor.config import SupervisorConfig
@@ -39,12 +40,18 @@ from mqservice.supervisor.postgres import (
 from mqservice.supervisor.quickstart import Quickstart, quickstart_of, write_quickstart
 from mqservice.supervisor.readiness import is_url_ok
 from mqservice.supervisor.secrets_file import Secrets, load_or_create_secrets
-from mqservice.supervisor.shard_engines import Heartbeats, read_shards
+from mqservice.supervisor.shard_engines import (
+    Heartbeats,
+    read_places,
+    read_shards,
+)
+from mqservice.supervisor.shard_owners import ShardOwners
 from mqservice.supervisor.valkey import ValkeyServer
 
 EXTERNAL_WAIT_MS = 30_000
 READY_WAIT_MS = 60_000
 READY_POLL_WAIT_MS = 100
+OWNERS_WAIT_S = 10  # until it is known who owns the shards; what waits for an engine waits longer
 
 
 def run_service(config: SupervisorConfig, env: Mapping[str, str], *, is_quiet: bool) -> int:
@@ -53,7 +60,7 @@ def run_service(config: SupervisorConfig, env: Mapping[str, str], *, is_quiet: b
     Raises SupervisorError when it could not start; everything it had started is stopped by then.
     """
     data_dir = DataDir(config.data_dir)
-    places = read_shards(config.shards, data_dir)
+    places = read_places(config, data_dir, env)
     if places and MAIN_SHARD not in {place.name for place in places}:
         raise ConfigInvalid(
             f"MQ_SHARDS must name {MAIN_SHARD} too, where namespaces are that nobody placed "
@@ -95,12 +102,16 @@ class Supervisor:
         self._output = output
         self._data_dir = DataDir(config.data_dir)
         self._stages: list[list[Child]] = []
+        self._engine_stage = -1
         self._quickstart: Quickstart | None = None
         self._stop_asked = asyncio.Event()
         self._failure: str | None = None
         self._is_stopped = False
-        self._places = read_shards(config.shards, self._data_dir)
+        self._places = read_places(config, self._data_dir, env)
+        if not self._places and has_replicated_log(env):
+            self._places = read_shards(MAIN_SHARD, self._data_dir)
         self._heartbeats: asyncio.Task[None] | None = None
+        self._owners: ShardOwners | None = None
 
     async def run(self) -> int:
         """Starts, waits for a reason to stop, stops. Returns 0, or raises what went wrong."""
@@ -148,9 +159,9 @@ class Supervisor:
                 await wait_for_external(database_url, timeout_ms=EXTERNAL_WAIT_MS)
             await check_tables(database_url)
             # Only now: by its start alone the version that made them could not open the store.
-            await self._start_stages(self._engine_specs(env, metrics_port))
+            await self._start_engines(env, metrics_port)
             await preparation.tables()
-            self._start_heartbeats(database_url)
+            await self._start_heartbeats(database_url)
             web = processes.web_specs(env, config, metrics_port=metrics_port)
             if config.has_separate_workers:
                 background = processes.separate_worker_specs(env, data_dir)
@@ -167,8 +178,15 @@ class Supervisor:
 
     def _remove_old_sockets(self) -> None:
         """Those of engines that were killed."""
-        for path in (self._data_dir.engine_socket, *(place.socket for place in self._places)):
-            path.unlink(missing_ok=True)
+        self._data_dir.engine_socket.unlink(missing_ok=True)
+        for place in self._places:
+            place.socket.unlink(missing_ok=True)
+            place.control.unlink(missing_ok=True)
+
+    async def _start_engines(self, env: Mapping[str, str], metrics_port: int) -> None:
+        starting = self._start_stages(self._engine_specs(env, metrics_port))
+        self._engine_stage = len(self._stages)
+        await starting
 
     def _engine_specs(self, env: Mapping[str, str], metrics_port: int) -> list[ChildSpec]:
         """The engine, or those of the shards, of which only the main one shows metrics."""
@@ -183,8 +201,18 @@ class Supervisor:
             specs.append(processes.engine_spec(env, self._data_dir, metrics_port=port, place=place))
         return specs
 
-    def _start_heartbeats(self, database_url: str) -> None:
+    async def _start_heartbeats(self, database_url: str) -> None:
         if not self._places:
+            return
+        if has_replicated_log(self._env):
+            self._owners = ShardOwners(
+                self._places,
+                database_url=database_url,
+                node=self._config.node,
+                note=self._output.note,
+            )
+            self._owners.start()
+            await self._owners.settled(OWNERS_WAIT_S)
             return
         names = {processes.engine_name(place): place.name for place in self._places}
 
@@ -275,7 +303,9 @@ class Supervisor:
         if self._heartbeats is not None:
             self._heartbeats.cancel()
             await asyncio.gather(self._heartbeats, return_exceptions=True)
-        for stage in reversed(self._stages):
+        for number, stage in reversed(list(enumerate(self._stages))):
+            if self._owners is not None and number == self._engine_stage:
+                await self._owners.stop()
             await asyncio.gather(*(child.stop() for child in stage))
         self._is_stopped = True
         self._write_pids()

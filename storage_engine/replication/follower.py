@@ -23,7 +23,7 @@ import contextlib
 import errno
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -115,6 +115,12 @@ class Follower:
                 continue
             except Unavailable as exc:
                 await _pause(exc)
+
+    async def finish(self, end: Position, epoch: int) -> LogPlace:
+        """Write down that what follows ``end`` is this store's own."""
+        tail = msgspec.structs.replace(self.tail, position=end, epochs=[epoch])
+        await asyncio.to_thread(write_tail, self._files, self._path, tail)
+        return LogPlace(self._log, tail)
 
     def _take(self, read: Entry) -> None:
         entry = decode(read.content)
@@ -221,24 +227,35 @@ async def take_over(
         StoreInUse: an engine runs on the store.
     """
     with _locked(store_path, files):
-        follower = Follower(replicated_log, store_path, files)
-        await follower.read_on()  # most of it, while the owner may still be served
-        end, epoch = await follower.fence(epoch)
-        await follower.read_on()
-        tail = msgspec.structs.replace(follower.tail, position=end, epochs=[epoch])
-        await asyncio.to_thread(write_tail, files, store_path, tail)
-        return LogPlace(replicated_log, tail)
+        return await _take_over(Follower(replicated_log, store_path, files), epoch)
 
 
 async def follow(
-    replicated_log: ReplicatedLog, store_path: Path, files: Files, *, interval_ms: int
-) -> None:
-    """Apply what comes, until it is cancelled. Raises as ``take_over`` does."""
+    replicated_log: ReplicatedLog,
+    store_path: Path,
+    files: Files,
+    *,
+    interval_ms: int,
+    caught_up: Callable[[Tail], None],
+    wanted_epoch: asyncio.Future[int],
+) -> LogPlace:
+    """Apply what comes, and tell ``caught_up`` whenever that was all, until ``wanted_epoch`` says
+    with which epoch to take over. Raises as ``take_over`` does.
+    """
     with _locked(store_path, files):
         follower = Follower(replicated_log, store_path, files)
-        while True:
+        while not wanted_epoch.done():
             await follower.read_on()
-            await asyncio.sleep(interval_ms / 1_000)
+            caught_up(follower.tail)
+            await asyncio.wait([wanted_epoch], timeout=interval_ms / 1_000)
+        return await _take_over(follower, wanted_epoch.result())
+
+
+async def _take_over(follower: Follower, epoch: int) -> LogPlace:
+    await follower.read_on()  # most of it, while the owner may still be served
+    end, epoch = await follower.fence(epoch)
+    await follower.read_on()
+    return await follower.finish(end, epoch)
 
 
 @contextlib.contextmanager

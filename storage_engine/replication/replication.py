@@ -85,8 +85,12 @@ class Replication:
         self._is_over = False
         self._alive_ms = clock.monotonic_ms()  # when the loop last ran, as far as is known
         self._doubtful_since_ms: int | None = None
+        self._asked: asyncio.Future[None] | None = None  # whether it still owns the shard
+        self._asked_ms = 0
         # Called when acknowledgements that were held back may go out.
         self.confirmed: Callable[[], None] = _nothing
+        # Called when nothing is shipped any more, with whether the log has everything.
+        self.ended: Callable[[bool], None] = _nobody
         self._reader = ChangeReader(
             config.store_path,
             commit_log,
@@ -147,7 +151,20 @@ class Replication:
         self._alive_ms = now_ms
         return self._doubtful_since_ms is None and not self._is_over
 
+    def confirm(self) -> asyncio.Future[None]:
+        """Ask the log whether this engine still owns the shard: done when it does. If it does not,
+        the engine ends.
+        """
+        if self._asked is None:
+            self._asked = asyncio.get_running_loop().create_future()
+            self._asked_ms = self._clock.monotonic_ms()
+            self._wanted.set()
+        return self._asked
+
     def _arrived(self) -> None:
+        if self._asked is not None and self._shipper.confirmed_ms >= self._asked_ms:
+            self._asked.set_result(None)
+            self._asked = None
         doubtful_since_ms = self._doubtful_since_ms
         if doubtful_since_ms is not None and self._shipper.confirmed_ms >= doubtful_since_ms:
             self._doubtful_since_ms = None
@@ -180,8 +197,9 @@ class Replication:
             if self._wanted.is_set() and self._log.linger_ms:
                 await asyncio.sleep(self._log.linger_ms / _MS)
             self._wanted.clear()
+            is_doubted = self._doubtful_since_ms is not None or self._asked is not None
             try:
-                await self._shipper.ship(at_least_one=self._doubtful_since_ms is not None)
+                await self._shipper.ship(at_least_one=is_doubted)
             except LogError as exc:
                 self._end(exc)
                 raise _store_error(exc) from exc
@@ -244,11 +262,13 @@ class Replication:
         """Ship the rest, for so long as puts may wait; answer all who wait. ``durability`` has
         stopped.
         """
+        is_whole = False
         try:
             if not self._is_over:
                 async with asyncio.timeout(self._timeout_ms / _MS):
                     await self._shipper.ship()
                     await self._shipper.drain()
+                is_whole = True
         except (TimeoutError, LogError, OSError) as exc:
             log.error(
                 "Stopping before the replicated log had everything; the next start ships the rest",
@@ -259,10 +279,15 @@ class Replication:
             each.done(OutcomeUnknown("the engine stopped before the replicated log confirmed"))
         self._reader.close()
         await self._log.close()
+        self.ended(is_whole)
 
 
 def _nothing() -> None:
     """Until somebody serves."""
+
+
+def _nobody(_: bool) -> None:
+    """Until somebody wants to know."""
 
 
 def _store_error(error: LogError) -> StoreError:

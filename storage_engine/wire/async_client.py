@@ -20,7 +20,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from storage_engine.clock import Clock, SystemClock
 from storage_engine.errors import (
@@ -73,6 +73,8 @@ from storage_engine.wire.silence import SilenceWatch
 
 log = logging.getLogger(__name__)
 
+_FIND_INTERVAL_MS: Final = 1_000
+
 RequestT = TypeVar("RequestT")
 ReplyT = TypeVar("ReplyT")
 
@@ -110,6 +112,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         self._is_pinged = False  # since the engine was last heard
         self._greeted_ms = 0  # when the connection was made
         self._is_greeted = False  # on this connection
+        self._find_again_ms = 0
         self._inflight: dict[int, InFlight] = {}
         self._next_request_id = 1
         self._puts = PutCoalescer(self._config.put_frame_bytes)
@@ -168,6 +171,19 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
             self._send_without_reply(
                 Op.HELLO, HelloRequest(client=self._client_name, is_listening=True)
             )
+
+    def reconnect(self) -> None:
+        """Look for the engine anew, at once: it answers elsewhere, or somebody knows better where.
+
+        Requests in flight fail as when the connection breaks.
+        """
+        if self._runner is not None and not self._is_closed:
+            self._runner.cancel()
+            self._runner = self._loop.create_task(self._connect_after(self._runner))
+
+    async def _connect_after(self, runner: asyncio.Task[None]) -> None:
+        await asyncio.wait([runner])
+        await self._keep_connected()
 
     async def aclose(self) -> None:
         """Close the connection; requests in flight fail as when it breaks."""
@@ -492,6 +508,8 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
                 async with asyncio.timeout(self._config.sweep_interval_ms / 1_000):
                     await connection.ended.wait()
             self._check_silence(transport)
+            if self._answering is None and await self._has_moved():
+                return
             now_ms = self._clock.monotonic_ms()
             for request_id, entry in list(self._inflight.items()):
                 if entry.deadline_ms <= now_ms:
@@ -500,6 +518,16 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
                         entry,
                         f"the storage engine did not reply to {entry.op.name} in time",
                     )
+
+    async def _has_moved(self) -> bool:
+        """Whether an engine that is silent is no more the one to talk to; asked once a second."""
+        now_ms = self._clock.monotonic_ms()
+        if isinstance(self._find_address, str) or now_ms < self._find_again_ms:
+            return False
+        self._find_again_ms = now_ms + _FIND_INTERVAL_MS
+        with contextlib.suppress(StoreError):
+            return await self._find_address() != self._address
+        return False
 
     def _check_silence(self, transport: asyncio.Transport) -> None:
         config = self._config

@@ -14,6 +14,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.sessions.backends.db import SessionStore
 from django.db import OperationalError, connection
+from django.utils import timezone
 from psycopg.conninfo import make_conninfo
 
 from mqservice.accounts.access import Principal
@@ -24,6 +25,7 @@ from mqservice.caches import Caches, listen
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.api_keys import generate_api_key, parse_api_key
 from mqservice.lib.problem import Problem
+from mqservice.shards.models import Shard
 from mqservice.topics.models import Topic
 from tests.clock import ManualClock
 from tests.people import bearer, create_people, revoke
@@ -212,6 +214,20 @@ async def test_who_signs_out_leaves_or_changes_is_heard_of() -> None:
         await caches.saw("people")
         await in_db(lambda: User.objects.filter(pk=people.bob.pk).update(is_active=False))
         await caches.saw("people")
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_shard_that_answers_elsewhere_is_heard_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr("mqservice.caches.reconnect", told.append)
+    await in_db(lambda: Shard.objects.create(name="s2", address="tcp://a:1"))
+    async with listening() as (caches, _):
+        await in_db(lambda: Shard.objects.update(heartbeat_at=timezone.now(), owner="a"))
+        await in_db(lambda: Shard.objects.update(address="tcp://b:1"))
+        await caches.saw("shard s2")
+        await in_db(Shard.objects.all().delete)
+        await caches.saw("shard s2")
+    assert told == ["s2", "s2"]
 
 
 @pytest.mark.django_db(transaction=True)

@@ -35,8 +35,8 @@ from mqservice.monitoring.engine_metrics import EngineMetrics, find_engine_metri
 from mqservice.monitoring.health import Health, PartState, check_health
 from mqservice.monitoring.sampling import engine_stats
 from mqservice.quotas.meters import process_meters
-from mqservice.shards.models import Shard
-from mqservice.shards.queries import is_alive, namespace_counts, shards
+from mqservice.shards.models import Replica, Shard
+from mqservice.shards.queries import is_alive, is_following, namespace_counts, replicas, shards
 from mqservice.store import ObserveReply, StatsReply, StoreError, blocking_client
 
 _STATS: Final = (
@@ -156,9 +156,12 @@ def operator(request: HttpRequest) -> HttpResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardRow:
-    """``stats`` is None where the engine does not answer. ``put_per_s``: since its start."""
+    """``stats`` is None where the engine does not answer. ``put_per_s``: since its start.
+    ``replicas``: each with whether it could take over.
+    """
 
     shard: Shard
+    replicas: list[tuple[Replica, bool]]
     namespace_count: int
     stats: StatsReply | None
 
@@ -174,11 +177,12 @@ class ShardRow:
 
 
 def _shard_rows(known: list[Shard]) -> list[ShardRow]:
-    """A query, and a call to each engine whose node is alive."""
-    counts = namespace_counts()
+    """Two queries, and a call to each engine whose node is alive."""
+    counts, following = namespace_counts(), replicas()
     return [
         ShardRow(
             shard=shard,
+            replicas=[(each, is_following(each)) for each in following.get(shard.name, [])],
             namespace_count=counts.get(shard.name, 0),
             stats=engine_stats(shard.name) if is_alive(shard) else None,
         )

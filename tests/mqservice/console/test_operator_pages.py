@@ -6,12 +6,14 @@ import http.server
 import io
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 
 import msgspec
 import pytest
 from celery import Celery
 from django.core.management import CommandError, call_command
 from django.test import Client
+from django.utils import timezone
 from pytest_django import Settings
 
 from mqservice.accounts.models import User
@@ -23,7 +25,7 @@ from mqservice.monitoring.engine_metrics import find_engine_metrics, parse_metri
 from mqservice.monitoring.sampling import engine_stats
 from mqservice.quotas.models import Source
 from mqservice.quotas.services import put_limits
-from mqservice.shards.models import Shard, ShardState
+from mqservice.shards.models import Replica, Shard, ShardState
 from mqservice.shards.queries import forget_shard_names
 from mqservice.store import StatsReply
 from mqservice.topics.services import TopicChange, put_topic
@@ -164,6 +166,18 @@ def test_shards_are_listed_where_there_are_several(root: Client, engine: str) ->
     assert "tls://" not in root.get(f"{OPERATOR}?shard=main").content.decode()
     assert root.get(f"{OPERATOR}?shard=s2").content.decode().count("unknown") >= 12
     assert root.get(f"{OPERATOR}?shard=s9").status_code == 404
+
+
+def test_replicas_of_a_shard_are_listed_with_their_lag(root: Client, engine: str) -> None:
+    shard = Shard.objects.create(name="s2", owner="node-2", epoch=9, log_end=4096, move_to="node-3")
+    for node, log_end, silent_s in (("node-3", 4096, 0), ("node-4", 1024, 0), ("node-5", 0, 60)):
+        heard = timezone.now() - timedelta(seconds=silent_s)
+        Replica.objects.create(
+            shard=shard, node=node, heartbeat_at=heard, log_end=log_end, behind_ms=0
+        )
+    text = root.get(f"{OPERATOR}?tab=shards").content.decode()
+    for shown in ("epoch 9", "moving to node-3", "up to date", "3 KiB behind", "node-5"):
+        assert shown in text
 
 
 def test_workers_are_unknown_while_the_broker_is_unavailable(

@@ -12,6 +12,7 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from pytest_django import Settings
 
 from mqservice.accounts.models import Namespace, Tenant
 from mqservice.accounts.services import get_or_create_namespace, get_or_create_tenant
@@ -20,7 +21,7 @@ from mqservice.groups.routes import find_group_route
 from mqservice.lib.names import MAIN_SHARD
 from mqservice.lib.problem import Problem
 from mqservice.shards import queries, sweeps
-from mqservice.shards.models import Shard, ShardState
+from mqservice.shards.models import Replica, Shard, ShardState
 from mqservice.shards.queries import (
     GIB,
     find_address,
@@ -30,7 +31,14 @@ from mqservice.shards.queries import (
     shard_of_new_namespace,
     shards,
 )
-from mqservice.shards.services import add_shard, place_namespace, remove_shard, set_state
+from mqservice.shards.services import (
+    add_shard,
+    await_move,
+    place_namespace,
+    remove_shard,
+    set_state,
+    start_move,
+)
 from mqservice.store import StoreClient, StoreUnavailable, blocking_client, close_store
 from mqservice.topics.models import Topic
 from mqservice.topics.routes import find_topic_route
@@ -143,6 +151,53 @@ def test_the_operators_command_says_why_it_refuses(capsys: pytest.CaptureFixture
         call_command("shard", "remove", "s2")
 
 
+def follow(shard: Shard, node: str, *, log_end: int = 0, behind_ms: int = 0) -> Replica:
+    return Replica.objects.create(
+        shard=shard, node=node, heartbeat_at=timezone.now(), log_end=log_end, behind_ms=behind_ms
+    )
+
+
+def test_a_shard_is_handed_only_to_a_node_that_has_all_of_it() -> None:
+    make("idle")
+    s2 = make("s2", owner="a", epoch=3, log_end=5_000)
+    follow(s2, "b", log_end=4_000)
+    follow(s2, "late", behind_ms=60_000)
+    follow(s2, "new", behind_ms=-1)
+    for name, node, words in (
+        ("s9", "b", "no shard s9"),
+        ("idle", "b", "no node owns idle"),
+        ("s2", "a", "a owns s2 already"),
+        ("s2", "late", "late has no replica of s2 that is up to date; nodes that have one: b"),
+        ("s2", "new", "new has no replica"),
+    ):
+        with pytest.raises(Problem, match=words):
+            start_move(name, node)
+    start_move("s2", "b")
+    s2.refresh_from_db()
+    assert s2.move_to == "b"
+
+
+def test_who_waits_for_a_hand_over_hears_how_it_ended() -> None:
+    make("s2", owner="a", move_to="b")
+    await_move("s2", "b", lambda _: Shard.objects.update(owner="b", move_to=""))
+    Shard.objects.update(owner="a", move_to="b")
+    with pytest.raises(Problem, match="a kept s2"):
+        await_move("s2", "b", lambda _: Shard.objects.update(move_to=""))
+    Shard.objects.update(move_to="b")
+    with pytest.raises(Problem, match="b has not taken s2 within 30 s"):
+        await_move("s2", "b", lambda _: None)
+    assert Shard.objects.get().move_to == ""
+
+
+def test_the_list_says_who_could_take_over(capsys: pytest.CaptureFixture[str]) -> None:
+    s2 = make("s2", owner="a", epoch=3, log_end=5_000)
+    follow(s2, "b", log_end=4_000)
+    call_command("shard", "list")
+    line = capsys.readouterr().out.splitlines()[1]
+    assert '"owner":"a","epoch":3,"move_to":"","replicas":[{"node":"b","is_following":true' in line
+    assert '"lag_bytes":1000' in line
+
+
 def test_routes_say_the_shard_of_their_namespace_in_one_query() -> None:
     tenant = give("s2", 1)
     namespace = Namespace.objects.get(name="s2-0")
@@ -177,6 +232,26 @@ def test_a_client_finds_the_engine_of_its_shard_and_of_no_other() -> None:
         pytest.raises(StoreUnavailable, match="no engine has said yet where the shard s9 is"),
     ):
         client.ping()
+
+
+def test_the_main_shard_with_a_replicated_log_is_where_its_owner_serves(
+    settings: Settings,
+) -> None:
+    def failure() -> str:
+        with blocking_client(MAIN_SHARD) as client, pytest.raises(StoreUnavailable) as caught:
+            client.ping()
+        return str(caught.value)
+
+    with shard_engine("s2"):
+        settings.MQ_ENGINE_SOCKET = find_address("s2")
+        main = make(MAIN_SHARD, address="tcp://127.0.0.1:1")
+        assert "not main" in failure()
+        settings.MQ_REPLICATED_LOG = "file:///log"
+        assert "tcp://127.0.0.1:1" in failure()
+        # A path says nothing to another machine, which has its own in its settings.
+        main.address = "/run/of/another/machine"
+        main.save()
+        assert "not main" in failure()
 
 
 def test_each_shard_is_asked_and_one_that_is_away_is_left_alone_for_a_while(

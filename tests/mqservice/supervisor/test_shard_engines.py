@@ -81,7 +81,9 @@ async def beat(
 async def test_a_heartbeat_takes_no_shard_that_another_node_speaks_for(
     transactional_db: None, test_dsn: str, tmp_path: Path
 ) -> None:
-    place = ShardPlace(name="s2", address="", store=tmp_path, socket=tmp_path / "s2.sock")
+    place = ShardPlace(
+        name="s2", address="", store=tmp_path, socket=tmp_path / "s2.sock", control=tmp_path / "c"
+    )
 
     def owner() -> str | None:
         with psycopg.connect(test_dsn) as other:
@@ -103,6 +105,8 @@ async def test_a_heartbeat_takes_no_shard_that_another_node_speaks_for(
 
 
 async def test_a_database_that_is_away_is_said_once(tmp_path: Path) -> None:
-    place = ShardPlace(name="s2", address="", store=tmp_path, socket=tmp_path / "s2.sock")
+    place = ShardPlace(
+        name="s2", address="", store=tmp_path, socket=tmp_path / "s2.sock", control=tmp_path / "c"
+    )
     (note,) = await beat("postgresql://127.0.0.1:1/x", "a", place, lambda: False, {"s2"})
     assert note.startswith("cannot tell the database where the shards are")

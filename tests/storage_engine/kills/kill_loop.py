@@ -16,7 +16,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from storage_engine.client import (
     Durability,
@@ -60,6 +60,12 @@ LEASE_MS: Final = 10_000  # none may end while its consumer is only slow: retrie
 DRAIN_WAIT_MS: Final = 150
 LIMITS: Final = {"MQ_ENGINE_LEASE_MS_MIN": "100"}  # short leases, for a short drain
 BODY_BYTES_MAX: Final = 3_000
+
+
+class HasClients(Protocol):
+    """An engine, or several that take the same shard over from each other."""
+
+    def client(self, timeout_ms: int = ...) -> StoreClient: ...
 
 
 class Loop(NamedTuple):
@@ -118,7 +124,7 @@ def prepare(engine: Engine) -> None:
 
 @contextlib.contextmanager
 def working(
-    engine: Engine,
+    engine: HasClients,
     history: History,
     draw: random.Random,
     queues: tuple[Queue, ...] = QUEUES,
@@ -154,7 +160,7 @@ def await_acks(history: History, count: int) -> None:
 
 
 def _work(
-    engine: Engine,
+    engine: HasClients,
     duty: Callable[[StoreClient], object],
     stopping: threading.Event,
     failures: list[BaseException],
@@ -266,7 +272,7 @@ def _consume(client: StoreClient, history: History, wait_ms: int = 20) -> int:
     return count
 
 
-def drain(engine: Engine, history: History, *, is_patient: bool = False) -> None:
+def drain(engine: HasClients, history: History, *, is_patient: bool = False) -> None:
     """Deliver what is left, then read every queue from its beginning.
 
     ``is_patient``: all is settled, and still it waits for what may come when leases have ended.

@@ -395,7 +395,14 @@ async def test_a_replica_is_not_served_without_its_log(tmp_path: Path) -> None:
     await owner.open.put_bodies(b"one")
     await owner.stop()
     following = asyncio.ensure_future(
-        follow(MemoryLog(shared, SystemClock()), tmp_path / "b", Files(), interval_ms=1)
+        follow(
+            MemoryLog(shared, SystemClock()),
+            tmp_path / "b",
+            Files(),
+            interval_ms=1,
+            caught_up=lambda _: None,
+            wanted_epoch=asyncio.get_running_loop().create_future(),
+        )
     )
     await wait_until(lambda: read_tail(tmp_path / "b") not in (None, Tail()))
     following.cancel()

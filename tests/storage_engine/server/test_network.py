@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
+import signal
 import socket
 import ssl
 from collections.abc import Iterator
@@ -15,10 +18,12 @@ import pytest
 from storage_engine.client import (
     Address,
     AsyncStoreClient,
+    ClientConfig,
     ConfigInvalid,
     Credentials,
     PullRequest,
     StoreClient,
+    StoreError,
     StoreUnavailable,
     TopicConfig,
     encode_record,
@@ -27,6 +32,7 @@ from storage_engine.errors import Unauthenticated
 from storage_engine.tools.verify.verification import Verification
 from storage_engine.wire.frames import FrameDecoder, decode_error, encode_frame, encode_struct
 from storage_engine.wire.operations import Op
+from storage_engine.wire.probe import why_silent
 from storage_engine.wire.proof import ClientProof, EngineProof
 from storage_engine.wire.protocol import ChallengeReply, ChallengeRequest, Empty, HelloRequest
 from tests.certificates import make_certificate
@@ -120,6 +126,56 @@ async def test_both_clients_work_over_the_network(scheme: str, certificate: dict
             client.listen(lambda notice: None)
             await client.ping()
         finally:
+            await client.aclose()
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "tls"])
+async def test_another_machine_finds_out_whether_the_engine_of_a_shard_answers(
+    scheme: str, certificate: dict[str, str]
+) -> None:
+    with network_engine(scheme, **(certificate if scheme == "tls" else {})) as (engine, address):
+        assert await why_silent(address, shard="s2", secret=SECRET) == ""
+        assert "owns the shard s2" in await why_silent(address, shard="s3", secret=SECRET)
+        assert "another MQ_ENGINE_SECRET" in await why_silent(address, shard="s2", secret="x" * 40)
+        os.kill(engine.pid, signal.SIGSTOP)
+        assert "nothing came" in await why_silent(address, shard="s2", secret=SECRET)
+        os.kill(engine.pid, signal.SIGCONT)
+
+
+async def pid_of(client: AsyncStoreClient, *, other_than: int = 0) -> int:
+    """Of the engine that answers, once it is another one."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            with contextlib.suppress(StoreError):
+                pid = (await client.stats()).pid
+                if pid != other_than:
+                    return pid
+            await asyncio.sleep(0.01)
+
+
+async def test_a_client_looks_elsewhere_when_it_is_told_or_the_engine_is_silent() -> None:
+    soon = ClientConfig(
+        sweep_interval_ms=10, ping_after_ms=50, silent_after_ms=150, give_up_after_ms=600
+    )
+    with network_engine() as (first, old), network_engine() as (second, new):
+        address = old
+
+        async def find() -> str:
+            return address
+
+        client = AsyncStoreClient(find, client_name="t", credentials=KNOWN, config=soon)
+        try:
+            client.start()
+            assert await pid_of(client) == first.pid
+            address = new
+            client.reconnect()
+            client.reconnect()
+            assert await pid_of(client, other_than=first.pid) == second.pid
+            os.kill(second.pid, signal.SIGSTOP)
+            address = old
+            assert await pid_of(client, other_than=second.pid) == first.pid
+        finally:
+            os.kill(second.pid, signal.SIGCONT)
             await client.aclose()
 
 

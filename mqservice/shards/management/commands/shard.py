@@ -1,4 +1,4 @@
-"""Shards for the operator: ``manage.py shard list|add|drain|activate|remove|place``.
+"""Shards for the operator: ``manage.py shard list|add|drain|activate|remove|place|move``.
 
 Prints one JSON line for each shard afterwards.
 """
@@ -12,10 +12,23 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from mqservice.lib.problem import Problem
 from mqservice.shards.models import ShardState
-from mqservice.shards.queries import is_alive, namespace_counts, shards
-from mqservice.shards.services import add_shard, place_namespace, remove_shard, set_state
+from mqservice.shards.queries import (
+    is_alive,
+    is_following,
+    namespace_counts,
+    replicas,
+    shards,
+)
+from mqservice.shards.services import (
+    add_shard,
+    await_move,
+    place_namespace,
+    remove_shard,
+    set_state,
+    start_move,
+)
 
-_ACTIONS: Final = ("list", "add", "drain", "activate", "remove", "place")
+_ACTIONS: Final = ("list", "add", "drain", "activate", "remove", "place", "move")
 
 
 class Command(BaseCommand):
@@ -26,6 +39,7 @@ class Command(BaseCommand):
         parser.add_argument("name", nargs="?", default="")
         parser.add_argument("--address", default="")
         parser.add_argument("--namespace", default="")
+        parser.add_argument("--node", default="")
 
     def handle(self, *args: Any, **options: Any) -> None:  # Any: Django's own signature
         action, name = options["action"], options["name"]
@@ -40,9 +54,12 @@ class Command(BaseCommand):
                 remove_shard(name)
             elif action == "place":
                 place_namespace(options["namespace"], name)
+            elif action == "move":
+                start_move(name, options["node"])
+                await_move(name, options["node"])
         except Problem as exc:
             raise CommandError(exc.detail) from exc
-        counts = namespace_counts()
+        counts, following = namespace_counts(), replicas()
         for shard in shards():
             row = {
                 "name": shard.name,
@@ -50,6 +67,18 @@ class Command(BaseCommand):
                 "is_alive": is_alive(shard),
                 "address": shard.address,
                 "owner": shard.owner,
+                "epoch": shard.epoch,
+                "move_to": shard.move_to,
+                "replicas": [
+                    {
+                        "node": each.node,
+                        "is_following": is_following(each),
+                        "lag_bytes": each.lag_bytes,
+                        "behind_ms": each.behind_ms,
+                        "heartbeat_at": each.heartbeat_at,
+                    }
+                    for each in following.get(shard.name, [])
+                ],
                 "namespaces": counts.get(shard.name, 0),
                 "free_bytes": shard.free_bytes,
                 "heartbeat_at": shard.heartbeat_at,

@@ -1,0 +1,136 @@
+"""What a node does about a shard, and that of two nodes that want one only one may try."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import psycopg
+import pytest
+
+from mqservice.supervisor.engine_control import EngineStatus, Phase
+from mqservice.supervisor.shard_owners import BEHIND_MS_MAX, Action, decide
+from mqservice.supervisor.shard_table import SILENT_MS, ShardRow, ShardTable
+
+REPLICA = EngineStatus(phase=Phase.FOLLOWING, epoch=7, log_end=100, behind_ms=0)
+BEHIND = EngineStatus(phase=Phase.FOLLOWING, epoch=7, behind_ms=BEHIND_MS_MAX + 1)
+NEW = EngineStatus(phase=Phase.FOLLOWING)
+OPENING = EngineStatus(phase=Phase.OPENING, epoch=7)
+OWNER = EngineStatus(phase=Phase.OWNER, epoch=7, log_end=100)
+SILENT = SILENT_MS + 1
+
+
+def row(
+    owner: str = "", *, epoch: int = 7, silent_ms: int | None = 100, move_to: str = ""
+) -> ShardRow:
+    return ShardRow(epoch, owner, "tcp://a:1", move_to, silent_ms)
+
+
+@pytest.mark.parametrize(
+    ("status", "found", "is_home", "wanted"),
+    [
+        (REPLICA, None, True, Action.CLAIM),
+        (REPLICA, None, False, Action.FOLLOW),
+        (REPLICA, row(epoch=0, silent_ms=None), True, Action.CLAIM),
+        (REPLICA, row(epoch=0, silent_ms=None), False, Action.FOLLOW),
+        (REPLICA, row("me"), False, Action.CLAIM),
+        (REPLICA, row("other"), True, Action.FOLLOW),
+        (REPLICA, row("other", silent_ms=SILENT), False, Action.CLAIM_IF_SILENT),
+        (REPLICA, row(""), False, Action.CLAIM),
+        (REPLICA, row("", move_to="me"), False, Action.CLAIM),
+        (REPLICA, row("", move_to="other"), True, Action.FOLLOW),
+        (REPLICA, row("", move_to="other", silent_ms=SILENT), True, Action.CLAIM),
+        (BEHIND, row("other", silent_ms=SILENT), True, Action.FOLLOW),
+        (NEW, row("me"), True, Action.FOLLOW),
+        (OPENING, row("me"), True, Action.BEAT),
+        (OPENING, row("me", move_to="other"), True, Action.BEAT),
+        (OWNER, None, True, Action.BEAT),
+        (OWNER, row("me"), True, Action.BEAT),
+        (OWNER, row("me", move_to="me"), True, Action.BEAT),
+        (OWNER, row("me", move_to="other"), True, Action.RELEASE),
+        (OWNER, row("other", epoch=6), True, Action.BEAT),
+        (OWNER, row("other", epoch=8), True, Action.CONFIRM),
+        (OWNER, row("", epoch=8), True, Action.CONFIRM),
+    ],
+)
+def test_what_a_node_does(
+    status: EngineStatus, found: ShardRow | None, is_home: bool, wanted: Action
+) -> None:
+    assert decide(found, status, node="me", is_home=is_home) is wanted
+
+
+@asynccontextmanager
+async def tables(dsn: str) -> AsyncIterator[tuple[ShardTable, ShardTable]]:
+    """Of the nodes a and b."""
+    made = ShardTable(dsn, node="a"), ShardTable(dsn, node="b")
+    try:
+        yield made
+    finally:
+        for each in made:
+            await each.close()
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("DELETE FROM shards_replica")
+            connection.execute("DELETE FROM shards_shard")
+
+
+async def beat(table: ShardTable, epoch: int, address: str = "tcp://x:1") -> bool:
+    return await table.beat("s2", epoch=epoch, address=address, free_bytes=1, log_end=50)
+
+
+def fall_silent(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("UPDATE shards_shard SET heartbeat_at = now() - interval '6 s'")
+
+
+async def test_of_two_nodes_that_claim_a_shard_one_gets_it(test_dsn: str) -> None:
+    async with tables(test_dsn) as (a, b):
+        assert sorted([await a.claim("s2", None, epoch=1), await b.claim("s2", None, epoch=1)]) == [
+            False,
+            True,
+        ]
+        assert await beat(a, 1)
+        seen = await b.find("s2")
+        assert seen is not None
+        assert (seen.owner, seen.epoch, seen.address) == ("a", 1, "tcp://x:1")
+        assert not await b.claim("s2", seen, epoch=2), "a is heard of"
+        fall_silent(test_dsn)
+        claims = [b.claim("s2", seen, epoch=2), a.claim("s2", seen, epoch=2)]
+        assert sum(await asyncio.gather(*claims)) == 1
+
+
+async def test_who_starts_again_is_not_heard_of_before_it_serves(test_dsn: str) -> None:
+    async with tables(test_dsn) as (a, b):
+        assert await beat(a, 1)
+        fall_silent(test_dsn)
+        assert await a.claim("s2", await a.find("s2"), epoch=2)
+        seen = await b.find("s2")
+        assert seen is not None
+        assert await b.claim("s2", seen, epoch=3)
+
+
+async def test_a_heartbeat_of_an_older_epoch_does_not_take_the_row_back(test_dsn: str) -> None:
+    async with tables(test_dsn) as (a, b):
+        assert await beat(a, 1)
+        fall_silent(test_dsn)
+        assert await b.claim("s2", await b.find("s2"), epoch=2)
+        assert not await beat(a, 1)
+        assert await beat(b, 2, address="")
+        seen = await b.find("s2")
+        assert seen is not None
+        assert seen.address == "tcp://x:1", "nothing serves at b yet"
+        assert await beat(a, 3), "the log knows of a newer epoch than the row"
+
+
+async def test_a_replica_is_listed_until_it_owns_the_shard(test_dsn: str) -> None:
+    async with tables(test_dsn) as (a, b):
+        await b.follow("s2", log_end=1, behind_ms=0)
+        assert await beat(a, 1)
+        await b.follow("s2", log_end=20, behind_ms=3)
+        with psycopg.connect(test_dsn) as connection:
+            found = connection.execute("SELECT node, log_end FROM shards_replica").fetchall()
+        assert found == [("b", 20)]
+        await a.give_up("s2", epoch=1)
+        assert await b.claim("s2", await b.find("s2"), epoch=2)
+        with psycopg.connect(test_dsn) as connection:
+            assert not connection.execute("SELECT node FROM shards_replica").fetchall()
