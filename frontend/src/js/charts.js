@@ -92,6 +92,15 @@ function rangeOf(data) {
   return [from / 1000, to / 1000];
 }
 
+// Where values stand between gaps, so that no line goes through them: they are drawn as points.
+function aloneIn(values) {
+  const alone = [];
+  values.forEach((value, at) => {
+    if (value != null && values[at - 1] == null && values[at + 1] == null) alone.push(at);
+  });
+  return alone;
+}
+
 function drawn(data, index) {
   const line = solid(`--series-${index + 1}`);
   if (!data.bars) {
@@ -99,7 +108,7 @@ function drawn(data, index) {
       stroke: line,
       fill: data.series.length > 1 ? undefined : pale(line, 0.08),
       width: 1.75,
-      points: { show: (_, __, first, last) => last - first < 3 },
+      points: { filter: (plot, at) => aloneIn(plot.data[at]) },
     };
   }
   const count = data.series.length;
