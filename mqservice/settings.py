@@ -53,13 +53,12 @@ MQ_KEY_PEPPER_FALLBACKS = envlist("MQ_KEY_PEPPER_FALLBACKS", SECRET_KEY_FALLBACK
 # ---- Where things are --------------------------------------------------------------------------
 
 MQ_DATA_DIR = Path(envtext("MQ_DATA_DIR", "var")).absolute()
-# Only whether there is one: its shards may answer elsewhere tomorrow.
-MQ_REPLICATED_LOG = envtext(REPLICATED_LOG_VARIABLE, "")
 MQ_ENGINE_SOCKET = envtext("MQ_ENGINE_SOCKET", str(MQ_DATA_DIR / "run" / "engine.sock"))
 # What this process shows engines over a network, and whose certificates it trusts.
 MQ_ENGINE_SECRET = envsecret("MQ_ENGINE_SECRET", chars_min=0, default="")
 MQ_SHARD_CA_FILE = envtext("MQ_SHARD_CA_FILE", "")
-# Whether the engines have a replicated log: then new topics are replicated.
+# Whether the engines have a replicated log: then new topics are replicated, and every shard may
+# be at another address tomorrow.
 MQ_REPLICATED_LOG = bool(envtext(REPLICATED_LOG_VARIABLE, ""))
 MQ_VALKEY_URL = envurl(
     "VALKEY_URL", "redis", "rediss", "unix", default="redis://127.0.0.1:6379/0"
