@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.timeout(1_200)]
 
 ACKED_EACH = 20  # messages between two events
 MANY = 60  # events
+SHOWN_CHARS = 20_000  # of what a machine has said, after a failure
 
 
 class Event(enum.StrEnum):
@@ -80,11 +81,16 @@ def at_work(shard: Installation) -> Iterator[Work]:
     of the last moments may be lost with its machine.
     """
     history = History()
-    with working(shard, history, random.Random(20_262), REPLICATED_QUEUES):
-        work = Work(shard, history)
-        work.go_on()
-        yield work
-        work.go_on()
+    try:
+        with working(shard, history, random.Random(20_262), REPLICATED_QUEUES):
+            work = Work(shard, history)
+            work.go_on()
+            yield work
+            work.go_on()
+    except BaseException:
+        for machine in shard.machines.values():
+            print(f"--- {machine.name}\n{machine.said[-SHOWN_CHARS:]}")
+        raise
     drain(shard, history)
     assert [each for each in anomalies(history) if each[0] != "duplicate-after-ack"] == []
     acked = sorted(each.ended_ns for each in history.sends if each.outcome is Outcome.ACKED)
@@ -119,6 +125,7 @@ def test_many_events_lose_nothing(shard: Installation) -> None:
             owner = shard.machines[shard.owner()]
             (other,) = (each for each in shard.machines.values() if each is not owner)
             event = draw.choice(list(Event))
+            print(f"{owner.name} is {event}")
             cause(event, shard, owner, other)
             shard.await_owner(other.name)
             work.go_on()
