@@ -57,6 +57,7 @@ class Program(LazyGroup):
         "admin": _group("Operator commands, run on the service's machine.", "admin"),
         "shard": _group("Shards: the engines of an installation.", "shard"),
         "node": _command("Run engines of shards on this machine.", "node"),
+        "drill": _group("Practise what happens when a machine is gone.", "drill"),
         "engine": _group("Tools for the store's files.", "engine"),
         "import-store": _command("Import a RocketMQ store into a new data directory.", "transfer"),
         "export-store": _command(

@@ -224,10 +224,6 @@ def installation(database_url: str) -> Iterator[Installation]:
     found = Installation(directory, database_url)
     try:
         yield found
-    except BaseException:
-        for machine in found.machines.values():
-            print(f"--- {machine.name}\n{machine.said}")
-        raise
     finally:
         for machine in found.machines.values():
             machine.kill()

@@ -14,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tests.mqservice.shards.machines import WAIT_S, Installation, Machine, installation
 from tests.services import wait_until
+from tests.sizes import sized
 from tests.storage_engine.kills.history_checker import anomalies
 from tests.storage_engine.kills.kill_loop import await_acks, drain, working
 from tests.storage_engine.kills.outcomes import History, Outcome
@@ -22,7 +23,8 @@ from tests.storage_engine.replication.takeovers import REPLICATED_QUEUES
 pytestmark = [pytest.mark.timeout(1_200)]
 
 ACKED_EACH = 20  # messages between two events
-MANY = 60  # events
+MANY = sized(12, torture=60)  # events
+SHOWN_CHARS = 20_000  # of what a machine has said, after a failure
 
 
 class Event(enum.StrEnum):
@@ -80,11 +82,16 @@ def at_work(shard: Installation) -> Iterator[Work]:
     of the last moments may be lost with its machine.
     """
     history = History()
-    with working(shard, history, random.Random(20_262), REPLICATED_QUEUES):
-        work = Work(shard, history)
-        work.go_on()
-        yield work
-        work.go_on()
+    try:
+        with working(shard, history, random.Random(20_262), REPLICATED_QUEUES):
+            work = Work(shard, history)
+            work.go_on()
+            yield work
+            work.go_on()
+    except BaseException:
+        for machine in shard.machines.values():
+            print(f"--- {machine.name}\n{machine.said[-SHOWN_CHARS:]}")
+        raise
     drain(shard, history)
     assert [each for each in anomalies(history) if each[0] != "duplicate-after-ack"] == []
     acked = sorted(each.ended_ns for each in history.sends if each.outcome is Outcome.ACKED)
@@ -111,6 +118,7 @@ def test_a_shard_outlives_its_node_and_goes_back_when_told(shard: Installation) 
 
 
 @pytest.mark.torture
+@pytest.mark.sized
 def test_many_events_lose_nothing(shard: Installation) -> None:
     """Kills, losses of the disk, pauses, orderly stops and planned hand-overs, as they come."""
     draw = random.Random(20_263)
@@ -119,6 +127,7 @@ def test_many_events_lose_nothing(shard: Installation) -> None:
             owner = shard.machines[shard.owner()]
             (other,) = (each for each in shard.machines.values() if each is not owner)
             event = draw.choice(list(Event))
+            print(f"{owner.name} is {event}")
             cause(event, shard, owner, other)
             shard.await_owner(other.name)
             work.go_on()
