@@ -37,7 +37,7 @@ from tests.storage_engine.kills.kill_loop import GROUP, LEASE_MS
 
 SHARD: Final = "s2"
 SECRET: Final = "s" * 40
-WAIT_S: Final = 60.0
+WAIT_S: Final = 180.0
 _LIMITS: Final[Mapping[str, str]] = {
     "MQ_ENGINE_SEGMENT_BYTES": "65536",
     "MQ_ENGINE_CONSUME_QUEUE_UNITS": "64",
