@@ -190,11 +190,19 @@ def get_queue_url(asked: Asked) -> QueueUrl:
 def list_queues(asked: Asked) -> QueueList:
     """ListQueues, by name. Without MaxResults the first 1,000, and no token."""
     wanted: ListQueues = asked.wanted
-    prefix = topic_name(wanted.queue_name_prefix)
+    prefix = wanted.queue_name_prefix
     if "\0" in prefix:
         raise invalid_value("QueueNamePrefix", prefix, "It is not how names of queues begin.")
-    rows = asked.namespace.topics.filter(name__gt=_after(wanted), name__startswith=prefix)
-    topics, token = _page(list(rows.order_by("name")[: _limit(wanted) + 1]), wanted)
+    rows = asked.namespace.topics.filter(name__gt=_after(wanted))
+    stem, dot, _ = prefix.partition(".")
+    rows = (
+        rows.filter(name=topic_name(stem + FIFO_ENDING))
+        if dot
+        else rows.filter(name__startswith=stem)
+    )
+    # One more than decides about the next page: "orders_f" is not how orders.fifo begins.
+    found = rows.order_by("name")[: _limit(wanted) + 2]
+    topics, token = _page([each for each in found if name_of(each).startswith(prefix)], wanted)
     return QueueList(queue_urls=[asked.url_of(topic) for topic in topics], next_token=token)
 
 

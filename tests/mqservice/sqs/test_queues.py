@@ -129,6 +129,17 @@ def test_queues_are_listed_by_prefix_and_page(sqs: Sqs) -> None:
     assert sqs.get_queue_url(QueueName="b1")["QueueUrl"] == rest["QueueUrls"][-1]
 
 
+def test_a_prefix_is_that_of_the_name_with_its_ending(sqs: Sqs, fifo: str, queue: str) -> None:
+    def found(prefix: str, **more: Any) -> list[str]:  # Any: as boto3 takes it
+        return list(sqs.list_queues(QueueNamePrefix=prefix, **more).get("QueueUrls", []))
+
+    assert found("orders") == [queue, fifo]
+    assert found("orders.") == found("orders.fi") == found("orders.fifo") == [fifo]
+    assert found("orders_") == found("orders.x") == found(".") == found("order.fifo") == []
+    later = sqs.create_queue(QueueName="orders_fine")["QueueUrl"]
+    assert found("orders_fi", MaxResults=1) == [later]
+
+
 def test_a_deleted_queue_is_gone_and_one_made_again_is_empty(sqs: Sqs, fifo: str) -> None:
     def send() -> Any:  # Any: as boto3 answers
         return sqs.send_message(QueueUrl=fifo, MessageBody="1", MessageGroupId="a")
