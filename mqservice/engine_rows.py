@@ -23,7 +23,7 @@ from mqservice.accounts.access import Principal
 from mqservice.accounts.audit import difference, entry_of, record, record_all, settings_of
 from mqservice.accounts.locks import lock_namespace
 from mqservice.accounts.models import AuditEntry, Namespace
-from mqservice.errors import problem_from_store
+from mqservice.errors import problem_from_refused_row
 from mqservice.lib.etags import require_revision
 from mqservice.lib.names import NAME_CHARS_MAX, engine_name, name_fault
 from mqservice.lib.problem import Problem
@@ -214,4 +214,4 @@ def _engine(namespace: Namespace) -> Iterator[StoreClient]:
         with blocking_client(namespace.shard) as client:
             yield client
     except StoreError as exc:
-        raise problem_from_store(exc) from exc
+        raise problem_from_refused_row(exc) from exc

@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from mqservice.lib.problem import Problem
+from mqservice.lib.replicated_log import REPLICATED_LOG_VARIABLE
+from mqservice.lib.wire import refused
 from mqservice.store import (
     BadRequest,
     BatchUnknown,
@@ -22,6 +24,7 @@ from mqservice.store import (
     GroupNotFound,
     KeyReused,
     LeaseExpired,
+    NoReplicatedLog,
     NotLeader,
     OffsetOutOfRange,
     OutcomeUnknown,
@@ -41,9 +44,16 @@ from mqservice.store import (
 _TABLE: Final[dict[type[StoreError], tuple[str, str, int | None]]] = {
     StoreUnavailable: ("ENGINE_UNAVAILABLE", "the storage engine is not responding", 1_000),
     ReplicationUnavailable: (
-        "ENGINE_UNAVAILABLE",
-        "the replicated log does not answer; topics that are not replicated are served",
+        "REPLICATION_UNAVAILABLE",
+        "the replicated log is not responding; topics that are not replicated are served",
         1_000,
+    ),
+    NoReplicatedLog: (
+        "REPLICATION_UNAVAILABLE",
+        "the topic is replicated, but the storage engine runs without a replicated log; an "
+        f"operator has to start it with {REPLICATED_LOG_VARIABLE}, or to set the topic's "
+        "durability to sync",
+        30_000,
     ),
     NotLeader: ("OUTCOME_UNKNOWN", "another engine has taken over; it may be stored", 1_000),
     ShuttingDown: ("ENGINE_UNAVAILABLE", "the storage engine is stopping", 1_000),
@@ -93,6 +103,20 @@ _SPOKEN: Final[dict[type[StoreError], str]] = {
     OffsetOutOfRange: "BAD_REQUEST",
     RecordRefused: "BAD_REQUEST",
 }
+
+
+def problem_from_refused_row(exc: StoreError) -> Problem:
+    """The same where the engine was told of a topic or group; a setting that it cannot have is a
+    fault of the setting.
+    """
+    if isinstance(exc, NoReplicatedLog):
+        return refused(
+            "/durability",
+            "replicated needs a replicated log, which the storage engine of this namespace does "
+            f"not have; choose sync, or have an operator set {REPLICATED_LOG_VARIABLE}",
+            "ILLEGAL_SETTING",
+        )
+    return problem_from_store(exc)
 
 
 def problem_from_store(exc: StoreError) -> Problem:

@@ -10,7 +10,7 @@ optional   VALKEY_URL MQ_DATA_DIR MQ_ENGINE_SOCKET MQ_PORT MQ_BASE_URL MQ_ALLOWE
            MQ_TAIL_WATCHERS_MAX MQ_SOCKET_COMMANDS_PER_SECOND_MAX MQ_SOCKET_NO_OPS_PER_SECOND_MAX
            MQ_REPORTS_AT MQ_REPORTS_ZONE MQ_REPORTS_MASTER MQ_REPORTS_MEMORY MQ_REPORTS_LIMIT_S
            MQ_REPORTS_CONF MQ_REPORTS_LAKE MQ_REPORTS_OUT MQ_REPORTS_BY_HAND_MAX MQ_ENVIRONMENT
-           MQ_ENGINE_SECRET MQ_SHARD_CA_FILE
+           MQ_ENGINE_SECRET MQ_SHARD_CA_FILE MQ_REPLICATED_LOG
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from mqservice.env import (
 from mqservice.lib.database_options import database_options
 from mqservice.lib.frontend import FRONTEND_DIR
 from mqservice.lib.middleware import add_static_headers
+from mqservice.lib.replicated_log import REPLICATED_LOG_VARIABLE
 
 SECRET_CHARS_MIN: Final = 32
 
@@ -56,6 +57,8 @@ MQ_ENGINE_SOCKET = envtext("MQ_ENGINE_SOCKET", str(MQ_DATA_DIR / "run" / "engine
 # What this process shows engines over a network, and whose certificates it trusts.
 MQ_ENGINE_SECRET = envsecret("MQ_ENGINE_SECRET", chars_min=0, default="")
 MQ_SHARD_CA_FILE = envtext("MQ_SHARD_CA_FILE", "")
+# Whether the engines have a replicated log: then new topics are replicated.
+MQ_REPLICATED_LOG = bool(envtext(REPLICATED_LOG_VARIABLE, ""))
 MQ_VALKEY_URL = envurl(
     "VALKEY_URL", "redis", "rediss", "unix", default="redis://127.0.0.1:6379/0"
 ).geturl()

@@ -180,8 +180,8 @@ async def _start_metrics(config: StoreConfig, store: Store, server: Server) -> M
     def health() -> Health:
         if store.refusal is not None:
             return Health(False, str(store.refusal))
-        if store.replication is not None and store.replication.refusal is not None:
-            return Health(True, f"degraded: {store.replication.refusal}")
+        if store.replication_refusal is not None:
+            return Health(True, f"degraded: {store.replication_refusal}")
         damaged = store.parts.quarantine.count
         return Health(True, f"ok, {damaged} quarantined_records" if damaged else "ok")
 

@@ -20,6 +20,7 @@ from storage_engine.errors import (
     GroupNotFound,
     KeyReused,
     LeaseExpired,
+    NoReplicatedLog,
     NotLeader,
     OffsetOutOfRange,
     OutcomeUnknown,

@@ -30,7 +30,8 @@
     ├── ClientLimit          26  one client of a broadcast group too many
     ├── BatchUnknown         27  nobody knows any more what was given out with the message
     ├── ReplicationUnavailable 32  the replicated log does not answer; other topics are served
-    └── NotLeader            33  another engine has taken over; nothing is acknowledged any more
+    ├── NotLeader            33  another engine has taken over; nothing is acknowledged any more
+    └── NoReplicatedLog      34  a replicated topic needs the log that this engine was not given
 
 ``code`` travels in reply frames and never changes its meaning. ``retriable`` says whether the same
 request may succeed later. ``stored`` says what became of a put: False is a promise that nothing of
@@ -182,6 +183,11 @@ class NotLeader(StoreError):
     code = 33
     retriable = True
     stored = None
+
+
+class NoReplicatedLog(StoreError):
+    code = 34
+    retriable = True  # once the engine was started with its log
 
 
 class WrongShard(StoreError):

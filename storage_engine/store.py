@@ -32,7 +32,7 @@ from storage_engine.disk.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, CONFIG_D
 from storage_engine.disk.lock import StoreLock, next_epoch
 from storage_engine.disk.mapped_files import file_size_of
 from storage_engine.disk.run_mark import RunMark
-from storage_engine.errors import ShuttingDown, StoreBusy, StoreError
+from storage_engine.errors import NoReplicatedLog, ShuttingDown, StoreBusy, StoreError
 from storage_engine.groups.consumption import Consumption
 from storage_engine.index.indexer import Indexer
 from storage_engine.log.checkpoint import is_of_rocketmq
@@ -351,6 +351,19 @@ class Store:
         return self._refusal or self.durability.refusal or self.disk.refusal
 
     @property
+    def replication_refusal(self) -> StoreError | None:
+        """Why nothing can be put into replicated topics now, or None."""
+        if self.replication is not None:
+            return self.replication.refusal
+        if not self.catalog.replicated_topics:
+            return None
+        return NoReplicatedLog(
+            f"{len(self.catalog.replicated_topics)} topics are replicated, but this engine has no "
+            "replicated log; start it with MQ_ENGINE_REPLICATED_LOG, or set their durability to "
+            "sync"
+        )
+
+    @property
     def unsynced_bytes(self) -> int:
         """Appended and not yet durable; 0 while puts are refused for that, and no more comes."""
         log_ = self._commit_log
@@ -444,8 +457,12 @@ class Store:
             is_writable=self.refusal is None,
             scheduled_count=schedule.pending_count,
             scheduled_delivered_count=schedule.delivered_count,
-            degraded=["beat"] if schedule.is_degraded else [],
+            degraded=[
+                *(["beat"] if schedule.is_degraded else []),
+                *(["replication"] if self.replication_refusal else []),
+            ],
             quarantined_count=self._quarantine.count,
+            replicated_offset=self.replication.confirmed_offset if self.replication else None,
         )
 
 

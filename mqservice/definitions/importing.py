@@ -36,7 +36,7 @@ from mqservice.definitions.schemas import (
     TopicDefinition,
 )
 from mqservice.engine_rows import EngineRows, Planned
-from mqservice.errors import problem_from_store
+from mqservice.errors import problem_from_refused_row, problem_from_store
 from mqservice.groups.services import ROWS as GROUPS
 from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.quotas.queries import count_and_limit
@@ -213,7 +213,7 @@ def _put_in_engine(namespace: Namespace, steps: Sequence[Step]) -> None:
     except StoreError as exc:
         raise _refusal(problem_from_store(exc), [], is_restored=_restore(namespace, steps)) from exc
     found = [
-        (step, problem_from_store(refusal))
+        (step, problem_from_refused_row(refusal))
         for step, refusal in zip(steps, refusals, strict=True)
         if refusal is not None
     ]

@@ -72,6 +72,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "HEADERS_TOO_LARGE": (431, "Request headers too large"),
     "INTERNAL": (500, "Internal error"),
     "ENGINE_UNAVAILABLE": (503, "Storage engine unavailable"),
+    "REPLICATION_UNAVAILABLE": (503, "Replicated log unavailable"),
     "OUTCOME_UNKNOWN": (503, "Outcome unknown"),
     "METADATA_UNAVAILABLE": (503, "Configuration store unavailable"),
     "TICKETS_UNAVAILABLE": (503, "Tickets unavailable"),
@@ -86,7 +87,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
 RETRYABLE_CODES: Final = frozenset({
     "REQUEST_TIMEOUT", "IDEMPOTENCY_IN_PROGRESS", "RATE_LIMITED", "INFLIGHT_LIMIT",
     "ENGINE_UNAVAILABLE", "OUTCOME_UNKNOWN", "METADATA_UNAVAILABLE", "TICKETS_UNAVAILABLE",
-    "CONNECTIONS_UNKNOWN",
+    "CONNECTIONS_UNKNOWN", "REPLICATION_UNAVAILABLE",
     "NOT_LEADER", "DRAINING", "STORAGE_BUSY", "STORAGE_FULL", "SUBSCRIPTION_CONFLICT",
 })  # fmt: skip
 

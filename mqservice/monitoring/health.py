@@ -31,6 +31,8 @@ from mqservice.store import StatsReply
 HEARTBEAT_MS_MAX: Final = 30 * SECOND_MS
 CONNECT_SECONDS_MAX: Final = 2  # libpq takes less for 2
 BACKGROUND_PROCESSES: Final = ("worker", "beat")
+# A part only while some engine takes no puts to replicated topics; engines call it so themselves.
+REPLICATION: Final = "replication"
 QUOTAS: Final = "quotas"  # a part only while each process keeps to an equal part of them
 
 
@@ -63,7 +65,7 @@ class Health:
             *(["engine"] if self.parts["engine"] is PartState.DEGRADED else []),
             *(
                 name
-                for name in (*BACKGROUND_PROCESSES, QUOTAS, QUARANTINED)
+                for name in (*BACKGROUND_PROCESSES, REPLICATION, QUOTAS, QUARANTINED)
                 if self.parts.get(name) in (PartState.DOWN, PartState.DEGRADED)
             ),
         ]
@@ -81,11 +83,13 @@ def check_health() -> Health:
     background = background_states(stats) if has_database else None
     engine = PartState.UP if len(known) == len(found) else PartState.DEGRADED
     is_damaged = any(each.quarantined_count for each in known)
+    is_cut_off = any(REPLICATION in each.degraded for each in known)
     return Health(
         parts={
             "database": PartState.DOWN if background is None else PartState.UP,
             "engine": engine if known else PartState.DOWN,
             **(background or _judged({}, stats)),
+            **({REPLICATION: PartState.DEGRADED} if is_cut_off else {}),
             **({QUOTAS: PartState.DEGRADED} if are_quotas_degraded() else {}),
             **({QUARANTINED: PartState.DEGRADED} if is_damaged else {}),
         }

@@ -6,10 +6,13 @@ from .str_enum import StrEnum
 
 
 class Durability(StrEnum):
-    """When a produce is answered: after the disk has the message, or at once."""
+    """When a produce is answered: after the disk has the message, at once, or after the replicated
+    log has it.
+    """
 
     SYNC = "sync"
     ASYNC = "async"
+    REPLICATED = "replicated"
 
 
 class StartFrom(StrEnum):

@@ -248,6 +248,11 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "The storage engine is not responding. Nothing was stored or changed.",
         "Send it again after `retry_after_ms`, with growing delays.",
     ),
+    "REPLICATION_UNAVAILABLE": Meaning(
+        "The replicated log of the storage engine is not responding, or the engine runs without "
+        "one, and the topic is replicated. Nothing was stored. Other topics are served.",
+        "Send it again after `retry_after_ms`, with growing delays.",
+    ),
     "OUTCOME_UNKNOWN": Meaning(
         "The storage engine became unavailable, or did not respond for some seconds, before it "
         "had replied: the request may have been executed.",

@@ -46,7 +46,10 @@ TEXTS: Final = {
     "dispatch": "Who reads a queue: any consumer, the assigned one, or every client.",
     "dry_run": "Whether this is only a preview.",
     "duplicate": "Whether an earlier request had already stored the message.",
-    "durability": "Whether the message is on disk (`synced`) or not yet (`buffered`).",
+    "durability": (
+        "Whether the message is on disk (`synced`), not yet (`buffered`), or in the replicated log "
+        "(`replicated`)."
+    ),
     "errors": "Each fault with its place.",
     "extend": "Leases to extend.",
     "failed": "Receipts that had no effect, and why.",

@@ -125,6 +125,7 @@ _OF_PROBLEMS: Final = {
     "QUOTA_EXCEEDED": "OverLimit",
     "RATE_LIMITED": "RequestThrottled",
     "RECEIPT_INVALID": "ReceiptHandleIsInvalid",
+    "REPLICATION_UNAVAILABLE": "ServiceUnavailable",
     "STORAGE_BUSY": "ServiceUnavailable",
     "STORAGE_FULL": "ServiceUnavailable",
     "SUBSCRIPTION_CONFLICT": "UnsupportedOperation",

@@ -28,7 +28,7 @@ class Topic(EngineRow):
     )
     queue_count = models.PositiveSmallIntegerField(default=QUEUES.default)
     durability = models.CharField(
-        max_length=8,
+        max_length=16,
         choices=[(kind.value, kind.value) for kind in Durability],
         default=DURABILITY.default,
     )

@@ -30,6 +30,13 @@ class MessageType(enum.StrEnum):
     TRANSACTION = "transaction"
 
 
+def default_durability() -> str:
+    """Of a new topic: that which survives the loss of a machine, where that is possible."""
+    from django.conf import settings  # which a command need not load
+
+    return (Durability.REPLICATED if settings.MQ_REPLICATED_LOG else Durability.SYNC).value
+
+
 TYPE: Final = Choice(
     name="type",
     column="message_type",
@@ -65,9 +72,15 @@ DURABILITY: Final = Choice(
     texts={
         Durability.SYNC: gettext_noop("sync: confirmed once on disk"),
         Durability.ASYNC: gettext_noop("async: confirmed immediately, on disk within 200 ms"),
+        Durability.REPLICATED: gettext_noop(
+            "replicated: confirmed once in the replicated log, safe if this machine is lost"
+        ),
     },
-    default=Durability.SYNC.value,
-    about="When a produce is confirmed: on disk (`sync`) or before (`async`).",
+    default=default_durability,
+    about=(
+        "When a produce is confirmed: on disk (`sync`), before (`async`), or in the replicated log "
+        "(`replicated`, the default of new topics where there is such a log)."
+    ),
     label=gettext_noop("Durability"),
 )
 RETENTION: Final = Duration(

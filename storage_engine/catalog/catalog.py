@@ -20,8 +20,8 @@ from storage_engine.config import StoreConfig
 from storage_engine.disk.files import Files
 from storage_engine.errors import (
     BadRequest,
+    NoReplicatedLog,
     QueueNotFound,
-    ReplicationUnavailable,
     StoreError,
     TopicNotFound,
 )
@@ -85,7 +85,7 @@ class Catalog:
         # Nobody may see their messages before the replicated log has them.
         self.replicated_topics: set[str] = set()
         self._has_replicated_log = False
-        self._replicated_refusal = ReplicationUnavailable.code  # until there is such a log
+        self._replicated_refusal = NoReplicatedLog.code  # until there is such a log
 
     @property
     def topics(self) -> dict[str, TopicConfig]:
@@ -142,7 +142,9 @@ class Catalog:
         self.topic_writes.put_now(config)
 
     def _is_topic_changed(self, config: TopicConfig, topics: Mapping[str, TopicConfig]) -> bool:
-        """Whether it is not what ``topics`` say. Raises ``BadRequest``: it may not be."""
+        """Whether it is not what ``topics`` say. Raises ``BadRequest``, ``NoReplicatedLog``: it may
+        not be.
+        """
         check_topic_name(config.topic)
         known = topics.get(config.topic)
         if known == config:
@@ -152,8 +154,12 @@ class Catalog:
                 f"queue_count is {config.queue_count}, it must be 1 to "
                 f"{self._config.queue_count_max}"
             )
-        if config.durability is Durability.REPLICATED and not self._has_replicated_log:
-            raise BadRequest(
+        # One that was replicated before keeps that, and takes no puts.
+        is_replicated = known is not None and known.durability is Durability.REPLICATED
+        if config.durability is Durability.REPLICATED and not (
+            is_replicated or self._has_replicated_log
+        ):
+            raise NoReplicatedLog(
                 "durability is replicated, but this engine has no replicated log: choose sync, or "
                 "set MQ_ENGINE_REPLICATED_LOG"
             )

@@ -17,7 +17,7 @@ import msgspec
 
 from storage_engine.catalog.catalog import Catalog
 from storage_engine.dedup.dedup import Dedup, Stored, namespace_hash_of, real_place
-from storage_engine.errors import BadRequest, KeyReused, StoreError
+from storage_engine.errors import BadRequest, KeyReused, NoReplicatedLog, StoreError
 from storage_engine.puts.delay_clock import DelayClock
 from storage_engine.puts.put_path import Appended
 from storage_engine.puts.route import REPLICATED, SYNCED, Confirmation
@@ -97,11 +97,13 @@ class IdempotentPuts:
                 fresh.append(index)
             elif stored.fingerprint != offer.mark.fingerprint:
                 places[index] = PutOncePlace(KeyReused.code)
+            elif self._is_replicated(offer) and REPLICATED not in self._confirmations:
+                places[index] = PutOncePlace(NoReplicatedLog.code)  # nobody knows whether it was
             else:
                 place = _place(stored, is_duplicate=True)
                 places[index] = msgspec.structs.replace(place, due_ms=self._due_ms(offer, stored))
                 wait_for = max(wait_for, stored.physical_offset + 1)
-                if offer.topic.decode("utf-8", "replace") in self._catalog.replicated_topics:
+                if self._is_replicated(offer):
                     awaits = REPLICATED
         self._require_room([offered[index] for index in firsts.values()])
         waiting = _PendingReply(answer)
@@ -117,6 +119,9 @@ class IdempotentPuts:
             waiting.count += 1
             confirmation.wait(wait_for, waiting.settle_one)
         waiting.begin(PutOnceReply(places=[place for place in places if place is not None]))
+
+    def _is_replicated(self, offer: _Offer) -> bool:
+        return offer.topic.decode("utf-8", "replace") in self._catalog.replicated_topics
 
     def _require_room(self, offers: list[_Offer]) -> None:
         counts: dict[bytes, int] = {}

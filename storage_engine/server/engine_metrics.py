@@ -115,6 +115,12 @@ _GAUGES: Final[list[_Row]] = [
         ),
     ),
     (
+        "replication_degraded",
+        "1 if messages for replicated topics are rejected because the replicated log is "
+        "unavailable, else 0.",
+        lambda of: int(of.store.replication_refusal is not None),
+    ),
+    (
         "storage_flush_behind_bytes",
         "Bytes appended but not yet durable.",
         lambda of: of.log.append_offset - of.log.flushed_offset,

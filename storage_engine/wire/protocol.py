@@ -106,8 +106,10 @@ class CheckpointReply(Wire, frozen=True, kw_only=True):
 class StatsReply(Wire, frozen=True, kw_only=True):
     """Counters since the engine started, and where its log stands.
 
-    ``degraded``: what the engine does by itself because nobody asks it to, by who should: ``beat``.
-    ``quarantined_count``: damaged places of the log.
+    ``degraded``: ``beat``, if the engine does by itself what nobody asks it to; ``replication``, if
+    it takes no puts to replicated topics.
+    ``quarantined_count``: damaged places of the log. ``replicated_offset``: the replicated log has
+    everything below it; None without one.
     """
 
     broker: str
@@ -130,6 +132,7 @@ class StatsReply(Wire, frozen=True, kw_only=True):
     scheduled_delivered_count: int = 0
     degraded: list[str] = msgspec.field(default_factory=list)
     quarantined_count: int = 0
+    replicated_offset: int | None = None
 
 
 class ErrorReply(Wire, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     ]
     CatchUp = Literal["none", "latest"]
     Dispatch = Literal["shared", "exclusive", "broadcast"]
-    Durability = Literal["sync", "async"]
+    Durability = Literal["sync", "async", "replicated"]
     EventKind = Literal[
         "born", "scheduled", "stored", "delivery_failed", "ready_again", "dead_lettered", "redriven"
     ]

@@ -272,6 +272,7 @@ _CLASSES: Final[dict[str, type[RequestRejected]]] = {
     "ENGINE_UNAVAILABLE": Unavailable,
     "METADATA_UNAVAILABLE": Unavailable,
     "TICKETS_UNAVAILABLE": Unavailable,
+    "REPLICATION_UNAVAILABLE": Unavailable,
     "STORAGE_BUSY": Unavailable,
     "STORAGE_FULL": Unavailable,
     "DRAINING": Unavailable,

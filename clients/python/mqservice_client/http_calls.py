@@ -57,8 +57,9 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """Where a message was stored.
 
     ``offset`` is None for one that is delivered later, which has a ``recall_handle`` instead.
-    ``durability``: "synced" is on disk; "buffered" will be within 200 ms. ``duplicate``: the key
-    was used before, and this is the first message. Times are RFC 3339 texts.
+    ``durability``: "synced" is on disk; "buffered" will be within 200 ms; "replicated" is in the
+    replicated log. ``duplicate``: the key was used before, and this is the first message. Times are
+    RFC 3339 texts.
     """
 
     id: str

@@ -25,7 +25,7 @@ export interface Stored {
   offset: number | null;
   /** When the service stored it. */
   storedAt: Date;
-  /** `synced`: on disk. `buffered`: on disk within 200 ms. */
+  /** `synced`: on disk. `buffered`: on disk within 200 ms. `replicated`: in the replicated log. */
   durability: string;
   /** When it will be delivered; null for now. */
   deliverAt: Date | null;

@@ -48,6 +48,7 @@ WORDS: Final[dict[str, Promise]] = {
     # Settings of topics and groups
     "sync": _("sync"),
     "async": _("async"),
+    "replicated": _("replicated"),
     "mixed": _("mixed"),
     "normal": _("normal"),
     "fifo": _("fifo"),

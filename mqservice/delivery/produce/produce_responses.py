@@ -64,18 +64,22 @@ class BatchResponse(msgspec.Struct, frozen=True):
 
 
 def durability_of(route: TopicRoute) -> str:
-    """What the answer may promise: on disk, or on its way there."""
-    return "synced" if route.durability == "sync" else "buffered"
+    """What the answer may promise: on disk, on its way there, or in the replicated log."""
+    if route.durability == "sync":
+        return "synced"
+    return "buffered" if route.durability == "async" else "replicated"
 
 
 def scheduled_fields(
     context: DeliveryContext, route: TopicRoute, message_id: str, wait: Wait, result: PutResult
 ) -> dict[str, Any]:  # Any: fields of an answer, as ``replace`` takes them
-    """What the answer says of a message that is to come. The schedule is always durable."""
+    """What the answer says of a message that is to come. The schedule is always durable, and as
+    replicated as its topic.
+    """
     place = wait.queue_id, result.queue_offset
     return {
         "offset": None,
-        "durability": "synced",
+        "durability": "replicated" if route.durability == "replicated" else "synced",
         "deliver_at": rfc3339(result.due_ms or wait.due_ms(result.store_timestamp_ms)),
         "recall_handle": context.recall_handles.write(
             RecallHandle(route.engine_name, message_id, *place)

@@ -7,6 +7,7 @@ import io
 import threading
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from celery import Celery
 from django.core.management import CommandError, call_command
@@ -19,10 +20,12 @@ from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import HOUR_MS
 from mqservice.monitoring import background
 from mqservice.monitoring.engine_metrics import find_engine_metrics, parse_metrics
+from mqservice.monitoring.sampling import engine_stats
 from mqservice.quotas.models import Source
 from mqservice.quotas.services import put_limits
 from mqservice.shards.models import Shard, ShardState
 from mqservice.shards.queries import forget_shard_names
+from mqservice.store import StatsReply
 from mqservice.topics.services import TopicChange, put_topic
 from mqservice.usage.models import UsageHour
 from tests.people import People
@@ -115,6 +118,30 @@ def test_page_shows_the_engine_and_its_sync_times(
     assert 'badge-bad">3<' in text  # damaged places
     assert 'badge-up">ok' in text
     assert OPERATOR in root.get("/console/acme/topics").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("replicated_offset", "told"),
+    [(None, "without a replicated log"), (7_777, "until the replicated log responds")],
+)
+def test_page_says_why_replicated_topics_take_nothing(
+    root: Client,
+    engine: str,
+    monkeypatch: pytest.MonkeyPatch,
+    replicated_offset: int | None,
+    told: str,
+) -> None:
+    def stats(shard: str) -> StatsReply | None:
+        found = engine_stats(shard)
+        return found and msgspec.structs.replace(
+            found, degraded=["replication"], replicated_offset=replicated_offset
+        )
+
+    monkeypatch.setattr("mqservice.console.operators.views.engine_stats", stats)
+    text = root.get(OPERATOR).content.decode()
+    assert told in text
+    assert ("7,777" in text) is (replicated_offset is not None)
+    assert "does on its own" not in text
 
 
 def test_what_nobody_tells_is_unknown_and_not_zero(root: Client) -> None:

@@ -78,6 +78,14 @@ def test_an_async_topic_answers_buffered(server: Server, api: httpx.Client, topi
     assert produce(api, f"{topic}fast", {"body": "x"}).json()["durability"] == "buffered"
 
 
+def test_a_replicated_topic_answers_replicated(server: Server, api: httpx.Client) -> None:
+    server.topic("copied", durability="replicated")
+
+    assert produce(api, "copied", {"body": "x"}).json()["durability"] == "replicated"
+    later = produce(api, "copied", {"body": "x", "delay_ms": 60_000}).json()
+    assert later["durability"] == "replicated"
+
+
 def test_raw_body_is_stored_bit_for_bit_with_its_headers(
     api: httpx.Client, topic: str, store: StoreDouble
 ) -> None:

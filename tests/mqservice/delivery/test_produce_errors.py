@@ -9,7 +9,15 @@ import httpx
 import pytest
 
 from mqservice.accounts.scopes import Scope
-from mqservice.store import DiskFull, OutcomeUnknown, StoreBusy, SyncFailed
+from mqservice.store import (
+    DiskFull,
+    NoReplicatedLog,
+    OutcomeUnknown,
+    ReplicationUnavailable,
+    StoreBusy,
+    StoreError,
+    SyncFailed,
+)
 from tests.mqservice.delivery.serving import Server
 from tests.mqservice.delivery.store_double import StoreDouble
 
@@ -206,13 +214,15 @@ def test_engine_down_is_503_and_recovers_on_its_own(
         (SyncFailed("EIO"), 503, "OUTCOME_UNKNOWN", None),
         (StoreBusy("full"), 503, "STORAGE_BUSY", False),
         (DiskFull("ENOSPC"), 507, "STORAGE_FULL", False),
+        (ReplicationUnavailable("away"), 503, "REPLICATION_UNAVAILABLE", False),
+        (NoReplicatedLog("none"), 503, "REPLICATION_UNAVAILABLE", False),
     ],
 )
 def test_what_the_engine_says_becomes_a_retryable_problem(
     api: httpx.Client,
     topic: str,
     store: StoreDouble,
-    error: DiskFull | OutcomeUnknown | StoreBusy | SyncFailed,
+    error: StoreError,
     status: int,
     code: str,
     stored: bool | None,

@@ -170,6 +170,21 @@ def test_beat_is_degraded_when_the_engine_ticks_itself(
     assert answer["status"] == ("degraded: beat" if degraded else "ready")
 
 
+def test_replication_is_a_part_while_an_engine_takes_no_replicated_puts(
+    db: None, engine: str, client: Client, monkeypatch: pytest.MonkeyPatch, nothing_known: None
+) -> None:
+    assert "replication" not in client.get("/readyz").json()["parts"]
+    engine_says(monkeypatch, ["replication"])
+    record_heartbeat("beat")
+    response = client.get("/readyz")
+    answer = response.json()
+    assert (response.status_code, answer["parts"]["replication"]) == (200, "degraded")
+    assert answer["degraded"] == ["replication"]
+    client.get("/healthz")
+    degraded_watch.wait(60)
+    assert client.get("/healthz").json()["degraded"] == ["replication"]
+
+
 def test_the_engine_says_so_without_a_database_too(
     db: None, engine: str, client: Client, monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:

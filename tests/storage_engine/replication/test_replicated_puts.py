@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.errors import (
-    BadRequest,
+    NoReplicatedLog,
     NotLeader,
     OutcomeUnknown,
     ReplicationUnavailable,
@@ -187,19 +187,34 @@ async def test_a_checkpoint_counts_what_cannot_be_seen_yet(tmp_path: Path) -> No
 
 async def test_without_a_log_no_topic_can_be_replicated(tmp_path: Path) -> None:
     async with OpenStore(tmp_path / "s") as store:
-        with pytest.raises(BadRequest, match="replicated log"):
+        with pytest.raises(NoReplicatedLog, match="MQ_ENGINE_REPLICATED_LOG"):
             store.topic(durability=Durability.REPLICATED)
 
 
 async def test_a_store_that_lost_its_log_refuses_what_was_replicated(tmp_path: Path) -> None:
     node = await Node(tmp_path / "a", SharedLog()).own()
     node.topic()
-    await node.open.put_bodies(b"one")
+    node.topic("s", Durability.SYNC)
+    once = PutOnceRequest(records=marked("key", b"one"))
+    answers: list[tuple[PutOnceReply | None, StoreError | None]] = []
+    node.open.store.once_puts.put(once, lambda *answer: answers.append(answer))
+    await wait_until(lambda: len(answers) == 1)
+    assert node.open.store.stats(0).degraded == []
     await node.stop()
     async with OpenStore(tmp_path / "a") as store:
-        put = await store.put(message(b"two"))
-        assert put.offsets == [(-ReplicationUnavailable.code, 0)]
+        put = await store.put(message(b"two"), message(b"sync", topic="s"))
+        assert put.offsets == [(-NoReplicatedLog.code, 0), (0, put.offsets[1][1])]
+        store.store.once_puts.put(once, lambda *answer: answers.append(answer))
+        reply, _ = answers[1]
+        assert reply is not None
+        assert reply.places[0].code == NoReplicatedLog.code
         assert store.pull_bodies() == [b"one"]
+        assert store.store.stats(0).degraded == ["replication"]
+        # It stays as it is in all but its puts, and becomes another one.
+        store.topic(queues=3, durability=Durability.REPLICATED)
+        store.topic(queues=3)
+        assert store.store.stats(0).degraded == []
+        assert (await store.put(message(b"two"))).error is None
 
 
 async def test_a_fenced_owner_acknowledges_nothing_more(tmp_path: Path) -> None:

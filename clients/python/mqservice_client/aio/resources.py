@@ -103,7 +103,7 @@ class AsyncTopics:
         *,
         type: Literal["mixed", "normal", "fifo", "delay"] | Unset | None = UNSET,
         queues: int | Unset | None = UNSET,
-        durability: Literal["sync", "async"] | Unset | None = UNSET,
+        durability: Literal["sync", "async", "replicated"] | Unset | None = UNSET,
         retention: Duration | Unset | None = UNSET,
         body_bytes_max: int | Unset | None = UNSET,
         if_match: str | None = None,
@@ -113,7 +113,9 @@ class AsyncTopics:
         Args:
             type: The type of its messages.
             queues: Can be increased, not decreased.
-            durability: When a produce is confirmed: on disk (`sync`) or before (`async`).
+            durability: When a produce is confirmed: on disk (`sync`), before (`async`), or in
+                the replicated log (`replicated`, the default of new topics where there is such
+                a log).
             retention: How long messages are retained, such as `3d`.
             body_bytes_max: The largest body that the topic accepts.
             if_match: The ``etag`` that it must still have, or PreconditionFailed is raised.

@@ -185,7 +185,7 @@ class RestApi:
             "queue": message.queue,
             "offset": None if message.offset < 0 else message.offset,
             "stored_at": time_text(message.stored_ms),
-            "durability": "synced" if topic.settings["durability"] == "sync" else "buffered",
+            "durability": _DURABILITIES[topic.settings["durability"]],
             "deliver_at": _time_or_none(message.deliver_at_ms),
             "recall_handle": message.recall_handle,
             "transaction_id": None,
@@ -573,6 +573,7 @@ def _route(method: str, path: str, handler: Handler) -> tuple[str, re.Pattern[st
     return method, re.compile(path.replace("{}", "([^/:]+)")), handler
 
 
+_DURABILITIES: Final = {"sync": "synced", "async": "buffered", "replicated": "replicated"}
 _ROUTES: Final = (
     _route("POST", "topics/{}/messages", RestApi.produce),
     _route("POST", "topics/{}/messages:batch", RestApi.produce_batch),

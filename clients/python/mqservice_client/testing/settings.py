@@ -56,7 +56,7 @@ def anything(value: Any) -> str:
 TOPIC_CHECKS: Final[dict[str, Check]] = {
     "type": one_of("mixed", "normal", "fifo", "delay"),
     "queues": whole(1, 256),
-    "durability": one_of("sync", "async"),
+    "durability": one_of("sync", "async", "replicated"),
     "retention": duration(60_000, 30 * DAY_MS),
     "retention_ms": whole(60_000, 30 * DAY_MS),
     "body_bytes_max": whole(1_024, 4_194_304),

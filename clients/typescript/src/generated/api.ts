@@ -56,6 +56,7 @@ export const REMEDIES = {
   QUOTA_EXCEEDED: "Delete what is not needed, or request a larger quota.",
   RATE_LIMITED: "Wait for `Retry-After`, and then send more slowly.",
   RECEIPT_INVALID: "Settle with the receipt exactly as it was received, in the group that received it.",
+  REPLICATION_UNAVAILABLE: "Send it again after `retry_after_ms`, with growing delays.",
   REPORT_NOT_FOUND: "List the reports and the runs.",
   REQUEST_TIMEOUT: "Send it again, over a faster connection or in smaller parts.",
   SCHEDULE_NOT_FOUND: "List the schedules.",
@@ -252,8 +253,11 @@ export interface DryRunOut {
   not_found: string[];
 }
 
-/** When a produce is answered: after the disk has the message, or at once. */
-export type Durability = "sync" | "async";
+/**
+ * When a produce is answered: after the disk has the message, at once, or after the
+ * replicated log has it.
+ */
+export type Durability = "sync" | "async" | "replicated";
 
 /** What happened, in the order of a message that fails. */
 export type EventKind = "born" | "scheduled" | "stored" | "delivery_failed" | "ready_again" | "dead_lettered" | "redriven";
@@ -835,7 +839,7 @@ export interface Problem {
   /** The status of this response or part of it. */
   status: number;
   /** Error code for programs to branch on; see the table of codes. */
-  code: "ALERT_NOT_FOUND" | "ALREADY_DELIVERED" | "BAD_REQUEST" | "BODY_TOO_LARGE" | "CONFLICT" | "CONNECTIONS_UNKNOWN" | "CURSOR_INVALID" | "DRAINING" | "ENGINE_UNAVAILABLE" | "FORBIDDEN" | "GROUP_NOT_FOUND" | "HEADERS_TOO_LARGE" | "HTTP_VERSION_UNSUPPORTED" | "IDEMPOTENCY_IN_PROGRESS" | "IDEMPOTENCY_KEY_REUSED" | "ILLEGAL_ALERT" | "ILLEGAL_DELIVERY_TIME" | "ILLEGAL_FILTER" | "ILLEGAL_GROUP" | "ILLEGAL_KEY" | "ILLEGAL_LEASE" | "ILLEGAL_NAMESPACE" | "ILLEGAL_PROPERTY" | "ILLEGAL_SCHEDULE" | "ILLEGAL_SETTING" | "ILLEGAL_TAG" | "ILLEGAL_TOPIC" | "INFLIGHT_LIMIT" | "INTERNAL" | "INVITATION_NOT_FOUND" | "ISSUE_NOT_FOUND" | "KEY_NOT_FOUND" | "LEASE_EXPIRED" | "MASK_NOT_FOUND" | "MEMBER_NOT_FOUND" | "MESSAGE_NOT_FOUND" | "MESSAGE_TYPE_CONFLICT" | "METADATA_UNAVAILABLE" | "METHOD_NOT_ALLOWED" | "NAMESPACE_NOT_FOUND" | "NAMESPACE_READ_ONLY" | "NOT_ACCEPTABLE" | "NOT_FOUND" | "NOT_LEADER" | "OUTCOME_UNKNOWN" | "PLAN_LIMIT" | "PRECONDITION_FAILED" | "PROPERTIES_TOO_LARGE" | "QUEUE_NOT_FOUND" | "QUOTA_EXCEEDED" | "RATE_LIMITED" | "RECEIPT_INVALID" | "REPORT_NOT_FOUND" | "REQUEST_TIMEOUT" | "SCHEDULE_NOT_FOUND" | "SCHEMA_REJECTED" | "STORAGE_BUSY" | "STORAGE_FULL" | "SUBSCRIPTION_CONFLICT" | "TASK_NOT_FOUND" | "TICKETS_UNAVAILABLE" | "TOPIC_NOT_FOUND" | "UNAUTHENTICATED" | "UNSUPPORTED_MEDIA_TYPE";
+  code: "ALERT_NOT_FOUND" | "ALREADY_DELIVERED" | "BAD_REQUEST" | "BODY_TOO_LARGE" | "CONFLICT" | "CONNECTIONS_UNKNOWN" | "CURSOR_INVALID" | "DRAINING" | "ENGINE_UNAVAILABLE" | "FORBIDDEN" | "GROUP_NOT_FOUND" | "HEADERS_TOO_LARGE" | "HTTP_VERSION_UNSUPPORTED" | "IDEMPOTENCY_IN_PROGRESS" | "IDEMPOTENCY_KEY_REUSED" | "ILLEGAL_ALERT" | "ILLEGAL_DELIVERY_TIME" | "ILLEGAL_FILTER" | "ILLEGAL_GROUP" | "ILLEGAL_KEY" | "ILLEGAL_LEASE" | "ILLEGAL_NAMESPACE" | "ILLEGAL_PROPERTY" | "ILLEGAL_SCHEDULE" | "ILLEGAL_SETTING" | "ILLEGAL_TAG" | "ILLEGAL_TOPIC" | "INFLIGHT_LIMIT" | "INTERNAL" | "INVITATION_NOT_FOUND" | "ISSUE_NOT_FOUND" | "KEY_NOT_FOUND" | "LEASE_EXPIRED" | "MASK_NOT_FOUND" | "MEMBER_NOT_FOUND" | "MESSAGE_NOT_FOUND" | "MESSAGE_TYPE_CONFLICT" | "METADATA_UNAVAILABLE" | "METHOD_NOT_ALLOWED" | "NAMESPACE_NOT_FOUND" | "NAMESPACE_READ_ONLY" | "NOT_ACCEPTABLE" | "NOT_FOUND" | "NOT_LEADER" | "OUTCOME_UNKNOWN" | "PLAN_LIMIT" | "PRECONDITION_FAILED" | "PROPERTIES_TOO_LARGE" | "QUEUE_NOT_FOUND" | "QUOTA_EXCEEDED" | "RATE_LIMITED" | "RECEIPT_INVALID" | "REPLICATION_UNAVAILABLE" | "REPORT_NOT_FOUND" | "REQUEST_TIMEOUT" | "SCHEDULE_NOT_FOUND" | "SCHEMA_REJECTED" | "STORAGE_BUSY" | "STORAGE_FULL" | "SUBSCRIPTION_CONFLICT" | "TASK_NOT_FOUND" | "TICKETS_UNAVAILABLE" | "TOPIC_NOT_FOUND" | "UNAUTHENTICATED" | "UNSUPPORTED_MEDIA_TYPE";
   /** What is wrong in this case, with places and numbers. */
   detail: string;
   /** Path of the rejected request. */
@@ -1460,7 +1464,10 @@ export interface StoredResult {
   offset: number | null;
   /** When the engine stored it. */
   stored_at: string;
-  /** Whether the message is on disk (`synced`) or not yet (`buffered`). */
+  /**
+   * Whether the message is on disk (`synced`), not yet (`buffered`), or in the replicated
+   * log (`replicated`).
+   */
   durability: string;
   /** Whether an earlier request had already stored the message. */
   duplicate?: boolean;
@@ -1567,8 +1574,11 @@ export interface TopicIn {
   type?: "mixed" | "normal" | "fifo" | "delay" | null;
   /** Can be increased, not decreased. */
   queues?: number | null;
-  /** When a produce is confirmed: on disk (`sync`) or before (`async`). */
-  durability?: "sync" | "async" | null;
+  /**
+   * When a produce is confirmed: on disk (`sync`), before (`async`), or in the replicated
+   * log (`replicated`, the default of new topics where there is such a log).
+   */
+  durability?: "sync" | "async" | "replicated" | null;
   /** How long messages are retained, such as `3d`. */
   retention?: string | null;
   /** How long messages are retained, in milliseconds. */
