@@ -73,7 +73,7 @@ class Peer:
 
     def __init__(
         self,
-        server: Server,
+        server: Server | None,
         subprotocol: str = JSON,
         *,
         key: str | None = None,
