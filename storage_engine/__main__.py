@@ -26,8 +26,9 @@ from storage_engine.filters.message_filter import set_compiled_max
 from storage_engine.json_log import start_logging
 from storage_engine.recovery.open_checks import claim_store
 from storage_engine.replicated_log.errors import Misconfigured
-from storage_engine.replicated_log.opening import open_log
+from storage_engine.replicated_log.opening import open_log, open_snapshots
 from storage_engine.replicated_log.port import ReplicatedLog
+from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
 from storage_engine.replication.follower import follow, take_over
 from storage_engine.server.engine_metrics import metrics_text
 from storage_engine.server.handshake import check_network
@@ -76,6 +77,8 @@ async def run(config: StoreConfig) -> None:
     ]
     if store.replication is not None:
         duties.append(asyncio.ensure_future(store.replication.run()))
+        if store.replication.snapshotter is not None:
+            duties.append(asyncio.ensure_future(store.replication.snapshotter.run()))
         duties.append(
             asyncio.ensure_future(_every(config.tick_interval_ms, store.replication.tick))
         )
@@ -103,7 +106,7 @@ async def run_replica(config: StoreConfig) -> None:
     claim_store(files, config.store_path, config.shard)
     following = asyncio.ensure_future(
         follow(
-            _replicated_log(config),
+            *_replicated_log(config),
             config.store_path,
             files,
             interval_ms=config.replication_interval_ms,
@@ -137,17 +140,21 @@ async def _is_done_before(
     return False
 
 
-def _replicated_log(config: StoreConfig) -> ReplicatedLog:
+def _replicated_log(config: StoreConfig) -> tuple[ReplicatedLog, SnapshotBucket | None]:
+    """And where snapshots are."""
+    clock, shard, deployment = SystemClock(), config.shard, config.deployment
+    name = "REPLICATED_LOG"
     try:
-        return open_log(
-            config.replicated_log,
-            shard=config.shard,
-            deployment=config.deployment,
-            options={},
-            clock=SystemClock(),
+        replicated_log = open_log(
+            config.replicated_log, shard=shard, deployment=deployment, options={}, clock=clock
         )
+        if config.snapshots:
+            name = "SNAPSHOTS"
+        url = config.snapshots or config.replicated_log
+        snapshots = open_snapshots(url, shard=shard, deployment=deployment, options={}, clock=clock)
     except Misconfigured as exc:
-        raise ConfigInvalid(f"{ENV_PREFIX}REPLICATED_LOG: {exc}") from exc
+        raise ConfigInvalid(f"{ENV_PREFIX}{name}: {exc}") from exc
+    return replicated_log, snapshots
 
 
 async def _open(config: StoreConfig) -> Store:
@@ -158,7 +165,7 @@ async def _open(config: StoreConfig) -> Store:
         claim_store(files, config.store_path, config.shard)
         if config.replicated_log:
             place = await take_over(
-                _replicated_log(config), config.store_path, files, epoch=config.shard_epoch
+                *_replicated_log(config), config.store_path, files, epoch=config.shard_epoch
             )
         store = Store(config, SystemClock(), place=place)
         store.open(asyncio.get_running_loop())
