@@ -50,7 +50,7 @@ from storage_engine.errors import (
 from storage_engine.replicated_log.errors import Fenced, LogError, Unavailable
 from storage_engine.replicated_log.port import Entry, Position, ReplicatedLog
 from storage_engine.replication.entry import Kind, ReplicatedEntry, decode
-from storage_engine.replication.replica import Replica
+from storage_engine.replication.replica import Derived, NothingDerived, Replica
 from storage_engine.replication.tail import LogPlace, Tail, read_tail, write_tail
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,14 @@ _EPOCHS_TRIED_MAX: Final = 16  # of owners that wrote nothing, and so left no en
 class Follower:
     """See the module's docstring."""
 
-    def __init__(self, replicated_log: ReplicatedLog, store_path: Path, files: Files) -> None:
+    def __init__(
+        self,
+        replicated_log: ReplicatedLog,
+        store_path: Path,
+        files: Files,
+        derived: Derived | None = None,
+    ) -> None:
+        self._derived = derived or NothingDerived()
         self._log = replicated_log
         self._path = store_path
         self._files = files
@@ -71,9 +78,9 @@ class Follower:
         self._tail = found or Tail()
         self._replica: Replica | None = None
         if found is None and not has_store(store_path):
-            self._replica = Replica(files, store_path, self._tail)
+            self._replica = Replica(files, store_path, self._tail, self._derived)
         elif found is not None and not found.epochs:
-            self._replica = Replica(files, store_path, found)
+            self._replica = Replica(files, store_path, found, self._derived)
 
     @property
     def tail(self) -> Tail:
@@ -110,6 +117,8 @@ class Follower:
             try:
                 async for each in self._log.read(self.tail.position):
                     await asyncio.to_thread(self._take, each)
+                if self._replica is not None:
+                    await asyncio.to_thread(self._replica.flush)
                 return
             except _BuiltAnew:
                 continue
@@ -118,6 +127,7 @@ class Follower:
 
     async def finish(self, end: Position, epoch: int) -> LogPlace:
         """Write down that what follows ``end`` is this store's own."""
+        self._derived.close()
         tail = msgspec.structs.replace(self.tail, position=end, epochs=[epoch])
         await asyncio.to_thread(write_tail, self._files, self._path, tail)
         return LogPlace(self._log, tail)
@@ -174,6 +184,7 @@ class Follower:
         (self._path / name).rename(aside / name)
 
     def _put_aside(self, reason: str) -> None:
+        self._derived.close()
         aside = self._path.with_name(f"{self._path.name}.aside-{self._tail.epoch}")
         log.warning(
             "The store differs from its replicated log; keeping its files aside and building it "
@@ -193,7 +204,7 @@ class Follower:
         self._files.sync_dir(aside)
         self._files.sync_dir(self._path)
         self._files.sync_dir(self._path.parent)
-        self._replica = Replica(self._files, self._path, Tail())
+        self._replica = Replica(self._files, self._path, Tail(), self._derived)
 
 
 class _BuiltAnew(Exception):
@@ -215,7 +226,12 @@ def reject_replica(store_path: Path) -> None:
 
 
 async def take_over(
-    replicated_log: ReplicatedLog, store_path: Path, files: Files, *, epoch: int
+    replicated_log: ReplicatedLog,
+    store_path: Path,
+    files: Files,
+    *,
+    epoch: int,
+    derived: Derived | None = None,
 ) -> LogPlace:
     """The log, open for writing, and the store's files at its end.
 
@@ -227,7 +243,7 @@ async def take_over(
         StoreInUse: an engine runs on the store.
     """
     with _locked(store_path, files):
-        return await _take_over(Follower(replicated_log, store_path, files), epoch)
+        return await _take_over(Follower(replicated_log, store_path, files, derived), epoch)
 
 
 async def follow(
@@ -238,12 +254,13 @@ async def follow(
     interval_ms: int,
     caught_up: Callable[[Tail], None],
     wanted_epoch: asyncio.Future[int],
+    derived: Derived | None = None,
 ) -> LogPlace:
     """Apply what comes, and tell ``caught_up`` whenever that was all, until ``wanted_epoch`` says
     with which epoch to take over. Raises as ``take_over`` does.
     """
     with _locked(store_path, files):
-        follower = Follower(replicated_log, store_path, files)
+        follower = Follower(replicated_log, store_path, files, derived)
         while not wanted_epoch.done():
             await follower.read_on()
             caught_up(follower.tail)
