@@ -23,7 +23,7 @@ from tests.storage_engine.replication.takeovers import REPLICATED_QUEUES
 pytestmark = [pytest.mark.timeout(1_200)]
 
 ACKED_EACH = 20  # messages between two events
-MANY = sized(4, torture=60)  # events
+MANY = sized(3, torture=60)  # events
 SHOWN_CHARS = 20_000  # of what a machine has said, after a failure
 
 
