@@ -61,7 +61,7 @@ class Producer:
 
     def send_by_socket(self) -> bool:
         body = f"socket {next(self._numbers)}"
-        answer = self._socket.ask("pub", ns="far", topic="orders", m=[{"body": body}])
+        answer = self._socket.ask("pub", topic="orders", m=[{"body": body}])
         if answer["op"] != "ok":
             assert answer["retryable"], answer
             return False
@@ -113,7 +113,7 @@ def test_what_was_acknowledged_outlives_a_machine_and_its_disk(tmp_path: Path) -
             made = api.put(TOPIC, json={"queues": 2})
             assert (made.status_code, made.json()["durability"]) == (201, "replicated"), made.text
             assert api.put(GROUP).status_code == 201
-            socket_url = f"{url.replace('http', 'ws', 1)}/v1/ws"
+            socket_url = f"{url.replace('http', 'ws', 1)}/v1/ws?ns=far"
             with Peer(None, url=socket_url, key=key) as socket:
                 producer = Producer(api, socket)
                 producer.send_many()
@@ -125,9 +125,7 @@ def test_what_was_acknowledged_outlives_a_machine_and_its_disk(tmp_path: Path) -
                     wait_until(producer.send_by_socket, 60, "the socket is served again")
                     producer.send_many()
                     with Peer(None, url=socket_url, key=key) as consumer:
-                        answer = consumer.ask(
-                            "sub", sid=1, ns="far", topic="orders", group="billing"
-                        )
+                        answer = consumer.ask("sub", sid=1, topic="orders", group="billing")
                         assert answer["op"] == "ok", answer
                         found = bodies_of(consumer, producer.acknowledged)
     assert len(found) == len(set(found))
