@@ -106,8 +106,8 @@ _SPOKEN: Final[dict[type[StoreError], str]] = {
 
 
 def problem_from_refused_row(exc: StoreError) -> Problem:
-    """The same where the engine was told of a topic or group; a setting that it cannot have is a
-    fault of the setting.
+    """As ``problem_from_store``, for a topic or group that the engine refused: where a setting is
+    the reason, the problem points at it.
     """
     if isinstance(exc, NoReplicatedLog):
         return refused(

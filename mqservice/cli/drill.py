@@ -27,7 +27,7 @@ app = typer.Typer(no_args_is_help=True, help="Practise what happens when a machi
 
 COUNT_MAX: Final = 100_000
 _PAUSE_S: Final = 0.05
-_SILENCE_S: Final = 1.0  # without an acknowledgement, from which on somebody is told
+_SILENCE_S: Final = 1.0  # without an acknowledgement before the drill reports a gap
 _PAGE_MAX: Final = 500
 REPLICATED: Final = "replicated"
 
