@@ -29,6 +29,7 @@ from mqservice.lib.units import count
 from mqservice.topics.models import Topic
 
 NAMES_MAX: Final = 200
+EMPTY_PAGES_MAX: Final = 8  # that one look reads for a page with messages
 
 
 @page("messages", needs=Permission.PRODUCE, methods=FORM_METHODS)
@@ -49,8 +50,11 @@ def copy_messages(frame: Frame) -> HttpResponse:
             raise Problem.of("ILLEGAL_TOPIC", _("This cannot be the name of a topic."))
         if target:
             _check_masks(frame, q, source, target)
-            key = given.get("key", "") if is_sent else ""
-            found = _copied(frame, path, q, cursor, dry_run=not is_sent, key=key)
+            if is_sent:
+                key = given.get("key", "")
+                found = _copied(frame, path, q, cursor, dry_run=False, key=key)
+            else:
+                found = _previewed(frame, path, q, cursor)
     except Problem as refused:
         problem = refused
     if is_sent and found is not None:
@@ -62,9 +66,8 @@ def copy_messages(frame: Frame) -> HttpResponse:
             notes.error(frame.request, text)
         if found["next_cursor"] is None:
             return redirect("console:topic-messages", frame.namespace.name, target)
-        cursor = found["next_cursor"]
         try:
-            found = _copied(frame, path, q, cursor, dry_run=True)
+            found = _previewed(frame, path, q, found["next_cursor"])
         except Problem as refused:
             problem = refused
     topics = Topic.objects.filter(namespace=frame.namespace).order_by("name")
@@ -74,7 +77,7 @@ def copy_messages(frame: Frame) -> HttpResponse:
         q=q,
         source=source,
         target=target,
-        cursor=cursor,
+        cursor=cursor if found is None else found["cursor"],
         key=secrets.token_hex(16),  # a form that is sent twice copies once
         found=found if problem is None else None,
         problem=problem,
@@ -83,6 +86,19 @@ def copy_messages(frame: Frame) -> HttpResponse:
         crumbs=frame.crumbs(Crumb(title=_("Search"), url=explorer_url(frame, q)), _("Copy")),
         curl=curl_of("POST", path, {"q": q, "dry_run": True}),
     )
+
+
+def _previewed(frame: Frame, path: str, q: str, cursor: str) -> Any:  # Any: above
+    """A dry run of the next page that has messages; its ``cursor`` finds the same ones again, or
+    goes on where nothing was found. Raises Problem.
+    """
+    for _attempt in range(EMPTY_PAGES_MAX):
+        found = _copied(frame, path, q, cursor, dry_run=True)
+        if found["count"] or found["next_cursor"] is None:
+            break
+        cursor = found["next_cursor"]
+        found["cursor"] = cursor
+    return found
 
 
 def _copied(

@@ -158,7 +158,9 @@ def parsed(q: str) -> MessageQuery | None:
 
 def _is_filtered(q: str) -> bool:
     try:
-        return any(token.name not in ("topic", "group") for token in tokens_of(q))
+        return any(
+            token.is_comparison or token.name not in ("topic", "group") for token in tokens_of(q)
+        )
     except Fault:
         return True
 

@@ -22,7 +22,9 @@ from django.http.response import HttpResponseBase
 from mqservice.console.shared.bodies import Stored, body_of, is_hidden, text_of
 from mqservice.console.shared.data_plane import DataPlaneResponse, call_data_plane, call_for_stream
 from mqservice.console.shared.frame import Frame
+from mqservice.delivery.decoding import Fault
 from mqservice.delivery.reading.message_query import parse_query, tokens_of, written
+from mqservice.delivery.reading.search import OLDEST
 from mqservice.lib.csv_cells import csv_cell
 
 EXPORTED_MAX: Final = 10_000
@@ -59,7 +61,7 @@ def export_response(frame: Frame, given: QueryDict, kind: Export) -> HttpRespons
         return HttpResponse(detail, status=first.status, content_type="text/plain; charset=utf-8")
     pages = _pages(frame, path, asked, first)
     if kind is Export.CSV:
-        content = csv_of(pages)
+        content = csv_of(pages, "from" if asked["order"] == OLDEST else "to")
     else:
         content = json_of(q, pages) if kind is Export.JSON else ndjson_of(pages)
     response = StreamingHttpResponse(content, content_type=_TYPES[kind])
@@ -71,10 +73,20 @@ def export_response(frame: Frame, given: QueryDict, kind: Export) -> HttpRespons
 
 
 def selected(q: str, ids: list[str]) -> str:
-    """The search for these messages of the topic or group of ``q``; ``q`` itself without ids."""
+    """The search for these messages of the topic or group of ``q``; ``q`` itself without ids, and
+    where it is no query, of which the API says why.
+    """
     if not ids:
         return q
-    where = (written(each.name, each.value) for each in tokens_of(q) if each.name in _WHERE)
+    try:
+        tokens = list(tokens_of(q))
+    except Fault:
+        return q
+    where = (
+        written(each.name, each.value)
+        for each in tokens
+        if each.name in _WHERE and not each.is_comparison
+    )
     return " ".join([*where, written("id", ",".join(ids))])
 
 
@@ -101,8 +113,8 @@ async def _pages(
             raise answer.problem
 
 
-async def csv_of(pages: AsyncIterator[Page]) -> AsyncIterator[str]:
-    """A chunk for each page."""
+async def csv_of(pages: AsyncIterator[Page], further: str) -> AsyncIterator[str]:
+    """A chunk for each page. ``further``: the token of a time that leads to what is not in it."""
     file = io.StringIO()
     writer = csv.writer(file, quoting=csv.QUOTE_ALL)
     file.write(BYTE_ORDER_MARK)
@@ -115,7 +127,7 @@ async def csv_of(pages: AsyncIterator[Page]) -> AsyncIterator[str]:
             last_at = message["stored_at"]
         yield _drain(file)
     if is_cut:
-        told = f"there are more: search on from {last_at}"
+        told = f"there are more: search on with {further}:{last_at}"
         writer.writerow([f"(stopped after {EXPORTED_MAX} messages; {told})"])
         yield _drain(file)
 

@@ -31,6 +31,7 @@ from mqservice.store import (
 IDEMPOTENCY_KEY: Final = b"idempotency-key"
 _REQUEST: Final = "r"  # so that no key of a request is one of a message
 _MESSAGE: Final = "m"
+_COPY: Final = "c"
 _OF_TRACES: Final = frozenset({TRACEPARENT, TRACESTATE})
 REQUEST_OF_SCHEDULE: Final = "s"  # the same of both
 _encode = msgspec.msgpack.Encoder().encode
@@ -59,6 +60,14 @@ def marks_of(key: str | None, offers: Sequence[Offer], *, is_batch: bool) -> lis
             mark = {PROPERTY_DEDUP: dedup_value(_fingerprint(offer, len(offers)), own)}
         marks.append(mark)
     return marks
+
+
+def copy_mark(key: str, message_id: str, offer: Offer) -> dict[str, str]:
+    """The same for a copy of a message: its key is also of that message, since a search that is
+    repeated may find others before it.
+    """
+    own = f"{_COPY}{message_id}.{key}"
+    return {PROPERTY_DEDUP: dedup_value(_fingerprint(offer, 1), own)}
 
 
 def _fingerprint(offer: Offer, message_count: int) -> bytes:

@@ -27,7 +27,7 @@ class FieldCondition(msgspec.Struct, frozen=True, array_like=True):
 
     path: list[str]
     sign: str
-    value: str | float | bool
+    value: str | int | float | bool
 
     def holds(self, body: object) -> bool:
         found = body

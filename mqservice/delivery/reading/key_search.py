@@ -101,6 +101,7 @@ def _matches(record: Record, question: BrowseQuery) -> bool:
     return (
         (not question.tags or record.tag in question.tags)
         and (question.queue_id is None or record.queue_id == question.queue_id)
+        and record.queue_offset < question.end_of(record.queue_id)
         and question.matches_body(record.body)
         and (not question.filter or has_properties(record, question.filter))
     )

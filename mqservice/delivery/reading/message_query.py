@@ -30,6 +30,7 @@ from typing import Final
 import msgspec
 
 from mqservice.delivery.decoding import Fault
+from mqservice.delivery.filters import filter_of_query
 from mqservice.delivery.limits import BROWSE_COUNT_MAX
 from mqservice.delivery.reading.body_fields import FieldCondition
 from mqservice.lib.durations import parse_duration_ms
@@ -56,19 +57,33 @@ _EXAMPLES: Final = {
 # What a parameter of a browse is called, where that is not the name of the token.
 _PARAMETERS: Final = {"body": "contains"}
 _OPERATORS: Final = {"=": "=", "!=": "<>", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_SIGNS: Final = tuple("=<>!")
+_SIGNS_HINT: Final = "write one of = != < <= > >="
 _NAME: Final = r"[^\s:=<>!\"']+"
-_VALUE: Final = r'"(?:[^"\\]|\\.)*"(?!\S)|[^\s"]\S*'
+_QUOTED: Final = r'"(?:[^"\\]|\\.)*"(?!\S)'
+_VALUE: Final = rf'{_QUOTED}|[^\s"]\S*'
+_OPERAND: Final = rf'{_QUOTED}|[^\s"=<>!]\S*'  # a == 5 and a => 5 are no comparisons
 _TOKEN: Final = re.compile(
-    rf"(?P<name>{_NAME})(?::(?P<text>{_VALUE})?|\s*(?P<sign><=|>=|<>|!=|=|<|>)\s*(?P<operand>{_VALUE})?)"
+    rf"(?P<name>{_NAME})(?::(?P<text>{_VALUE})?"
+    rf"|\s*(?P<sign><=|>=|<>|!=|=|<|>)\s*(?P<operand>{_OPERAND})?)"
     rf"|(?P<word>{_NAME})(?=\s|$)",
     re.DOTALL,
 )
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
-_NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?", re.ASCII)
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
+# What fits into 64 bits, as a cursor is bound to it.
+_WHOLE_NUMBERS: Final = range(-(1 << 63), 1 << 64)
+_LAST_MS_MAX: Final = (1 << 63) - 1  # all there is
+_JOINING_WORDS: Final = ("AND", "OR", "NOT")
 _MESSAGE_ID: Final = re.compile(r"[0-9A-F]{32,34}", re.ASCII)
-_IDENTIFIER: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$.]*", re.ASCII)
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*", re.ASCII)
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_LOCAL_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d)(:\d\d(?:\.\d+)?)?", re.ASCII)
+# A day alone is meant from its beginning and to its end.
+_OF_DAY: Final = {"from": "T00:00:00Z", "to": "T23:59:59.999Z"}
+_TIME: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d)(:\d\d(?:\.\d+)?)?([Zz]|[+-]\d\d:\d\d)?", re.ASCII
+)
 _BODY_FIELD: Final = "body."
 
 
@@ -81,6 +96,10 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     is_quoted: bool
     start: int
     end: int
+
+    @property
+    def is_comparison(self) -> bool:
+        return self.sign != ":"
 
 
 class MessageQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,9 +116,10 @@ class MessageQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def body_text(self) -> str:
-        """All that is looked for in bodies; empty when nothing is."""
-        names = (".".join(field.path) for field in self.fields)
-        return " ".join([self.values.get("contains", ""), *names]).strip()
+        """What is looked for in bodies; empty when nothing is."""
+        return self.values.get("contains", "") or " ".join(
+            ".".join(field.path) for field in self.fields
+        )
 
 
 def parse_query(text: str) -> MessageQuery:
@@ -110,14 +130,16 @@ def parse_query(text: str) -> MessageQuery:
     conditions: list[str] = []
     fields: list[FieldCondition] = []
     for token in tokens_of(text):
-        if token.sign != ":":
+        if token.is_comparison:
             if token.name.startswith(_BODY_FIELD):
                 fields.append(_field(token))
             else:
                 conditions.append(_condition(token))
             continue
         if token.name == "sql":
-            conditions.append(f"({token.value})")
+            # By itself, so that its parentheses end in it.
+            if wanted := filter_of_query(None, None, token.value).text:
+                conditions.append(f"({wanted})")
         elif token.name in values:
             hint = "; several tags are one token: tag:a||b" if token.name == "tag" else ""
             raise _fault(token.start, f"{token.name}: is given twice{hint}")
@@ -134,7 +156,7 @@ def parse_query(text: str) -> MessageQuery:
     ids, last = values.pop("id", None), values.pop("last", None)
     for name in ("from", "to"):
         if name in values:
-            values[name] = _time_of(values[name])
+            values[name] = _time_of(values[name], of_day=_OF_DAY[name])
     if conditions:
         values["sql"] = " AND ".join(conditions)
     return MessageQuery(
@@ -168,10 +190,14 @@ def tokens_of(text: str) -> Iterator[Token]:
 
 def replaced(text: str, drop: Collection[str], *new: str) -> str:
     """``text`` without its tokens of these names, and with ``new`` ones at its end; a text that is
-    no query loses nothing.
+    no query loses nothing. A property that is called so is still compared.
     """
     try:
-        kept = [text[each.start : each.end] for each in tokens_of(text) if each.name not in drop]
+        kept = [
+            text[each.start : each.end]
+            for each in tokens_of(text)
+            if each.is_comparison or each.name not in drop
+        ]
     except Fault:
         kept = [text.strip()]
     return " ".join([*kept, *new])
@@ -191,6 +217,9 @@ def _quoted(value: str) -> str:
 def _token(found: re.Match[str]) -> Token:
     start, end = found.span()
     if word := found["word"]:
+        if word.upper() in _JOINING_WORDS:
+            detail = f'all tokens must hold; write sql:"a > 5 OR b < 3", or key:{word} for a key'
+            raise _fault(start, detail)
         name = "id" if _MESSAGE_ID.fullmatch(word) else "key"
         return Token(name=name, sign=":", value=word, is_quoted=False, start=start, end=end)
     name, sign = found["name"], found["sign"] or ":"
@@ -200,6 +229,8 @@ def _token(found: re.Match[str]) -> Token:
     if not value:
         if found.string.startswith('"', end):
             raise _fault(end, 'a quote is not closed; write body:"two words"')
+        if sign != ":" and found.string[end : end + 1] in _SIGNS:
+            raise _fault(end, f"{name} {sign}{found.string[end]} is no comparison; {_SIGNS_HINT}")
         example = _EXAMPLES[name] if sign == ":" else f"{name} {sign} 100"
         raise _fault(end, f"{name}{sign} lacks its value; write {example}")
     is_quoted = value.startswith('"')
@@ -231,7 +262,7 @@ def _condition(token: Token) -> str:
     if not _IDENTIFIER.fullmatch(token.name):
         raise _fault(
             token.start,
-            f"{token.name!r} cannot be a property here; its letters are a to z, 0 to 9, _, $ and .",
+            f"{token.name!r} cannot be a property here; its letters are a to z, 0 to 9, _ and $",
         )
     return f"{token.name} {_OPERATORS[token.sign]} {_literal(token)}"
 
@@ -249,13 +280,20 @@ def _field(token: Token) -> FieldCondition:
     path = token.name.removeprefix(_BODY_FIELD).split(".")
     if "" in path:
         raise _fault(token.start, f"{token.name} has an empty part; write body.order.total > 100")
-    value: str | float | bool = token.value
+    value: str | int | float | bool = token.value
     if not token.is_quoted:
         if _NUMBER.fullmatch(token.value):
-            value = float(token.value)
+            value = _number_of(token.value)
         elif token.value.lower() in ("true", "false"):
             value = token.value.lower() == "true"
     return FieldCondition(path, _OPERATORS[token.sign], value)
+
+
+def _number_of(text: str) -> int | float:
+    """Exact up to 64 bits: a float would take one id for its neighbours."""
+    if _WHOLE_NUMBER.fullmatch(text) and (number := int(text)) in _WHOLE_NUMBERS:
+        return number
+    return float(text)
 
 
 def _ids(text: str) -> list[str]:
@@ -267,21 +305,21 @@ def _ids(text: str) -> list[str]:
 
 def _last_ms(text: str) -> int:
     try:
-        return parse_duration_ms(text)
+        return min(parse_duration_ms(text), _LAST_MS_MAX)
     except ValueError:
         raise Fault(
             "", "BAD_REQUEST", f"last: takes a time such as 30s, 15m, 12h or 7d, found {text!r}"
         ) from None
 
 
-def _time_of(text: str) -> str:
+def _time_of(text: str, *, of_day: str) -> str:
     """The RFC 3339 time of a ``from:`` or ``to:``, which may lack the zone (UTC), the seconds, or
-    all but the day. Raises Fault.
+    all but the day: then it is ``of_day``. Raises Fault.
     """
     if _DAY.fullmatch(text):
-        text += "T00:00:00Z"
-    elif found := _LOCAL_TIME.fullmatch(text):
-        text = f"{found[1]}{found[2] or ':00'}Z"
+        text += of_day
+    elif found := _TIME.fullmatch(text):
+        text = f"{found[1]}{found[2] or ':00'}{found[3] or 'Z'}"
     try:
         parse_rfc3339(text)
     except (ValueError, OverflowError):

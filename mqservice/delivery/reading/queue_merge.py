@@ -35,10 +35,9 @@ from mqservice.delivery.limits import (
     SCAN_BYTES_MAX,
     SCAN_PULL_COUNT_MAX,
 )
-from mqservice.delivery.reading.walk import BrowseQuery
+from mqservice.delivery.reading.walk import NO_END, BrowseQuery
 from mqservice.store import FilterKind, PullHead, PullRequest, PullStatus, Record, Store
 
-NO_END: Final = (1 << 63) - 1
 # Units that the engine passes over in one pull with a filter; see ``storage_engine.reads.pull``.
 WINDOW_UNITS: Final = 800
 

@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from mqservice.delivery.limits import PULLS_AT_ONCE_MAX
-from mqservice.delivery.reading.queue_merge import NO_END, QueueMerge, QueueRange
-from mqservice.delivery.reading.walk import BrowsePage, BrowseQuery
+from mqservice.delivery.reading.queue_merge import QueueMerge, QueueRange
+from mqservice.delivery.reading.walk import NO_END, BrowsePage, BrowseQuery
 from mqservice.store import OffsetAtTimeRequest, Store
 from mqservice.topics.routes import TopicRoute
 
@@ -65,14 +65,25 @@ async def _range_of(
     low = question.offset or 0  # what lies before the first message is corrected by the engine
     if question.from_ms is not None and (position is None or question.is_newest_first):
         low = await _offset_at(store, topic, queue_id, question.from_ms)
-    high = NO_END
+    high = question.end_of(queue_id)
     if question.to_ms is not None and (position is None or not question.is_newest_first):
-        high = await _offset_at(store, topic, queue_id, question.to_ms + 1)
+        high = min(high, await _offset_at(store, topic, queue_id, question.to_ms + 1))
     if question.is_newest_first:
         return QueueRange(
             queue_id=queue_id, position=high if position is None else position, end=low
         )
     return QueueRange(queue_id=queue_id, position=low if position is None else position, end=high)
+
+
+async def ends_of(store: Store, topic: TopicRoute) -> list[int]:
+    """Where the queues of a topic end, in the order of their ids. Raises ``StoreError``."""
+    ends: list[int] = []
+    for start in range(0, topic.queue_count, PULLS_AT_ONCE_MAX):
+        some = range(start, min(start + PULLS_AT_ONCE_MAX, topic.queue_count))
+        ends += await asyncio.gather(
+            *(_offset_at(store, topic.engine_name, queue_id, NO_END) for queue_id in some)
+        )
+    return ends
 
 
 async def _offset_at(store: Store, topic: str, queue_id: int, moment_ms: int) -> int:

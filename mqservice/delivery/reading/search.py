@@ -11,6 +11,7 @@ direction: ``previous_cursor`` reads the other way from where the page began.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -40,7 +41,8 @@ from mqservice.store import OffsetAtTimeRequest, Record, Store, TopicNotFound
 from mqservice.topics.routes import TopicRoute
 
 NEWEST: Final = "newest"
-_ORDERS: Final = (NEWEST, "oldest")
+OLDEST: Final = "oldest"
+_ORDERS: Final = (NEWEST, OLDEST)
 BARS_MAX: Final = 60
 # How long a bar of the histogram may be.
 _BARS_MS: Final = (
@@ -125,6 +127,55 @@ class Source:
         return FoundMessage(**msgspec.structs.asdict(letter), group=self.group)
 
 
+@dataclass(frozen=True, slots=True)
+class BoundCursors:
+    """Of one topic and one question; those of others are None here."""
+
+    context: DeliveryContext
+    topic: str
+    question: bytes
+
+    def read(self, text: str) -> bytes | None:
+        return self.context.cursors.read(text, topic=self.topic, question=self.question)
+
+    def write(self, place: bytes) -> str:
+        return self.context.cursors.write(place, topic=self.topic, question=self.question)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """What is looked for, and where. ``cause``: that of the dead letters wanted."""
+
+    source: Source
+    question: SearchQuery
+    cause: str | None
+    ids: list[str]
+
+    @property
+    def turned(self) -> Search:
+        """The same in the other direction."""
+        return self._with(newest_first=not self.question.newest_first)
+
+    @property
+    def is_by_index(self) -> bool:
+        return self.question.key is not None or bool(self.ids)
+
+    def until(self, ends: list[int]) -> Search:
+        """The same without what is stored behind ``ends``."""
+        return self._with(ends=ends)
+
+    def cursors(self, context: DeliveryContext, *, of_copy: bool = False) -> BoundCursors:
+        """Those that belong to it."""
+        question = msgspec.structs.replace(self.question, ends=[])
+        if question.last_ms is not None:  # the time before now is another one on the next page
+            question = msgspec.structs.replace(question, from_ms=None)
+        bound_to = encode_query((question, self.cause, self.ids, of_copy))
+        return BoundCursors(context, self.source.topic.engine_name, bound_to)
+
+    def _with(self, **fields: object) -> Search:
+        return dataclasses.replace(self, question=msgspec.structs.replace(self.question, **fields))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPage:
     """``scanned_count`` is None where no message had to be read to know whether it is wanted."""
@@ -173,10 +224,9 @@ async def find_page(
     """One page of what ``wanted`` asks for, of one who may read it. Raises Fault, Problem,
     ``StoreError``.
     """
-    source = await _source(context, request, wanted)
-    question, cause = _question(wanted, source, order=order, now_ms=context.clock.now_ms())
-    here = _cursors(context, source, (_bound(question), cause, wanted.ids))
-    back = _cursors(context, source, (_bound(_turned(question)), cause, wanted.ids))
+    search = await search_of(context, request, wanted, order=order)
+    turned = search.turned
+    here, back = search.cursors(context), turned.cursors(context)
     place, is_back = None if cursor is None else here.read(cursor), False
     if cursor is not None and place is None:
         place, is_back = back.read(cursor), True
@@ -186,28 +236,45 @@ async def find_page(
                 "a page with the same q and order",
                 code=CURSOR.code,
             )
-    store, asked = context.stores[source.topic.shard], _turned(question) if is_back else question
-    if wanted.ids:
-        page = await _ids_page(store, source.topic, wanted.ids, place, messages_max)
-    elif source.group:
-        page = await letters_page(
-            store, source.topic, asked, cause, place, messages_max, context.clock
-        )
-    else:
-        page = await page_reader(asked)(store, source.topic, asked, place, messages_max)
+    page = await read_page(context, turned if is_back else search, place, messages_max)
     records, ahead, behind = page.records, page.place, place
     if is_back:
         records, ahead, behind = records[::-1], place, page.place
-    if question.key is not None or wanted.ids:
+    if search.is_by_index:
         behind = None  # found through an index, which is read in one direction
+    is_counted = search.question.is_scan or search.cause is not None
     return FoundPage(
-        source=source,
+        source=search.source,
         records=records,
         next_cursor=None if ahead is None else here.write(ahead),
         previous_cursor=None if behind is None else back.write(behind),
         is_complete=page.is_complete,
-        scanned_count=page.scanned_count if question.is_scan or cause is not None else None,
+        scanned_count=page.scanned_count if is_counted else None,
     )
+
+
+async def search_of(
+    context: DeliveryContext, request: Request, wanted: MessageQuery, *, order: str
+) -> Search:
+    """What ``wanted`` asks for, of one who may read it. Raises Fault, Problem."""
+    source = await _source(context, request, wanted)
+    question, cause = _question(wanted, source, order=order, now_ms=context.clock.now_ms())
+    return Search(source=source, question=question, cause=cause, ids=wanted.ids)
+
+
+async def read_page(
+    context: DeliveryContext, search: Search, place: bytes | None, messages_max: int
+) -> BrowsePage:
+    """One page; ``place`` is None or what a page before gave. Raises ``StoreError``."""
+    topic, question = search.source.topic, search.question
+    store = context.stores[topic.shard]
+    if search.ids:
+        return await _ids_page(store, topic, search.ids, place, messages_max)
+    if search.source.group:
+        return await letters_page(
+            store, topic, question, search.cause, place, messages_max, context.clock
+        )
+    return await page_reader(question)(store, topic, question, place, messages_max)
 
 
 async def count_over_time(context: DeliveryContext, request: Request) -> None:
@@ -215,7 +282,9 @@ async def count_over_time(context: DeliveryContext, request: Request) -> None:
     wanted = read_query(HISTOGRAM.query(request))
     source = await _source(context, request, wanted)
     now_ms = context.clock.now_ms()
-    question, _ = _question(wanted, source, order=NEWEST, now_ms=now_ms)
+    # It has no order; what a query asks for is checked with the one that it needs.
+    order = OLDEST if "offset" in wanted.values else NEWEST
+    question, _ = _question(wanted, source, order=order, now_ms=now_ms)
     store = context.stores[source.topic.shard]
     try:
         times_ms, bar_ms = await _times(store, source.topic, question, now_ms)
@@ -288,32 +357,6 @@ def _question(
         ),
         cause,
     )
-
-
-def _bound(question: SearchQuery) -> SearchQuery:
-    """What a cursor is bound to: the time before now is another one on the next page."""
-    return question if question.last_ms is None else msgspec.structs.replace(question, from_ms=None)
-
-
-def _turned(question: SearchQuery) -> SearchQuery:
-    return msgspec.structs.replace(question, newest_first=not question.newest_first)
-
-
-@dataclass(frozen=True, slots=True)
-class _BoundCursors:
-    context: DeliveryContext
-    topic: str
-    question: bytes
-
-    def read(self, text: str) -> bytes | None:
-        return self.context.cursors.read(text, topic=self.topic, question=self.question)
-
-    def write(self, place: bytes) -> str:
-        return self.context.cursors.write(place, topic=self.topic, question=self.question)
-
-
-def _cursors(context: DeliveryContext, source: Source, question: object) -> _BoundCursors:
-    return _BoundCursors(context, source.topic.engine_name, encode_query(question))
 
 
 async def _ids_page(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
 from mqservice.delivery.reading.body_fields import FieldCondition, matches_fields
 from mqservice.store import FilterKind, Record, encode_properties, known_filter
+
+NO_END: Final = (1 << 63) - 1
 
 
 class BrowseQuery(msgspec.Struct, frozen=True, array_like=True):
@@ -40,18 +43,25 @@ class BrowseQuery(msgspec.Struct, frozen=True, array_like=True):
     def is_newest_first(self) -> bool:
         return False
 
+    def end_of(self, queue_id: int) -> int:
+        """The offset of the queue from which on nothing is wanted."""
+        return NO_END
+
     def matches_body(self, body: bytes) -> bool:
         return self.contains.encode() in body
 
 
 class SearchQuery(BrowseQuery, frozen=True, array_like=True):
-    """Of a search, in either direction. ``last_ms``: the time before now that ``from_ms`` is, which
-    a cursor is not bound to.
+    """Of a search, in either direction. ``last_ms``: the time before now that ``from_ms`` is.
+    ``ends``: where the queues ended when it began, in the order of their ids, for a search that is
+    not to find what is stored meanwhile; queues that are newer have nothing for it then. A cursor
+    is bound to neither of the two.
     """
 
     fields: list[FieldCondition] = []
     last_ms: int | None = None
     newest_first: bool = True
+    ends: list[int] = []
 
     @property
     def reads_bodies(self) -> bool:
@@ -60,6 +70,11 @@ class SearchQuery(BrowseQuery, frozen=True, array_like=True):
     @property
     def is_newest_first(self) -> bool:
         return self.newest_first
+
+    def end_of(self, queue_id: int) -> int:
+        if not self.ends:
+            return NO_END
+        return self.ends[queue_id] if queue_id < len(self.ends) else 0
 
     def matches_body(self, body: bytes) -> bool:
         return self.contains.encode() in body and (

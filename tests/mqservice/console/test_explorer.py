@@ -149,12 +149,14 @@ def test_a_copy_is_previewed_before_it_is_stored(
 ) -> None:
     sent: list[tuple[str, dict[str, object]]] = []
     keys: list[str] = []
+    emptied: dict[str, object] = {}  # of the first page
 
     async def answered(*given: Any) -> DataPlaneResponse:  # Any: as it is called
         body = json.loads(given[6])
         sent.append((given[4], body))
         keys.append(given[7])
-        data = {"count": 2, "bytes": 7, "next_cursor": None, "messages": [], **body}
+        page = {"count": 2, "bytes": 7, "cursor": "c1", "next_cursor": None, "messages": []}
+        data = {**page, **(emptied if body["cursor"] is None else {}), "dry_run": body["dry_run"]}
         return DataPlaneResponse(status=200, data=data)
 
     monkeypatch.setattr(data_plane, "_call", answered)
@@ -166,15 +168,22 @@ def test_a_copy_is_previewed_before_it_is_stored(
     assert "2 messages of 7 B would be stored in orders." in asked.content.decode()
     assert sent.pop() == (target, {"q": "topic:orders id:01AB,02", "cursor": None, "dry_run": True})
     [key] = re.findall('name="key" value="([0-9a-f]{32})"', asked.content.decode())
+    assert 'name="cursor" value="c1"' in asked.content.decode()
 
-    form = {"q": "topic:orders id:01AB,02", "target": LONG, "key": key}
+    emptied |= {"count": 0, "next_cursor": "n1"}
+    assert "2 messages of" in alice.get(page, {"q": "topic:orders body:x"}).content.decode()
+    assert [body["cursor"] for _, body in sent] == [None, "n1"]
+    sent.clear()
+    emptied.clear()
+
+    form = {"q": "topic:orders id:01AB,02", "target": LONG, "key": key, "cursor": "c1"}
     alice.post(page, {**form, "preview": "1"})
     assert sent.pop()[1]["dry_run"] is True
     done = alice.post(page, form)
-    assert keys == ["", "", key]
+    assert keys == ["", "", "", "", key]
     assert sent.pop() == (
         f"/v1/ns/acme/topics/{LONG}/messages:copy",
-        {"q": "topic:orders id:01AB,02", "cursor": None, "dry_run": False},
+        {"q": "topic:orders id:01AB,02", "cursor": "c1", "dry_run": False},
     )
     assert done["Location"] == f"{ROOT}/topics/{LONG}/messages"
     assert alice.post(page, {**form, "target": "a/b"}).status_code == 400
@@ -189,7 +198,11 @@ def test_a_copy_never_shows_what_masking_hides(
     )
     Member.objects.filter(user=people.alice).update(role=Role.DEVELOPER.value)
 
-    for form in ({"target": LONG, "q": "topic:orders"}, {"q": "topic:orders body:4"}):
+    for form in (
+        {"target": LONG, "q": "topic:orders"},
+        {"q": "topic:orders body:4"},
+        {"q": 'topic:orders body:" "'},
+    ):
         assert alice.post(f"{PAGE}/copy", form).status_code == 403
     assert asked == []
 

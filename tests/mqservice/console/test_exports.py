@@ -33,7 +33,7 @@ async def pages(*given: Page) -> AsyncIterator[Page]:
 
 
 async def rows_of(*given: Page) -> list[list[str]]:
-    text = "".join([chunk async for chunk in csv_of(pages(*given))])
+    text = "".join([chunk async for chunk in csv_of(pages(*given), "to")])
     assert text.startswith(BYTE_ORDER_MARK)
     return list(csv.reader(io.StringIO(text.removeprefix(BYTE_ORDER_MARK))))
 
@@ -54,6 +54,8 @@ async def test_each_text_of_a_tenant_is_a_safe_cell() -> None:
 def test_selected_rows_are_of_the_place_of_the_search() -> None:
     assert selected("tag:a topic:orders last:1h", ["1", "2"]) == "topic:orders id:1,2"
     assert selected("group:billing reason:x", []) == "group:billing reason:x"
+    assert selected("topic = 5 topic:orders", ["1"]) == "topic:orders id:1"
+    assert selected('topic:orders "', ["1"]) == 'topic:orders "'  # of which the API says why
 
 
 async def test_bodies_keep_what_they_are() -> None:
@@ -74,7 +76,7 @@ async def test_file_that_has_not_all_says_so_at_its_end() -> None:
     given: tuple[Page, ...] = ([letter()], True), ([letter(id="02", stored_at="late")], True)
     rows = await rows_of(*given)
     assert len(rows) == 4
-    assert "there are more: search on from late" in rows[-1][0]
+    assert "there are more: search on with to:late" in rows[-1][0]
     lines = "".join([chunk async for chunk in ndjson_of(pages(*given))]).splitlines()
     assert [json.loads(line).get("id") for line in lines] == ["01AB", "02", None]
     assert json.loads(lines[-1]) == {"is_complete": False, "goes_on_at": "late"}

@@ -200,7 +200,7 @@ async def test_exports_say_what_is_hidden() -> None:
     hidden = {**letter(), "masked": "body", "body_bytes": 7}
     del hidden["body"]
     fields = letter(body_json={"card": MASK}, body_text=f'{{"card": "{MASK}"}}', masked="fields")
-    text = "".join([chunk async for chunk in csv_of(pages(([hidden, fields], False)))])
+    text = "".join([chunk async for chunk in csv_of(pages(([hidden, fields], False)), "to")])
     _head, one, other = csv.reader(io.StringIO(text))
     assert one[-2:] == ["", "hidden"]
     assert other[-2:] == [f'{{"card": "{MASK}"}}', "json, masked"]

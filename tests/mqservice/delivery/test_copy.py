@@ -61,7 +61,8 @@ def test_a_copy_is_a_new_message_that_has_all_of_the_old_one(
 
     [message] = browse(api, other)["messages"]
     assert answer == {
-        "dry_run": False, "topic": other, "count": 1, "bytes": 12, "next_cursor": None,
+        "dry_run": False, "topic": other, "count": 1, "bytes": 12,
+        "cursor": answer["cursor"], "next_cursor": None,
         "messages": [{"id": old["id"], "copy_id": message["id"], "detail": None}],
     }  # fmt: skip
     assert message["id"] != old["id"]
@@ -92,17 +93,74 @@ def test_a_dry_run_counts_and_stores_nothing(
 def test_copies_go_on_page_by_page_to_their_own_topic(api: httpx.Client, topic: str) -> None:
     stored = put(api, topic, *({"body": str(number), "tag": "old"} for number in range(5)))
     q = f"topic:{topic} id:{','.join(each['id'] for each in stored)}"
-    cursor, counts = None, []
-    while True:
-        answer = copied(api, topic, q, max=2, cursor=cursor)
-        counts.append(answer["count"])
-        cursor = answer["next_cursor"]
-        if cursor is None:
-            break
+
+    counts = copied_to_the_end(api, topic, q, max=2)
 
     assert counts == [2, 2, 1]
     found = bodies([browse(api, topic, limit=100)["messages"]])
     assert sorted(found) == sorted([*"01234", *"01234"])
+
+
+def copied_to_the_end(api: httpx.Client, target: str, q: str, **more: object) -> list[int]:
+    """How many messages each call copied."""
+    cursor, counts = None, []
+    while True:
+        answer = copied(api, target, q, cursor=cursor, **more)
+        counts.append(answer["count"])
+        cursor = answer["next_cursor"]
+        if cursor is None:
+            return counts
+
+
+def test_copies_have_the_order_of_the_old_ones_over_all_pages(
+    api: httpx.Client, topic: str, other: str
+) -> None:
+    put(api, topic, *({"body": str(number), "queue": number % 3} for number in range(5)))
+
+    assert copied_to_the_end(api, other, f"topic:{topic}", max=2) == [2, 2, 1]
+
+    assert bodies([browse(api, other)["messages"]]) == list("01234")
+
+
+@pytest.mark.parametrize("token", ["", "key:k", "tag:t", "body:x"])
+def test_a_search_is_resent_once_though_its_copies_match_as_well(
+    api: httpx.Client, topic: str, token: str
+) -> None:
+    put(api, topic, *({"body": f"x{number}", "keys": ["k"], "tag": "t"} for number in range(5)))
+
+    counts = copied_to_the_end(api, topic, f"topic:{topic} {token}", max=2)
+
+    assert sum(counts) == 5
+    assert len(browse(api, topic, limit=100)["messages"]) == 10
+
+
+def test_what_a_dry_run_counted_is_what_is_copied(
+    api: httpx.Client, topic: str, other: str
+) -> None:
+    put(api, topic, {"body": "x"}, {"body": "y"})
+    counted = copied(api, other, f"topic:{topic}", dry_run=True)
+    put(api, topic, {"body": "late"})
+
+    copied(api, other, f"topic:{topic}", cursor=counted["cursor"])
+
+    assert bodies([browse(api, other)["messages"]]) == ["x", "y"]
+
+
+def test_dead_letters_are_copied_the_oldest_first_and_none_of_an_untouched_group(
+    server: Server, api: httpx.Client, topic: str, other: str, group: str
+) -> None:
+    server.group("untouched")
+    put(api, topic, *({"body": str(number), "message_group": "g"} for number in range(3)))
+    found = received(api, topic, group, max=64, wait="20s")
+    settle(api, group, dead_letter=[{"receipt": each["receipt"], "reason": "r"} for each in found])
+    wait_until(lambda: len(dead_letters(api, group)["messages"]) == 3)
+
+    assert sum(copied_to_the_end(api, other, f"group:{group} reason:r", max=2)) == 3
+    assert copied_to_the_end(api, other, "group:untouched") == [0]
+
+    assert bodies([browse(api, other)["messages"]]) == bodies(
+        [dead_letters(api, group)["messages"]]
+    )
 
 
 def test_a_dead_letter_is_copied_as_it_was_in_its_topic(
@@ -126,6 +184,7 @@ def test_a_dead_letter_is_copied_as_it_was_in_its_topic(
         ({"q": "key:a"}, "BAD_REQUEST", "say where to look"),
         ({"q": "topic:{topic}", "max": 257}, "BAD_REQUEST", "1 to 256"),
         ({"q": "topic:{topic}", "cursor": "AAAA"}, "CURSOR_INVALID", "does not belong"),
+        ({"q": "topic:{topic} last:999999999999999d", "max": 0}, "BAD_REQUEST", "1 to 256"),
         ({"q": "topic:{topic}", "rate": 1}, "BAD_REQUEST", "rate"),
         ({}, "BAD_REQUEST", "q"),
     ],
@@ -169,6 +228,37 @@ def test_a_copy_that_is_sent_twice_is_stored_once(
 
     assert (first.status_code, again.json()) == (200, first.json())
     assert sorted(each["body"] for each in browse(api, other)["messages"]) == ["x", "y"]
+
+
+def test_a_resend_that_is_sent_twice_is_stored_once(api: httpx.Client, topic: str) -> None:
+    put(api, topic, {"body": "x"}, {"body": "y"})
+    path, form = f"/v1/-/topics/{topic}/messages:copy", {"q": f"topic:{topic}"}
+    headers = {"Idempotency-Key": "form-1"}
+
+    blind = api.post(path, json=form, headers=headers)
+    counted = copied(api, topic, f"topic:{topic}", dry_run=True)
+    answers = [
+        api.post(path, json={**form, "cursor": counted["cursor"]}, headers=headers).json()
+        for _ in range(2)
+    ]
+
+    assert (blind.status_code, "begin with a dry run" in blind.text) == (400, True)
+    assert answers[0] == answers[1]
+    assert len(browse(api, topic)["messages"]) == 4
+
+
+def test_the_cursor_of_a_search_is_none_of_a_copy(
+    api: httpx.Client, topic: str, other: str
+) -> None:
+    put(api, topic, {"body": "x"}, {"body": "y"})
+    q = f"topic:{topic}"
+    page = api.get("/v1/-/messages", params={"q": q, "order": "oldest", "limit": 1}).json()
+
+    response = api.post(
+        f"/v1/-/topics/{other}/messages:copy", json={"q": q, "cursor": page["next_cursor"]}
+    )
+
+    assert response.json()["code"] == "CURSOR_INVALID"
 
 
 def test_what_cannot_be_audited_is_not_copied(

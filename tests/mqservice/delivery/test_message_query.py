@@ -56,6 +56,38 @@ def test_comparisons_are_of_properties_or_of_fields_of_the_body() -> None:
     ]
 
 
+def test_numbers_keep_their_value() -> None:
+    query = parse_query(
+        "big = 1e20 half < .5 body.id = 9007199254740993 body.big > 99999999999999999999 "
+        "body.small > -1.5e3"
+    )
+
+    assert query.values["sql"] == "big = 1e20 AND half < .5"
+    assert [field.value for field in query.fields] == [9007199254740993, 1e20, -1500.0]
+    assert matches_fields(b'{"id": 9007199254740993}', query.fields[:1])
+    assert not matches_fields(b'{"id": 9007199254740992}', query.fields[:1])
+
+
+def test_a_day_alone_is_meant_from_its_beginning_and_to_its_end() -> None:
+    assert parse_query("from:2026-12-01 to:2026-12-01").values == {
+        "from": "2026-12-01T00:00:00Z",
+        "to": "2026-12-01T23:59:59.999Z",
+    }
+
+
+def test_a_time_may_have_a_zone_and_no_seconds() -> None:
+    assert parse_query("from:2026-12-01T08:00+02:00").values["from"] == "2026-12-01T08:00:00+02:00"
+
+
+def test_all_time_is_no_longer_than_a_cursor_can_be_bound_to() -> None:
+    assert parse_query("last:999999999999999d").last_ms == (1 << 63) - 1
+
+
+@pytest.mark.parametrize("looked_for", ['body:" "', "body.a = 1"])
+def test_white_space_is_looked_for_in_bodies_as_well(looked_for: str) -> None:
+    assert parse_query(looked_for).body_text
+
+
 def test_sql_stands_beside_comparisons() -> None:
     assert parse_query('sql:"a > 5 OR b IS NULL" c < 1').values == {
         "sql": "(a > 5 OR b IS NULL) AND c < 1"
@@ -95,6 +127,11 @@ def test_ids_stand_in_one_token_each_once() -> None:
         ("id:,", "1 to 256 ids"),
         ("topic:a group:b", "not both"),
         ("> 5", "starts no token"),
+        ("a == 5", "at character 4: a == is no comparison; write one of = != < <= > >="),
+        ("a => 5", "a => is no comparison"),
+        ("body.a =! 5", "body.a =! is no comparison"),
+        ("a > 5 or b < 3", 'all tokens must hold; write sql:"a > 5 OR b < 3", or key:or'),
+        ("a.b > 5", "'a.b' cannot be a property"),
         (" ".join(["a=1"] * 65), "more than 64 tokens"),
     ],
 )
@@ -104,6 +141,16 @@ def test_a_wrong_token_says_what_would_be_right(text: str, says: str) -> None:
 
     assert caught.value.code == "BAD_REQUEST"
     assert says in caught.value.detail
+
+
+@pytest.mark.parametrize("condition", ["1 = 1) OR (2 = 2", "a > 5 -- why", "a >"])
+def test_a_condition_in_sql_ends_in_its_token(condition: str) -> None:
+    try:
+        found = parse_query(f'sql:"{condition}" b > 6').values["sql"]
+    except Fault as fault:
+        assert fault.code == "ILLEGAL_FILTER"  # noqa: PT017  # the one or the other
+    else:
+        assert found == "(a > 5) AND b > 6"
 
 
 @given(value=st.text(min_size=1, max_size=40))
@@ -125,6 +172,7 @@ def test_tokens_are_replaced_by_name() -> None:
         == "topic:t tag:a from:x to:y"
     )
     assert replaced("tga:x last:1h", ("last",), "last:5m") == "tga:x last:1h last:5m"
+    assert replaced("last > 4 to = 5 last:1h", ("last", "from", "to")) == "last > 4 to = 5"
 
 
 @pytest.mark.parametrize(

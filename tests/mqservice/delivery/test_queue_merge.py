@@ -14,8 +14,8 @@ from mqservice.delivery.limits import (
     MERGE_BYTES_MAX,
     PAGE_PULL_COUNT_MAX,
 )
-from mqservice.delivery.reading.queue_merge import NO_END, QueueMerge, QueueRange
-from mqservice.delivery.reading.walk import BrowseQuery, SearchQuery
+from mqservice.delivery.reading.queue_merge import QueueMerge, QueueRange
+from mqservice.delivery.reading.walk import NO_END, BrowseQuery, SearchQuery
 from mqservice.store import PullHead, PullRequest, PullStatus, Record
 from tests.mqservice.delivery.store_double import StoreDouble
 

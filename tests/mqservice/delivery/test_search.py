@@ -92,6 +92,7 @@ def test_the_oldest_come_first_when_asked_for(api: httpx.Client, topic: str) -> 
         ("body:d", ["d"]),
         ("last:1h tag:late", ["c"]),
         ("to:2020-01-01", []),
+        ("last:999999999999999d", ["d", "c", "b", "a"]),
         ("k1", ["c", "a"]),
     ],
 )
@@ -236,6 +237,7 @@ def test_a_histogram_counts_all_messages_of_its_time(api: httpx.Client, topic: s
     assert sum(bar["count"] for bar in hour["bars"][-2:]) == 9
     assert histogram(api, f"topic:{topic} queue:0")["total"] == 3
     assert histogram(api, f"topic:{topic} to:2020-01-01")["total"] == 0
+    assert histogram(api, f"topic:{topic} queue:0 offset:1")["total"] == 3
 
 
 def test_the_histogram_of_an_empty_topic_has_no_messages(api: httpx.Client, topic: str) -> None:
