@@ -37,21 +37,22 @@ _Found = tuple[ProcessQueue, list[Taken]]
 
 
 def _oldest_first(
-    queues: list[ProcessQueue], count: int, now_ms: int
+    queues: list[ProcessQueue], lease: Lease, count: int, now_ms: int
 ) -> list[tuple[ProcessQueue, int]]:
     """How many messages of each queue are among the ``count`` that have waited longest, as far as
-    a look at what comes next says.
+    a look at what comes next says; then all that have any, for what that look took wrongly as free.
     """
     # A look at twice its share of each queue finds them unless the queues are very uneven.
     looked = max(2 * count // len(queues), min(count, _LOOKED_MIN))
     ready = [
         (physical_offset, index)
         for index, queue in enumerate(queues)
-        for physical_offset in queue.next_places(looked, now_ms)
+        for physical_offset in queue.next_places(looked, lease, now_ms)
     ]
     ready.sort()
     shares = Counter([index for _, index in ready[:count]])
-    return [(queues[index], share) for index, share in shares.items()]
+    every = dict.fromkeys([index for _, index in ready], count)
+    return [(queues[index], share) for part in (shares, every) for index, share in part.items()]
 
 
 def _as_stored(found: list[_Found]) -> list[_Found]:
@@ -150,8 +151,9 @@ class MessageLeaser:
             )
         first = subscription.rotor_of(request.member_id)
         turns = [(queue, count_left) for queue in (*queues[first:], *queues[:first])]
-        if request.ignores_queues and look is None and turns[0][0] is not subscription.retry:
-            turns = [*_oldest_first(subscription.queues, count_left, now_ms), *turns]
+        is_unfiltered = look is None or take_new is self._take_by_message_group
+        if request.ignores_queues and is_unfiltered and turns[0][0] is not subscription.retry:
+            turns = [*_oldest_first(subscription.queues, lease, count_left, now_ms), *turns]
         for process_queue, share in turns:
             room = self._config.inflight_count_max - len(process_queue.inflight)
             count = min(count_left, share, room)

@@ -474,12 +474,16 @@ class ProcessQueue:
             self.take_filtered(taken, lease, count, bytes_max, look, is_first=is_first)
         return self.leased(taken, lease)
 
-    def next_places(self, count: int, now_ms: int) -> list[int]:
+    def next_places(self, count: int, lease: Lease, now_ms: int) -> list[int]:
         """Physical offsets of ``count`` messages that ``take`` would begin with, about: what was
-        settled out of order is among them, and of what was given back only the first is.
+        settled out of order is among them, and new ones whose message group is busy; of what was
+        given back, or passed over while its message group was busy, only the first is.
         """
-        heap, queue = self.ready_heap, self.queue
-        if not heap and self.position >= queue.max_offset:
+        heap, queue, groups = self.ready_heap, self.queue, self.message_groups
+        head = None
+        if groups is not None:
+            head = groups.find_ready(lease, self.owner.config.batch_per_group)
+        if not heap and head is None and self.position >= queue.max_offset:
             return []
         while heap and self.released.get(heap[0][1], _NEVER)[0] != heap[0][0]:
             heapq.heappop(heap)
@@ -488,6 +492,8 @@ class ProcessQueue:
         places = [unit[0] for unit in queue.units(first, end - first)]
         if heap and heap[0][0] <= now_ms and heap[0][1] >= queue.min_offset:
             places.append(queue.unit(heap[0][1])[0])
+        if head is not None and self.released.get(head, _NEVER)[0] <= now_ms:
+            places.append(queue.unit(head)[0])
         return places
 
     @property

@@ -40,6 +40,15 @@ def test_messages_of_a_standard_queue_come_as_they_were_sent(sqs: Sqs, queue: st
     assert [each["Body"] for each in [*first, *rest]] == [str(number) for number in range(12)]
 
 
+def test_receives_of_a_fifo_queue_begin_with_the_oldest_free_message(sqs: Sqs, fifo: str) -> None:
+    for number in range(8):  # the groups are in several queues of the topic
+        group, body = str(number % 4), str(number)
+        sqs.send_message(QueueUrl=fifo, MessageBody=body, MessageGroupId=group)
+    asked = {"QueueUrl": fifo, "MaxNumberOfMessages": 1}
+    bodies = [sqs.receive_message(**asked)["Messages"][0]["Body"] for _ in range(4)]
+    assert bodies == ["0", "1", "2", "3"]
+
+
 def test_a_queue_may_be_named_without_its_url(sqs: Sqs, queue: str) -> None:
     sqs.send_message(QueueUrl="orders", MessageBody="1")
     assert len(received(sqs, "orders")) == 1

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from storage_engine.wire.groups import Dispatch, GroupConfig
 from tests.sizes import sized
+from tests.storage_engine.delivery.grouped import opened, put, texts_of
 from tests.storage_engine.delivery.test_delivery import filled, nack
-from tests.storage_engine.doubles import OpenStore
+from tests.storage_engine.doubles import Leased, OpenStore
 
 
 async def test_receives_give_what_was_stored_first_however_queues_were_filled(
@@ -51,6 +52,24 @@ async def test_message_groups_of_several_queues_come_as_they_were_stored(tmp_pat
         GroupConfig(group="g", is_ordered=True, dispatch=Dispatch.SHARED, batch_per_group=10)
     )
     assert store.receive(ignores_queues=True).bodies == [b"%d" % number for number in range(8)]
+    await store.close()
+
+
+async def test_a_receive_takes_the_oldest_message_whose_group_is_free(tmp_path: Path) -> None:
+    store = await opened(tmp_path / "s", queues=4, batch_per_group=10)
+    for text, queue_id in (("a1", 3), ("a2", 3), ("b1", 1), ("b2", 1), ("c1", 2), ("c2", 2)):
+        await put(store, text, queue_id=queue_id)
+
+    def receive() -> Leased:
+        return store.receive(1, ignores_queues=True)
+
+    first, second, third = receive(), receive(), receive()
+    assert [texts_of(each) for each in (first, second, third)] == [["a1"], ["b1"], ["c1"]]
+    assert receive().bodies == []
+    store.ack(third)
+    store.ack(first)
+    assert texts_of(receive()) == ["a2"]
+    assert texts_of(receive()) == ["c2"]
     await store.close()
 
 
