@@ -143,8 +143,15 @@ class Server:
                 connection.send_keepalive()
 
 
+def _is_never_single(payload: bytes) -> bool:
+    return False
+
+
 class _Connection(asyncio.BufferedProtocol):
     """One client."""
+
+    # PUT frames of one record go into the log together, and are answered together.
+    _is_single = staticmethod(holds_one_record)
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -236,11 +243,11 @@ class _Connection(asyncio.BufferedProtocol):
 
     def _serve_frames(self) -> None:
         """Serve what has come in, as long as the client takes the replies."""
-        singles: list[Frame] = []  # PUT frames of one record each, which go into the log together
+        singles: list[Frame] = []  # see ``_is_single``
         frames = self._frames
         while frames and not self._is_waiting_for_client:
             frame = frames.popleft()
-            if frame.op == Op.PUT and holds_one_record(frame.payload):
+            if frame.op == Op.PUT and self._is_single(frame.payload):
                 singles.append(frame)
                 continue
             if singles:
@@ -435,6 +442,8 @@ class _OwnersConnection(_Connection):
     """One client of an engine that others may depose: what it is told must still be true."""
 
     _is_deposed = False
+    # Each is answered by itself: one may wait for the replicated log, and the next for the disk.
+    _is_single = staticmethod(_is_never_single)
 
     def send_replies(self) -> None:
         replication = self._store.replication

@@ -101,6 +101,7 @@ def _add_connecting(calls: StoreCalls, store: Store) -> None:
             frame_bytes_max=store.config.frame_bytes_max,
             body_bytes_max=store.config.body_bytes_max,
             store_host=STORE_HOST,
+            is_replicated=store.replication is not None,
         )
 
     calls.add(Op.HELLO, hello)

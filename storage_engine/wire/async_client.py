@@ -1,11 +1,13 @@
 """Asyncio client of the engine: one connection, many requests in flight, automatic reconnects.
 
-    put, put, put ──▶ [put_coalescer] ── one PUT frame ──▶ engine
-    receive, settle, … ──▶ one frame each ───────────────▶ engine
+    put, put, put ──▶ [put_lane] ── one PUT frame ──▶ engine
+    receive, settle, … ──▶ one frame each ──────────▶ engine
     futures ◀── matched by request_id ◀── reply frames ◀── engine
 
-Promises: nothing is sent twice by itself. A call while disconnected, or while the engine is silent
-(``silence.py``), fails at once with ``StoreUnavailable`` (nothing was sent). One whose connection
+Promises: nothing is sent twice by itself that changes anything. A call while disconnected, or while
+the engine is silent (``silence.py``), fails at once with ``StoreUnavailable`` (nothing was sent);
+it waits first if the engine has a replicated log, by which another one may take over
+(``held_calls.py``). One whose connection
 breaks, that waits longer than its limit, or whose engine stays silent fails with
 ``OutcomeUnknown``, or with ``StoreUnavailable`` if it changes nothing. What a receive leased that
 nobody waits for any more is given back when its reply comes. Bytes in flight are bounded. Not
@@ -53,12 +55,14 @@ from storage_engine.wire.frames import (
     encode_frame_head,
     encode_struct,
 )
+from storage_engine.wire.held_calls import HeldCalls
 from storage_engine.wire.inflight import Call, InFlight, fail_entry, no_reply
 from storage_engine.wire.notices import Notice
 from storage_engine.wire.operations import AnyOperation, Op, Operation
 from storage_engine.wire.proof import ClientProof
 from storage_engine.wire.protocol import CancelRequest, Empty, HelloReply, HelloRequest
-from storage_engine.wire.put_coalescer import PutCall, PutCoalescer, complete_puts, fail_puts
+from storage_engine.wire.put_coalescer import PutCall, PutWaiter, complete_puts, fail_puts
+from storage_engine.wire.put_lane import LOCAL_FRAMES_MAX, REPLICATED_FRAMES_MAX, PutLane
 from storage_engine.wire.put_once import PutOncePlace, PutOnceRequest
 from storage_engine.wire.reply_handlers import (
     ReceiveCall,
@@ -115,13 +119,13 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         self._find_again_ms = 0
         self._inflight: dict[int, InFlight] = {}
         self._next_request_id = 1
-        self._puts = PutCoalescer(self._config.put_frame_bytes)
-        self._put_frame_count = 0  # sent and not answered
-        self._is_sending = False  # ``_send_puts`` is scheduled
+        frame_bytes = self._config.put_frame_bytes
+        self._local_puts = PutLane(LOCAL_FRAMES_MAX, frame_bytes)
+        self._replicated_puts = PutLane(REPLICATED_FRAMES_MAX, frame_bytes)
+        self._held = HeldCalls(self._config, self._clock, self._unavailable)
         self._unsent: list[bytes] = []  # written by ``_write``, which is scheduled
         self._settle_count = 0  # of them, which are the first
         self._is_writing = False
-        self._put_inflight_bytes = 0
         self._runner: asyncio.Task[None] | None = None
         self._connected = asyncio.Event()
         self._is_closed = False
@@ -193,6 +197,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
             with contextlib.suppress(asyncio.CancelledError):
                 await self._runner
             self._runner = None
+        self._held.fail_all()
 
     def put(self, records: list[bytes]) -> asyncio.Future[list[PutResult]]:
         """Append records of ``encode_record``; puts that come close together share a frame.
@@ -212,30 +217,45 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
             future.set_exception(error)
         return future
 
-    def put_for(self, call: PutCall, records: list[bytes]) -> None:
+    def put_for(self, call: PutCall, records: list[bytes], *, is_replicated: bool = False) -> None:
         """``put`` for one who needs no future: ``call`` is told what it would be.
+
+        ``is_replicated``: the topics are, so that nothing else should wait for the reply.
 
         Raises, and tells nobody, when nothing was sent:
             StoreUnavailable, RecordRefused, StoreBusy, ShuttingDown.
         """
-        if self._answering is None or self._answering.is_closing():
-            raise self._unavailable()
         put_bytes = sum(map(len, records))
+        if self._answering is None or self._answering.is_closing():
+            send = partial(self._put_held, call, records, is_replicated)
+            fail = partial(_fail_call, call)
+            self._hold(self._new_request_id(), put_bytes, send, fail)
+            return
+        lane = self._replicated_puts if is_replicated else self._local_puts
         if put_bytes > self._put_bytes_max:
             raise RecordRefused(
                 f"a put has {put_bytes} bytes, but at most {self._put_bytes_max} fit into a frame"
             )
-        if self._put_inflight_bytes > self._config.put_inflight_bytes_max:
+        waiting = lane.waiting
+        if lane.inflight_bytes + waiting.put_bytes > self._config.put_inflight_bytes_max:
             raise StoreBusy(
-                f"{self._put_inflight_bytes} bytes are waiting for the storage engine "
-                "already; try again later"
+                f"{lane.inflight_bytes + waiting.put_bytes} bytes are waiting for the storage "
+                "engine already; try again later"
             )
-        self._puts.add(call, records, put_bytes)
-        if self._puts.put_bytes >= self._config.put_hold_bytes:
-            self._send_puts()
-        elif not self._is_sending and self._may_send():
-            self._is_sending = True
-            self._loop.call_soon(self._send_puts)
+        waiting.add(call, records, put_bytes)
+        if waiting.put_bytes >= self._config.put_hold_bytes and not is_replicated:
+            self._send_puts(lane)
+        elif not lane.is_sending and lane.may_send:
+            lane.is_sending = True
+            self._loop.call_soon(self._send_puts, lane)
+
+    def _put_held(self, call: PutCall, records: list[bytes], is_replicated: bool) -> None:
+        if call.done():
+            return
+        try:
+            self.put_for(call, records, is_replicated=is_replicated)
+        except StoreError as error:
+            call.set_exception(error)
 
     def receive_for(self, told: ReceiveReplyHandler, request: ReceiveRequest) -> ReceiveCall:
         """``receive`` for one who needs no task: ``told`` is told. Raises, and tells nobody, when
@@ -256,9 +276,12 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
 
     async def receive(self, request: ReceiveRequest) -> Received:
         """Lease messages, parked up to ``request.wait_ms``. Cancelling gives the place and leases
-        back.
+        back. Never held: who receives again and again has more to do on a new connection.
         """
-        return decode_received(await self._request(Op.RECEIVE, request, request.wait_ms))
+        if self._answering is None or self._answering.is_closing():
+            raise self._unavailable()
+        payload = await self._request(Op.RECEIVE, request, request.wait_ms, may_repeat=False)
+        return decode_received(payload)
 
     async def put_once(self, records: list[bytes], window_ms: int = 0) -> list[PutOncePlace]:
         """Append records of ``encode_record``; those with a mark whose key is known are not stored
@@ -274,13 +297,23 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         """Have the scheduled messages delivered that are due by now, or soon, at their time."""
         await self.call(Op.DELIVER_DUE, DeliverDueRequest(ahead_ms=ahead_ms))
 
-    async def _request(self, op: AnyOperation, request: object, extra_wait_ms: int = 0) -> bytes:
+    async def _request(
+        self,
+        op: AnyOperation,
+        request: object,
+        extra_wait_ms: int = 0,
+        *,
+        may_repeat: bool = True,
+    ) -> bytes:
         loop = asyncio.get_running_loop() if self._transport is None else self._loop
         future: asyncio.Future[bytes] = loop.create_future()
-        request_id, entry = self._start_request(op, request, future, extra_wait_ms)
+        request_id, entry = self._start_request(
+            op, request, future, extra_wait_ms, may_repeat=may_repeat
+        )
         try:
             return await future
         except asyncio.CancelledError:
+            self._held.drop(request_id)
             if entry.origin is not None:
                 if request_id in self._inflight:
                     self.cancel(request_id)
@@ -290,10 +323,19 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
             raise
 
     def _start_request(
-        self, op: AnyOperation, request: object, call: Call, extra_wait_ms: int = 0
+        self,
+        op: AnyOperation,
+        request: object,
+        call: Call,
+        extra_wait_ms: int = 0,
+        *,
+        may_repeat: bool = True,
     ) -> tuple[int, InFlight]:
+        """``may_repeat``: if it changes nothing, it may be sent again, once, when the connection
+        breaks.
+        """
         if self._answering is None or self._answering.is_closing():
-            raise self._unavailable()
+            return self._hold_request(op, request, call, extra_wait_ms)
         if len(self._inflight) >= self._config.inflight_count_max:
             raise StoreBusy(
                 f"{len(self._inflight)} requests are waiting for the storage engine "
@@ -302,20 +344,79 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         request_id, entry = self._register(op, call, extra_wait_ms)
         if isinstance(request, ReceiveRequest):
             entry.origin = request
+        if may_repeat and op.is_harmless:
+            entry.again = request, extra_wait_ms
         self._send(op, encode_frame(op, request_id, encode_struct(request)))
         return request_id, entry
 
     def _register(
         self, op: AnyOperation, call: Call | None, extra_wait_ms: int = 0
     ) -> tuple[int, InFlight]:
+        request_id = self._new_request_id()
+        entry = self._inflight[request_id] = InFlight(op, call, self._deadline_ms(extra_wait_ms))
+        return request_id, entry
+
+    def _new_request_id(self) -> int:
         request_id = self._next_request_id
         self._next_request_id = request_id % 0xFFFF_FFFF + 1
-        deadline_ms = self._clock.monotonic_ms() + self._config.request_timeout_ms + extra_wait_ms
-        entry = self._inflight[request_id] = InFlight(op, call, deadline_ms)
+        return request_id
+
+    def _deadline_ms(self, extra_wait_ms: int = 0) -> int:
+        return self._clock.monotonic_ms() + self._config.request_timeout_ms + extra_wait_ms
+
+    def _hold(
+        self,
+        request_id: int,
+        size_bytes: int,
+        send: Callable[[], None],
+        fail: Callable[[StoreError], None],
+    ) -> None:
+        """Send it on the next connection. Raises what it fails with where nothing may wait."""
+        may_be_replaced = self.hello is not None and self.hello.is_replicated
+        if may_be_replaced and not self._is_closed:
+            self._held.begin()
+            if self._held.hold(request_id, size_bytes, send, fail):
+                return
+        raise self._unavailable()
+
+    def _hold_request(
+        self, op: AnyOperation, request: object, call: Call, extra_wait_ms: int
+    ) -> tuple[int, InFlight]:
+        request_id, entry = self._new_request_id(), InFlight(op, call, 0)
+        if isinstance(request, ReceiveRequest):
+            entry.origin = request
+        self._hold_entry(request_id, entry, encode_struct(request), extra_wait_ms)
         return request_id, entry
+
+    def _hold_entry(
+        self, request_id: int, entry: InFlight, payload: bytes, extra_wait_ms: int
+    ) -> None:
+        def send() -> None:
+            call = entry.call
+            if call is not None and not call.done():
+                entry.deadline_ms = self._deadline_ms(extra_wait_ms)
+                self._inflight[request_id] = entry
+                self._send(entry.op, encode_frame(entry.op, request_id, payload))
+
+        self._hold(request_id, len(payload), send, partial(fail_entry, entry))
+
+    def _hold_unsent(self, lane: PutLane) -> None:
+        """What waits in a lane was not sent: it waits on, or fails."""
+        for payload, waiters in lane.waiting.take():
+            send = partial(self._send_put_frame, lane, payload, waiters)
+            fail = partial(fail_puts, waiters)
+            try:
+                self._hold(self._new_request_id(), len(payload), send, fail)
+            except StoreError as error:
+                fail(error)
+
+    def _resume_held(self) -> None:
+        self._held.resume()
+        self._write()
 
     def cancel(self, request_id: int) -> None:
         """End a receive: the reply still comes, and what it leased is given back."""
+        self._held.drop(request_id)
         if request_id in self._inflight:
             self._send_without_reply(Op.CANCEL, CancelRequest(request_id=request_id))
 
@@ -351,38 +452,33 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         if frames and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(frames)
 
-    def _may_send(self) -> bool:
-        """False while a frame of puts is under way and little waits: more will come along with it.
-
-        The engine would let them wait for its running sync anyway; this way they cost it, and us,
-        one frame, one sync and one reply together.
-        """
-        return self._put_frame_count == 0
-
-    def _put_frame_ended(self) -> None:
+    def _put_frame_ended(self, entry: InFlight) -> None:
         """Send what has come meanwhile before those who waited for the frame are told: the engine
         works on it while they are.
         """
-        self._put_frame_count -= 1
-        if not self._puts.is_empty and self._may_send():
-            self._send_puts()
+        lane = entry.lane
+        lane.inflight_bytes -= entry.put_bytes
+        lane.frame_count -= 1
+        if not lane.waiting.is_empty and lane.may_send:
+            self._send_puts(lane)
 
-    def _send_puts(self) -> None:
-        self._is_sending = False
-        frames = self._puts.take()
+    def _send_puts(self, lane: PutLane) -> None:
+        lane.is_sending = False
         if self._answering is None or self._answering.is_closing():
-            error = self._unavailable()
-            for _, waiters in frames:
-                fail_puts(waiters, error)
+            self._hold_unsent(lane)
             return
-        for payload, waiters in frames:
-            request_id, entry = self._register(Op.PUT, None)
-            entry.puts = waiters
-            entry.put_bytes = len(payload)
-            self._put_inflight_bytes += len(payload)
-            self._put_frame_count += 1
-            self._unsent += encode_frame_head(Op.PUT, request_id, payload), payload
+        for payload, waiters in lane.waiting.take():
+            self._send_put_frame(lane, payload, waiters)
         self._write()
+
+    def _send_put_frame(self, lane: PutLane, payload: bytes, waiters: list[PutWaiter]) -> None:
+        """With the next write."""
+        request_id, entry = self._register(Op.PUT, None)
+        entry.puts, entry.lane = waiters, lane
+        entry.put_bytes = len(payload)
+        lane.inflight_bytes += len(payload)
+        lane.frame_count += 1
+        self._unsent += encode_frame_head(Op.PUT, request_id, payload), payload
 
     def replied(self, op: int, status: int, request_id: int, payload: bytes) -> None:
         """Called by the connection for each reply frame."""
@@ -394,8 +490,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
                 self.connection_failed(str(decode_error(status, payload)))
             return  # otherwise it had timed out
         if entry.op is Op.PUT:
-            self._put_inflight_bytes -= entry.put_bytes
-            self._put_frame_ended()
+            self._put_frame_ended(entry)
             if status:
                 fail_puts(entry.puts, decode_error(status, payload))
             else:
@@ -439,7 +534,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
                 made = await self._loop.create_unix_connection(make, address.path)
             else:
                 is_tls = address.scheme is Scheme.TLS
-                async with asyncio.timeout(self._config.give_up_after_ms / 1_000):
+                async with asyncio.timeout(self._config.connect_timeout_ms / 1_000):
                     made = await self._loop.create_connection(
                         make,
                         address.host,
@@ -477,6 +572,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         self._is_pinged = False
         self._answering = transport
         self._connected.set()
+        self._resume_held()
         return True
 
     async def _prove(self) -> bytes:
@@ -562,8 +658,9 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
                 "inflight_count": len(self._inflight),
             },
         )
-        for _, waiters in self._puts.take():  # not sent yet, and not to be sent any more
-            fail_puts(waiters, self._unavailable())
+        self._held.begin()
+        self._hold_unsent(self._local_puts)
+        self._hold_unsent(self._replicated_puts)
 
     def _engine_responds_again(self, transport: asyncio.Transport) -> None:
         self._answering = transport
@@ -573,6 +670,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         deadline_ms = self._clock.monotonic_ms() + self._config.request_timeout_ms
         for entry in self._inflight.values():
             entry.deadline_ms = max(entry.deadline_ms, deadline_ms)
+        self._resume_held()
 
     def _give_up(self, request_id: int, entry: InFlight, reason: str) -> None:
         """Tell who waits for a reply that none has come.
@@ -587,12 +685,11 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         else:
             self.cancel(request_id)
             entry.deadline_ms = self._clock.monotonic_ms() + self._config.request_timeout_ms
-        self._put_inflight_bytes -= entry.put_bytes
         if entry.op is Op.PUT:
             # An engine that hangs gets no more; those who wait know for sure.
-            for _, waiters in self._puts.take():
+            for _, waiters in entry.lane.waiting.take():
                 fail_puts(waiters, StoreUnavailable("the storage engine is not responding"))
-            self._put_frame_ended()
+            self._put_frame_ended(entry)
         fail_entry(entry, no_reply(entry.op, reason))
         entry.call = None
 
@@ -605,13 +702,30 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         self._fail_inflight()
 
     def _fail_inflight(self) -> None:
-        entries, self._inflight = list(self._inflight.values()), {}
-        self._put_inflight_bytes = self._put_frame_count = 0
-        for _, waiters in self._puts.take():
-            fail_puts(waiters, self._unavailable())
-        for entry in entries:
+        entries, self._inflight = self._inflight, {}
+        self._held.begin()
+        for lane in (self._local_puts, self._replicated_puts):
+            lane.forget_sent()
+            self._hold_unsent(lane)
+        for request_id, entry in entries.items():
+            if self._is_held_again(request_id, entry):
+                continue
             reason = f"the connection to the storage engine broke during {entry.op.name}"
             fail_entry(entry, no_reply(entry.op, reason))
+
+    def _is_held_again(self, request_id: int, entry: InFlight) -> bool:
+        """Whether it is sent once more, on the next connection. Not a third time: it may be what
+        ends the engine.
+        """
+        if entry.again is None or not entry.is_awaited:
+            return False
+        request, extra_wait_ms = entry.again
+        entry.again = None
+        try:
+            self._hold_entry(request_id, entry, encode_struct(request), extra_wait_ms)
+        except StoreError:
+            return False
+        return True
 
     def _unavailable(self) -> StoreError:
         if self._is_closed:
@@ -632,3 +746,8 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         else:
             self._greeting_failure = reason
         self._fail_inflight()
+
+
+def _fail_call(call: PutCall, error: StoreError) -> None:
+    if not call.done():
+        call.set_exception(error)

@@ -25,9 +25,16 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     # So much waits neither for the end of the tick nor for the reply to the frame before: the
     # engine works on it while the sender makes more.
     put_hold_bytes: int = 64 * 1024
-    put_inflight_bytes_max: int = 64 * MIB
+    put_inflight_bytes_max: int = 64 * MIB  # of each lane
     inflight_count_max: int = 100_000
     request_timeout_ms: int = 15_000  # a request that may park gets its own wait on top
+    connect_timeout_ms: int = 2_000  # over a network
+    # While an engine that another one may replace is away, calls wait instead of failing: so many,
+    # so long each, and as long as the slowest takeover.
+    hold_ms_max: int = 5_000
+    hold_count_max: int = 10_000
+    hold_bytes_max: int = 16 * MIB
+    hold_outage_ms_max: int = 30_000
     reconnect_min_ms: int = 20
     reconnect_max_ms: int = 500
     sweep_interval_ms: int = 250

@@ -8,6 +8,7 @@ from storage_engine.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from storage_engine.wire.deliveries import ReceiveRequest
 from storage_engine.wire.operations import AnyOperation
 from storage_engine.wire.put_coalescer import PutWaiter, fail_puts
+from storage_engine.wire.put_lane import PutLane
 
 
 class Call(Protocol):
@@ -21,15 +22,21 @@ class Call(Protocol):
 
 
 class InFlight:
-    """``call`` is None when nobody waits; a PUT frame has ``puts`` instead."""
+    """``call`` is None when nobody waits; a PUT frame has ``puts`` and their ``lane`` instead.
+    ``again``: the request, and how long the engine may take on purpose, if it may be sent again on
+    another connection.
+    """
 
-    __slots__ = ("call", "deadline_ms", "op", "origin", "put_bytes", "puts")
+    __slots__ = ("again", "call", "deadline_ms", "lane", "op", "origin", "put_bytes", "puts")
+
+    lane: PutLane
 
     def __init__(self, op: AnyOperation, call: Call | None, deadline_ms: int) -> None:
         self.op = op
         self.call = call
         self.deadline_ms = deadline_ms
         self.origin: ReceiveRequest | None = None
+        self.again: tuple[object, int] | None = None
         self.puts: list[PutWaiter] = []
         self.put_bytes = 0
 

@@ -74,7 +74,9 @@ class HelloRequest(Wire, frozen=True, kw_only=True):
 
 
 class HelloReply(Wire, frozen=True, kw_only=True):
-    """``store_host`` is what the engine writes into STOREHOST: 8 bytes, IPv4 and port."""
+    """``store_host`` is what the engine writes into STOREHOST: 8 bytes, IPv4 and port.
+    ``is_replicated``: it has a replicated log, by which another engine may take over.
+    """
 
     shard: str
     broker: str
@@ -82,6 +84,7 @@ class HelloReply(Wire, frozen=True, kw_only=True):
     frame_bytes_max: int
     body_bytes_max: int
     store_host: bytes
+    is_replicated: bool = False
 
 
 class Empty(Wire, frozen=True, kw_only=True):

@@ -32,7 +32,7 @@ from tests.services import (
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
 SECRET = "s" * 40
-_MAKE_KEY = """
+MAKE_KEY = """
 from mqservice.accounts.models import Namespace, Role, Tenant
 from mqservice.accounts.scopes import Scope
 from mqservice.accounts.services import create_api_key, get_or_create_tenant
@@ -50,11 +50,10 @@ def database_url(data_dir: Path) -> str:
     return postgres.service_url(password, remembered_ports(place.ports)["postgres"])
 
 
-@contextmanager
-def running_node(data_dir: Path, log: Path, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+def start_node(data_dir: Path, log: Path, **env: str) -> subprocess.Popen[bytes]:
     data_dir.mkdir(exist_ok=True)
     with log.open("ab") as output:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [*PROGRAM, "node"],
             env=service_environment(data_dir, **env),
             stdin=subprocess.DEVNULL,
@@ -62,6 +61,11 @@ def running_node(data_dir: Path, log: Path, **env: str) -> Iterator[subprocess.P
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+
+
+@contextmanager
+def running_node(data_dir: Path, log: Path, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = start_node(data_dir, log, **env)
     try:
         yield process
     finally:
@@ -86,7 +90,7 @@ def test_a_node_joins_and_leaves_and_comes_back(tmp_path: Path) -> None:
     with running_service(
         data, MQ_ENGINE_SECRET=SECRET, MQ_SHARD_CA_FILE=str(certificate)
     ) as service:
-        text = run_command(service_environment(data), data, ["shell", "-c", _MAKE_KEY])
+        text = run_command(service_environment(data), data, ["shell", "-c", MAKE_KEY])
         headers = {"authorization": f"Bearer {text.strip().rpartition(chr(10))[2]}"}
         node_env = {
             "MQ_SHARDS": f"s9={address}",

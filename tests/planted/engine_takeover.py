@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from storage_engine.errors import StoreUnavailable
 from storage_engine.puts.dispatcher import Dispatcher
+from storage_engine.puts.put_path import holds_one_record
 from tests.planted.plant import Plant, Real, Thing, planting
 
 PLANTS: Final[list[Plant]] = []
@@ -111,3 +113,57 @@ def replica_served_without_its_log(real: Real, store_path: Thing) -> None:
 )
 def checkpoint_counts_only_what_is_seen(real: Real, dispatcher: Thing, queues: Thing) -> Thing:
     return Dispatcher.queue_ends(dispatcher, queues)
+
+
+_LANES: Final = "tests/storage_engine/wire/test_put_lanes.py"
+_HELD: Final = "tests/storage_engine/wire/test_held_calls.py"
+
+
+@planted(
+    "storage_engine.wire.async_client:AsyncStoreClient.put_for",
+    f"{_LANES}::test_a_frame_of_replicated_puts_holds_up_no_other",
+)
+def replicated_puts_share_frames_with_others(
+    real: Real, client: Thing, call: Thing, records: Thing, *, is_replicated: Thing = False
+) -> None:
+    real(client, call, records)
+
+
+@planted(
+    "storage_engine.server.server:_OwnersConnection._is_single",
+    f"{_LANES}::test_an_engine_answers_a_put_to_the_disk_before_one_to_the_log",
+)
+def put_to_the_disk_answered_with_one_to_the_log(real: Real, payload: Thing) -> bool:
+    return holds_one_record(payload)
+
+
+@planted(
+    "storage_engine.wire.async_client:no_reply",
+    f"{_HELD}::test_what_was_not_sent_is_sent_to_the_next_engine_and_nothing_else",
+)
+def sent_put_called_unsent(real: Real, op: Thing, reason: Thing) -> StoreUnavailable:
+    return StoreUnavailable(reason)
+
+
+@planted(
+    "storage_engine.wire.async_client:AsyncStoreClient._is_held_again",
+    f"{_HELD}::test_a_receive_that_waits_goes_on_at_the_next_engine_but_not_at_a_third",
+)
+def receive_never_sent_again(real: Real, client: Thing, request_id: Thing, entry: Thing) -> bool:
+    return False
+
+
+@planted(
+    "storage_engine.wire.held_calls:HeldCalls.drop",
+    f"{_HELD}::test_no_more_calls_and_bytes_are_held_than_allowed",
+)
+def abandoned_calls_stay_held(real: Real, held: Thing, request_id: Thing) -> None:
+    return
+
+
+@planted(
+    "storage_engine.wire.held_calls:HeldCalls.begin",
+    f"{_HELD}::test_in_a_long_outage_nothing_is_held",
+)
+def outage_begins_anew_with_each_call(real: Real, held: Thing) -> None:
+    held._since_ms = held._clock.monotonic_ms()

@@ -101,4 +101,42 @@ REPLICATION: Final = (
             "putting_a_store_aside_goes_on_where_a_kill_ended_it",
         ),
     ),
+    Promise(
+        "R7",
+        "Messages for `replicated` topics hold up no others, and others do not hold them up: "
+        "neither on a web process's connection nor in the engine.",
+        (
+            *_of(
+                "wire/put_lanes",
+                "a_frame_of_replicated_puts_holds_up_no_other",
+                "replicated_puts_share_a_frame_once_enough_are_under_way",
+                "bytes_that_wait_for_the_log_refuse_only_replicated_puts",
+                "an_engine_answers_a_put_to_the_disk_before_one_to_the_log",
+            ),
+            *_of(_PUTS, "other_topics_do_not_wait_for_the_log"),
+        ),
+    ),
+    Promise(
+        "R8",
+        "While an engine with a replicated log is replaced, requests and sockets wait for up to "
+        "five seconds instead of failing. Nothing that may have been stored is sent twice.",
+        (
+            *_of(
+                "wire/held_calls",
+                "what_was_not_sent_is_sent_to_the_next_engine_and_nothing_else",
+                "a_call_is_held_no_longer_than_its_limit",
+                "each_call_waits_for_its_own_time",
+                "no_more_calls_and_bytes_are_held_than_allowed",
+                "in_a_long_outage_nothing_is_held",
+                "a_receive_that_waits_goes_on_at_the_next_engine_but_not_at_a_third",
+            ),
+            *(
+                f"tests/mqservice/delivery/test_takeover.py::test_{name}"
+                for name in (
+                    "requests_and_sockets_wait_for_the_engine_that_takes_over",
+                    "a_receive_that_waits_gets_what_comes_after_the_takeover",
+                )
+            ),
+        ),
+    ),
 )

@@ -126,7 +126,10 @@ class Put:
         self._meter.charge_in(len(sizes), sum(sizes), self._context.clock.monotonic_ms())
         self._done = done
         if not self._is_once:
-            self._context.stores[self._route.shard].put_for(self, records)
+            route = self._route
+            self._context.stores[route.shard].put_for(
+                self, records, is_replicated=route.durability == "replicated"
+            )
         else:
             self._task = asyncio.ensure_future(self._put_once(records))
             self._task.add_done_callback(self._put_once_ended)

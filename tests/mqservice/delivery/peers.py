@@ -73,7 +73,7 @@ class Peer:
 
     def __init__(
         self,
-        server: Server,
+        server: Server | None,
         subprotocol: str = JSON,
         *,
         key: str | None = None,
@@ -83,14 +83,19 @@ class Peer:
         resume: Json | None = None,
         resume_ttl_ms: int | None = 0,
     ) -> None:
+        """Of a server without one: ``url`` and ``key``."""
+        if server is not None:
+            url, key = url or server.ws_url, key or server.key()
+        if url is None or key is None:
+            raise ValueError("a peer of no server of the tests needs to be told both")
         self.is_json = subprotocol == JSON
         self.answers_pings = True
         self._id = 0
         self._stack = contextlib.ExitStack()
         self.socket: ClientConnection = self._stack.enter_context(
             connect(
-                url or server.ws_url,
-                additional_headers={"authorization": key or server.key()},
+                url,
+                additional_headers={"authorization": key},
                 subprotocols=[Subprotocol(subprotocol)],
                 compression=None,
                 max_size=None,

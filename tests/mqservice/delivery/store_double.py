@@ -117,7 +117,7 @@ class StoreDouble:
             future.set_exception(error)
         return future
 
-    def put_for(self, call: PutCall, records: list[bytes]) -> None:
+    def put_for(self, call: PutCall, records: list[bytes], *, is_replicated: bool = False) -> None:
         if not self.is_connected:
             raise StoreUnavailable("no engine answers at /a/secret/path")
         loop = asyncio.get_running_loop()

@@ -338,9 +338,9 @@ def test_a_proxy_that_is_trusted_speaks_for_its_client(
     records: list[bytes] = []
     put_for = store.put_for
 
-    def seen(call: PutCall, given: list[bytes]) -> None:
+    def seen(call: PutCall, given: list[bytes], *, is_replicated: bool) -> None:
         records.extend(given)
-        put_for(call, given)
+        put_for(call, given, is_replicated=is_replicated)
 
     monkeypatch.setattr(store, "put_for", seen)
     with warm(store) as (_, key, peer):

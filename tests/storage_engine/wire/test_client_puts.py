@@ -35,20 +35,23 @@ HELLO = HelloReply(
 
 
 class SlowEngine:
-    """Greets, keeps every PUT frame, and answers when told to."""
+    """Greets, keeps every frame that is no ping, and answers puts when told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, hello: HelloReply = HELLO) -> None:
         self.puts: asyncio.Queue[Frame] = asyncio.Queue()
         self.writer: asyncio.StreamWriter
+        self.connection_count = 0
+        self._hello = encode_struct(hello)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writer = writer
+        self.connection_count += 1
         decoder = FrameDecoder(1 << 20)
         while chunk := await reader.read(1 << 16):
             for frame in decoder.feed(chunk):
                 if frame.op == Op.HELLO:
-                    writer.write(encode_frame(Op.HELLO, frame.request_id, encode_struct(HELLO)))
-                else:
+                    writer.write(encode_frame(Op.HELLO, frame.request_id, self._hello))
+                elif frame.op != Op.PING:
                     self.puts.put_nowait(frame)
 
     def answer(self, frame: Frame) -> None:
@@ -62,10 +65,14 @@ Scenario = Callable[[AsyncStoreClient, SlowEngine], Awaitable[None]]
 
 
 def play(
-    tmp_path: Path, scenario: Scenario, clock: ManualClock | None = None, **limits: int
+    tmp_path: Path,
+    scenario: Scenario,
+    clock: ManualClock | None = None,
+    hello: HelloReply = HELLO,
+    **limits: int,
 ) -> None:
     async def main() -> None:
-        engine = SlowEngine()
+        engine = SlowEngine(hello)
         path = str(tmp_path / "s")
         server = await asyncio.start_unix_server(engine.serve, path)
         config = ClientConfig(**limits)
@@ -230,7 +237,7 @@ def test_what_came_meanwhile_is_sent_before_anybody_is_notified(tmp_path: Path) 
     class Looking(Told):
         def set_result(self, results: list[PutResult]) -> None:
             super().set_result(results)
-            seen.append(clients[0]._puts.is_empty and not clients[0]._unsent)
+            seen.append(clients[0]._local_puts.waiting.is_empty and not clients[0]._unsent)
 
     clients: list[AsyncStoreClient] = []
 
