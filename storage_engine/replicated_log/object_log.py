@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeVar
@@ -40,11 +40,11 @@ from storage_engine.replicated_log.errors import (
     Damaged,
     Fenced,
     LogError,
-    Misconfigured,
     Trimmed,
     Unavailable,
 )
-from storage_engine.replicated_log.object_format import Kind, LogObject, decode, encode
+from storage_engine.replicated_log.object_format import Kind, LogObject, encode
+from storage_engine.replicated_log.object_requests import ObjectRequests
 from storage_engine.replicated_log.port import (
     IN_FLIGHT_MAX,
     MIB,
@@ -56,16 +56,8 @@ from storage_engine.replicated_log.port import (
 
 _T = TypeVar("_T")
 FENCES: Final = 2 * IN_FLIGHT_MAX
-# How long open, read and trim try before they give up. Appends never do.
-PATIENCE_MS: Final = 10_000
-BACKOFF_FIRST_MS: Final = 20
-BACKOFF_MAX_MS: Final = 1_000
 READS_MAX: Final = 8  # at once, of up to 4 MiB each
-# A truncated answer is read again; an object that is damaged in the store stays so.
-READ_ATTEMPTS_MAX: Final = 5
-DELETES_MAX: Final = 1_000  # a request of S3
 _SEQUENCE_DIGITS: Final = 20
-_DEPLOYMENT: Final = "deployment"
 _NO_BOUNDARY: Final = LogObject(Kind.BOUNDARY, 0, 0, b"")
 
 
@@ -88,17 +80,17 @@ class ObjectLog:
     ) -> None:
         self.linger_ms = bucket.linger_ms
         self._bucket = bucket
-        self._deployment = deployment
+        self._requests = ObjectRequests(bucket, deployment=deployment, clock=clock, random=random)
+        self._patiently = self._requests.patiently
+        self._fetch = self._requests.fetch
         self._prefix = f"wal/{shard}/"
         self._clock = clock
-        self._random = random
-        self._writer = random.randbytes(16)
+        self._writer = self._requests.writer
         self._epoch = 0
         self._next = 0  # the sequence of the next append
         self._pending: deque[_Append] = deque()  # all from the first that is not acknowledged
         self._acknowledging: asyncio.Task[None] | None = None
         self._end: LogError | None = Fenced("The log was not opened for writing")
-        self._is_ours = False  # the bucket's deployment was compared
         self._last_error: BucketError | None = None
 
     @property
@@ -114,7 +106,7 @@ class ObjectLog:
     async def open(self, epoch: int) -> Position:
         if self._end is None and epoch == self._epoch:
             return Position(epoch, self._acknowledged_end)
-        await self._check_deployment()
+        await self._requests.check_deployment()
         await self._patiently(lambda: self._claim_epoch(epoch))
         base: int | None = None
         while base is None:
@@ -136,7 +128,7 @@ class ObjectLog:
         return append.waiting
 
     async def read(self, start: Position) -> AsyncIterator[Entry]:
-        await self._check_deployment()
+        await self._requests.check_deployment()
         epoch, sequence = start
         reads = 1  # at the end of the log, where a follower asks again and again, one is enough
         while True:
@@ -155,7 +147,7 @@ class ObjectLog:
             reads = min(2 * reads, READS_MAX)
 
     async def oldest(self) -> int:
-        await self._check_deployment()
+        await self._requests.check_deployment()
         return (await self._boundary()).sequence
 
     async def trim(self, to: Position) -> None:
@@ -319,30 +311,9 @@ class ObjectLog:
     async def _delete_before_boundary(self) -> None:
         """All of them: also what a trim left that was interrupted, or a writer that slept."""
         before = self._name((await self._boundary_now()).sequence)
-        names = await self._bucket.list_before(self._prefix, before)
-        for at in range(0, len(names), DELETES_MAX):
-            await self._bucket.delete(names[at : at + DELETES_MAX])
+        await self._requests.delete_before(self._prefix, before)
 
     # --- objects -----------------------------------------------------------------------------
-
-    async def _check_deployment(self) -> None:
-        if not self._is_ours:
-            owner = await self._patiently(self._claim_bucket)
-            if owner != self._deployment:
-                raise Misconfigured(
-                    f"The bucket belongs to deployment {owner!r}, and this is "
-                    f"{self._deployment!r}: name another bucket or prefix"
-                )
-            self._is_ours = True
-
-    async def _claim_bucket(self) -> str:
-        """Whose bucket it is; ours, if it was nobody's."""
-        found = await self._fetch(_DEPLOYMENT)
-        if found is None:
-            marker = LogObject(Kind.DEPLOYMENT, 0, 0, self._writer, self._deployment.encode())
-            await self._bucket.put(_DEPLOYMENT, encode(marker), version=None)
-            raise BucketUnreachable("somebody else claims it just now")  # read what came of it
-        return found[0].content.decode()
 
     async def _put(self, written: LogObject) -> LogObject | None:
         """None: it is in the store, now or by an attempt whose answer was lost. Otherwise what has
@@ -376,47 +347,12 @@ class ObjectLog:
             raise Damaged(f"{self._name(sequence)} was written as {found[0].sequence}")
         return found[0]
 
-    async def _fetch(self, name: str) -> tuple[LogObject, Version] | None:
-        """One whole object. An answer that was cut short is asked for again; what is damaged in the
-        store stays so. Raises BucketError, Damaged.
-        """
-        attempt = 1
-        while True:
-            found = await self._bucket.get(name)
-            if found is None:
-                return None
-            try:
-                return decode(found.content, name), found.version
-            except Damaged:
-                if attempt == READ_ATTEMPTS_MAX:
-                    raise
-            attempt += 1
-
     async def _exists(self, sequence: int) -> bool:
         return await self._patiently(lambda: self._bucket.exists(self._name(sequence)))
 
-    async def _patiently(self, request: Callable[[], Awaitable[_T]]) -> _T:
-        """Try again for a while; a store that refuses is not asked again."""
-        give_up_ms = self._clock.monotonic_ms() + PATIENCE_MS
-        attempt = 0
-        while True:
-            try:
-                return await request()
-            except BucketRefused as exc:
-                raise Misconfigured(f"The object store refuses: {exc}") from exc
-            except BucketError as exc:
-                if self._clock.monotonic_ms() >= give_up_ms:
-                    raise Unavailable(f"The object store does not answer: {exc}") from exc
-                await asyncio.sleep(self._backoff_s(attempt))
-            attempt += 1
-
     async def _wait_out(self, exc: BucketError, attempt: int) -> None:
         self._last_error = exc
-        await asyncio.sleep(self._backoff_s(attempt))
-
-    def _backoff_s(self, attempt: int) -> float:
-        most = min(BACKOFF_FIRST_MS << min(attempt, 10), BACKOFF_MAX_MS)
-        return self._random.uniform(most / 2, most) / 1_000
+        await self._requests.back_off(attempt)
 
     @property
     def _boundary_name(self) -> str:

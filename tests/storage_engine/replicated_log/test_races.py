@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from storage_engine.replicated_log.object_log import ObjectLog
+from storage_engine.replicated_log.object_requests import ObjectRequests
 from tests.sizes import sized
 from tests.storage_engine.replicated_log.interleaved_bucket import InterleavedBucket
 from tests.storage_engine.replicated_log.log_kinds import KIND_PARAMETERS, Kind, Views, bucket_log
@@ -45,7 +45,7 @@ async def race_in_bucket(seed: int) -> tuple[Race, InterleavedBucket]:
 def test_no_interleaving_of_owners_loses_or_reorders_what_was_acknowledged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ObjectLog, "_backoff_s", lambda log, attempt: 0)
+    monkeypatch.setattr(ObjectRequests, "_backoff_s", lambda log, attempt: 0)
     fired: Counter[str] = Counter()
     fenced = trims = 0
 

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from storage_engine.clock import SystemClock
-from storage_engine.replicated_log import object_log
+from storage_engine.replicated_log import object_requests
 from storage_engine.replicated_log.errors import Damaged, Misconfigured, Trimmed, Unavailable
 from storage_engine.replicated_log.object_format import Kind, LogObject, decode, encode
 from storage_engine.replicated_log.opening import open_log
@@ -163,7 +163,7 @@ async def test_a_store_that_does_not_answer_is_trouble_and_nothing_is_lost() -> 
 async def test_a_log_that_cannot_be_opened_says_why(
     fault: Fault, error: type[Exception], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(object_log, "PATIENCE_MS", 100)
+    monkeypatch.setattr(object_requests, "PATIENCE_MS", 100)
     server, _ = s3()
     async with s3_views() as views:
         server.choose = every(1, fault)
