@@ -27,8 +27,9 @@ from storage_engine.filters.message_filter import set_compiled_max
 from storage_engine.json_log import start_logging
 from storage_engine.recovery.open_checks import claim_store
 from storage_engine.replicated_log.errors import Misconfigured
-from storage_engine.replicated_log.opening import open_log
+from storage_engine.replicated_log.opening import open_log, open_snapshots
 from storage_engine.replicated_log.port import ReplicatedLog
+from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
 from storage_engine.replication.follower import follow, take_over
 from storage_engine.replication.tail import LogPlace
 from storage_engine.server.control import Control, Role
@@ -84,6 +85,8 @@ async def _serve(
     ]
     if store.replication is not None:
         duties.append(asyncio.ensure_future(store.replication.run()))
+        if store.replication.snapshotter is not None:
+            duties.append(asyncio.ensure_future(store.replication.snapshotter.run()))
         duties.append(
             asyncio.ensure_future(_every(config.tick_interval_ms, store.replication.tick))
         )
@@ -131,7 +134,7 @@ async def _open_when_told(config: StoreConfig, role: Role, control: Control) -> 
     claim_store(files, config.store_path, config.shard)
     log.info("The replica follows its shard", extra={"action": "replica_started"})
     place = await follow(
-        _replicated_log(config),
+        *_replicated_log(config),
         config.store_path,
         files,
         interval_ms=config.replication_interval_ms,
@@ -165,17 +168,21 @@ async def _is_done_before(
     return False
 
 
-def _replicated_log(config: StoreConfig) -> ReplicatedLog:
+def _replicated_log(config: StoreConfig) -> tuple[ReplicatedLog, SnapshotBucket | None]:
+    """And where snapshots are."""
+    clock, shard, deployment = SystemClock(), config.shard, config.deployment
+    name = "REPLICATED_LOG"
     try:
-        return open_log(
-            config.replicated_log,
-            shard=config.shard,
-            deployment=config.deployment,
-            options={},
-            clock=SystemClock(),
+        replicated_log = open_log(
+            config.replicated_log, shard=shard, deployment=deployment, options={}, clock=clock
         )
+        if config.snapshots:
+            name = "SNAPSHOTS"
+        url = config.snapshots or config.replicated_log
+        snapshots = open_snapshots(url, shard=shard, deployment=deployment, options={}, clock=clock)
     except Misconfigured as exc:
-        raise ConfigInvalid(f"{ENV_PREFIX}REPLICATED_LOG: {exc}") from exc
+        raise ConfigInvalid(f"{ENV_PREFIX}{name}: {exc}") from exc
+    return replicated_log, snapshots
 
 
 async def _open(config: StoreConfig, place: LogPlace | None = None) -> Store:
@@ -187,7 +194,7 @@ async def _open(config: StoreConfig, place: LogPlace | None = None) -> Store:
         claim_store(files, config.store_path, config.shard)
         if config.replicated_log and place is None:
             place = await take_over(
-                _replicated_log(config), config.store_path, files, epoch=config.shard_epoch
+                *_replicated_log(config), config.store_path, files, epoch=config.shard_epoch
             )
         store = Store(config, SystemClock(), place=place)
         store.open(asyncio.get_running_loop())

@@ -121,6 +121,10 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     replication_interval_ms: int = (
         200  # how much of a topic that is not replicated a lost host may cost
     )
+    # URL of the bucket for snapshots, from which replicas begin; empty: the replicated log's own.
+    snapshots: str = ""
+    snapshot_bytes: int = 256 * MIB  # of the replicated log; behind so many a snapshot is made
+    snapshot_entries: int = 4_000  # of the replicated log; the same
     replication_timeout_ms: int = 4 * SECOND_MS  # then puts to replicated topics are refused
     repair_interval_ms: int = 2 * SECOND_MS  # between attempts to repair a failed sync
     checkpoint_interval_ms: int = 5 * SECOND_MS

@@ -145,6 +145,7 @@ class Store:
             place,
             self.config,
             self._clock,
+            self._files,
             self._commit_log,
             self.durability,
             publish=lambda offset: _notify(dispatcher.publish_replicated(offset)),
@@ -254,6 +255,7 @@ class Store:
         if self.replication is not None:
             replication = self.replication
             self.retention.snapshots.replicated_offset = lambda: replication.confirmed_offset
+            replication.hold_segments = self.retention.snapshots.hold_upload
         self.retention.settle_expired()
 
     def _read(self) -> LogFound:

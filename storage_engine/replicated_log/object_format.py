@@ -3,10 +3,10 @@
     offset  size
          0     4  magic, "MQRL"
          4     1  version, 1
-         5     1  kind: 1 entry, 2 fence, 3 boundary, 4 deployment
+         5     1  kind: 1 entry, 2 fence, 3 boundary, 4 deployment, 5 snapshots
          6     2  zero
-         8     8  epoch of who wrote it; in a boundary, the one that may write
-        16     8  sequence: its own place; in a boundary, the oldest that is kept
+         8     8  epoch of who wrote it; in a boundary and in snapshots, the one that may write
+        16     8  sequence: its own place; in a boundary, the oldest that is kept; else 0
         24    16  writer: who wrote it, random for each opener
         40     4  length of the content
         44     4  CRC-32 of everything before this field and of the content
@@ -37,6 +37,7 @@ class Kind(IntEnum):
     FENCE = 2
     BOUNDARY = 3
     DEPLOYMENT = 4
+    SNAPSHOTS = 5
 
 
 class LogObject(NamedTuple):

@@ -44,7 +44,7 @@ from storage_engine.replicated_log.errors import (
     Unavailable,
 )
 from storage_engine.replicated_log.object_format import Kind, LogObject, encode
-from storage_engine.replicated_log.object_requests import ObjectRequests
+from storage_engine.replicated_log.object_requests import ObjectRequests, refuse_newer
 from storage_engine.replicated_log.port import (
     IN_FLIGHT_MAX,
     MIB,
@@ -174,7 +174,7 @@ class ObjectLog:
         try:
             found = await self._put_until_known(written)
             if found is not None:
-                _refuse_newer(self._epoch, self._writer, found)
+                refuse_newer(self._epoch, self._writer, found)
                 raise Damaged(f"{self._name(append.sequence)} was written behind our fences")
         except LogError as exc:
             self._stop(exc, [each for each in self._pending if each.sequence >= append.sequence])
@@ -189,7 +189,7 @@ class ObjectLog:
         attempt = 0
         while stored := self._stored_first():
             try:
-                _refuse_newer(self._epoch, self._writer, await self._boundary_now())
+                refuse_newer(self._epoch, self._writer, await self._boundary_now())
             except BucketError as exc:
                 await self._wait_out(exc, attempt)
                 attempt += 1
@@ -227,7 +227,7 @@ class ObjectLog:
     async def _claim_epoch(self, epoch: int) -> None:
         found = await self._fetch(self._boundary_name)
         if found is not None:
-            _refuse_newer(epoch, self._writer, found[0])
+            refuse_newer(epoch, self._writer, found[0])
             if found[0].epoch == epoch:
                 return
         await self._replace_boundary(found, epoch, found[0].sequence if found else 0)
@@ -255,7 +255,7 @@ class ObjectLog:
         fence = LogObject(Kind.FENCE, epoch, sequence, self._writer)
         found = await self._patiently(lambda: self._put(fence))
         if found is not None:
-            _refuse_newer(epoch, self._writer, found)
+            refuse_newer(epoch, self._writer, found)
         return found is None
 
     async def _first_absent(self, start: int) -> int:
@@ -288,14 +288,14 @@ class ObjectLog:
     async def _boundary_of(self, epoch: int) -> LogObject:
         """Raises Fenced when it has a newer epoch."""
         boundary = await self._boundary()
-        _refuse_newer(epoch, self._writer, boundary)
+        refuse_newer(epoch, self._writer, boundary)
         return boundary
 
     async def _move_boundary(self, sequence: int) -> None:
         """Forward only."""
         found = await self._fetch(self._boundary_name)
         assert found is not None, "who has opened the log has written it"
-        _refuse_newer(self._epoch, self._writer, found[0])
+        refuse_newer(self._epoch, self._writer, found[0])
         if found[0].sequence < sequence:
             await self._replace_boundary(found, self._epoch, sequence)
             raise BucketUnreachable("somebody else moves it just now")  # read what came of it
@@ -365,13 +365,3 @@ class ObjectLog:
 def _settle(append: _Append, position: Position) -> None:
     if not append.waiting.done():
         append.waiting.set_result(position)
-
-
-def _refuse_newer(epoch: int, writer: bytes, found: LogObject) -> None:
-    """Raises Fenced if another writer has this epoch or a newer one."""
-    if found.epoch > epoch or (found.epoch == epoch and found.writer != writer):
-        raise _fenced(epoch, found)
-
-
-def _fenced(epoch: int, found: LogObject) -> Fenced:
-    return Fenced(f"Epoch {epoch} is over: the log is at {found.epoch}, of another writer")

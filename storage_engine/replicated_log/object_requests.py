@@ -20,7 +20,7 @@ from storage_engine.replicated_log.bucket import (
     BucketUnreachable,
     Version,
 )
-from storage_engine.replicated_log.errors import Damaged, Misconfigured, Unavailable
+from storage_engine.replicated_log.errors import Damaged, Fenced, Misconfigured, Unavailable
 from storage_engine.replicated_log.object_format import Kind, LogObject, decode, encode
 
 _T = TypeVar("_T")
@@ -115,3 +115,9 @@ class ObjectRequests:
         for at in range(0, len(names), DELETES_MAX):
             await self.bucket.delete(names[at : at + DELETES_MAX])
         return len(names)
+
+
+def refuse_newer(epoch: int, writer: bytes, found: LogObject) -> None:
+    """Raises Fenced if another writer has this epoch or a newer one."""
+    if found.epoch > epoch or (found.epoch == epoch and found.writer != writer):
+        raise Fenced(f"Epoch {epoch} is over: the log is at {found.epoch}, of another writer")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from random import SystemRandom
+from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from storage_engine.clock import Clock
@@ -13,8 +14,10 @@ from storage_engine.replicated_log.errors import Misconfigured
 from storage_engine.replicated_log.file_bucket import FileBucket
 from storage_engine.replicated_log.object_log import ObjectLog
 from storage_engine.replicated_log.port import ReplicatedLog
+from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
 
 SCHEMES = "memory:, file:, s3:, gs:, az: and kafka:"
+_BUCKETS: Final = ("memory", "file", "s3", "gs", "az")
 
 
 def open_log(
@@ -28,22 +31,55 @@ def open_log(
     """The log of a shard, not opened for writing yet. ``options`` are the library's settings; those
     of the URL's query are added to them. Raises Misconfigured.
     """
-    parts = urlsplit(url)
-    options = {**options, **dict(parse_qsl(parts.query))}
-    bucket: Bucket
-    if parts.scheme == "file":
-        bucket = FileBucket(Path(parts.path))
-    elif parts.scheme in ("memory", "s3", "gs", "az"):
-        try:
-            from storage_engine.replicated_log.obstore_bucket import ObstoreBucket
-        except ModuleNotFoundError as exc:
-            raise Misconfigured(f"{url} needs the extra object-store: {exc}") from exc
-        bucket = ObstoreBucket.of_url(parts._replace(query="").geturl(), options)
-    elif parts.scheme == "kafka":
+    if _is_kafka(url):
         return _kafka_log(url, shard, deployment, options, clock)
-    else:
-        raise Misconfigured(f"{url} is no replicated log: its scheme may be {SCHEMES}")
-    return ObjectLog(bucket, shard=shard, deployment=deployment, clock=clock, random=SystemRandom())
+    return ObjectLog(
+        _bucket(url, options),
+        shard=shard,
+        deployment=deployment,
+        clock=clock,
+        random=SystemRandom(),
+    )
+
+
+def open_snapshots(
+    url: str,
+    *,
+    shard: str,
+    deployment: str,
+    options: Mapping[str, str],
+    clock: Clock,
+) -> SnapshotBucket | None:
+    """Where snapshots of a shard are, by the same kinds of URL; None for a log that is no bucket.
+    Raises Misconfigured.
+    """
+    if _is_kafka(url):
+        return None
+    return SnapshotBucket(
+        _bucket(url, options),
+        shard=shard,
+        deployment=deployment,
+        clock=clock,
+        random=SystemRandom(),
+    )
+
+
+def _is_kafka(url: str) -> bool:
+    return urlsplit(url).scheme == "kafka"
+
+
+def _bucket(url: str, options: Mapping[str, str]) -> Bucket:
+    parts = urlsplit(url)
+    if parts.scheme not in _BUCKETS:
+        raise Misconfigured(f"{url} names no replicated log: its scheme may be {SCHEMES}")
+    if parts.scheme == "file":
+        return FileBucket(Path(parts.path))
+    try:
+        from storage_engine.replicated_log.obstore_bucket import ObstoreBucket
+    except ModuleNotFoundError as exc:
+        raise Misconfigured(f"{url} needs the extra object-store: {exc}") from exc
+    query = dict(parse_qsl(parts.query))
+    return ObstoreBucket.of_url(parts._replace(query="").geturl(), {**options, **query})
 
 
 def _kafka_log(
@@ -55,5 +91,6 @@ def _kafka_log(
     except ModuleNotFoundError as exc:
         raise Misconfigured(f"{url} needs the extra kafka: {exc}") from exc
     parts = urlsplit(url)
+    options = {**options, **dict(parse_qsl(parts.query))}
     topic = f"{parts.path.strip('/') or 'mqservice'}.{deployment}.{shard}"
     return KafkaLog(parts.netloc, topic, options=options, clock=clock, random=SystemRandom())

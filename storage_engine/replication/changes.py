@@ -12,7 +12,8 @@ first and the other files last.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -50,6 +51,7 @@ class Change(NamedTuple):
     log_from: int
     log_end: int
     is_start_new: bool
+    whole: Mapping[str, bytes]  # all small files, where they were asked for
 
     @property
     def is_empty(self) -> bool:
@@ -79,12 +81,15 @@ class ChangeReader:
         self.log_end = log_from  # of what was taken
         self._log_start = 0
 
-    def take(self) -> Change:
+    def take(self, *, is_whole: bool = False) -> Change:
         """All that has changed since the last call, in memory but for the log's bytes.
 
-        Raises ``FilesKeptChanging``, ``OSError``; then nothing was taken.
+        ``is_whole``: with all small files as well, as of the same moment. Raises
+        ``FilesKeptChanging``, ``OSError``; then nothing was taken.
         """
-        known, sections, log_start, log_end = at_one_moment(self._store_path, self._read)
+        whole: dict[str, bytes] | None = {} if is_whole else None
+        read = partial(self._read, whole)
+        known, sections, log_start, log_end = at_one_moment(self._store_path, read)
         self._known = known
         # Recovery may have cut off half a record, with which the owner before had ended the log.
         log_from = max(min(self.log_end, log_end), log_start)
@@ -92,19 +97,24 @@ class ChangeReader:
         tables = [each for each in sections if each.name in _TABLES]
         files = [each for each in sections if each.name not in _TABLES]
         is_start_new, self._log_start = log_start != self._log_start, log_start
-        return Change(tables, files, log_start, log_from, log_end, is_start_new)
+        return Change(tables, files, log_start, log_from, log_end, is_start_new, whole or {})
 
     def _read(
-        self, names: dict[str, Identity]
+        self, whole: dict[str, bytes] | None, names: dict[str, Identity]
     ) -> tuple[dict[str, _Known], list[Section], int, int]:
         known: dict[str, _Known] = {}
         sections: list[Section] = []
+        if whole is not None:
+            whole.clear()  # of an attempt in which a file was replaced
         for name, identity in names.items():
             before = self._known.get(name)
             is_same = before is not None and before.identity == identity
             start = before.size_bytes if before is not None and is_same else 0
             content = b""
-            if grows(name) or not is_same:
+            if whole is not None:
+                whole[name] = self._read_file(name, 0, is_same=is_same)
+                content = whole[name][start:]
+            elif grows(name) or not is_same:
                 content = self._read_file(name, start, is_same=is_same)
             known[name] = _Known(identity, start + len(content))
             if not is_same:

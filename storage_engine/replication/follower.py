@@ -3,14 +3,16 @@
     replicated log ── entries ──▶ [Follower] ──▶ Replica ──▶ files
 
     replication.json says       the log has behind that         what happens
-    nothing, and no store       anything                        all of it is applied
+    nothing, and no store       anything                        the newest snapshot is taken, then
+                                                                all that follows is applied
     nothing, and a store        nothing                         the store is shipped to it
     nothing, and a store        entries                         refused: of another shard, or a copy
     a replica                   anything                        applied
+    a replica                   no more what follows            the newest snapshot is taken first
     an owner                    entries of its own epochs       compared; the store may have more,
                                                                 which is shipped
-    an owner                    others, or other bytes          the store is put aside and built
-                                                                anew from the log
+    an owner                    others, or other bytes, or      the store is put aside and built
+                                no more what follows            anew from the log
 
 Taking over is to fence whoever had the shard, to read on to the end, and to let the engine recover
 the files as after any stop. What the log lacks is shipped before anybody is served.
@@ -47,10 +49,12 @@ from storage_engine.errors import (
     StoreCorrupt,
     StoreError,
 )
-from storage_engine.replicated_log.errors import Fenced, LogError, Unavailable
+from storage_engine.replicated_log.errors import Fenced, LogError, Trimmed, Unavailable
 from storage_engine.replicated_log.port import Entry, Position, ReplicatedLog
+from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
 from storage_engine.replication.entry import Kind, ReplicatedEntry, decode
 from storage_engine.replication.replica import Replica
+from storage_engine.replication.restorer import Restorer
 from storage_engine.replication.tail import LogPlace, Tail, read_tail, write_tail
 
 log = logging.getLogger(__name__)
@@ -62,10 +66,18 @@ _EPOCHS_TRIED_MAX: Final = 16  # of owners that wrote nothing, and so left no en
 class Follower:
     """See the module's docstring."""
 
-    def __init__(self, replicated_log: ReplicatedLog, store_path: Path, files: Files) -> None:
+    def __init__(
+        self,
+        replicated_log: ReplicatedLog,
+        snapshots: SnapshotBucket | None,
+        store_path: Path,
+        files: Files,
+    ) -> None:
         self._log = replicated_log
         self._path = store_path
         self._files = files
+        self._snapshots = snapshots
+        self._restorer = None if snapshots is None else Restorer(snapshots, files, store_path)
         found = read_tail(store_path)
         self._is_known = found is not None
         self._tail = found or Tail()
@@ -108,11 +120,15 @@ class Follower:
         """Take in what the log has behind what is known here."""
         while True:
             try:
+                if self._replica is not None and not self._replica.tail.number:
+                    await self._restore()
                 async for each in self._log.read(self.tail.position):
                     await asyncio.to_thread(self._take, each)
                 return
             except _BuiltAnew:
                 continue
+            except Trimmed as exc:
+                await self._catch_up(exc)
             except Unavailable as exc:
                 await _pause(exc)
 
@@ -120,7 +136,31 @@ class Follower:
         """Write down that what follows ``end`` is this store's own."""
         tail = msgspec.structs.replace(self.tail, position=end, epochs=[epoch])
         await asyncio.to_thread(write_tail, self._files, self._path, tail)
-        return LogPlace(self._log, tail)
+        return LogPlace(self._log, tail, self._snapshots)
+
+    async def _restore(self) -> bool:
+        """Go to the newest snapshot; False: there is none that is newer than what is here."""
+        assert self._replica is not None
+        tail = None if self._restorer is None else await self._restorer.restore(self.tail)
+        if tail is not None:
+            self._replica = Replica(self._files, self._path, tail)
+        return tail is not None
+
+    async def _catch_up(self, trimmed: Trimmed) -> None:
+        """The log has no more what follows; a snapshot has it."""
+        if self._replica is not None:
+            if not await self._restore():
+                raise Trimmed(
+                    f"{trimmed}, and no snapshot has them: set MQ_ENGINE_SNAPSHOTS to the bucket "
+                    "that the shard's owner has there"
+                ) from trimmed
+        elif self._is_known:
+            # An owner writes down what it does not need before it trims the log.
+            await asyncio.to_thread(
+                self._put_aside, f"somebody else has trimmed the log: {trimmed}"
+            )
+        else:
+            raise self._stranger()
 
     def _take(self, read: Entry) -> None:
         entry = decode(read.content)
@@ -128,11 +168,7 @@ class Follower:
             self._replica.apply(entry, read.end)
             return
         if not self._is_known:
-            raise StoreCorrupt(
-                f"{self._path} has messages, and so has the replicated log, and nothing says that "
-                "they belong together. Nothing was changed: name an empty directory, which is "
-                "filled from the log, or the URL of another log"
-            )
+            raise self._stranger()
         reason = self._why_foreign(entry)
         if reason:
             self._put_aside(reason)
@@ -143,6 +179,13 @@ class Follower:
             entry_epoch=entry.epoch,
             number=entry.number,
             log_end=entry.log_end,
+        )
+
+    def _stranger(self) -> StoreCorrupt:
+        return StoreCorrupt(
+            f"{self._path} has messages, and so has the replicated log, and nothing says that they "
+            "belong together. Nothing was changed: name an empty directory, which is filled from "
+            "the log, or the URL of another log"
         )
 
     def _why_foreign(self, entry: ReplicatedEntry) -> str:
@@ -215,7 +258,12 @@ def reject_replica(store_path: Path) -> None:
 
 
 async def take_over(
-    replicated_log: ReplicatedLog, store_path: Path, files: Files, *, epoch: int
+    replicated_log: ReplicatedLog,
+    snapshots: SnapshotBucket | None,
+    store_path: Path,
+    files: Files,
+    *,
+    epoch: int,
 ) -> LogPlace:
     """The log, open for writing, and the store's files at its end.
 
@@ -227,11 +275,12 @@ async def take_over(
         StoreInUse: an engine runs on the store.
     """
     with _locked(store_path, files):
-        return await _take_over(Follower(replicated_log, store_path, files), epoch)
+        return await _take_over(Follower(replicated_log, snapshots, store_path, files), epoch)
 
 
 async def follow(
     replicated_log: ReplicatedLog,
+    snapshots: SnapshotBucket | None,
     store_path: Path,
     files: Files,
     *,
@@ -243,7 +292,7 @@ async def follow(
     with which epoch to take over. Raises as ``take_over`` does.
     """
     with _locked(store_path, files):
-        follower = Follower(replicated_log, store_path, files)
+        follower = Follower(replicated_log, snapshots, store_path, files)
         while not wanted_epoch.done():
             await follower.read_on()
             caught_up(follower.tail)

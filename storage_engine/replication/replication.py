@@ -24,15 +24,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
+import msgspec
+
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
+from storage_engine.disk.files import Files
 from storage_engine.errors import NotLeader, OutcomeUnknown, ReplicationUnavailable, StoreError
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.durability import Durability
 from storage_engine.replicated_log.errors import Fenced, LogError
 from storage_engine.replication.changes import ChangeReader
 from storage_engine.replication.shipper import IN_FLIGHT_MAX, Shipper
-from storage_engine.replication.tail import LogPlace
+from storage_engine.replication.snapshotter import Snapshotter
+from storage_engine.replication.tail import LogPlace, Tail, write_tail
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +65,7 @@ class Replication:
         place: LogPlace,
         config: StoreConfig,
         clock: Clock,
+        files: Files,
         commit_log: CommitLog,
         durability: Durability,
         *,
@@ -68,9 +73,11 @@ class Replication:
         refused: Callable[[StoreError | None], None],
         failed: Callable[[StoreError], None],
     ) -> None:
-        replicated_log, tail = place
+        replicated_log, tail, snapshots = place
         self._log = replicated_log
         self._tail = tail
+        self._files = files
+        self._store_path = config.store_path
         self._clock = clock
         self._commit_log = commit_log
         self._durability = durability
@@ -107,6 +114,20 @@ class Replication:
             arrived=self._arrived,
             failed=self._end,
         )
+        # Told from where on retention has to let the log be, and when no more.
+        self.hold_segments: Callable[[int | None], None] = _nobody_holds
+        self.snapshotter: Snapshotter | None = None
+        if snapshots is not None:
+            self.snapshotter = Snapshotter(
+                snapshots,
+                replicated_log,
+                self._shipper,
+                self._reader,
+                config,
+                epoch=tail.epoch,
+                covered=self._write_tail,
+                hold=lambda offset: self.hold_segments(offset),
+            )
 
     @property
     def confirmed_offset(self) -> int:
@@ -116,6 +137,12 @@ class Replication:
     @property
     def epoch(self) -> int:
         return self._tail.epoch
+
+    async def _write_tail(self, tail: Tail) -> None:
+        """The next start reads the log from there on, unless it did already."""
+        if tail.position > self._tail.position:
+            self._tail = msgspec.structs.replace(tail, epochs=self._tail.epochs)
+            await asyncio.to_thread(write_tail, self._files, self._store_path, self._tail)
 
     def wait(self, end_offset: int, done: Callable[[StoreError | None], None]) -> None:
         """Call ``done`` when disk and replicated log have everything below ``end_offset``."""
@@ -288,6 +315,10 @@ def _nothing() -> None:
 
 def _nobody(_: bool) -> None:
     """Until somebody wants to know."""
+
+
+def _nobody_holds(_: int | None) -> None:
+    """Until there is retention."""
 
 
 def _store_error(error: LogError) -> StoreError:

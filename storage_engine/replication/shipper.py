@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
@@ -22,6 +22,7 @@ from storage_engine.replicated_log.errors import LogError, Unavailable
 from storage_engine.replicated_log.port import Entry, Position, ReplicatedLog
 from storage_engine.replication.changes import Change, ChangeReader, entries
 from storage_engine.replication.entry import ReplicatedEntry, encode
+from storage_engine.replication.tail import Tail
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,16 @@ class _InFlight(NamedTuple):
     entry: ReplicatedEntry
     stored: asyncio.Future[Position]
     since_ms: int
+
+
+class Moment(NamedTuple):
+    """What a replica is that has applied the log up to ``tail``: its small files, and the log's
+    range from ``log_start`` on.
+    """
+
+    tail: Tail
+    log_start: int
+    files: Mapping[str, bytes]
 
 
 class Shipper:
@@ -66,6 +77,7 @@ class Shipper:
         self._next_number = number + 1
         self._is_first = True
         self._in_flight: deque[_InFlight] = deque()
+        self._newest: _InFlight  # that the log was given
         self._has_room = asyncio.Event()
         self._shipping = asyncio.Lock()
         self.replicated_offset = 0
@@ -99,11 +111,34 @@ class Shipper:
                 extra={"action": "replication_postponed", "reason": str(exc)},
             )
 
-    async def _ship(self, *, at_least_one: bool) -> None:
+    async def ship_whole(self) -> Moment:
+        """Ship as well, and return what the store was at that moment; done when the log has it.
+
+        Raises ``FilesKeptChanging`` and as ``ship`` does.
+        """
+        if self._failure is not None:
+            raise self._failure
+        async with self._shipping:
+            change = await self._ship(at_least_one=True, is_whole=True)
+            entry, stored, _ = self._newest
+        while self.number < entry.number:
+            if self._failure is not None:
+                raise self._failure
+            self._has_room.clear()
+            await self._has_room.wait()
+        tail = Tail(
+            entry_epoch=self._epoch,
+            number=entry.number,
+            log_end=entry.log_end,
+            position=Entry(stored.result(), b"").end,
+        )
+        return Moment(tail, change.log_start, change.whole)
+
+    async def _ship(self, *, at_least_one: bool, is_whole: bool = False) -> Change:
         sent_to = self._reader.log_end
-        is_whole = False
+        is_sent = False
         try:
-            change = await _on_thread(self._reader.take)
+            change = await _on_thread(partial(self._reader.take, is_whole=is_whole))
             if not change.is_empty or at_least_one:
                 made = self._entries(change)
                 while True:
@@ -112,9 +147,10 @@ class Shipper:
                         break
                     await self._append(*encoded)
                     sent_to = encoded[0].log_end
-            is_whole = True
+            is_sent = True
+            return change
         finally:
-            if not is_whole:
+            if not is_sent:
                 self._reader.forget(log_from=sent_to)
 
     async def drain(self) -> None:
@@ -150,7 +186,8 @@ class Shipper:
             await self._has_room.wait()
         self._is_first = False
         self._next_number = entry.number + 1
-        self._in_flight.append(_InFlight(entry, stored, self._clock.monotonic_ms()))
+        self._newest = _InFlight(entry, stored, self._clock.monotonic_ms())
+        self._in_flight.append(self._newest)
         self.shipped_bytes += len(content)
         stored.add_done_callback(self._ended)
 

@@ -16,6 +16,7 @@ from storage_engine.disk.files import Files
 from storage_engine.disk.layout import REPLICATION_FILE
 from storage_engine.errors import StoreCorrupt
 from storage_engine.replicated_log.port import START, Position, ReplicatedLog
+from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
 
 
 class Tail(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +43,7 @@ class LogPlace(NamedTuple):
 
     log: ReplicatedLog
     tail: Tail
+    snapshots: SnapshotBucket | None
 
 
 def read_tail(store: Path) -> Tail | None:

@@ -39,6 +39,7 @@ class Snapshots:
         self._next_id = first_id
         # What a replicated log lacks is held as well, whatever the disk needs.
         self.replicated_offset: Callable[[], int] | None = None
+        self._uploading_from: int | None = None
         self.going_to = 0  # retention is about to delete everything below
 
     def take(self, request: SnapshotRequest) -> SnapshotReply:
@@ -82,10 +83,19 @@ class Snapshots:
         held = [lease.start_offset for lease in self._leases.values()]
         if self.replicated_offset is not None:
             held.append(self.replicated_offset())
+        if self._uploading_from is not None:
+            held.append(self._uploading_from)
         return min(held, default=None)
+
+    def hold_upload(self, start_offset: int | None) -> None:
+        """Hold the log from there on for a snapshot that is being uploaded, as a lease would until
+        told otherwise; None: no more.
+        """
+        self._uploading_from = start_offset
 
     def drop_all(self) -> None:
         """End every lease: the disk needs its files more than their readers do."""
+        self._uploading_from = None
         if self._leases:
             log.warning(
                 "Ended all snapshots to free disk space",

@@ -18,7 +18,7 @@ _LOG: Final = "storage_engine.replicated_log.object_log"
 
 
 @planted(
-    f"{_LOG}:_refuse_newer",
+    f"{_LOG}:refuse_newer",
     f"{_CONFORMANCE}::test_an_older_writer_is_fenced_and_nothing_of_it_is_read",
 )
 def the_fence_is_not_checked(real: Real, epoch: Thing, writer: Thing, found: Thing) -> None:
@@ -26,7 +26,7 @@ def the_fence_is_not_checked(real: Real, epoch: Thing, writer: Thing, found: Thi
 
 
 @planted(
-    f"{_LOG}:_refuse_newer",
+    f"{_LOG}:refuse_newer",
     f"{_CONFORMANCE}::test_the_next_owner_finds_everything_and_continues_behind_it",
 )
 def epochs_are_compared_the_wrong_way(

@@ -93,9 +93,9 @@ def replica_keeps_what_its_next_owner_does_not_have(
     f"{_TESTS}/test_takeover.py"
     "::test_half_a_record_at_the_end_of_the_log_is_taken_back_by_the_next_owner",
 )
-def next_owner_goes_on_behind_half_a_record(real: Real, reader: Thing) -> Thing:
+def next_owner_goes_on_behind_half_a_record(real: Real, reader: Thing, is_whole: Thing) -> Thing:
     before = reader.log_end
-    change = real(reader)
+    change = real(reader, is_whole=is_whole)
     return change._replace(log_from=max(before, change.log_start))
 
 

@@ -8,25 +8,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from pathlib import Path
+from random import SystemRandom
 from typing import Self
 
+from storage_engine.clock import Clock
 from storage_engine.disk.files import Files
+from storage_engine.replicated_log.bucket import Bucket
+from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
 from storage_engine.replication.follower import take_over
 from storage_engine.replication.replication import Replication
+from storage_engine.replication.snapshotter import Snapshotter
 from storage_engine.wire.topics import Durability
 from tests.storage_engine.doubles import ManualClock, OpenStore
 from tests.storage_engine.replicated_log.memory_log import MemoryLog, SharedLog
 from tests.storage_engine.stopping import kill
 
 LIMITS = {"replication_interval_ms": 10}
+PIECE_BYTES = 1_500  # of a page there are three
+
+
+def snapshots_in(bucket: Bucket, clock: Clock) -> SnapshotBucket:
+    """As one node sees them."""
+    return SnapshotBucket(bucket, shard="s", deployment="", clock=clock, random=SystemRandom())
 
 
 class Node:
     """A machine with one directory; ``own`` makes it the owner. Use inside a coroutine."""
 
-    def __init__(self, store_dir: Path, shared: SharedLog) -> None:
+    def __init__(self, store_dir: Path, shared: SharedLog, bucket: Bucket | None = None) -> None:
         self.store_dir = store_dir
         self.shared = shared
+        self.bucket = bucket  # for snapshots
         self.clock = ManualClock()
         self.log: MemoryLog
         self.open: OpenStore
@@ -35,7 +47,8 @@ class Node:
     async def own(self, *, epoch: int = 0, is_shipping: bool = True) -> Self:
         """Take the shard over and serve it."""
         self.log = MemoryLog(self.shared, self.clock)
-        place = await take_over(self.log, self.store_dir, Files(), epoch=epoch)
+        snapshots = None if self.bucket is None else snapshots_in(self.bucket, self.clock)
+        place = await take_over(self.log, snapshots, self.store_dir, Files(), epoch=epoch)
         self.open = OpenStore(self.store_dir, clock=self.clock, limits=LIMITS, place=place).open()
         await self.replication.begin()
         if is_shipping:
@@ -46,6 +59,14 @@ class Node:
     def replication(self) -> Replication:
         found = self.open.store.replication
         assert found is not None
+        return found
+
+    @property
+    def snapshotter(self) -> Snapshotter:
+        """Of small pieces."""
+        found = self.replication.snapshotter
+        assert found is not None
+        found._piece_bytes = PIECE_BYTES
         return found
 
     def topic(self, name: str = "t", durability: Durability = Durability.REPLICATED) -> None:

@@ -227,11 +227,11 @@ async def test_a_cancelled_ship_leaves_nothing_running(
     gate, running = threading.Event(), threading.Event()
     take = owner.replication._reader.take
 
-    def slow_take() -> Change:
+    def slow_take(*, is_whole: bool) -> Change:
         running.set()
         gate.wait(WAIT_S)
         running.clear()
-        return take()
+        return take(is_whole=is_whole)
 
     monkeypatch.setattr(owner.replication._reader, "take", slow_take)
     shipping = asyncio.ensure_future(owner.replication._shipper.ship())
@@ -397,6 +397,7 @@ async def test_a_replica_is_not_served_without_its_log(tmp_path: Path) -> None:
     following = asyncio.ensure_future(
         follow(
             MemoryLog(shared, SystemClock()),
+            None,
             tmp_path / "b",
             Files(),
             interval_ms=1,

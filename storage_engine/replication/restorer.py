@@ -1,0 +1,150 @@
+"""Brings a replica's files to the newest snapshot of its shard, where the log does not go back far
+enough.
+
+    SnapshotBucket ── manifest, pieces ──▶ [Restorer] ──▶ the same files, ``replication.json`` last
+
+What the files have already is not fetched: each piece's bytes are compared with its SHA-256, once.
+So who is interrupted, or overtaken by newer snapshots, goes on with what is missing. Until
+``replication.json`` is written the replica stands where it stood, which is of no use but is no
+damage: the log does not have what follows any more, and so it is restored again. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage_engine.disk.files import Files
+from storage_engine.disk.layout import COMMIT_LOG_DIR, base_offsets_in, segment_name
+from storage_engine.disk.small_files import identities
+from storage_engine.errors import StoreCorrupt
+from storage_engine.replicated_log.errors import Trimmed
+from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket, is_piece
+from storage_engine.replication.manifest import Manifest, StoredFile, decode, segment_base
+from storage_engine.replication.tail import Tail, write_tail
+
+log = logging.getLogger(__name__)
+
+_FETCHES_MAX: Final = 8  # at once, of a piece each
+_ZEROS: Final = bytes(1024 * 1024)
+
+
+class _Place(NamedTuple):
+    """A piece of a segment, and where its bytes belong."""
+
+    piece: str
+    path: Path
+    start: int
+    length: int
+
+
+class Restorer:
+    """See the module's docstring."""
+
+    def __init__(self, bucket: SnapshotBucket, files: Files, store_path: Path) -> None:
+        self._bucket = bucket
+        self._files = files
+        self._path = store_path
+        self._have: dict[Path, list[str]] = {}  # pieces of whole size, known to be in a segment
+
+    async def restore(self, tail: Tail) -> Tail | None:
+        """Where the replica stands now; None: there is no snapshot that is newer than ``tail``.
+
+        Raises ``LogError``, ``StoreCorrupt``, ``DiskFull``, ``SyncFailed``.
+        """
+        while True:
+            listed = await self._bucket.listed()
+            if not listed:
+                return None
+            try:
+                manifest = decode(await self._bucket.manifest(listed[0]))
+                if manifest.tail.number <= tail.number:
+                    return None
+                return await self._restore(manifest)
+            except Trimmed:
+                if await self._bucket.listed() == listed:
+                    raise
+
+    async def _restore(self, manifest: Manifest) -> Tail:
+        # What the next snapshot no longer has comes first: small files, the newest segment.
+        contents = {each.name: await self._read(each.pieces) for each in manifest.files}
+        for segment in reversed(manifest.segments):
+            await self._restore_segment(manifest, segment)
+        await asyncio.to_thread(self._finish, manifest, contents)
+        log.info(
+            "Began with a snapshot of the shard's store",
+            extra={
+                "action": "snapshot_restored",
+                "end_offset": manifest.tail.log_end,
+                "entry_number": manifest.tail.number,
+            },
+        )
+        return manifest.tail
+
+    async def _read(self, pieces: list[str]) -> bytes:
+        found: list[bytes] = []
+        for at in range(0, len(pieces), _FETCHES_MAX):
+            found += await asyncio.gather(*map(self._bucket.read, pieces[at : at + _FETCHES_MAX]))
+        return b"".join(found)
+
+    async def _restore_segment(self, manifest: Manifest, segment: StoredFile) -> None:
+        path = self._path / segment.name
+        missing = await asyncio.to_thread(self._missing, manifest, segment, path)
+        for at in range(0, len(missing), _FETCHES_MAX):
+            places = missing[at : at + _FETCHES_MAX]
+            contents = await asyncio.gather(*[self._bucket.read(each.piece) for each in places])
+            await asyncio.to_thread(self._write, places, contents)
+        await asyncio.to_thread(self._clear_behind, path, segment.size_bytes)
+        whole_count = segment.size_bytes // manifest.piece_bytes
+        self._have[path] = segment.pieces[:whole_count]
+
+    def _missing(self, manifest: Manifest, segment: StoredFile, path: Path) -> list[_Place]:
+        """What the file does not have yet; it has the size of a segment on return."""
+        if not path.exists() or path.stat().st_size != manifest.segment_bytes:
+            self._files.create(path, manifest.segment_bytes, manifest.segment_bytes)
+            self._have.pop(path, None)
+        have = self._have.get(path, [])
+        missing: list[_Place] = []
+        with path.open("rb") as file:
+            for number, piece in enumerate(segment.pieces):
+                if have[number : number + 1] == [piece]:
+                    continue
+                start = number * manifest.piece_bytes
+                length = min(manifest.piece_bytes, segment.size_bytes - start)
+                file.seek(start)
+                if not is_piece(piece, file.read(length)):
+                    missing.append(_Place(piece, path, start, length))
+        return missing
+
+    def _write(self, places: list[_Place], contents: list[bytes]) -> None:
+        for (piece, path, start, length), content in zip(places, contents, strict=True):
+            if len(content) != length:
+                raise StoreCorrupt(f"{piece} has {len(content)} bytes, the snapshot says {length}")
+            self._files.write_at(path, start, content)
+
+    def _clear_behind(self, path: Path, offset: int) -> None:
+        """What a deposed owner wrote there is no part of the log; then all of it is durable."""
+        for start, end in list(self._files.data_ranges(path, offset, path.stat().st_size)):
+            for at in range(start, end, len(_ZEROS)):
+                self._files.write_at(path, at, memoryview(_ZEROS)[: end - at])
+        self._files.sync_path(path)
+
+    def _finish(self, manifest: Manifest, contents: dict[str, bytes]) -> None:
+        segments = self._path / COMMIT_LOG_DIR
+        wanted = {self._path / each.name for each in manifest.segments}
+        if not wanted and manifest.tail.log_end:  # says where the log goes on
+            base = segment_base(manifest.tail.log_end, manifest.segment_bytes)
+            path = segments / segment_name(base)
+            self._files.create(path, manifest.segment_bytes, manifest.segment_bytes)
+            wanted.add(path)
+        for base in base_offsets_in(segments):
+            if segments / segment_name(base) not in wanted:
+                self._files.unlink(segments / segment_name(base))
+        for name, content in contents.items():
+            self._files.make_dirs((self._path / name).parent)
+            self._files.replace(self._path / name, content)
+        for name in identities(self._path).keys() - contents.keys():
+            self._files.unlink(self._path / name)
+        write_tail(self._files, self._path, manifest.tail)
