@@ -176,9 +176,9 @@ def _replicated_log(config: StoreConfig) -> tuple[ReplicatedLog, SnapshotBucket 
         replicated_log = open_log(
             config.replicated_log, shard=shard, deployment=deployment, options={}, clock=clock
         )
-        if config.snapshots:
-            name = "SNAPSHOTS"
-        url = config.snapshots or config.replicated_log
+        if config.snapshot_url:
+            name = "SNAPSHOT_URL"
+        url = config.snapshot_url or config.replicated_log
         snapshots = open_snapshots(url, shard=shard, deployment=deployment, options={}, clock=clock)
     except Misconfigured as exc:
         raise ConfigInvalid(f"{ENV_PREFIX}{name}: {exc}") from exc

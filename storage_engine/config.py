@@ -121,11 +121,12 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     replication_interval_ms: int = (
         200  # how much of a topic that is not replicated a lost host may cost
     )
-    # URL of the bucket for snapshots, from which replicas begin; empty: the replicated log's own.
-    snapshots: str = ""
-    snapshot_bytes: int = 256 * MIB  # of the replicated log; behind so many a snapshot is made
-    snapshot_entries: int = 4_000  # of the replicated log; the same
     replication_timeout_ms: int = 4 * SECOND_MS  # then puts to replicated topics are refused
+    snapshot_url: str = ""  # URL of the bucket for snapshots; empty: where the replicated log is
+    # How much of the replicated log there is behind the newest snapshot in the bucket, until
+    # another one is made.
+    snapshot_log_bytes: int = 256 * MIB
+    snapshot_log_entries: int = 4_000  # the same, in entries
     repair_interval_ms: int = 2 * SECOND_MS  # between attempts to repair a failed sync
     checkpoint_interval_ms: int = 5 * SECOND_MS
     # Messages that become due within it are delivered together, between ticks; 0: at ticks only.

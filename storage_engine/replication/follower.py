@@ -151,8 +151,8 @@ class Follower:
         if self._replica is not None:
             if not await self._restore():
                 raise Trimmed(
-                    f"{trimmed}, and no snapshot has them: set MQ_ENGINE_SNAPSHOTS to the bucket "
-                    "that the shard's owner has there"
+                    f"{trimmed}, and no snapshot has them: set MQ_ENGINE_SNAPSHOT_URL as the "
+                    "shard's owner has it"
                 ) from trimmed
         elif self._is_known:
             # An owner writes down what it does not need before it trims the log.

@@ -37,7 +37,7 @@ from storage_engine.replication.tail import Tail
 
 log = logging.getLogger(__name__)
 
-_LOOK_S: Final = 1.0  # between looks whether one is due
+_LOOK_S: Final = 0.25  # between looks whether one is due
 _PAUSE_S: Final = 30.0  # after one that failed
 
 
@@ -65,8 +65,8 @@ class Snapshotter:
         self._log = replicated_log
         self._shipper = shipper
         self._reader = reader
-        self._bytes_max = config.snapshot_bytes
-        self._entries_max = config.snapshot_entries
+        self._bytes_max = config.snapshot_log_bytes
+        self._entries_max = config.snapshot_log_entries
         self._epoch = epoch
         self._covered = covered
         self._hold = hold

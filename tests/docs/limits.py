@@ -30,7 +30,7 @@ _SETTINGS: Final = ROOT / "mqservice" / "settings.py"
 _NOT_LIMITS: Final = frozenset(
     {
         "store_dir", "socket", "broker", "metrics_port", "listen", "shard", "secret",
-        "secret_file", "replicated_log", "deployment", "control",
+        "secret_file", "replicated_log", "snapshot_url", "deployment", "control",
         "shard_epoch", "tls_cert_file", "tls_key_file",
     }
 )  # fmt: skip

@@ -57,7 +57,7 @@ def test_every_setting_of_the_engine_and_every_quota_is_reported() -> None:
     places = {place for rows in SECTIONS.values() for row in rows for place in row.places}
     ways = {
         "store_dir", "socket", "broker", "metrics_port", "listen", "shard", "secret",
-        "secret_file", "replicated_log", "deployment", "control",
+        "secret_file", "replicated_log", "snapshot_url", "deployment", "control",
         "shard_epoch", "tls_cert_file", "tls_key_file",
     }  # fmt: skip
 

@@ -14,6 +14,7 @@ planted: Final = planting("Replication", PLANTS)
 
 _CONFORMANCE: Final = "tests/storage_engine/replicated_log/test_conformance.py"
 _RACES: Final = "tests/storage_engine/replicated_log/test_races.py"
+_SNAPSHOTS: Final = "tests/storage_engine/replicated_log/test_snapshot_bucket.py"
 _LOG: Final = "storage_engine.replicated_log.object_log"
 
 
@@ -81,3 +82,34 @@ async def the_tail_is_read_up_to_the_first_change_of_owners(
         first = first or entry.position.epoch
         if entry.position.epoch == first:
             yield entry
+
+
+@planted(
+    "storage_engine.replicated_log.snapshot_bucket:refuse_newer",
+    f"{_SNAPSHOTS}::test_an_older_owner_publishes_nothing_and_deletes_nothing_that_is_used",
+)
+def an_older_owner_lists_its_snapshot(
+    real: Real, epoch: Thing, writer: Thing, found: Thing
+) -> None:
+    return
+
+
+@planted(
+    "storage_engine.replicated_log.object_requests:ObjectRequests.delete_before",
+    f"{_SNAPSHOTS}::test_no_interleaving_of_owners_deletes_what_a_snapshot_has",
+)
+async def pieces_of_others_are_deleted(
+    real: Real, requests: Thing, prefix: Thing, before: Thing, keep: Thing = frozenset()
+) -> int:
+    deleted: int = await real(requests, prefix, f"{prefix}~", keep=keep)
+    return deleted
+
+
+@planted(
+    "storage_engine.replicated_log.snapshot_bucket:SnapshotBucket.begin",
+    f"{_SNAPSHOTS}::test_what_no_snapshot_has_is_deleted_and_reading_it_says_so",
+)
+def pieces_of_older_snapshots_are_used_again(real: Real, snapshots: Thing, known: Thing) -> None:
+    before = dict(snapshots._known)
+    real(snapshots, known)
+    snapshots._known = {**before, **snapshots._known}

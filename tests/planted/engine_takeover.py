@@ -93,10 +93,40 @@ def replica_keeps_what_its_next_owner_does_not_have(
     f"{_TESTS}/test_takeover.py"
     "::test_half_a_record_at_the_end_of_the_log_is_taken_back_by_the_next_owner",
 )
-def next_owner_goes_on_behind_half_a_record(real: Real, reader: Thing, is_whole: Thing) -> Thing:
+def next_owner_goes_on_behind_half_a_record(
+    real: Real, reader: Thing, *, is_whole: Thing = False
+) -> Thing:
     before = reader.log_end
     change = real(reader, is_whole=is_whole)
     return change._replace(log_from=max(before, change.log_start))
+
+
+@planted(
+    "storage_engine.replication.replication:Replication._write_tail",
+    f"{_TESTS}/test_snapshots.py::test_an_owner_starts_again_after_it_has_trimmed_the_log",
+)
+async def log_trimmed_before_the_owner_has_noted_it(
+    real: Real, replication: Thing, tail: Thing
+) -> None:
+    return
+
+
+@planted(
+    "storage_engine.replication.restorer:Restorer._clear_behind",
+    f"{_TESTS}/test_snapshots.py::test_what_a_deposed_owner_wrote_too_far_is_cleared",
+)
+def bytes_of_a_deposed_owner_stay_behind_a_snapshot(
+    real: Real, restorer: Thing, path: Thing, offset: Thing
+) -> None:
+    restorer._files.sync_path(path)
+
+
+@planted(
+    "storage_engine.replication.restorer:is_piece",
+    f"{_TESTS}/test_snapshots.py::test_a_replica_that_is_late_goes_on_with_a_snapshot",
+)
+def pieces_that_are_there_are_not_compared(real: Real, piece: Thing, content: Thing) -> bool:
+    return True
 
 
 @planted(

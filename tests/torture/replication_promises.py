@@ -139,4 +139,26 @@ REPLICATION: Final = (
             ),
         ),
     ),
+    Promise(
+        "R9",
+        "What is trimmed from a replicated log is in a snapshot: a machine with an empty disk has "
+        "the same messages and settles, whoever was killed while it was made or deleted.",
+        (
+            *_of(
+                "replication/snapshots",
+                "a_node_begins_with_nothing_but_the_bucket",
+                "a_kill_after_any_write_of_a_snapshot_loses_nothing",
+                "a_kill_at_any_request_of_a_beginning_is_taken_up_again",
+                "a_replica_that_is_late_goes_on_with_a_snapshot",
+                "an_owner_starts_again_after_it_has_trimmed_the_log",
+                "an_old_owner_makes_no_snapshot_once_a_newer_one_has",
+            ),
+            *_of(
+                "replicated_log/snapshot_bucket",
+                "no_interleaving_of_owners_deletes_what_a_snapshot_has",
+                "an_older_owner_publishes_nothing_and_deletes_nothing_that_is_used",
+            ),
+            *_LOST_HOSTS,
+        ),
+    ),
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mqservice.lib.replicated_log import REPLICATED_LOG_VARIABLE
+from mqservice.lib.replicated_log import REPLICATED_LOG_VARIABLE, SNAPSHOT_VARIABLE
 from mqservice.supervisor.child import Child
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.errors import ConfigInvalid, StartFailed
@@ -54,13 +54,15 @@ def test_engine_is_told_its_own_settings_and_no_secrets(tmp_path: Path) -> None:
 
 def test_engine_is_told_the_replicated_log_and_how_to_reach_it(tmp_path: Path) -> None:
     given = {
-        REPLICATED_LOG_VARIABLE: "s3://bucket/logs",
+        REPLICATED_LOG_VARIABLE: "kafka://host:9092",
+        SNAPSHOT_VARIABLE: "s3://bucket/snapshots",
         "AWS_SECRET_ACCESS_KEY": "secret",
         "DATABASE_URL": "postgresql://a:secret@db/x",
     }
     spec = engine_spec(given, DataDir(tmp_path), metrics_port=0)
     assert spec.env == {
-        "MQ_ENGINE_REPLICATED_LOG": "s3://bucket/logs",
+        "MQ_ENGINE_REPLICATED_LOG": "kafka://host:9092",
+        "MQ_ENGINE_SNAPSHOT_URL": "s3://bucket/snapshots",
         "AWS_SECRET_ACCESS_KEY": "secret",
         "MQ_ENGINE_METRICS_PORT": "0",
     }

@@ -108,6 +108,8 @@ async def test_what_no_snapshot_has_is_deleted_and_reading_it_says_so(view: View
     assert await view().read(kept) == b"of the next snapshot"
     for each in await view().listed():
         assert (await view().manifest(each)).endswith(b"long")
+    listed = await published(owner, b"0")
+    assert await view().manifest(listed[0]) == b"0", "uploaded again"
 
 
 async def test_an_older_owner_publishes_nothing_and_deletes_nothing_that_is_used(

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +41,7 @@ HOST_LOSSES: Final = 0.7  # share of kills that take the disk too
 REPLICA_KILLS: Final = 0.5  # share of them before which the replica is killed, and starts again
 IN_START: Final = 0.25  # share of takeovers in which the next owner is killed while it starts
 START_S: Final = 1.0
+_ACTION: Final = re.compile('"action":"([a-z_]+)"')
 
 
 class Shard(Engine):
@@ -51,6 +54,7 @@ class Shard(Engine):
         self._environment |= {
             "MQ_ENGINE_REPLICATED_LOG": self.log_dir.as_uri(),
             "MQ_ENGINE_REPLICATION_INTERVAL_MS": "50",
+            "MQ_ENGINE_SNAPSHOT_LOG_ENTRIES": "15",
             **limits,
         }
         self._replica: subprocess.Popen[bytes] | None = None
@@ -93,8 +97,8 @@ class Shard(Engine):
         super().__exit__(*error)  # type: ignore[arg-type] # as they came
 
 
-def run_takeovers(count: int, *, seed: int, acked_each: int) -> History:
-    """Kill that many owners, then drain the last one."""
+def run_takeovers(count: int, *, seed: int, acked_each: int) -> tuple[History, Counter[str]]:
+    """Kill that many owners, then drain the last one; and what the engines logged how often."""
     draw = random.Random(seed)
     history = History()
     with Shard(**LIMITS) as shard:
@@ -126,7 +130,8 @@ def run_takeovers(count: int, *, seed: int, acked_each: int) -> History:
                     starting.wait()
                 shard.start()
         drain(shard, history, is_patient=True)
-    return history
+        fired = Counter(_ACTION.findall(shard.log.read_text()))
+    return history, fired
 
 
 def broken_promises(history: History) -> list[tuple[str, str]]:

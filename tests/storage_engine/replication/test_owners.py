@@ -46,9 +46,11 @@ def put(client: StoreClient, body: bytes, topic: str = "t") -> None:
 @pytest.mark.sized
 def test_no_acknowledged_message_is_lost_with_its_host() -> None:
     count = sized(4, torture=100)
-    history = run_takeovers(count, seed=SEED, acked_each=ACKED_EACH)
+    history, fired = run_takeovers(count, seed=SEED, acked_each=ACKED_EACH)
     assert broken_promises(history) == []
     assert history.count(Outcome.ACKED) >= ACKED_EACH * count
+    assert fired["snapshot_made"] >= 3
+    assert fired["snapshot_restored"] >= 1
 
 
 def test_a_replica_takes_over_and_the_same_messages_are_there() -> None:

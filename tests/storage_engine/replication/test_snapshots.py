@@ -251,7 +251,7 @@ async def test_without_its_snapshots_a_log_that_was_trimmed_is_no_beginning(tmp_
         await filled(owner, 0, 2)
         await owner.snapshotter.take()
     await owner.stop()
-    with pytest.raises(ReplicationUnavailable, match="MQ_ENGINE_SNAPSHOTS"):
+    with pytest.raises(ReplicationUnavailable, match="MQ_ENGINE_SNAPSHOT_URL"):
         await Node(tmp_path / "b", shared).own()
 
 
