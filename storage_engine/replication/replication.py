@@ -34,7 +34,7 @@ from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.durability import Durability
 from storage_engine.replicated_log.errors import Fenced, LogError
 from storage_engine.replication.changes import ChangeReader
-from storage_engine.replication.shipper import IN_FLIGHT_MAX, Shipper
+from storage_engine.replication.shipper import IN_FLIGHT_MAX, Shipper, on_thread
 from storage_engine.replication.snapshotter import Snapshotter
 from storage_engine.replication.tail import LogPlace, Tail, write_tail
 
@@ -142,7 +142,7 @@ class Replication:
         """The next start reads the log from there on, unless it did already."""
         if tail.position > self._tail.position:
             self._tail = msgspec.structs.replace(tail, epochs=self._tail.epochs)
-            await asyncio.to_thread(write_tail, self._files, self._store_path, self._tail)
+            await on_thread(partial(write_tail, self._files, self._store_path, self._tail))
 
     def wait(self, end_offset: int, done: Callable[[StoreError | None], None]) -> None:
         """Call ``done`` when disk and replicated log have everything below ``end_offset``."""

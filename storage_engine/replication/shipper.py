@@ -138,11 +138,11 @@ class Shipper:
         sent_to = self._reader.log_end
         is_sent = False
         try:
-            change = await _on_thread(partial(self._reader.take, is_whole=is_whole))
+            change = await on_thread(partial(self._reader.take, is_whole=is_whole))
             if not change.is_empty or at_least_one:
                 made = self._entries(change)
                 while True:
-                    encoded = await _on_thread(partial(_next_encoded, made))
+                    encoded = await on_thread(partial(_next_encoded, made))
                     if encoded is None:
                         break
                     await self._append(*encoded)
@@ -217,9 +217,9 @@ class Shipper:
             self._failed(error)
 
 
-async def _on_thread(work: Callable[[], ResultT]) -> ResultT:
-    """The work is over on return, also where this is cancelled: nobody else may use the reader
-    before.
+async def on_thread(work: Callable[[], ResultT]) -> ResultT:
+    """The work is over on return, also where this is cancelled: nobody else may use the reader, or
+    the store's directory, before.
     """
     working = asyncio.get_running_loop().run_in_executor(None, work)
     try:
