@@ -133,7 +133,9 @@ class Follower:
                 await _pause(exc)
 
     async def finish(self, end: Position, epoch: int) -> LogPlace:
-        """Write down that what follows ``end`` is this store's own."""
+        """Write down that what follows ``end`` is this store's own; the rest is durable by then."""
+        if self._replica is not None:
+            await asyncio.to_thread(self._replica.sync_log)
         tail = msgspec.structs.replace(self.tail, position=end, epochs=[epoch])
         await asyncio.to_thread(write_tail, self._files, self._path, tail)
         return LogPlace(self._log, tail, self._snapshots)

@@ -68,7 +68,7 @@ class Replica:
             log_end=entry.log_end,
         )
         if self._cut and not entry.is_cut:
-            self._sync_log()
+            self.sync_log()
             self._write_files(entry.number)
             write_tail(self._files, self._path, self.tail)
         self._delete_before(entry.log_start)
@@ -120,7 +120,8 @@ class Replica:
             self._unsynced.discard(path)
             self._files.unlink(path)
 
-    def _sync_log(self) -> None:
+    def sync_log(self) -> None:
+        """Make all bytes of the log durable that were applied. Raises ``SyncFailed``."""
         for path in self._unsynced:
             self._files.sync_path(path)
         self._unsynced.clear()

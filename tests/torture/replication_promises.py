@@ -159,6 +159,7 @@ REPLICATION: Final = (
                 "an_older_owner_publishes_nothing_and_deletes_nothing_that_is_used",
             ),
             *_LOST_HOSTS,
+            *_of(_OWNERS, "a_machine_with_an_empty_disk_begins_with_a_snapshot"),
         ),
     ),
 )

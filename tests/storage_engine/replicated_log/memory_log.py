@@ -19,7 +19,7 @@ from storage_engine.replicated_log.errors import Closed, Fenced, Misconfigured, 
 from storage_engine.replicated_log.port import IN_FLIGHT_MAX, MIB, Entry, Position, Trouble
 
 
-class _Record(NamedTuple):
+class Record(NamedTuple):
     epoch: int
     content: bytes | None  # None in a fence
 
@@ -30,7 +30,7 @@ class SharedLog:
     def __init__(self, deployment: str = "") -> None:
         self.deployment = deployment
         self.first = 0  # the sequence of records[0]
-        self.records: deque[_Record] = deque()
+        self.records: deque[Record] = deque()
         self.epoch = 0
         self.writers: list[MemoryLog] = []
         self.is_held = False
@@ -97,7 +97,7 @@ class MemoryLog:
         if epoch != self._epoch:
             self._shared.epoch = self._epoch = epoch
             self._shared.deployment = self._deployment
-            self._shared.records.append(_Record(epoch, None))
+            self._shared.records.append(Record(epoch, None))
             self._shared.writers.append(self)
         self._check_writer()
         return Position(epoch, self._shared.end)
@@ -129,7 +129,7 @@ class MemoryLog:
                     stored.set_exception(self._fenced())
                 continue
             position = Position(self._epoch, shared.end)
-            shared.records.append(_Record(self._epoch, content))
+            shared.records.append(Record(self._epoch, content))
             if not stored.done():
                 stored.set_result(position)
 
@@ -170,7 +170,7 @@ class MemoryLog:
         for content, waiting in self._pending:
             waiting.cancel()
             if stored and self._epoch == self._shared.epoch:
-                self._shared.records.append(_Record(self._epoch, content))
+                self._shared.records.append(Record(self._epoch, content))
                 stored -= 1
         self._pending.clear()
 

@@ -15,13 +15,13 @@ from storage_engine.disk.files import Files
 from storage_engine.errors import ConfigInvalid, NotLeader, StoreCorrupt
 from storage_engine.replicated_log.port import START, Position
 from storage_engine.replication.changes import Change
-from storage_engine.replication.entry import Kind, ReplicatedEntry, Section, decode
-from storage_engine.replication.follower import follow
+from storage_engine.replication.entry import Kind, ReplicatedEntry, Section, decode, encode
+from storage_engine.replication.follower import follow, take_over
 from storage_engine.replication.replica import Replica
 from storage_engine.replication.tail import Tail, read_tail
 from storage_engine.wire.topics import Durability
 from tests.storage_engine.doubles import WAIT_S, OpenStore, fingerprint, message
-from tests.storage_engine.replicated_log.memory_log import MemoryLog, SharedLog
+from tests.storage_engine.replicated_log.memory_log import MemoryLog, Record, SharedLog
 from tests.storage_engine.replication.nodes import Node
 from tests.storage_engine.test_store import wait_until
 from tests.storage_engine.tools.test_backup import serious_findings
@@ -287,6 +287,41 @@ async def test_half_a_record_at_the_end_of_the_log_is_taken_back_by_the_next_own
         assert heir.open.pull_bodies() == [b"whole", b"more"]
         await heir.stop()
     assert not put_aside(tmp_path)
+
+
+async def test_what_was_taken_over_is_durable_before_it_is_written_down(tmp_path: Path) -> None:
+    """The next start does not read it again."""
+    shared = SharedLog()
+    owner = await Node(tmp_path / "a", shared).own()
+    owner.topic()
+    await owner.replicated()
+    await owner.kill()
+    last = (await entries_of(shared))[-1][1]
+    bytes_only = ReplicatedEntry(
+        1,
+        last.number + 1,
+        0,
+        last.log_end + 9,
+        4_096,
+        [Section(Kind.LOG, last.log_end, b"unsynced!")],
+    )
+    shared.records.append(Record(1, encode(bytes_only)))
+    done: list[str] = []
+
+    class NotingFiles(Files):
+        def sync_path(self, path: Path) -> None:
+            done.append(path.name)
+            super().sync_path(path)
+
+        def replace(self, path: Path, content: bytes) -> None:
+            done.append(path.name)
+            super().replace(path, content)
+
+    place = await take_over(
+        MemoryLog(shared, SystemClock()), None, tmp_path / "b", NotingFiles(), epoch=0
+    )
+    assert place.tail.log_end == last.log_end + 9
+    assert done[-2:] == [f"{0:020d}", "replication.json"]
 
 
 async def test_entries_applied_again_after_a_kill_change_nothing(tmp_path: Path) -> None:
