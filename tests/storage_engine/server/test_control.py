@@ -74,6 +74,7 @@ async def test_a_replica_follows_until_it_is_told_to_take_over(tmp_path: Path) -
     following = asyncio.ensure_future(
         follow(
             MemoryLog(shared, SystemClock()),
+            None,
             tmp_path / "b",
             Files(),
             interval_ms=LIMITS["replication_interval_ms"],
