@@ -24,6 +24,7 @@ from mqservice.cli.library_errors import client_error
 from mqservice.cli.messages import Delivered
 
 HANDED_OVER_MAX: Final = 256
+READY_LOOK_MS: Final = 20  # how often to look whether the service has confirmed a subscription
 # What the library tells by log that a person at a terminal wants to know, and in which words.
 NOTICES: Final = {
     "reconnecting": "{error}; trying again in {wait_s:.1f} s",
@@ -117,7 +118,7 @@ class Consumer:
         self._idle_since = asyncio.get_running_loop().time()
         stopping = asyncio.create_task(self._stop.wait())
         try:
-            while (wait_ms := self._wait_ms()) != 0 and self._wanted() != 0:
+            while (wait_ms := self._wait_ms(subscription)) != 0 and self._wanted() != 0:
                 waiting = asyncio.create_task(
                     subscription.get(None if wait_ms is None else f"{wait_ms}ms")
                 )
@@ -130,10 +131,14 @@ class Consumer:
         finally:
             stopping.cancel()
 
-    def _wait_ms(self) -> int | None:
+    def _wait_ms(self, subscription: AsyncSubscription) -> int | None:
         if self._limits.idle_exit_ms is None:
             return None
-        passed_ms = (asyncio.get_running_loop().time() - self._idle_since) * 1000
+        now = asyncio.get_running_loop().time()
+        if not subscription.is_ready:  # nothing can come yet, so this is not idle time
+            self._idle_since = now
+            return READY_LOOK_MS
+        passed_ms = (now - self._idle_since) * 1000
         return max(self._limits.idle_exit_ms - round(passed_ms), 0)
 
     def _wanted(self) -> int | None:

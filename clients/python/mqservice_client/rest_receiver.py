@@ -98,7 +98,7 @@ class RestSource(Home):
         self._thread_id = threading.get_ident()
         self._wake = asyncio.Event()
         self._settled = asyncio.Event()
-        self._was_seen = False
+        self.was_seen = False
         self._is_stopping = False
         self._is_settling = False
         self._receiving = self._loop.create_task(self._receive_all(), name="mqservice receive")
@@ -170,7 +170,7 @@ class RestSource(Home):
             except MQError as exc:
                 attempt += 1
                 is_late = self._loop.time() - started >= self._caller.timeout_ms / 1000
-                if _is_final(exc) or (is_late and not self._was_seen):
+                if _is_final(exc) or (is_late and not self.was_seen):
                     self.feed.fail(exc)
                     return
                 await self._pause(attempt, exc)
@@ -180,9 +180,10 @@ class RestSource(Home):
 
     async def _receive(self, count: int, attempt_id: str) -> None:
         options = self._options
+        wait_s = WAIT_S if self.was_seen else 0  # the first answer says that the service is there
         fields: dict[str, Any] = {  # Any: JSON
             "max": count,
-            "wait": f"{WAIT_S}s",
+            "wait": f"{wait_s}s",
             "attempt_id": attempt_id,
             "consumer_id": self._consumer_id,
             "filter": options.filter,
@@ -197,11 +198,11 @@ class RestSource(Home):
         response = await self._exchange(
             path,
             {name: value for name, value in fields.items() if value is not None},
-            wait_ms=WAIT_S * 1000,
+            wait_ms=wait_s * 1000,
             accept=PACK_TYPE,
         )
         received = _decoded(_decode_received, response).messages
-        self._was_seen = True
+        self.was_seen = True
         fresh = []
         for each in received:
             if each.receipt in self.outstanding:

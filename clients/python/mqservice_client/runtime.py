@@ -164,6 +164,14 @@ class Reading:
         return "rest" if self._on_rest else "websocket"
 
     @property
+    def is_ready(self) -> bool:
+        """Whether the service has confirmed every topic, so that messages come if there are any."""
+        if self._on_rest:
+            return all(each.was_seen for each in self._on_rest)
+        is_welcome = self._runtime.hub.session.is_welcome
+        return is_welcome and all(each.is_confirmed for each in self._on_socket)
+
+    @property
     def homes(self) -> list[Home]:
         return [*self._on_socket, *self._on_rest]
 

@@ -94,6 +94,12 @@ def test_what_is_acked_does_not_come_again_and_what_fails_does(
     assert lag(mq, place.group)["lag"] == 0
 
 
+def test_a_subscription_without_messages_says_when_it_is_ready(mq: Client, place: Place) -> None:
+    with mq.subscribe(*place) as subscription:
+        wait_until(lambda: subscription.is_ready, WAIT_S / 2, "the subscription is ready")
+        assert subscription.get("0s") is None
+
+
 def test_a_message_has_one_result(mq: Client, place: Place) -> None:
     mq.send(place.topic, "x")
     with mq.subscribe(*place) as subscription:

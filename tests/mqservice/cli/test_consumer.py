@@ -117,6 +117,12 @@ async def test_idle_exit_ends_a_quiet_subscription() -> None:
         assert consuming.consumer.totals.acked == 2
 
 
+async def test_time_to_connect_is_not_idle_time() -> None:
+    async with service_double() as double:
+        await Consuming(double.target, ConsumeLimits(idle_exit_ms=1)).run()
+        assert len(commands_named(double, 4)) == 1, "it ended before it had subscribed"
+
+
 async def test_stop_confirms_what_was_acked_and_leaves() -> None:
     async with service_double() as double:
         fill(double, 2)

@@ -32,6 +32,11 @@ class AsyncSubscription:
         """How messages come: "websocket" or "rest"."""
         return self._reading.transport
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the service has confirmed it. False before that, and while it reconnects."""
+        return self._reading.is_ready
+
     async def get(self, timeout: Duration | None = None) -> AsyncMessage | None:
         """The next message; None when there is none within ``timeout``, or after the end.
 

@@ -33,6 +33,11 @@ class Subscription:
         """How messages come: "websocket" or "rest"."""
         return self._reading.transport
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the service has confirmed it. False before that, and while it reconnects."""
+        return self._reading.is_ready
+
     def get(self, timeout: Duration | None = None) -> Message | None:
         """The next message; None when there is none within ``timeout``, or after the end.
 
