@@ -14,10 +14,9 @@ from django.utils import timezone
 from mqservice.lib.durations import SECOND_MS
 from mqservice.lib.names import MAIN_SHARD
 from mqservice.lib.problem import Problem
+from mqservice.lib.shard_liveness import BEHIND_MS_MAX, SILENT_MS
 from mqservice.shards.models import Replica, Shard, ShardState
 
-HEARTBEAT_MAX: Final = timedelta(seconds=5)  # one whose node is silent for longer is down
-BEHIND_MS_MAX: Final = 10 * SECOND_MS  # as ``mqservice.supervisor.shard_owners``
 GIB: Final = 1024**3
 _NAMES_CACHED_MS: Final = 10 * SECOND_MS
 
@@ -66,7 +65,7 @@ def is_alive(shard: Shard) -> bool:
     """
     if shard.heartbeat_at is None:
         return shard.name == MAIN_SHARD
-    return timezone.now() - shard.heartbeat_at <= HEARTBEAT_MAX
+    return timezone.now() - shard.heartbeat_at <= timedelta(milliseconds=SILENT_MS)
 
 
 def replicas() -> dict[str, list[Replica]]:
@@ -79,7 +78,7 @@ def replicas() -> dict[str, list[Replica]]:
 
 def is_following(replica: Replica) -> bool:
     """Whether it could take over: it was heard of lately, and at the end of the log lately."""
-    is_heard = timezone.now() - replica.heartbeat_at <= HEARTBEAT_MAX
+    is_heard = timezone.now() - replica.heartbeat_at <= timedelta(milliseconds=SILENT_MS)
     return is_heard and 0 <= replica.behind_ms <= BEHIND_MS_MAX
 
 

@@ -8,11 +8,12 @@ The commands are described where they are carried out, in ``storage_engine/serve
 from __future__ import annotations
 
 import asyncio
-import enum
 from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
+
+from storage_engine.wire.role import Phase, RoleStatus
 
 STATUS_TIMEOUT_S: Final = 1.0
 PROBE_TIMEOUT_S: Final = 3.0
@@ -23,51 +24,29 @@ _REPLY_BYTES_MAX: Final = 4_096
 ReplyT = TypeVar("ReplyT")
 
 
-class Phase(enum.StrEnum):
-    """What the process is; ``BUSY`` is one that is there and does not reply, as in recovery."""
-
-    FOLLOWING = "following"
-    TAKING_OVER = "taking_over"
-    OPENING = "opening"
-    OWNER = "owner"
-    STOPPING = "stopping"
-    BUSY = "busy"
-
-
-class EngineStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """``epoch``: its own, or the newest that it knows of. ``log_end``: up to where the replicated
-    log and it agree. ``behind_ms``: since a replica was last at the log's end; -1: never.
-    """
-
-    phase: Phase
-    epoch: int = 0
-    log_end: int = 0
-    behind_ms: int = -1
-
-
 class EngineControl:
     """The door of one process, which may not be there."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    async def status(self) -> EngineStatus | None:
+    async def status(self) -> RoleStatus | None:
         """None where no process is."""
         try:
-            return await self._ask("status", EngineStatus, STATUS_TIMEOUT_S)
+            return await self._ask("status", RoleStatus, STATUS_TIMEOUT_S)
         except (TimeoutError, BlockingIOError):  # the latter: too many have asked in vain
-            return EngineStatus(phase=Phase.BUSY)
+            return RoleStatus(phase=Phase.BUSY)
         except OSError:
             return None
 
     async def own(self, epoch: int) -> bool:
         """Have it take the shard over. Whether the log is fenced, and the shard so its own."""
-        reply = await self._find(f"own {epoch}", EngineStatus, OWN_TIMEOUT_S)
+        reply = await self._find(f"own {epoch}", RoleStatus, OWN_TIMEOUT_S)
         return reply is not None and reply.phase is Phase.OPENING
 
     async def confirm(self) -> bool:
         """Whether the replicated log says that it still is the owner."""
-        return await self._find("confirm", EngineStatus, OWN_TIMEOUT_S) is not None
+        return await self._find("confirm", RoleStatus, OWN_TIMEOUT_S) is not None
 
     async def release(self) -> bool:
         """Have it stop in order. Whether the replicated log has everything then."""

@@ -21,21 +21,21 @@ import psycopg
 
 from mqservice.lib.names import MAIN_SHARD, name_fault
 from mqservice.lib.replicated_log import REPLICATED_LOG_VARIABLE, has_replicated_log
+from mqservice.lib.shard_liveness import HEARTBEAT_MS, SILENT_MS
 from mqservice.supervisor.config import SupervisorConfig
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.errors import ConfigInvalid
 
-HEARTBEAT_MS: Final = 1_000
 CONNECT_TIMEOUT_S: Final = 2
-# Another node's, as long as it is heard of: see ``HEARTBEAT_MAX`` of ``mqservice.shards.queries``.
-_BEAT: Final = """
+# Another node's, as long as it is heard of.
+_BEAT: Final = f"""
 INSERT INTO shards_shard AS known (name, address, owner, heartbeat_at, free_bytes)
 VALUES (%s, %s, %s, now(), %s)
 ON CONFLICT (name) DO UPDATE SET
     address = excluded.address, owner = excluded.owner, heartbeat_at = excluded.heartbeat_at,
     free_bytes = excluded.free_bytes
 WHERE known.owner IN ('', excluded.owner) OR known.heartbeat_at IS NULL
-    OR known.heartbeat_at < now() - interval '5 s'
+    OR known.heartbeat_at < now() - interval '{SILENT_MS} ms'
 """
 
 

@@ -23,12 +23,12 @@ from typing import Final
 import psycopg
 
 from mqservice.lib.notifications import payloads
-from mqservice.supervisor.engine_control import EngineControl, EngineStatus, Phase
-from mqservice.supervisor.shard_engines import HEARTBEAT_MS, ShardPlace
-from mqservice.supervisor.shard_table import CHANNEL, SILENT_MS, ShardRow, ShardTable
+from mqservice.lib.shard_liveness import BEHIND_MS_MAX, HEARTBEAT_MS, SILENT_MS
+from mqservice.supervisor.engine_control import EngineControl
+from mqservice.supervisor.shard_engines import ShardPlace
+from mqservice.supervisor.shard_table import CHANNEL, ShardRow, ShardTable
+from storage_engine.wire.role import Phase, RoleStatus
 
-# A replica that has not seen the end of its log for longer does not know whether it can reach it.
-BEHIND_MS_MAX: Final = 10_000
 _SOON_MS: Final = 20  # until a process is looked at again that changes what it is
 _CHANGING: Final = frozenset({Phase.TAKING_OVER, Phase.STOPPING, Phase.BUSY})
 _RETRY_MS: Final = 5_000  # after a takeover that came to nothing
@@ -46,7 +46,7 @@ class Action(enum.StrEnum):
     FOLLOW = "follow"  # another node has it
 
 
-def decide(row: ShardRow | None, status: EngineStatus, *, node: str, is_home: bool) -> Action:
+def decide(row: ShardRow | None, status: RoleStatus, *, node: str, is_home: bool) -> Action:
     """Of a process that is a replica or an owner. ``is_home``: this node takes a shard that nobody
     ever had.
     """
@@ -182,7 +182,7 @@ class _Keeper:
         await self._claim(row, status, why)
         return _SOON_MS
 
-    async def _status(self) -> EngineStatus | None:
+    async def _status(self) -> RoleStatus | None:
         """One that recovers a store has no time to answer."""
         status = await self._control.status()
         if status is None or status.phase is not Phase.BUSY:
@@ -190,10 +190,10 @@ class _Keeper:
                 self._opening_epoch = 0
             return status
         if self._opening_epoch:
-            return EngineStatus(phase=Phase.OPENING, epoch=self._opening_epoch)
+            return RoleStatus(phase=Phase.OPENING, epoch=self._opening_epoch)
         return status
 
-    async def _keep(self, action: Action, status: EngineStatus) -> int:
+    async def _keep(self, action: Action, status: RoleStatus) -> int:
         """It is ours."""
         place = self.place
         if action is Action.RELEASE:
@@ -219,7 +219,7 @@ class _Keeper:
             )
         return HEARTBEAT_MS if is_serving else _SOON_MS
 
-    async def _claim(self, row: ShardRow | None, status: EngineStatus, why: str) -> None:
+    async def _claim(self, row: ShardRow | None, status: RoleStatus, why: str) -> None:
         epoch = max(status.epoch, row.epoch if row is not None else 0) + 1
         if not await self._table.claim(self.place.name, row, epoch=epoch):
             return  # another node was faster
@@ -244,7 +244,7 @@ class _Keeper:
         if _now_ms() >= self._retry_ms and _is_ready(status):
             await self._own(max(status.epoch, row.epoch) + 1)
 
-    async def _move(self, status: EngineStatus) -> None:
+    async def _move(self, status: RoleStatus) -> None:
         """Give it to the node that shall have it."""
         assert self._row is not None
         self._say(f"giving it to {self._row.move_to}")
@@ -272,7 +272,7 @@ class _Keeper:
         self._said = text
 
 
-def _is_ready(status: EngineStatus) -> bool:
+def _is_ready(status: RoleStatus) -> bool:
     return status.phase is Phase.FOLLOWING and 0 <= status.behind_ms <= BEHIND_MS_MAX
 
 

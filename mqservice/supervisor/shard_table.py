@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 
 import psycopg
 
+from mqservice.lib.shard_liveness import SILENT_MS
 from mqservice.lib.tcp_timeouts import LIBPQ_OPTIONS
 
 CHANNEL: Final = "mq_shards"  # named in the migration too
 CONNECT_TIMEOUT_S: Final = 2
-SILENT_MS: Final = 5_000  # as ``HEARTBEAT_MAX`` of ``mqservice.shards.queries``
 
 _FIND: Final = """
 SELECT epoch, owner, address, move_to,

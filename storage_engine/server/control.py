@@ -7,8 +7,6 @@
     release        an owner stops in order; answered when the log has everything, or cannot have it
     probe ADDRESS  whether another engine of the shard answers there
 
-    following ── own ──▶ taking_over ── fenced ──▶ opening ──▶ owner ── release ──▶ stopping
-
 The door is a unix socket that only the node's user reaches. Whoever takes over leads the shard's
 log with an epoch that the node names; the log decides whether it may (``replication/follower.py``).
 """
@@ -17,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import enum
 import os
 from typing import Final
 
@@ -29,31 +26,10 @@ from storage_engine.errors import ConfigInvalid
 from storage_engine.replication.replication import Replication
 from storage_engine.replication.tail import Tail
 from storage_engine.wire.probe import why_silent
+from storage_engine.wire.role import Phase, RoleStatus
 
 _LINE_BYTES_MAX: Final = 1_024
 _FLUSH_S: Final = 1
-
-
-class Phase(enum.StrEnum):
-    """See the module's docstring."""
-
-    FOLLOWING = "following"
-    TAKING_OVER = "taking_over"
-    OPENING = "opening"
-    OWNER = "owner"
-    STOPPING = "stopping"
-
-
-class RoleStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """``epoch``: the newest that it knows of, or its own. ``log_end``: up to which physical offset
-    it has the replicated log, or the log has it. ``behind_ms``: since a replica was last at the
-    log's end, -1 when it never was.
-    """
-
-    phase: Phase
-    epoch: int
-    log_end: int
-    behind_ms: int
 
 
 class Role:

@@ -9,15 +9,16 @@ from contextlib import asynccontextmanager
 import psycopg
 import pytest
 
-from mqservice.supervisor.engine_control import EngineStatus, Phase
-from mqservice.supervisor.shard_owners import BEHIND_MS_MAX, Action, decide
-from mqservice.supervisor.shard_table import SILENT_MS, ShardRow, ShardTable
+from mqservice.lib.shard_liveness import BEHIND_MS_MAX, SILENT_MS
+from mqservice.supervisor.shard_owners import Action, decide
+from mqservice.supervisor.shard_table import ShardRow, ShardTable
+from storage_engine.wire.role import Phase, RoleStatus
 
-REPLICA = EngineStatus(phase=Phase.FOLLOWING, epoch=7, log_end=100, behind_ms=0)
-BEHIND = EngineStatus(phase=Phase.FOLLOWING, epoch=7, behind_ms=BEHIND_MS_MAX + 1)
-NEW = EngineStatus(phase=Phase.FOLLOWING)
-OPENING = EngineStatus(phase=Phase.OPENING, epoch=7)
-OWNER = EngineStatus(phase=Phase.OWNER, epoch=7, log_end=100)
+REPLICA = RoleStatus(phase=Phase.FOLLOWING, epoch=7, log_end=100, behind_ms=0)
+BEHIND = RoleStatus(phase=Phase.FOLLOWING, epoch=7, behind_ms=BEHIND_MS_MAX + 1)
+NEW = RoleStatus(phase=Phase.FOLLOWING)
+OPENING = RoleStatus(phase=Phase.OPENING, epoch=7)
+OWNER = RoleStatus(phase=Phase.OWNER, epoch=7, log_end=100)
 SILENT = SILENT_MS + 1
 
 
@@ -55,7 +56,7 @@ def row(
     ],
 )
 def test_what_a_node_does(
-    status: EngineStatus, found: ShardRow | None, is_home: bool, wanted: Action
+    status: RoleStatus, found: ShardRow | None, is_home: bool, wanted: Action
 ) -> None:
     assert decide(found, status, node="me", is_home=is_home) is wanted
 

@@ -17,8 +17,9 @@ from storage_engine.config import StoreConfig
 from storage_engine.disk.files import Files
 from storage_engine.errors import NotLeader
 from storage_engine.replication.follower import follow
-from storage_engine.server.control import Control, Phase, Role, RoleStatus
+from storage_engine.server.control import Control, Role
 from storage_engine.wire.probe import why_silent
+from storage_engine.wire.role import Phase, RoleStatus
 from storage_engine.wire.topics import Durability
 from tests.storage_engine.doubles import WAIT_S, message
 from tests.storage_engine.replicated_log.memory_log import MemoryLog, SharedLog
