@@ -26,6 +26,7 @@ from storage_engine.errors import ConfigInvalid, NotLeader, StoreError, StoreInU
 from storage_engine.filters.message_filter import set_compiled_max
 from storage_engine.json_log import start_logging
 from storage_engine.recovery.open_checks import claim_store
+from storage_engine.recovery.warm_replica import WarmReplica
 from storage_engine.replicated_log.errors import Misconfigured
 from storage_engine.replicated_log.opening import open_log, open_snapshots
 from storage_engine.replicated_log.port import ReplicatedLog
@@ -140,6 +141,7 @@ async def _open_when_told(config: StoreConfig, role: Role, control: Control) -> 
         interval_ms=config.replication_interval_ms,
         caught_up=role.caught_up,
         wanted_epoch=role.wanted_epoch,
+        derived=WarmReplica(config, files, SystemClock()),
     )
     role.opens(place.tail.epoch)
     await control.flush()  # recovery leaves the loop no time
@@ -194,7 +196,11 @@ async def _open(config: StoreConfig, place: LogPlace | None = None) -> Store:
         claim_store(files, config.store_path, config.shard)
         if config.replicated_log and place is None:
             place = await take_over(
-                *_replicated_log(config), config.store_path, files, epoch=config.shard_epoch
+                *_replicated_log(config),
+                config.store_path,
+                files,
+                epoch=config.shard_epoch,
+                derived=WarmReplica(config, files, SystemClock()),
             )
         store = Store(config, SystemClock(), place=place)
         store.open(asyncio.get_running_loop())

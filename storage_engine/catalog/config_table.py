@@ -25,10 +25,9 @@ from storage_engine.settings.assignment import Strategy
 from storage_engine.settings.assignment_policy import AssignmentPolicy
 from storage_engine.settings.retry_policy import LevelDelays, RetryPolicy
 from storage_engine.wire.groups import CONSUME_TIMEOUT_MS, Dispatch, GroupConfig, StartFrom
-from storage_engine.wire.topics import Durability, TopicConfig
+from storage_engine.wire.topics import DURABILITY_ATTRIBUTE, Durability, TopicConfig
 
 _PERM_READ_WRITE: Final = 6
-_DURABILITY: Final = "mq.durability"
 _RETENTION_MS: Final = "reserve.time"  # RocketMQ 5 knows it from tiered storage
 _START_FROM: Final = "mq.start_from"
 _START_MS: Final = "mq.start_ms"
@@ -46,7 +45,8 @@ _SIMPLE_QUEUE: Final = "SimpleCQ"
 # Attributes that are made anew from the configuration whenever a row is written.
 _ATTRIBUTES: Final = frozenset(
     {
-        _DURABILITY, _RETENTION_MS, _START_FROM, _START_MS, _LEASE_MS, _CONSUME_TIMEOUT_MS, _RETRY,
+        DURABILITY_ATTRIBUTE, _RETENTION_MS, _START_FROM, _START_MS, _LEASE_MS,
+        _CONSUME_TIMEOUT_MS, _RETRY,
         _DISPATCH, _STRATEGY, _ASSIGNMENT, _BATCH_PER_GROUP, _RETRY_TOPICS,
     }
 )  # fmt: skip
@@ -282,7 +282,7 @@ class TopicTable(ConfigTable[TopicConfig, int]):
                 topic = TopicConfig(
                     topic=name,
                     queue_count=row.write_queue_nums,
-                    durability=Durability(row.attributes.get(_DURABILITY, Durability.SYNC)),
+                    durability=Durability(row.attributes.get(DURABILITY_ATTRIBUTE, Durability.SYNC)),
                     # RocketMQ says -1 where nothing is set.
                     retention_ms=max(int(row.attributes.get(_RETENTION_MS, "0")), 0),
                 )
@@ -301,7 +301,7 @@ class TopicTable(ConfigTable[TopicConfig, int]):
             topic_name=config.topic,
             read_queue_nums=extra,
             write_queue_nums=config.queue_count,
-            attributes={_DURABILITY: config.durability, _RETENTION_MS: str(config.retention_ms)},
+            attributes={DURABILITY_ATTRIBUTE: config.durability, _RETENTION_MS: str(config.retention_ms)},
         )
 
     def _empty_file(self, version: _DataVersion) -> _TopicFile:

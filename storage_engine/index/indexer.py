@@ -178,7 +178,7 @@ class Indexer:
         orders = [order for order in mark.orders if order.file in self.index.files]
         self._is_syncing = True
         try:
-            await asyncio.get_running_loop().run_in_executor(None, _sync, orders)
+            await asyncio.get_running_loop().run_in_executor(None, sync_index, orders)
         except SyncFailed as exc:
             self._failed_sync = exc
             log.error(
@@ -279,7 +279,8 @@ class Indexer:
         self.index.close()
 
 
-def _sync(orders: list[SyncOrder]) -> None:
+def sync_index(orders: list[SyncOrder]) -> None:
+    """Any thread. Raises ``SyncFailed``."""
     for order in orders:
         order.file.sync(order.next_number)
 

@@ -70,6 +70,11 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_checkpoint(files: Files, path: Path, checkpoint: Checkpoint) -> None:
     """Replace the checkpoint; durable on return (two fsyncs)."""
+    files.replace(path, encode_checkpoint(checkpoint))
+
+
+def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
+    """What the file holds."""
     assert checkpoint.dispatched_offset <= checkpoint.flushed_offset
     assert checkpoint.indexed_offset <= checkpoint.flushed_offset
     stamp = checkpoint.store_timestamp_ms
@@ -85,7 +90,7 @@ def write_checkpoint(files: Files, path: Path, checkpoint: Checkpoint) -> None:
     content = body + _CRC.pack(crc32(body))
     content += _INDEX.pack(checkpoint.indexed_offset, checkpoint.index_entry_count)
     content += _CRC.pack(crc32(content))
-    files.replace(path, content.ljust(CHECKPOINT_BYTES, b"\0"))
+    return content.ljust(CHECKPOINT_BYTES, b"\0")
 
 
 def is_of_rocketmq(path: Path) -> bool:
@@ -123,9 +128,13 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
         StoreCorrupt: it was written by a newer format; the store must not be touched.
     """
     try:
-        content = path.read_bytes()
+        return decode_checkpoint(path.read_bytes(), path)
     except FileNotFoundError:
         return None
+
+
+def decode_checkpoint(content: bytes, path: Path) -> Checkpoint | None:
+    """As ``read_checkpoint``, of what stands at ``path``."""
     if len(content) < _BODY.size + _CRC.size:
         return None
     body = content[: _BODY.size]

@@ -101,6 +101,15 @@ class ConsumeQueues:
         for file in files:
             file.is_new = False
 
+    def make_durable(self) -> int:
+        """All units, at once; how many there are. Raises ``SyncFailed``."""
+        ends = [(queue, queue.max_offset) for queue in self]
+        dirty = [(queue, end) for queue, end in ends if queue.is_dirty(end)]
+        self.sync([file for queue, end in dirty for file in queue.dirty_files(end)])
+        for queue, end in dirty:
+            queue.synced(end)
+        return sum([end for _, end in ends])
+
     def _above(self, file: MappedFile) -> list[Path]:
         """The directories whose names lead to a queue file."""
         parents = file.path.parents

@@ -63,12 +63,7 @@ class Checkpointer:
         ``saves`` write what it counts as done. The next start begins here; where there is no room,
         at the checkpoint before, and a later one tries again. Raises ``SyncFailed``.
         """
-        ends = [(queue, queue.max_offset) for queue in self._queues]
-        dirty = [(queue, end) for queue, end in ends if queue.is_dirty(end)]
-        self._queues.sync([file for queue, end in dirty for file in queue.dirty_files(end)])
-        for queue, end in dirty:
-            queue.synced(end)
-        self._derived = end_offset, sum([end for _, end in ends])
+        self._derived = end_offset, self._queues.make_durable()
         mark = Checkpoint(
             flushed_offset=end_offset,
             dispatched_offset=end_offset,

@@ -168,7 +168,7 @@ def recover(
     for entry in guessed:
         redispatch.put_known(entry)
     # RocketMQ has no floors: its queues begin where its log does.
-    _raise_to_floors(queues, floors, 0 if checkpoint else commit_log.start_offset)
+    raise_to_floors(queues, floors, 0 if checkpoint else commit_log.start_offset)
     stamp = max(found.store_timestamp_ms, mark.store_timestamp_ms)
     truncated_bytes = commit_log.truncate(end_offset, stamp, has_zeros_behind=not found.end.reason)
     commit_log.rewrite_from(mark.flushed_offset)
@@ -180,7 +180,7 @@ def recover(
     return Recovered(start, end_offset, count, truncated_bytes, found.damaged, settles)
 
 
-def _raise_to_floors(
+def raise_to_floors(
     queues: ConsumeQueues, floors: Mapping[str, list[int]], start_offset: int
 ) -> None:
     """Let no queue begin below its least min_offset, nor before ``start_offset`` of the log."""

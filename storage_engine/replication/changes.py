@@ -164,14 +164,22 @@ class ChangeReader:
 
 
 def entries(
-    change: Change, reader: ChangeReader, *, epoch: int, number: int, bytes_max: int, is_first: bool
+    change: Change,
+    reader: ChangeReader,
+    *,
+    epoch: int,
+    number: int,
+    bytes_max: int,
+    is_first: bool,
+    is_whole: bool,
 ) -> Iterator[ReplicatedEntry]:
     """What is to be appended for a change, in order; numbered from ``number`` on.
 
-    At least one, of the epoch's first change or of one that is empty.
+    At least one, of the epoch's first change or of one that is empty. ``is_whole``: it has all
+    small files.
     """
     log_end = change.log_from
-    for sections, is_cut in _packed(_stream(change, reader, bytes_max), bytes_max):
+    for sections, is_cut, is_last in _packed(_stream(change, reader, bytes_max), bytes_max):
         for each in sections:
             log_end += len(each.content) if each.kind is Kind.LOG else 0
         yield ReplicatedEntry(
@@ -183,6 +191,7 @@ def entries(
             sections,
             is_first,
             is_cut,
+            is_whole and is_last,
         )
         number, is_first = number + 1, False
 
@@ -213,15 +222,17 @@ def _pieces(sections: Iterable[Section], piece_bytes: int) -> list[Section]:
 
 def _packed(
     groups: Iterable[list[Section]], bytes_max: int
-) -> Iterator[tuple[list[Section], bool]]:
-    """Sections of one entry after another, and whether a group goes on in the next one."""
+) -> Iterator[tuple[list[Section], bool, bool]]:
+    """Sections of one entry after another, whether a group goes on in the next one, and whether
+    there is none.
+    """
     packed: list[Section] = []
     left = bytes_max - HEAD_BYTES
     for group in groups:
         for at, section in enumerate(group):
             if section.encoded_bytes > left:
-                yield packed, at > 0
+                yield packed, at > 0, False
                 packed, left = [], bytes_max - HEAD_BYTES
             packed.append(section)
             left -= section.encoded_bytes
-    yield packed, False
+    yield packed, False, True

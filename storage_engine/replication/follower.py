@@ -11,9 +11,14 @@
     a replica                   no more what follows            the newest snapshot is taken first
     an owner                    entries of its own epochs       compared; the store may have more,
                                                                 which is shipped
-    an owner                    others, or other bytes, or      the store is put aside and built
-                                no more what follows            anew from the log
+    an owner                    the next owner's                cut off where that one begins, and
+                                                                applied: a replica from then on
+    an owner                    no more what follows            a replica from then on, which takes
+                                                                the newest snapshot first
+    an owner                    other bytes than its own        the store is put aside and built
+                                                                anew from the log
 
+What is cut off is kept beside the store where somebody may have been told of it (``cut_off.py``).
 Taking over is to fence whoever had the shard, to read on to the end, and to let the engine recover
 the files as after any stop. What the log lacks is shipped before anybody is served.
 """
@@ -33,6 +38,7 @@ import msgspec
 
 from storage_engine.disk.files import Files
 from storage_engine.disk.layout import (
+    ABORT_FILE,
     COMMIT_LOG_DIR,
     LOCK_FILE,
     REPLICATION_FILE,
@@ -52,14 +58,16 @@ from storage_engine.errors import (
 from storage_engine.replicated_log.errors import Fenced, LogError, Trimmed, Unavailable
 from storage_engine.replicated_log.port import Entry, Position, ReplicatedLog
 from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
+from storage_engine.replication.cut_off import keep
 from storage_engine.replication.entry import Kind, ReplicatedEntry, decode
-from storage_engine.replication.replica import Replica
+from storage_engine.replication.replica import Derived, NothingDerived, Replica
 from storage_engine.replication.restorer import Restorer
 from storage_engine.replication.tail import LogPlace, Tail, read_tail, write_tail
 
 log = logging.getLogger(__name__)
 
 _PAUSE_S: Final = 1.0  # between attempts to reach the log
+_FLUSH_S: Final = 1.0  # between syncs of what a replica has read
 _EPOCHS_TRIED_MAX: Final = 16  # of owners that wrote nothing, and so left no entry to know them by
 
 
@@ -72,20 +80,24 @@ class Follower:
         snapshots: SnapshotBucket | None,
         store_path: Path,
         files: Files,
+        derived: Derived | None = None,
     ) -> None:
         self._log = replicated_log
+        self._derived = derived or NothingDerived()
         self._path = store_path
         self._files = files
         self._snapshots = snapshots
-        self._restorer = None if snapshots is None else Restorer(snapshots, files, store_path)
+        self._restorer: Restorer | None = None
+        if snapshots is not None:
+            self._restorer = Restorer(snapshots, files, store_path, self._derived)
         found = read_tail(store_path)
         self._is_known = found is not None
         self._tail = found or Tail()
         self._replica: Replica | None = None
         if found is None and not has_store(store_path):
-            self._replica = Replica(files, store_path, self._tail)
+            self._follow_from(self._tail)
         elif found is not None and not found.epochs:
-            self._replica = Replica(files, store_path, found)
+            self._follow_from(found)
 
     @property
     def tail(self) -> Tail:
@@ -117,7 +129,7 @@ class Follower:
                 epoch += 1
 
     async def read_on(self) -> None:
-        """Take in what the log has behind what is known here."""
+        """Take in what the log has behind what is known here; small files wait for ``flush``."""
         while True:
             try:
                 if self._replica is not None and not self._replica.tail.number:
@@ -132,10 +144,23 @@ class Follower:
             except Unavailable as exc:
                 await _pause(exc)
 
+    async def flush(self) -> None:
+        """Write what waits to be written, so that the next start need not read it again."""
+        if self._replica is not None:
+            await asyncio.to_thread(self._replica.flush)
+
     async def finish(self, end: Position, epoch: int) -> LogPlace:
         """Write down that what follows ``end`` is this store's own; the rest is durable by then."""
+        if self.tail.has_own_files:
+            # The next owner was lost before its first change was whole.
+            await asyncio.to_thread(
+                self._put_aside, "only a part of the next owner's files is in the log"
+            )
+            await self.read_on()
+        await self.flush()
         if self._replica is not None:
             await asyncio.to_thread(self._replica.sync_log)
+        self._derived.close()
         tail = msgspec.structs.replace(self.tail, position=end, epochs=[epoch])
         await asyncio.to_thread(write_tail, self._files, self._path, tail)
         return LogPlace(self._log, tail, self._snapshots)
@@ -145,8 +170,11 @@ class Follower:
         assert self._replica is not None
         tail = None if self._restorer is None else await self._restorer.restore(self.tail)
         if tail is not None:
-            self._replica = Replica(self._files, self._path, tail)
+            self._follow_from(tail)
         return tail is not None
+
+    def _follow_from(self, tail: Tail) -> None:
+        self._replica = Replica(self._files, self._path, tail, self._derived)
 
     async def _catch_up(self, trimmed: Trimmed) -> None:
         """The log has no more what follows; a snapshot has it."""
@@ -157,10 +185,9 @@ class Follower:
                     "shard's owner has it"
                 ) from trimmed
         elif self._is_known:
-            # An owner writes down what it does not need before it trims the log.
-            await asyncio.to_thread(
-                self._put_aside, f"somebody else has trimmed the log: {trimmed}"
-            )
+            # An owner writes down what it does not need before it trims the log: this is the next
+            # one's. Whatever comes after what is known may be of this store alone.
+            await asyncio.to_thread(self._step_down, self._tail.log_end)
         else:
             raise self._stranger()
 
@@ -171,6 +198,11 @@ class Follower:
             return
         if not self._is_known:
             raise self._stranger()
+        if self._is_of_next_owner(entry):
+            self._step_down(min(entry.log_from, self._tail.log_end))
+            assert self._replica is not None
+            self._replica.apply(entry, read.end)
+            return
         reason = self._why_foreign(entry)
         if reason:
             self._put_aside(reason)
@@ -189,6 +221,28 @@ class Follower:
             "belong together. Nothing was changed: name an empty directory, which is filled from "
             "the log, or the URL of another log"
         )
+
+    def _is_of_next_owner(self, entry: ReplicatedEntry) -> bool:
+        """Whether it goes on where this store's own entries end, of which the store has all."""
+        tail = self._tail
+        if entry.epoch in tail.epochs or not entry.is_first or entry.number != tail.number + 1:
+            return False
+        bases = base_offsets_in(self._path / COMMIT_LOG_DIR)
+        first, last = bases[0] if bases else 0, bases[-1] + entry.segment_bytes if bases else 0
+        is_complete = len(bases) * entry.segment_bytes == last - first
+        return is_complete and first <= entry.log_start and last >= tail.log_end
+
+    def _step_down(self, boundary: int) -> None:
+        """Be a replica from now on. ``boundary``: the log below it is the replicated log's."""
+        keep(self._files, self._path, boundary, self._tail.epoch)
+        tail = msgspec.structs.replace(self._tail, epochs=[], has_own_files=True)
+        write_tail(self._files, self._path, tail)
+        self._files.unlink(self._path / ABORT_FILE)  # of an owner's run
+        log.info(
+            "Another engine owns this shard now; following it",
+            extra={"action": "stepped_down", "offset": boundary},
+        )
+        self._follow_from(tail)
 
     def _why_foreign(self, entry: ReplicatedEntry) -> str:
         """Why an entry is none that this store has written; empty where it is one."""
@@ -219,7 +273,7 @@ class Follower:
         (self._path / name).rename(aside / name)
 
     def _put_aside(self, reason: str) -> None:
-        aside = self._path.with_name(f"{self._path.name}.aside-{self._tail.epoch}")
+        aside = self._path.with_name(f"{self._path.name}.aside-{self.tail.epoch}")
         log.warning(
             "The store differs from its replicated log; keeping its files aside and building it "
             "anew from the log. Delete them when nobody needs what they have more",
@@ -238,7 +292,7 @@ class Follower:
         self._files.sync_dir(aside)
         self._files.sync_dir(self._path)
         self._files.sync_dir(self._path.parent)
-        self._replica = Replica(self._files, self._path, Tail())
+        self._follow_from(Tail())
 
 
 class _BuiltAnew(Exception):
@@ -266,6 +320,7 @@ async def take_over(
     files: Files,
     *,
     epoch: int,
+    derived: Derived | None = None,
 ) -> LogPlace:
     """The log, open for writing, and the store's files at its end.
 
@@ -277,7 +332,8 @@ async def take_over(
         StoreInUse: an engine runs on the store.
     """
     with _locked(store_path, files):
-        return await _take_over(Follower(replicated_log, snapshots, store_path, files), epoch)
+        follower = Follower(replicated_log, snapshots, store_path, files, derived)
+        return await _take_over(follower, epoch)
 
 
 async def follow(
@@ -289,15 +345,21 @@ async def follow(
     interval_ms: int,
     caught_up: Callable[[Tail], None],
     wanted_epoch: asyncio.Future[int],
+    derived: Derived | None = None,
 ) -> LogPlace:
     """Apply what comes, and tell ``caught_up`` whenever that was all, until ``wanted_epoch`` says
     with which epoch to take over. Raises as ``take_over`` does.
     """
     with _locked(store_path, files):
-        follower = Follower(replicated_log, snapshots, store_path, files)
+        follower = Follower(replicated_log, snapshots, store_path, files, derived)
+        loop = asyncio.get_running_loop()
+        flushed_s = -_FLUSH_S
         while not wanted_epoch.done():
             await follower.read_on()
             caught_up(follower.tail)
+            if loop.time() - flushed_s >= _FLUSH_S:
+                await follower.flush()
+                flushed_s = loop.time()
             await asyncio.wait([wanted_epoch], timeout=interval_ms / 1_000)
         return await _take_over(follower, wanted_epoch.result())
 

@@ -3,44 +3,90 @@
     replicated log ── entry ──▶ [Replica] ──▶ commitlog/…, config/…, offsets.journal, …
 
 Nothing is understood here: recovery makes a store of the files when this one takes over. An entry
-that is not the next one is refused. Where the process ends in between, entries are applied again
-from the last one with small files on, which changes nothing: each says where its bytes belong. Any
-thread, one at a time.
+that is not the next one is refused. Small files wait until they are to be written: of those that
+many entries replace one after the other, the last one counts. Where the process ends in between,
+entries are applied again from the last place that was written down, which changes nothing: each
+says where its bytes belong. A former owner's small files stay as they are until all those of the
+next owner have come, and are then exchanged for them. Any thread, one at a time.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from storage_engine.disk.files import Files
 from storage_engine.disk.layout import (
+    CHECKPOINT_FILE,
     COMMIT_LOG_DIR,
     CONFIG_DIR,
     REPLICATION_FILE,
     base_offsets_in,
     segment_name,
 )
+from storage_engine.disk.small_files import identities
 from storage_engine.errors import StoreCorrupt
 from storage_engine.replicated_log.port import Position
+from storage_engine.replication.cut_off import data_beyond
 from storage_engine.replication.entry import Kind, ReplicatedEntry, Section
+from storage_engine.replication.pending_files import PendingFile, PendingFiles, merged
 from storage_engine.replication.tail import Tail, write_tail
 
 _ZEROS: Final = bytes(1024 * 1024)
 
 
+class Derived(Protocol):
+    """What is made of the log besides the files that entries hold: ``recovery/warm_replica.py``.
+    None of it raises: whoever takes over makes what is missing.
+    """
+
+    def localize(self, content: bytes) -> bytes:
+        """A checkpoint of the owner, as it is right for what was made here."""
+
+    def cut(self, offset: int) -> None:
+        """Have nothing of the log from there on."""
+
+    def forget(self) -> None:
+        """Have nothing at all."""
+
+    def close(self) -> None:
+        """Let go of the files."""
+
+
+class NothingDerived:
+    """Whoever takes over makes all of it."""
+
+    def localize(self, content: bytes) -> bytes:
+        return content
+
+    def cut(self, offset: int) -> None:
+        pass
+
+    def forget(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 class Replica:
     """See the module's docstring. ``tail``: what has been applied."""
 
-    def __init__(self, files: Files, store_path: Path, tail: Tail) -> None:
+    def __init__(
+        self, files: Files, store_path: Path, tail: Tail, derived: Derived | None = None
+    ) -> None:
         self._files = files
         self._path = store_path
         self._unsynced: set[Path] = set()  # segments
-        self._cut: list[Section] = []  # small files that go on in the next entry
-        self.tail = tail
+        self._pending = PendingFiles()
+        self._log_start = 0
+        self._derived = derived or NothingDerived()
+        self.tail = self._whole_tail = tail
+        self._cut_at = tail.log_end  # what was derived from there on may be a former owner's
         for name in (COMMIT_LOG_DIR, CONFIG_DIR):
             files.make_dirs(store_path / name)
         if not (store_path / REPLICATION_FILE).exists():
@@ -53,25 +99,56 @@ class Replica:
         """
         self._check(entry)
         if entry.is_first and self.tail.number:
-            self._truncate(entry)
-            self._cut = []
+            self._truncate(min(entry.log_from, self.tail.log_end))
+            self._pending.drop_cut()
+            if self.tail.has_own_files:
+                self._pending = PendingFiles()
+        elif self._pending.must_be_written_before(entry.sections):
+            self.flush()
         for section in entry.sections:
             if section.kind is Kind.LOG:
                 self._write_log(section, entry.segment_bytes)
-            else:
-                self._cut.append(section)
-        self.tail = msgspec.structs.replace(
+        self._pending.add(entry.sections, is_cut=entry.is_cut)
+        self._log_start = entry.log_start
+        tail = msgspec.structs.replace(
             self.tail,
             position=end,
             entry_epoch=entry.epoch,
             number=entry.number,
             log_end=entry.log_end,
         )
-        if self._cut and not entry.is_cut:
+        self.tail = tail
+        if not entry.is_cut:
+            self._whole_tail = tail
+        if tail.has_own_files and entry.is_whole:
+            self._exchange_files()
+        elif self._pending.is_much:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the small files as the newest entry that is whole has left them. Raises
+        ``StoreCorrupt``, ``DiskFull``, ``SyncFailed``.
+        """
+        if self.tail.has_own_files:
+            return
+        sections = self._pending.take()
+        if sections:
             self.sync_log()
-            self._write_files(entry.number)
-            write_tail(self._files, self._path, self.tail)
-        self._delete_before(entry.log_start)
+            self._write_files(merged(sections))
+            write_tail(self._files, self._path, self._whole_tail)
+        self._delete_before(self._log_start)
+
+    def _exchange_files(self) -> None:
+        """The next owner's small files have come, all of them."""
+        found = merged(self._pending.take())
+        self.sync_log()
+        self._derived.cut(self._cut_at)
+        for name in identities(self._path).keys() - found.keys():
+            self._files.unlink(self._path / name)
+        self._write_files(found)
+        self.tail = self._whole_tail = msgspec.structs.replace(self.tail, has_own_files=False)
+        write_tail(self._files, self._path, self.tail)
+        self._delete_before(self._log_start)
 
     def _check(self, entry: ReplicatedEntry) -> None:
         tail = self.tail
@@ -103,13 +180,15 @@ class Replica:
             self._unsynced.add(path)
             position, content = position + room, content[room:]
 
-    def _truncate(self, entry: ReplicatedEntry) -> None:
-        """What a deposed owner wrote beyond the log of its successor is no part of it."""
-        start, end = entry.log_from, self.tail.log_end
-        while start < end:
-            piece = min(end - start, len(_ZEROS), -start % entry.segment_bytes or len(_ZEROS))
-            self._write_log(Section(Kind.LOG, start, _ZEROS[:piece]), entry.segment_bytes)
-            start += piece
+    def _truncate(self, start: int) -> None:
+        """What a deposed owner wrote beyond the log of its successor is no part of it, here neither
+        if this was the owner.
+        """
+        self._cut_at = min(self._cut_at, start)
+        self._derived.close()
+        for path, at, content in data_beyond(self._files, self._path, start):
+            self._files.write_at(path, at, _ZEROS[: len(content)])
+            self._unsynced.add(path)
 
     def _delete_before(self, offset: int) -> None:
         directory = self._path / COMMIT_LOG_DIR
@@ -126,30 +205,26 @@ class Replica:
             self._files.sync_path(path)
         self._unsynced.clear()
 
-    def _write_files(self, number: int) -> None:
-        sections, self._cut = self._cut, []
-        whole: dict[str, bytearray] = {}
-        for kind, position, content, name in sections:
-            path = self._path / name
+    def _write_files(self, found: Mapping[str, PendingFile | None]) -> None:
+        """The checkpoint last, as the engine does: it counts what stands in the others."""
+        for name in sorted(found, key=CHECKPOINT_FILE.__eq__):
+            path, file = self._path / name, found[name]
             self._files.make_dirs(path.parent)
-            if kind is Kind.GONE:
+            if file is None:
                 self._files.unlink(path)
-            elif kind is Kind.FILE:
-                file = whole[name] = whole.get(name, bytearray()) if position else bytearray()
-                if position != len(file):
-                    raise StoreCorrupt(f"entry {number} lacks bytes of {name} at {len(file)}")
-                file += content
+            elif file.start is not None:
+                self._append(path, file.start, bytes(file.content))
+            elif name == CHECKPOINT_FILE:
+                self._files.replace(path, self._derived.localize(bytes(file.content)))
             else:
-                self._append(path, position, content, number)
-        for name, file in whole.items():
-            self._files.replace(self._path / name, bytes(file))
+                self._files.replace(path, bytes(file.content))
 
-    def _append(self, path: Path, position: int, content: bytes, number: int) -> None:
+    def _append(self, path: Path, position: int, content: bytes) -> None:
         size_bytes = path.stat().st_size if path.exists() else 0
         if size_bytes < position:
             raise StoreCorrupt(
-                f"entry {number} goes on with {path} at {position}, but that has only {size_bytes} "
-                "bytes"
+                f"the replicated log goes on with {path} at {position}, but that has only "
+                f"{size_bytes} bytes"
             )
         self._files.write_at(path, position, content, is_end=True)
         self._files.sync_path(path)

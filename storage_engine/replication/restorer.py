@@ -17,12 +17,18 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage_engine.disk.files import Files
-from storage_engine.disk.layout import COMMIT_LOG_DIR, base_offsets_in, segment_name
+from storage_engine.disk.layout import (
+    CHECKPOINT_FILE,
+    COMMIT_LOG_DIR,
+    base_offsets_in,
+    segment_name,
+)
 from storage_engine.disk.small_files import identities
 from storage_engine.errors import StoreCorrupt
 from storage_engine.replicated_log.errors import Trimmed
 from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket, is_piece
 from storage_engine.replication.manifest import Manifest, StoredFile, decode, segment_base
+from storage_engine.replication.replica import Derived
 from storage_engine.replication.tail import Tail, write_tail
 
 log = logging.getLogger(__name__)
@@ -43,10 +49,13 @@ class _Place(NamedTuple):
 class Restorer:
     """See the module's docstring."""
 
-    def __init__(self, bucket: SnapshotBucket, files: Files, store_path: Path) -> None:
+    def __init__(
+        self, bucket: SnapshotBucket, files: Files, store_path: Path, derived: Derived
+    ) -> None:
         self._bucket = bucket
         self._files = files
         self._path = store_path
+        self._derived = derived
         self._have: dict[Path, list[str]] = {}  # pieces of whole size, known to be in a segment
 
     async def restore(self, tail: Tail) -> Tail | None:
@@ -68,6 +77,7 @@ class Restorer:
                     raise
 
     async def _restore(self, manifest: Manifest) -> Tail:
+        await asyncio.to_thread(self._derived.forget)
         # What the next snapshot no longer has comes first: small files, the newest segment.
         contents = {each.name: await self._read(each.pieces) for each in manifest.files}
         for segment in reversed(manifest.segments):
@@ -142,7 +152,10 @@ class Restorer:
         for base in base_offsets_in(segments):
             if segments / segment_name(base) not in wanted:
                 self._files.unlink(segments / segment_name(base))
-        for name, content in contents.items():
+        for name in sorted(contents, key=CHECKPOINT_FILE.__eq__):
+            content = contents[name]
+            if name == CHECKPOINT_FILE:  # the last one: it counts what stands in the others
+                content = self._derived.localize(content)
             self._files.make_dirs((self._path / name).parent)
             self._files.replace(self._path / name, content)
         for name in identities(self._path).keys() - contents.keys():

@@ -76,6 +76,7 @@ class Shipper:
         self._epoch = epoch
         self._next_number = number + 1
         self._is_first = True
+        self._is_whole_due = True  # the epoch's entries do not have all small files yet
         self._in_flight: deque[_InFlight] = deque()
         self._newest: _InFlight  # that the log was given
         self._has_room = asyncio.Event()
@@ -104,7 +105,7 @@ class Shipper:
             raise self._failure
         try:
             async with self._shipping:
-                await self._ship(at_least_one=at_least_one or self._is_first)
+                await self._ship(at_least_one=at_least_one or self._is_whole_due)
         except FilesKeptChanging as exc:
             log.warning(
                 "Could not take the store's tables at one moment; trying again",
@@ -148,6 +149,7 @@ class Shipper:
                     await self._append(*encoded)
                     sent_to = encoded[0].log_end
             is_sent = True
+            self._is_whole_due = False
             return change
         finally:
             if not is_sent:
@@ -169,6 +171,7 @@ class Shipper:
             number=self._next_number,
             bytes_max=self._log.entry_bytes_max,
             is_first=self._is_first,
+            is_whole=self._is_whole_due,
         )
 
     async def _append(self, entry: ReplicatedEntry, content: bytes) -> None:

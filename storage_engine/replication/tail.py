@@ -24,6 +24,8 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
     before it.
 
     ``epochs``: those in which this store may have written behind ``position``; empty in a replica.
+    ``has_own_files``: a former owner's, whose small files may say more than the log had; they count
+    for nothing until those of the next owner have replaced all of them.
     """
 
     entry_epoch: int = 0
@@ -31,6 +33,7 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
     log_end: int = 0
     position: Position = START
     epochs: list[int] = []
+    has_own_files: bool = False
 
     @property
     def epoch(self) -> int:

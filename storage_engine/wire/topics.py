@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import enum
 
+from typing import Final
+
 from storage_engine.wire.struct import Wire
+
+DURABILITY_ATTRIBUTE: Final = "mq.durability"  # of a topic's row in the store's table
 
 
 class Durability(enum.StrEnum):

@@ -342,6 +342,7 @@ async def test_entries_applied_again_after_a_kill_change_nothing(tmp_path: Path)
     replica = Replica(Files(), path, Tail())
     for end, entry in found:
         replica.apply(entry, end)
+        replica.flush()
         tail = read_tail(path)
         again = Replica(Files(), path, tail or Tail())
         for later_end, later in found:
