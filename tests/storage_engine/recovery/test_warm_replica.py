@@ -12,7 +12,7 @@ from storage_engine.disk.layout import CHECKPOINT_FILE, CONSUME_QUEUE_DIR
 from storage_engine.log.checkpoint import read_checkpoint
 from storage_engine.recovery.warm_replica import WarmReplica
 from storage_engine.replication.follower import Follower
-from tests.storage_engine.doubles import ManualClock, OpenStore, tiny_config
+from tests.storage_engine.doubles import ManualClock, tiny_config
 from tests.storage_engine.replicated_log.memory_log import MemoryLog, SharedLog
 from tests.storage_engine.replication.nodes import Node
 from tests.storage_engine.tools.test_backup import serious_findings
@@ -101,6 +101,4 @@ async def test_queues_that_do_not_fit_are_filled_again_from_the_log(tmp_path: Pa
         owners.unit_count,
     )
     standby.derived.close()
-    async with OpenStore(tmp_path / "a2"):
-        pass
     await owner.stop()
