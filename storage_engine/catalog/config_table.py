@@ -282,7 +282,9 @@ class TopicTable(ConfigTable[TopicConfig, int]):
                 topic = TopicConfig(
                     topic=name,
                     queue_count=row.write_queue_nums,
-                    durability=Durability(row.attributes.get(DURABILITY_ATTRIBUTE, Durability.SYNC)),
+                    durability=Durability(
+                        row.attributes.get(DURABILITY_ATTRIBUTE, Durability.SYNC)
+                    ),
                     # RocketMQ says -1 where nothing is set.
                     retention_ms=max(int(row.attributes.get(_RETENTION_MS, "0")), 0),
                 )
@@ -301,7 +303,10 @@ class TopicTable(ConfigTable[TopicConfig, int]):
             topic_name=config.topic,
             read_queue_nums=extra,
             write_queue_nums=config.queue_count,
-            attributes={DURABILITY_ATTRIBUTE: config.durability, _RETENTION_MS: str(config.retention_ms)},
+            attributes={
+                DURABILITY_ATTRIBUTE: config.durability,
+                _RETENTION_MS: str(config.retention_ms),
+            },
         )
 
     def _empty_file(self, version: _DataVersion) -> _TopicFile:

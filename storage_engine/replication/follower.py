@@ -173,8 +173,9 @@ class Follower:
             self._follow_from(tail)
         return tail is not None
 
-    def _follow_from(self, tail: Tail) -> None:
+    def _follow_from(self, tail: Tail) -> Replica:
         self._replica = Replica(self._files, self._path, tail, self._derived)
+        return self._replica
 
     async def _catch_up(self, trimmed: Trimmed) -> None:
         """The log has no more what follows; a snapshot has it."""
@@ -199,9 +200,7 @@ class Follower:
         if not self._is_known:
             raise self._stranger()
         if self._is_of_next_owner(entry):
-            self._step_down(min(entry.log_from, self._tail.log_end))
-            assert self._replica is not None
-            self._replica.apply(entry, read.end)
+            self._step_down(min(entry.log_from, self._tail.log_end)).apply(entry, read.end)
             return
         reason = self._why_foreign(entry)
         if reason:
@@ -232,7 +231,7 @@ class Follower:
         is_complete = len(bases) * entry.segment_bytes == last - first
         return is_complete and first <= entry.log_start and last >= tail.log_end
 
-    def _step_down(self, boundary: int) -> None:
+    def _step_down(self, boundary: int) -> Replica:
         """Be a replica from now on. ``boundary``: the log below it is the replicated log's."""
         keep(self._files, self._path, boundary, self._tail.epoch)
         tail = msgspec.structs.replace(self._tail, epochs=[], has_own_files=True)
@@ -242,7 +241,7 @@ class Follower:
             "Another engine owns this shard now; following it",
             extra={"action": "stepped_down", "offset": boundary},
         )
-        self._follow_from(tail)
+        return self._follow_from(tail)
 
     def _why_foreign(self, entry: ReplicatedEntry) -> str:
         """Why an entry is none that this store has written; empty where it is one."""
@@ -281,8 +280,12 @@ class Follower:
         )
         try:
             aside.mkdir(mode=0o700, exist_ok=True)  # a process that was killed may have begun
+            staying = {LOCK_FILE, SHARD_FILE}
+            if self._replica is not None:  # goes on with an empty store after a kill, too
+                write_tail(self._files, self._path, Tail())
+                staying.add(REPLICATION_FILE)
             for name in sorted(os.listdir(self._path)):
-                if name not in (LOCK_FILE, SHARD_FILE):
+                if name not in staying:
                     self._move(name, aside)
         except OSError as exc:
             raise StoreError(

@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 _MS: Final = 1_000
 # Nobody takes a shard over whose owner was silent for less.
 STALL_MS: Final = 2_000
+_PLACE_MS: Final = 30_000  # between notes of what the log has
 
 
 class _Waiting(NamedTuple):
@@ -76,6 +77,8 @@ class Replication:
         replicated_log, tail, snapshots = place
         self._log = replicated_log
         self._tail = tail
+        self._writing_tail = asyncio.Lock()
+        self._placed_ms = clock.monotonic_ms()
         self._files = files
         self._store_path = config.store_path
         self._clock = clock
@@ -140,9 +143,17 @@ class Replication:
 
     async def _write_tail(self, tail: Tail) -> None:
         """The next start reads the log from there on, unless it did already."""
-        if tail.position > self._tail.position:
-            self._tail = msgspec.structs.replace(tail, epochs=self._tail.epochs)
-            await on_thread(partial(write_tail, self._files, self._store_path, self._tail))
+        async with self._writing_tail:
+            if tail.position > self._tail.position:
+                self._tail = msgspec.structs.replace(tail, epochs=self._tail.epochs)
+                await on_thread(partial(write_tail, self._files, self._store_path, self._tail))
+
+    async def _write_place(self) -> None:
+        """Where the log has what this store has, so that the next start compares little of it."""
+        self._placed_ms = self._clock.monotonic_ms()
+        if self._shipper.tail is not None:
+            with contextlib.suppress(StoreError, OSError):  # the next start compares more
+                await self._write_tail(self._shipper.tail)
 
     def wait(self, end_offset: int, done: Callable[[StoreError | None], None]) -> None:
         """Call ``done`` when disk and replicated log have everything below ``end_offset``."""
@@ -227,6 +238,8 @@ class Replication:
             is_doubted = self._doubtful_since_ms is not None or self._asked is not None
             try:
                 await self._shipper.ship(at_least_one=is_doubted)
+                if self._clock.monotonic_ms() - self._placed_ms >= _PLACE_MS:
+                    await self._write_place()
             except LogError as exc:
                 self._end(exc)
                 raise _store_error(exc) from exc
@@ -296,6 +309,7 @@ class Replication:
                     await self._shipper.ship()
                     await self._shipper.drain()
                 is_whole = True
+                await self._write_place()
         except (TimeoutError, LogError, OSError) as exc:
             log.error(
                 "Stopping before the replicated log had everything; the next start ships the rest",

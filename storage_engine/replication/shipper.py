@@ -52,7 +52,8 @@ class Moment(NamedTuple):
 
 class Shipper:
     """See the module's docstring. ``replicated_offset``: the log below it is in the replicated log;
-    ``number`` and ``position``: of the newest entry that is, and where reading goes on behind it.
+    ``number`` and ``position``: of the newest entry that is, and where reading goes on behind it;
+    ``tail``: the same of the newest with which all files are whole.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Shipper:
         self.replicated_offset = 0
         self.number = number
         self.position = position
+        self.tail: Tail | None = None
         self.confirmed_ms = 0  # monotonic: when the newest entry that arrived was sent
         self.shipped_bytes = 0
 
@@ -210,6 +212,12 @@ class Shipper:
             self.confirmed_ms = since_ms
             if not entry.is_cut:
                 self.replicated_offset = max(self.replicated_offset, entry.log_end)
+                self.tail = Tail(
+                    entry_epoch=entry.epoch,
+                    number=entry.number,
+                    log_end=entry.log_end,
+                    position=self.position,
+                )
         self._has_room.set()
         if self._failure is None:
             self._arrived()

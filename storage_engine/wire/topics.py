@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-
 from typing import Final
 
 from storage_engine.wire.struct import Wire

@@ -27,10 +27,12 @@ class Standby:
         self.store_dir = store_dir
         clock = ManualClock()
         self.derived = WarmReplica(tiny_config(store_dir), Files(), clock)
-        self.follower = Follower(MemoryLog(shared, SystemClock()), store_dir, Files(), self.derived)
+        log = MemoryLog(shared, SystemClock())
+        self.follower = Follower(log, None, store_dir, Files(), self.derived)
 
     async def read_on(self) -> None:
         await self.follower.read_on()
+        await self.follower.flush()
 
     @property
     def dispatched_offset(self) -> int:

@@ -43,6 +43,7 @@ def entries(draw: some.DrawFn) -> ReplicatedEntry:
         sections,
         draw(some.booleans()),
         draw(some.booleans()),
+        draw(some.booleans()),
     )
 
 
