@@ -16,7 +16,7 @@ from storage_engine.errors import ConfigInvalid, NotLeader, StoreCorrupt
 from storage_engine.replicated_log.port import START, Position
 from storage_engine.replication.changes import Change
 from storage_engine.replication.entry import Kind, ReplicatedEntry, Section, decode, encode
-from storage_engine.replication.follower import follow, take_over
+from storage_engine.replication.follower import Follower, follow, take_over
 from storage_engine.replication.replica import Replica
 from storage_engine.replication.tail import Tail, read_tail
 from storage_engine.wire.topics import Durability
@@ -129,8 +129,7 @@ async def test_a_deposed_owner_keeps_what_differs_aside_and_follows(tmp_path: Pa
     third = await Node(tmp_path / "a", shared).own()
     assert third.open.store.topic_stats("s").queues[0].max_offset == 2
     await third.stop()
-    (aside,) = put_aside(tmp_path)
-    async with OpenStore(aside) as kept:
+    async with OpenStore(tmp_path / "a.cut-1") as kept:
         assert kept.store.topic_stats("s").queues[0].max_offset == 2
     logs = [(tmp_path / name / "commitlog" / f"{0:020d}").read_bytes() for name in ("a", "b")]
     assert logs[0] == logs[1]
@@ -305,6 +304,9 @@ async def test_what_was_taken_over_is_durable_before_it_is_written_down(tmp_path
         4_096,
         [Section(Kind.LOG, last.log_end, b"unsynced!")],
     )
+    follower = Follower(MemoryLog(shared, SystemClock()), None, tmp_path / "b", Files())
+    await follower.read_on()
+    await follower.flush()
     shared.records.append(Record(1, encode(bytes_only)))
     done: list[str] = []
 
