@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
+
+import msgspec
 
 from storage_engine.errors import StoreUnavailable
 from storage_engine.puts.dispatcher import Dispatcher
 from storage_engine.puts.put_path import holds_one_record
+from storage_engine.replication.tail import write_tail
 from tests.planted.plant import Plant, Real, Thing, planting
 
 PLANTS: Final[list[Plant]] = []
@@ -16,6 +20,10 @@ _TESTS: Final = "tests/storage_engine/replication"
 _SEEN: Final = (
     f"{_TESTS}/test_replicated_puts.py"
     "::test_a_replicated_message_is_answered_and_seen_when_the_log_has_it"
+)
+_CAME_BACK: Final = (
+    f"{_TESTS}/test_rejoin.py"
+    "::test_a_former_owner_goes_on_as_a_replica_that_was_never_anything_else"
 )
 _STOOD_STILL: Final = (
     f"{_TESTS}/test_deposed_server.py"
@@ -72,10 +80,68 @@ def replica_applies_out_of_order(real: Real, replica: Thing, entry: Thing) -> No
 
 @planted(
     "storage_engine.replication.follower:Follower._why_foreign",
-    f"{_TESTS}/test_takeover.py::test_a_deposed_owner_keeps_what_differs_aside_and_follows",
+    f"{_TESTS}/test_takeover.py"
+    "::test_a_store_whose_segments_are_all_gone_is_not_taken_for_one_that_retention_cut",
 )
-def epochs_of_others_taken_for_its_own(real: Real, follower: Thing, entry: Thing) -> str:
+def entries_of_its_own_not_compared(real: Real, follower: Thing, entry: Thing) -> str:
     return ""
+
+
+@planted("storage_engine.replication.follower:Follower._is_of_next_owner", _CAME_BACK)
+def former_owner_builds_its_store_anew(real: Real, follower: Thing, entry: Thing) -> bool:
+    return False
+
+
+@planted("storage_engine.replication.follower:keep", _CAME_BACK)
+def what_a_former_owner_has_more_is_thrown_away(
+    real: Real, files: Thing, store: Thing, start: Thing, epoch: Thing
+) -> None:
+    return
+
+
+@planted("storage_engine.replication.cut_off:_has_acknowledged", _CAME_BACK)
+def what_nobody_was_told_of_is_kept(real: Real, files: Thing, store: Thing, start: Thing) -> bool:
+    return True
+
+
+@planted("storage_engine.recovery.warm_replica:WarmReplica.cut", _CAME_BACK)
+def queues_of_a_former_owner_lead_to_what_was_cut_off(
+    real: Real, warm: Thing, offset: Thing
+) -> None:
+    return
+
+
+@planted(
+    "storage_engine.replication.changes:_packed",
+    f"{_TESTS}/test_rejoin.py::test_files_of_a_next_owner_that_are_not_whole_count_for_nothing",
+)
+def first_entry_taken_for_the_whole_change(
+    real: Real, groups: Thing, bytes_max: Thing
+) -> Iterator[Thing]:
+    for sections, is_cut, _ in real(groups, bytes_max):
+        yield sections, is_cut, True
+
+
+@planted(
+    "storage_engine.replication.replica:Replica._write_files",
+    f"{_TESTS}/test_rejoin.py::test_a_kill_at_any_step_of_coming_back_loses_nothing",
+)
+def place_written_before_the_files(real: Real, replica: Thing, found: Thing) -> None:
+    write_tail(
+        replica._files,
+        replica._path,
+        msgspec.structs.replace(replica._whole_tail, has_own_files=False),
+    )
+    real(replica, found)
+
+
+@planted(
+    "storage_engine.recovery.warm_replica:WarmReplica.localize",
+    "tests/storage_engine/recovery/test_warm_replica.py"
+    "::test_who_takes_over_reads_the_log_from_the_last_checkpoint",
+)
+def replica_leaves_its_queues_to_the_takeover(real: Real, warm: Thing, content: Thing) -> Thing:
+    return content
 
 
 @planted(

@@ -162,4 +162,39 @@ REPLICATION: Final = (
             *_of(_OWNERS, "a_machine_with_an_empty_disk_begins_with_a_snapshot"),
         ),
     ),
+    Promise(
+        "R10",
+        "A former owner that comes back follows the next one with the store that it has. Only what "
+        "the next owner's log has not is cut off, and kept beside the store where somebody may "
+        "have been told that it is stored.",
+        (
+            *_of(
+                "replication/rejoin",
+                "a_former_owner_goes_on_as_a_replica_that_was_never_anything_else",
+                "an_owner_that_gave_its_shard_up_has_nothing_to_compare",
+                "a_kill_at_any_step_of_coming_back_loses_nothing",
+                "files_of_a_next_owner_that_are_not_whole_count_for_nothing",
+                "a_former_owner_that_lacks_a_segment_of_the_next_one_is_built_anew",
+                "the_last_three_copies_stay_and_whole_stores_always",
+            ),
+            *_of(
+                "replication/snapshots",
+                "a_deposed_owner_whose_place_was_trimmed_goes_on_with_a_snapshot",
+            ),
+            "tests/mqservice/shards/test_takeover.py"
+            "::test_a_shard_outlives_its_node_and_goes_back_when_told",
+        ),
+    ),
+    Promise(
+        "R11",
+        "A replica fills its consume queues while it follows: who takes over reads the log from "
+        "the last checkpoint on, and what does not fit is filled again from the log.",
+        tuple(
+            f"tests/storage_engine/recovery/test_warm_replica.py::test_{name}"
+            for name in (
+                "who_takes_over_reads_the_log_from_the_last_checkpoint",
+                "queues_that_do_not_fit_are_filled_again_from_the_log",
+            )
+        ),
+    ),
 )

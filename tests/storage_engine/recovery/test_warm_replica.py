@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -59,8 +60,9 @@ async def shard(tmp_path: Path) -> tuple[SharedLog, Node]:
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 async def test_who_takes_over_reads_the_log_from_the_last_checkpoint(
-    tmp_path: Path, is_restarted: bool
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_restarted: bool
 ) -> None:
+    caplog.set_level(logging.INFO)
     shared, owner = await shard(tmp_path)
     standby = Standby(tmp_path / "b", shared)
     for number in range(ROUNDS):
@@ -76,7 +78,8 @@ async def test_who_takes_over_reads_the_log_from_the_last_checkpoint(
     await owner.kill()
     heir = Node(tmp_path / "b", shared)
     await heir.own()
-    assert heir.open.store.parts is not None
+    opened = [each for each in caplog.records if vars(each).get("action") == "store_opened"]
+    assert vars(opened[-1])["recovered_count"] == 0
     assert heir.open.pull_bodies() == bodies
     assert heir.open.consumer_offset() == settled
     await heir.stop()

@@ -213,7 +213,9 @@ async def test_an_owner_starts_again_after_it_has_trimmed_the_log(tmp_path: Path
     assert not put_aside(tmp_path)
 
 
-async def test_a_deposed_owner_whose_place_was_trimmed_goes_on_with_a_snapshot(tmp_path: Path) -> None:
+async def test_a_deposed_owner_whose_place_was_trimmed_goes_on_with_a_snapshot(
+    tmp_path: Path,
+) -> None:
     shared, bucket = SharedLog(), CountingBucket()
     deposed = await begun(tmp_path, shared, bucket)
     bodies = await filled(deposed, 0, 4)
