@@ -149,7 +149,7 @@ def replica_leaves_its_queues_to_the_takeover(real: Real, warm: Thing, content: 
     f"{_TESTS}/test_takeover.py::test_a_replica_forgets_what_a_deposed_owner_wrote_too_far",
 )
 def replica_keeps_what_its_next_owner_does_not_have(
-    real: Real, replica: Thing, entry: Thing
+    real: Real, replica: Thing, start: Thing
 ) -> None:
     return
 

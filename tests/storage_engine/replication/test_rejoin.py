@@ -86,7 +86,8 @@ async def forked(
     await a.kill()
     shared.heal()
     b = await Node(tmp_path / "b", shared).own()
-    await b.open.put_bodies(b"only in b" * 50, b"only in b, too" * 50)
+    # As long as a's together, but not each.
+    await b.open.put_bodies(b"only in b, too" * 50, b"only in b" * 50)
     await b.open.store.checkpoint()
     await b.replicated()
     return b
