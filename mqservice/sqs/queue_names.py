@@ -6,6 +6,8 @@
 
 Our names have no dots: a name that ends in ``.fifo`` is that of a FIFO topic which ends in
 ``_fifo``. A FIFO topic of another name, made by REST, is shown without an ending.
+
+Account 000000000000, which ElasticMQ and LocalStack give to everybody, is that of whoever asks.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ QUEUE_NAME_CHARS_MAX: Final = 64  # AWS: 80; a topic's name has no more
 FIFO_ENDING: Final = ".fifo"
 _TOPIC_ENDING: Final = "_fifo"
 _ACCOUNT_DIGITS: Final = 12
+_ANY_ACCOUNT: Final = "0" * _ACCOUNT_DIGITS
 _URL_CHARS_MAX: Final = 1_024
 _URLS_MAX: Final = 4_096  # taken apart before: programs use few
 _NAME: Final = re.compile(rf"[a-zA-Z0-9_-]+(\{FIFO_ENDING})?", re.ASCII)
@@ -117,6 +120,11 @@ def queue_of_arn(arn: str, parameter: str, principal: Principal) -> QueueName:
 
 
 def _own(queue: QueueName, principal: Principal) -> QueueName:
-    if queue.account != account_of(principal):
+    require_own(queue.account, principal)
+    return queue._replace(account=account_of(principal))
+
+
+def require_own(account: str, principal: Principal) -> None:
+    """Raises SqsError unless the account is that of who asks."""
+    if account not in (account_of(principal), _ANY_ACCOUNT):
         raise no_such_queue()
-    return queue
