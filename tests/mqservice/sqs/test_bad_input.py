@@ -375,7 +375,14 @@ def test_a_request_without_a_good_signature_is_refused(desk: Desk) -> None:
     ],
 )
 def test_which_requests_are_of_sqs(path: str, authorization: bytes, is_sqs: bool) -> None:
-    assert is_sqs_request(path, {b"authorization": authorization}) is is_sqs
+    assert is_sqs_request(path, b"", {b"authorization": authorization}) is is_sqs
+
+
+def test_a_request_that_is_signed_in_its_query_is_of_sqs() -> None:
+    signed = b"Action=ListQueues&X-Amz-Algorithm=AWS4-HMAC-SHA256"
+    assert is_sqs_request("/", signed, {})
+    assert not is_sqs_request("/", b"Action=ListQueues", {})
+    assert not is_sqs_request("/account/", signed, {})
 
 
 @pytest.mark.parametrize("url", ["", "/", "http://[", "1/a b", "x" * 2_000, "http://h/sqs/1/a.b"])
