@@ -26,6 +26,7 @@ FIFO_ENDING: Final = ".fifo"
 _TOPIC_ENDING: Final = "_fifo"
 _ACCOUNT_DIGITS: Final = 12
 _ANY_ACCOUNT: Final = "0" * _ACCOUNT_DIGITS
+_URL_BEGINNINGS: Final = ("http://", "https://")
 _URL_CHARS_MAX: Final = 1_024
 _URLS_MAX: Final = 4_096  # taken apart before: programs use few
 _NAME: Final = re.compile(rf"[a-zA-Z0-9_-]+(\{FIFO_ENDING})?", re.ASCII)
@@ -86,11 +87,14 @@ def queue_url(base_url: str, account: str, name: str) -> str:
 def queue_of_url(url: str, principal: Principal) -> QueueName:
     """The queue that a URL, or the path of one, means: the last two parts, whatever the host.
 
-    Raises SqsError: it is none, or that of another account, which is as if it did not exist.
+    Raises SqsError: it is none, or that of another account, which is as if it did not exist, as is
+    any other URL.
     """
     if len(url) <= QUEUE_NAME_CHARS_MAX and _NAME.fullmatch(url):  # AWS takes its name alone too
         return QueueName(account_of(principal), url)
     queue = _split(url) if len(url) <= _URL_CHARS_MAX else None
+    if queue is None and url.startswith(_URL_BEGINNINGS):
+        raise no_such_queue()
     if queue is None:
         raise SqsError("InvalidAddress", f"The address {url[:200]} is not valid for this endpoint.")
     return _own(queue, principal)

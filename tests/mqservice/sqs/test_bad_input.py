@@ -385,7 +385,16 @@ def test_a_request_that_is_signed_in_its_query_is_of_sqs() -> None:
     assert not is_sqs_request("/account/", signed, {})
 
 
-@pytest.mark.parametrize("url", ["", "/", "http://[", "1/a b", "x" * 2_000, "http://h/sqs/1/a.b"])
+@pytest.mark.parametrize("url", ["http://[", "http://nowhere", "https://h/sqs/1/a.b"])
+def test_a_url_that_is_no_queue_s_is_of_one_that_does_not_exist(raw: Raw, url: str) -> None:
+    answer = raw(json.dumps({"QueueUrl": url}), target="AmazonSQS.GetQueueAttributes")
+    assert (answer.status_code, answer.json()["__type"]) == (
+        400,
+        "com.amazonaws.sqs#QueueDoesNotExist",
+    )
+
+
+@pytest.mark.parametrize("url", ["", "/", "1/a b", "x" * 2_000])
 def test_what_is_no_url_of_a_queue(raw: Raw, url: str) -> None:
     answer = raw(json.dumps({"QueueUrl": url}), target="AmazonSQS.PurgeQueue")
     assert (answer.status_code, answer.json()["__type"]) == (
