@@ -283,8 +283,8 @@ def raw(desk: Desk) -> Raw:
             "AmazonSQS.CreateQueue",
             '{"QueueName": 5}',
             400,
-            "InvalidParameterValueException",
-            "InvalidParameterValue",
+            "SerializationException",
+            "SerializationException",
         ),
         (
             "AmazonSQS.GetQueueUrl",
