@@ -74,6 +74,7 @@ _OF_A_NAMESPACE = [
     path("alerts/<str:alert>", views_alerts.alert, name="alert"),
     path("alerts/<str:alert>/edit", views_alerts.edit_alert, name="edit-alert"),
     path("alerts/<str:alert>/mute", views_alerts.mute, name="mute-alert"),
+    path("alerts/<str:alert>/test", views_alerts.test, name="test-alert"),
     path("alerts/<str:alert>/switch", views_alerts.switch, name="switch-alert"),
     path("alerts/<str:alert>/delete", views_alerts.remove_alert, name="delete-alert"),
     path("usage", views_usage.usage, name="usage"),
