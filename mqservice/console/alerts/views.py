@@ -260,7 +260,7 @@ def _chart_url(frame: Frame, rule: AlertRule) -> str:
     name = _CHARTS.get(AlertKind(rule.kind))
     if name is None:
         return ""
-    asked = urlencode({"group": rule.group_name, "topic": rule.topic, "span": Span.HOURS_6})
+    asked = urlencode({"group": rule.group_name, "topic": rule.topic, "span": Span.HOUR})
     return f"{frame.url('chart', name)}?{asked}"
 
 

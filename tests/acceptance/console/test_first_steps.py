@@ -248,7 +248,7 @@ def test_palette_is_used_by_keyboard_alone_and_is_read_aloud(page: Page) -> None
     expect(page.get_by_role("link", name="Search or jump to")).to_be_visible()
     page.keyboard.press("Control+k")
     page.keyboard.type("dead letters")
-    expect(page.get_by_role("option").first).to_have_text("Dead letters")
+    expect(page.get_by_role("dialog").get_by_role("option").first).to_have_text("Dead letters")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")

@@ -241,7 +241,7 @@ def test_thresholds_are_in_the_charts_of_what_they_watch(people: People, alice: 
     for other in ("lag", "lag?group=other", "lag?group=billing&topic=orders", "dead?group=billing"):
         assert alice.get(f"{charts}/{other}").json()["thresholds"] == []
     page = alice.get(RULE).content.decode()
-    assert f"{charts}/lag?group=billing&amp;topic=&amp;span=6h" in page
+    assert f"{charts}/lag?group=billing&amp;topic=&amp;span=1h" in page
 
 
 def test_disk_is_watched_by_operators(people: People, alice: Client) -> None:
