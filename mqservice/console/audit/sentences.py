@@ -25,6 +25,7 @@ _SENTENCES: Final[Mapping[str, Promise]] = {
     "resume": gettext_lazy("%(actor)s resumed %(thing)s"),
     "mute": gettext_lazy("%(actor)s muted %(thing)s"),
     "unmute": gettext_lazy("%(actor)s unmuted %(thing)s"),
+    "test": gettext_lazy("%(actor)s tested %(thing)s"),
     "seek": gettext_lazy("%(actor)s reset the offsets of %(thing)s"),
     "purge": gettext_lazy("%(actor)s purged %(thing)s"),
     "copy": gettext_lazy("%(actor)s copied messages to %(thing)s"),
