@@ -23,8 +23,8 @@ from typing import Final
 import psycopg
 
 from mqservice.lib.notifications import payloads
-from mqservice.lib.shard_liveness import BEHIND_MS_MAX, HEARTBEAT_MS, SILENT_MS
-from mqservice.supervisor.engine_control import EngineControl
+from mqservice.lib.shard_liveness import HEARTBEAT_MS, SILENT_MS
+from mqservice.supervisor.engine_control import EngineControl, could_take_over
 from mqservice.supervisor.shard_engines import ShardPlace
 from mqservice.supervisor.shard_table import CHANNEL, ShardRow, ShardTable
 from storage_engine.wire.role import Phase, RoleStatus
@@ -57,7 +57,7 @@ def decide(row: ShardRow | None, status: RoleStatus, *, node: str, is_home: bool
         if row is not None and is_mine and row.move_to not in ("", node):
             return Action.RELEASE
         return Action.BEAT
-    if not 0 <= status.behind_ms <= BEHIND_MS_MAX:
+    if not could_take_over(status):
         return Action.FOLLOW
     return _of_replica(row, node=node, is_home=is_home)
 
@@ -241,7 +241,7 @@ class _Keeper:
         row, status = self._row, await self._status()
         if row is None or status is None or row.owner != self._node:
             return
-        if _now_ms() >= self._retry_ms and _is_ready(status):
+        if _now_ms() >= self._retry_ms and could_take_over(status):
             await self._own(max(status.epoch, row.epoch) + 1)
 
     async def _move(self, status: RoleStatus) -> None:
@@ -270,10 +270,6 @@ class _Keeper:
         if text != self._said:
             self._note(f"shard {self.place.name}: {text}")
         self._said = text
-
-
-def _is_ready(status: RoleStatus) -> bool:
-    return status.phase is Phase.FOLLOWING and 0 <= status.behind_ms <= BEHIND_MS_MAX
 
 
 def _now_ms() -> int:
