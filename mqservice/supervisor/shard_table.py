@@ -67,6 +67,19 @@ _FOLLOWS_NO_MORE: Final = (
 _FORGET: Final = "DELETE FROM shards_replica WHERE heartbeat_at < now() - interval '7 days'"
 
 
+_AUDIT: Final = """
+SELECT mq_audit_takeover(%(shard)s, %(node)s, %(previous)s, %(epoch)s, %(reason)s)
+"""
+
+
+class Takeover(NamedTuple):
+    """What the audit says of it. ``previous``: the owner before; empty: there was none."""
+
+    epoch: int
+    previous: str
+    reason: str
+
+
 class ShardRow(NamedTuple):
     """``silent_ms``: since the last heartbeat; None before the first."""
 
@@ -121,6 +134,12 @@ class ShardTable:
 
     async def give_up(self, shard: str, *, epoch: int) -> None:
         await self._execute(_GIVE_UP, shard, epoch=epoch)
+
+    async def audit(self, shard: str, taken: Takeover) -> None:
+        """This node has taken the shard over: a row for operators, and for each tenant in it."""
+        await self._execute(
+            _AUDIT, shard, epoch=taken.epoch, previous=taken.previous, reason=taken.reason
+        )
 
     async def stay(self, shard: str) -> None:
         """The shard cannot be moved now."""

@@ -225,7 +225,7 @@ class Cluster:
 
 @contextmanager
 def running_cluster(*names: str) -> Iterator[Cluster]:
-    """Three nodes and a web process that are ready, and those of ``names``; all ended afterwards."""
+    """Three nodes and a web process that are ready, and those of ``names``; ended afterwards."""
     # Not below pytest's directories: paths of sockets are short.
     directory = Path(tempfile.mkdtemp(prefix="clus"))
     servers = TestServers()
