@@ -18,7 +18,7 @@ from storage_engine.wire.role import Phase, RoleStatus
 
 STATUS_TIMEOUT_S: Final = 1.0
 PROBE_TIMEOUT_S: Final = 3.0
-OWN_TIMEOUT_S: Final = 10.0  # then the replicated log cannot be reached from here
+OWN_TIMEOUT_S: Final = 20.0  # then the replicated log cannot be reached from here
 RELEASE_TIMEOUT_S: Final = 20.0
 _REPLY_BYTES_MAX: Final = 4_096
 

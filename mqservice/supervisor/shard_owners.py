@@ -238,8 +238,25 @@ class _Keeper:
         if row is None or row.owner != self._node:
             previous = "" if row is None else row.owner
             self._taken = Takeover(epoch, previous, why)
-        if not await self._own(epoch):
+        else:
+            self._taken = None
+        # Who starts again is heard of only when it serves, so that others may be faster.
+        beating = None if self._taken is None else asyncio.create_task(self._beat_for_now(epoch))
+        try:
+            is_own = await self._own(epoch)
+        finally:
+            if beating is not None:
+                beating.cancel()
+                await asyncio.gather(beating, return_exceptions=True)
+        if not is_own:
             await self._table.give_up(self.place.name, epoch=epoch)
+
+    async def _beat_for_now(self, epoch: int) -> None:
+        """While it takes the shard over: fencing a slow log takes longer than a silent node has."""
+        while True:
+            await asyncio.sleep(HEARTBEAT_MS / _MS)
+            with contextlib.suppress(psycopg.Error, OSError):
+                await self._table.try_on(self.place.name, epoch=epoch)
 
     async def _own(self, epoch: int) -> bool:
         if await self._control.own(epoch):

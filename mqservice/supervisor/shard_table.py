@@ -43,11 +43,16 @@ VALUES (%(shard)s, %(epoch)s, %(node)s, %(address)s, now(), %(free_bytes)s, %(lo
 ON CONFLICT (name) DO UPDATE SET
     epoch = GREATEST(known.epoch, excluded.epoch), owner = excluded.owner,
     address = CASE excluded.address WHEN '' THEN known.address ELSE excluded.address END,
-    move_to = CASE known.move_to WHEN excluded.owner THEN '' ELSE known.move_to END,
+    move_to = CASE WHEN known.move_to = excluded.owner AND excluded.address <> '' THEN ''
+        ELSE known.move_to END,
     heartbeat_at = excluded.heartbeat_at, free_bytes = excluded.free_bytes,
     log_end = excluded.log_end
 WHERE known.owner IN ('', excluded.owner) OR known.epoch < excluded.epoch
     OR known.heartbeat_at IS NULL OR known.heartbeat_at < now() - interval '{SILENT_MS} ms'
+"""
+_TRY_ON: Final = """
+UPDATE shards_shard SET heartbeat_at = now()
+WHERE name = %(shard)s AND owner = %(node)s AND epoch = %(epoch)s
 """
 _GIVE_UP: Final = """
 UPDATE shards_shard SET owner = '', heartbeat_at = now()
@@ -127,6 +132,10 @@ class ShardTable:
             _BEAT, shard, epoch=epoch, address=address, free_bytes=free_bytes, log_end=log_end
         )
         return done.rowcount == 1
+
+    async def try_on(self, shard: str, *, epoch: int) -> None:
+        """Say that this node, which has claimed the shard, is still taking it over."""
+        await self._execute(_TRY_ON, shard, epoch=epoch)
 
     async def follow(self, shard: str, *, log_end: int, behind_ms: int) -> None:
         """Say that this node has a replica."""
