@@ -75,6 +75,7 @@ def entry_of(
         actor = principal.actor
     else:
         actor = principal or SERVICE_ACTOR
+    tenant_id: int | None
     if isinstance(namespace, Namespace):
         tenant_id, place = namespace.tenant_id, namespace.name
     else:
