@@ -75,7 +75,12 @@ analytics: $(VENV)/.analytics-ready
 	@$(BIN)/python -c "import sys; from analytics.session import spark_problem; reason = spark_problem(); \
 		print('Nightly reports are off: ' + reason if reason else 'Nightly reports are ready.'); sys.exit(bool(reason))"
 
-test: lint
+# mypy keeps one core busy. The other one collects all tests meanwhile, so that each module is compiled once and not by
+# three processes at the same time; what is wrong with one shows when the tests run.
+test: $(VENV)/.test-ready
+	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null 2>&1 & collecting=$$!; \
+	$(MAKE) --no-print-directory lint || { kill $$collecting; exit 1; }; \
+	wait $$collecting || true
 	@$(BIN)/python -m analytics.java
 	@$(BIN)/python -m tests.chromium
 	$(PYTEST) -m "not torture"
