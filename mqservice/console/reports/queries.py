@@ -19,9 +19,9 @@ from django.utils.translation import gettext as _
 from mqservice.accounts.models import Namespace
 from mqservice.reports.limits import DATE_MAX
 from mqservice.reports.models import ACTIVE_STATES, ReportPart, ReportRun, RunState, Trigger
+from mqservice.reports.programs import Failure
 from mqservice.reports.queries import totals_of
 from mqservice.reports.schemas import RunOut
-from mqservice.reports.spark import Failure
 
 DAYS_PAGE: Final = 14
 RUNS_SHOWN: Final = 5
