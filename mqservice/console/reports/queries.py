@@ -171,6 +171,7 @@ def failure_text(run: ReportRun) -> str:
         Failure.SNAPSHOT_LOST.value: _(
             "The disk was too full to keep the log while it was being read:"
         ),
+        Failure.SHARDS_LEFT_OUT.value: _("Not everything could be read:"),
     }
     told = RunOut.of(run).error or ""
     if run.error_code in texts:
