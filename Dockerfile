@@ -3,14 +3,16 @@
 #   mqservice up                    all of them, with embedded databases unless URLs are set
 #   python -m django migrate        creates the tables of this version, before the others start
 #   python -m storage_engine        the engine        (MQ_ENGINE_STORE_DIR, MQ_ENGINE_SOCKET)
+#   mqservice node                  engines of shards, in the image `cluster`   (DATABASE_URL, MQ_SHARDS, MQ_REPLICATED_LOG, ...)
 #   python -m mqservice.web         one web process   (DATABASE_URL, VALKEY_URL, MQ_SECRET_KEY, ...)
 #   celery -A mqservice worker -Q delay,control                      ticks and sweeps
 #   celery -A mqservice worker -Q persist,sampling,tasks,alerts      everything else
 #   celery -A mqservice worker -Q analytics -c 1                     nightly reports, in the image `analytics`
 #   celery -A mqservice beat
 #
-# `make image` builds the service and `make image-analytics` adds Java and PySpark, half a GB; both work without
-# a registry. So do `docker build .` and `docker build --target analytics .`. compose.yaml and deploy/ run it.
+# `make image` builds the service, `make image-analytics` adds Java and PySpark, half a GB, and `make image-cluster`
+# what a replicated log needs; all work without a registry. So do `docker build .` and `docker build --target NAME .`.
+# compose.yaml, compose.cluster.yaml and deploy/ run them.
 #
 # The secret `registries` is a shell file with the variables that pip, uv and apt need to reach their registries,
 # `certificates` a file of trusted authorities, `apt` additional settings of apt. All are optional, and none is stored.
@@ -92,6 +94,16 @@ RUN --mount=type=bind,source=.,target=/build --mount=type=bind,from=packages,sou
 USER mqservice
 HEALTHCHECK NONE
 CMD ["celery", "-A", "mqservice", "worker", "--hostname=analytics@%h", "--queues=analytics", "--concurrency=1"]
+
+# What a replicated log needs beside the service: the libraries of object stores and of Kafka.
+FROM base AS cluster
+USER root
+RUN --mount=type=bind,source=.,target=/build --mount=type=bind,from=packages,source=/opt/tools,target=/opt/tools \
+    --mount=type=secret,id=registries --mount=type=secret,id=certificates \
+    set -a && { [ ! -f /run/secrets/registries ] || . /run/secrets/registries; } \
+    && /opt/tools/bin/uv pip install --no-cache --compile-bytecode --python /opt/venv/bin/python --require-hashes -r /build/requirements-cluster.lock \
+    && /opt/venv/bin/python /build/deploy/image/sbom.py /build/requirements-cluster.lock > /usr/share/doc/mqservice/sbom.cdx.json
+USER mqservice
 
 # The default target.
 FROM base AS service

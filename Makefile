@@ -17,8 +17,8 @@
 #   make lock           update the lock files from pyproject.toml (UPGRADE=--upgrade: newest versions)
 #   make docs           build the documentation site into site/, failing on any warning
 #   make image          build the container image with docker, podman or buildah, without a registry if need be;
-#                       image-analytics adds Java and PySpark (TOOL=buildah chooses); image-test builds and runs
-#                       both (root, buildah; minutes)
+#                       image-analytics adds Java and PySpark, image-cluster what a replicated log needs (TOOL=buildah
+#                       chooses); image-test builds and runs the first two (root, buildah; minutes)
 #   make clean          remove the environment, the data directory and all caches
 
 SHELL := /bin/sh
@@ -63,7 +63,7 @@ define sync
 	@chmod +x $(BIN)/mqservice
 endef
 
-.PHONY: run analytics test lint stop bench bench-peers torture fuzz docs clean lock console image image-analytics image-test
+.PHONY: run analytics test lint stop bench bench-peers torture fuzz docs clean lock console image image-analytics image-cluster image-test
 
 run: $(VENV)/.run-ready
 	@if [ -f $(VENV)/.analytics-ready ]; then $(BIN)/python -m analytics.java --background $(VENV)/java.log; \
@@ -75,7 +75,12 @@ analytics: $(VENV)/.analytics-ready
 	@$(BIN)/python -c "import sys; from analytics.session import spark_problem; reason = spark_problem(); \
 		print('Nightly reports are off: ' + reason if reason else 'Nightly reports are ready.'); sys.exit(bool(reason))"
 
-test: lint
+# mypy keeps one core busy. The other one collects all tests meanwhile, so that each module is compiled once and not by
+# three processes at the same time; what is wrong with one shows when the tests run.
+test: $(VENV)/.test-ready
+	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null 2>&1 & collecting=$$!; \
+	$(MAKE) --no-print-directory lint || { kill $$collecting; exit 1; }; \
+	wait $$collecting || true
 	@$(BIN)/python -m analytics.java
 	@$(BIN)/python -m tests.chromium
 	$(PYTEST) -m "not torture"
@@ -120,6 +125,9 @@ image:
 
 image-analytics:
 	@$(firstword $(PYTHONS)) -m deploy.image --target analytics $(if $(TOOL),--tool $(TOOL))
+
+image-cluster:
+	@$(firstword $(PYTHONS)) -m deploy.image --target cluster $(if $(TOOL),--tool $(TOOL))
 
 image-test: $(VENV)/.test-ready
 	$(BIN)/python -m pytest -rs tests/acceptance/image tests/deploy

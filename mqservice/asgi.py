@@ -107,7 +107,7 @@ class Application:
                     plane = self._plane or self._open_plane()
                     await plane(scope, receive, send, match)
                     return
-            elif is_sqs_request(path, dict(scope["headers"])):
+            elif is_sqs_request(path, scope["query_string"], dict(scope["headers"])):
                 self._open_plane()
                 await self._sqs(scope, receive, send)
                 return

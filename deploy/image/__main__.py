@@ -1,4 +1,4 @@
-"""``python3 -m deploy.image [--target analytics]``: builds the image with an installed tool.
+"""``python3 -m deploy.image [--target NAME]``: builds the image with an installed tool.
 
     docker, podman or buildah ──▶ base: pulled, named by digest ──▶ Dockerfile ──▶ mqservice:VERSION
                   └─ buildah, no registry: made by debootstrap ─┘         └─▶ dist/*.cdx.json
@@ -288,10 +288,10 @@ def _run(*argv: str, env: Mapping[str, str] | None = None, quiet: bool = False) 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python3 -m deploy.image", description=__doc__)
-    parser.add_argument("--target", choices=("service", "analytics"), default="service")
+    parser.add_argument("--target", choices=("service", "analytics", "cluster"), default="service")
     parser.add_argument("--tool", choices=("docker", "podman", "buildah"), default=None)
     options = parser.parse_args()
-    name = "mqservice" if options.target == "service" else "mqservice-analytics"
+    name = "mqservice" if options.target == "service" else f"mqservice-{options.target}"
     tag = f"{name}:{version()}"
     started_s = time.monotonic()
     try:

@@ -35,7 +35,7 @@ class Outcome(enum.StrEnum):
 
 def record(
     principal: Principal | str | None,
-    namespace: Namespace | Tenant,
+    namespace: Namespace | Tenant | None,
     action: str,
     target: str,
     details: Settings | None = None,
@@ -48,7 +48,8 @@ def record(
 
     Args:
         principal: who did it; an actor's name such as ``user:alice``; None: the service itself.
-        namespace: where; the tenant for what concerns all of it.
+        namespace: where; the tenant for what concerns all of it; None: the whole installation,
+            which only operators read of.
         before, after: of the settings that became different; None: there were, or are, none.
     """
     entry = entry_of(
@@ -60,7 +61,7 @@ def record(
 
 def entry_of(
     principal: Principal | str | None,
-    namespace: Namespace | Tenant,
+    namespace: Namespace | Tenant | None,
     action: str,
     target: str,
     details: Settings | None = None,
@@ -74,14 +75,18 @@ def entry_of(
         actor = principal.actor
     else:
         actor = principal or SERVICE_ACTOR
-    is_everywhere = isinstance(namespace, Tenant)
+    tenant_id: int | None
+    if isinstance(namespace, Namespace):
+        tenant_id, place = namespace.tenant_id, namespace.name
+    else:
+        tenant_id, place = None if namespace is None else namespace.pk, ""
     return AuditEntry(
-        tenant_id=namespace.pk if isinstance(namespace, Tenant) else namespace.tenant_id,
+        tenant_id=tenant_id,
         actor=actor,
         address=client_address_var.get(),
         user_agent=_printable(user_agent_var.get())[:USER_AGENT_CHARS_MAX],
         action=action,
-        namespace="" if is_everywhere else namespace.name,
+        namespace=place,
         target=target,
         outcome=outcome.value,
         details=dict(details or {}),

@@ -22,6 +22,7 @@ from mqservice.lib.signed_text import read_cursor, signed_text
 from mqservice.lib.signing import Signer
 
 PAGE_MAX: Final = 100
+HISTORY_ROWS_MAX: Final = 50
 EXPORT_ROWS_MAX: Final = 10_000
 _PLACE: Final = struct.Struct(">Q")
 _CURSOR_CHARS_MAX: Final = 64
@@ -72,6 +73,13 @@ def audit_page(
 def audit_rows(principal: Principal, question: AuditQuery) -> list[AuditEntry]:
     """All that fits, the newest first, ``EXPORT_ROWS_MAX`` at most. One query."""
     return list(_matching(principal, question).order_by("-id")[:EXPORT_ROWS_MAX])
+
+
+def installation_history(limit: int = HISTORY_ROWS_MAX) -> list[AuditEntry]:
+    """What concerns no tenant but all of the installation, the newest first: for operators. One
+    query.
+    """
+    return list(AuditEntry.objects.filter(tenant=None).order_by("-id")[:limit])
 
 
 def _matching(principal: Principal, question: AuditQuery) -> QuerySet[AuditEntry]:

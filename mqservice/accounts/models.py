@@ -184,10 +184,12 @@ class AuditEntry(models.Model):
 
     Names are texts, so that an entry outlives what it tells of. ``before`` and ``after`` are the
     settings that became different, null where there were or are none. ``namespace`` is empty for
-    what concerns all of the tenant.
+    what concerns all of the tenant, and ``tenant`` null for what concerns the whole installation.
     """
 
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="audit_entries")
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, null=True, related_name="audit_entries"
+    )
     at = models.DateTimeField(auto_now_add=True)
     actor = models.CharField(max_length=200)  # such as ``key:`` and its public id
     address = models.CharField(max_length=45, default="")  # of who asked; empty for the service

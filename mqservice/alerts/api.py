@@ -1,5 +1,5 @@
-"""Alerts over REST: ``/v1/ns/{ns}/alerts``, ``alerts/{name}``, its ``:mute`` and ``/history``;
-all of them for Prometheus as ``alerts.yaml``.
+"""Alerts over REST: ``/v1/ns/{ns}/alerts``, ``alerts/{name}``, its ``:mute``, ``:test`` and
+``/history``; all of them for Prometheus as ``alerts.yaml``.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from mqservice.alerts.schemas import (
     read_mute,
 )
 from mqservice.alerts.services import delete_rule, put_rule
+from mqservice.alerts.testing import send_test
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.etags import etag, revision_of
 
@@ -74,6 +75,16 @@ def unmute_alert(request: AuthedRequest, ns: str, name: str) -> AlertOut:
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE)
     return AlertOut.of(unmute_rule(request.auth, namespace, name), namespace.name)
+
+
+@router.post("/ns/{ns}/alerts/{name}:test", response={202: AlertEventOut})
+def test_alert(request: AuthedRequest, ns: str, name: str) -> Status[AlertEventOut]:
+    """Send a test notification to the emails and the webhook of an alert, muted or not. It is sent
+    once, in the background; the history shows whether it arrived. At most one in ten seconds."""
+    namespace = get_namespace(request.auth, ns)
+    request.auth.require(Scope.MANAGE)
+    event = send_test(request.auth, namespace, name, SystemClock())
+    return Status(202, AlertEventOut.of(event))
 
 
 @router.get("/ns/{ns}/alerts/{name}", response=AlertOut)

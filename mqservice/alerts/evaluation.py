@@ -15,12 +15,17 @@ import logging
 from typing import Final
 
 from django.db import transaction
-from django.db.models import Q
 
 from mqservice.alerts.events import next_event, notifications_of
 from mqservice.alerts.issue_rules import evaluate_issue_rules
 from mqservice.alerts.limits import EVALUATED_MAX, MUTE_MS_MAX
-from mqservice.alerts.models import AlertEvent, AlertRule, AlertState, Notification
+from mqservice.alerts.models import (
+    AlertEvent,
+    AlertRule,
+    AlertState,
+    EventState,
+    Notification,
+)
 from mqservice.alerts.rule_status import RuleStatus, next_status
 from mqservice.alerts.settings import AlertKind
 from mqservice.alerts.values import read_values
@@ -109,7 +114,6 @@ def _clear_mute(rule: AlertRule, now_ms: int) -> None:
 
 def _newest_of(rules: dict[int, AlertRule]) -> list[AlertEvent]:
     """The event of each rule's last change, which may be of an earlier look. One query."""
-    newest = Q()
-    for pk, rule in rules.items():
-        newest |= Q(rule_id=pk, number=rule.change_count)
-    return list(AlertEvent.objects.filter(newest)) if rules else []
+    changes = AlertEvent.objects.filter(rule__in=rules).exclude(state=EventState.TEST.value)
+    newest = changes.order_by("rule_id", "-number").distinct("rule_id")
+    return list(newest) if rules else []

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mqservice.alerts.models import AlertEvent, AlertRule, AlertState, Channel, Notification
+from mqservice.alerts.models import (
+    AlertEvent,
+    AlertRule,
+    AlertState,
+    Channel,
+    EventState,
+    Notification,
+)
 
 
 def next_event(rule: AlertRule, state: AlertState, value: int | None, now_ms: int) -> AlertEvent:
@@ -18,6 +25,19 @@ def next_event(rule: AlertRule, state: AlertState, value: int | None, now_ms: in
         state=rule.state,
         at_ms=now_ms,
         value=value,
+        threshold=rule.threshold,
+    )
+
+
+def event_of_test(rule: AlertRule, now_ms: int) -> AlertEvent:
+    """The rule has one event more, and stays as it is."""
+    rule.change_count += 1
+    return AlertEvent(
+        rule=rule,
+        number=rule.change_count,
+        state=EventState.TEST.value,
+        at_ms=now_ms,
+        value=rule.value,
         threshold=rule.threshold,
     )
 

@@ -10,6 +10,8 @@ from mqservice.sampling.limits import FRESH_MS
 RULES_MAX: Final = 100  # of a namespace
 EMAILS_MAX: Final = 5  # of a rule
 URL_CHARS_MAX: Final = 2_048
+ROUTING_KEY_CHARS_MAX: Final = 64  # PagerDuty's have 32
+TEST_PAUSE_MS: Final = 10 * SECOND_MS  # between two tests of a rule
 
 MUTE_MS_MIN: Final = MINUTE_MS
 MUTE_MS_MAX: Final = 30 * DAY_MS

@@ -26,9 +26,18 @@ from mqservice.accounts.models import Namespace
 from mqservice.alerts.limits import (
     ERROR_CHARS_MAX,
     MUTE_REASON_CHARS_MAX,
+    ROUTING_KEY_CHARS_MAX,
     URL_CHARS_MAX,
 )
-from mqservice.alerts.settings import EMAILS, ENABLED, FOR, WINDOW, AlertKind
+from mqservice.alerts.settings import (
+    EMAILS,
+    ENABLED,
+    FOR,
+    WEBHOOK_FORMAT,
+    WINDOW,
+    AlertKind,
+    WebhookFormat,
+)
 from mqservice.lib.names import NAME_CHARS_MAX
 
 SECRET_PREFIX: Final = "whs_"
@@ -42,6 +51,16 @@ class AlertState(enum.StrEnum):
 
     OK = "ok"
     FIRING = "firing"
+
+
+class EventState(enum.StrEnum):
+    """What an event tells: the state that the rule is in from then on, or nothing but that it can
+    be told (``TEST``).
+    """
+
+    OK = AlertState.OK.value
+    FIRING = AlertState.FIRING.value
+    TEST = "test"
 
 
 class Channel(enum.StrEnum):
@@ -84,6 +103,15 @@ class AlertRule(models.Model):
     emails = models.JSONField(default=EMAILS.default)
     webhook_url = models.CharField(max_length=URL_CHARS_MAX, blank=True)
     webhook_secret = models.CharField(max_length=64, default=new_webhook_secret)
+    webhook_format = models.CharField(
+        max_length=16,
+        choices=[(each.value, each.value) for each in WebhookFormat],
+        default=WEBHOOK_FORMAT.default,
+        db_default=WEBHOOK_FORMAT.default,
+    )
+    routing_key = models.CharField(
+        max_length=ROUTING_KEY_CHARS_MAX, default="", db_default="", blank=True
+    )
     revision = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -116,7 +144,7 @@ class AlertRule(models.Model):
 
 
 class AlertEvent(models.Model):
-    """One change of a rule's state; ``number`` counts them.
+    """One change of a rule's state, or a test of its notifications; ``number`` counts both.
 
     Of a rule for issues it is about ``issue_count`` of them that opened, the first of which are in
     ``issues`` as they are told.

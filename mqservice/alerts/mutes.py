@@ -13,7 +13,7 @@ from mqservice.accounts.audit import record
 from mqservice.accounts.models import Namespace
 from mqservice.alerts.limits import MUTE_MS_MAX, MUTE_MS_MIN
 from mqservice.alerts.models import AlertRule
-from mqservice.alerts.queries import alert_not_found
+from mqservice.alerts.queries import locked_rule
 from mqservice.lib.clock import Clock
 from mqservice.lib.durations import format_duration_ms
 from mqservice.lib.timestamps import rfc3339
@@ -46,7 +46,7 @@ def mute_rule(
         low, high = format_duration_ms(MUTE_MS_MIN), format_duration_ms(MUTE_MS_MAX)
         pointer = "/until" if for_ms is None else "/for"
         raise refused(pointer, f"must end {low} to {high} from now", "ILLEGAL_SETTING")
-    rule = _locked(namespace, name)
+    rule = locked_rule(namespace, name)
     rule.muted_until_ms, rule.muted_by, rule.mute_reason = until_ms, principal.actor, reason
     rule.save(update_fields=_FIELDS)
     details = {"until": rfc3339(until_ms), "reason": reason}
@@ -60,16 +60,9 @@ def unmute_rule(principal: Principal, namespace: Namespace, name: str) -> AlertR
 
     Raises Problem ALERT_NOT_FOUND.
     """
-    rule = _locked(namespace, name)
+    rule = locked_rule(namespace, name)
     if rule.muted_until_ms:
         rule.muted_until_ms, rule.muted_by, rule.mute_reason = 0, "", ""
         rule.save(update_fields=_FIELDS)
         record(principal, namespace, "alert.unmute", f"alerts/{name}")
-    return rule
-
-
-def _locked(namespace: Namespace, name: str) -> AlertRule:
-    rule = AlertRule.objects.select_for_update().filter(namespace=namespace, name=name).first()
-    if rule is None:
-        raise alert_not_found(namespace, name)
     return rule

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mqservice.accounts.models import Namespace
 from mqservice.alerts.limits import RULES_MAX
 from mqservice.alerts.models import AlertEvent, AlertRule
+from mqservice.alerts.settings import AlertKind
 from mqservice.lib.problem import Problem
 
 
@@ -16,6 +17,26 @@ def rules_of(namespace: Namespace) -> list[AlertRule]:
 def get_rule(namespace: Namespace, name: str) -> AlertRule:
     """Raises Problem ALERT_NOT_FOUND. One query."""
     rule = AlertRule.objects.filter(namespace=namespace, name=name).first()
+    if rule is None:
+        raise alert_not_found(namespace, name)
+    return rule
+
+
+def thresholds_of(
+    namespace: Namespace, kind: AlertKind, *, group: str, topic: str
+) -> list[tuple[str, int]]:
+    """Names and thresholds of the rules of a kind that are on, of the group unless that is empty,
+    and of the topic or of all. One query.
+    """
+    rules = AlertRule.objects.filter(namespace=namespace, kind=kind, topic=topic, is_enabled=True)
+    if group:
+        rules = rules.filter(group_name=group)
+    return list(rules.order_by("name").values_list("name", "threshold")[:RULES_MAX])
+
+
+def locked_rule(namespace: Namespace, name: str) -> AlertRule:
+    """For a change of its state within a transaction. Raises Problem ALERT_NOT_FOUND. One query."""
+    rule = AlertRule.objects.select_for_update().filter(namespace=namespace, name=name).first()
     if rule is None:
         raise alert_not_found(namespace, name)
     return rule

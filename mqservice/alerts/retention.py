@@ -1,16 +1,16 @@
 """How long events are retained: 90 days, and the newest thousand of each rule.
 
-The newest event of a rule that is muted waits for the end of the mute, however old it is: it is
+The newest change of a rule that is muted waits for the end of the mute, however old it is: it is
 what is told then.
 """
 
 from __future__ import annotations
 
 from django.db import connection
-from django.db.models import F, Q
+from django.db.models import F, OuterRef, Q, Subquery
 
 from mqservice.alerts.limits import EVENTS_RETAINED_MAX, EVENTS_RETAINED_MS
-from mqservice.alerts.models import AlertEvent
+from mqservice.alerts.models import AlertEvent, EventState
 
 DELETED_MAX = 10_000  # of each kind at a time
 
@@ -25,7 +25,9 @@ LIMIT %s
 def delete_old_events(now_ms: int) -> int:
     """The number of rows that went, notifications among them. What is left waits for next time."""
     old = AlertEvent.objects.filter(at_ms__lt=now_ms - EVENTS_RETAINED_MS).order_by("at_ms")
-    old = old.exclude(~Q(rule__told_state=F("rule__state")), number=F("rule__change_count"))
+    changes = AlertEvent.objects.filter(rule=OuterRef("rule")).exclude(state=EventState.TEST.value)
+    newest = Subquery(changes.order_by("-number").values("pk")[:1])
+    old = old.exclude(~Q(rule__told_state=F("rule__state")), pk=newest)
     ids = set(old.values_list("id", flat=True)[:DELETED_MAX])
     with connection.cursor() as cursor:
         cursor.execute(_TOO_MANY, (EVENTS_RETAINED_MAX, DELETED_MAX))

@@ -10,7 +10,7 @@ from ninja import Schema
 from pydantic import create_model
 
 from mqservice.alerts.addresses import TargetRejected, parse_target, reject_private_literal
-from mqservice.alerts.models import AlertEvent, AlertRule, AlertState, Notification
+from mqservice.alerts.models import AlertEvent, AlertRule, AlertState, EventState, Notification
 from mqservice.alerts.services import RuleChange
 from mqservice.alerts.settings import BODY, EMAILS, MUTE, SETTINGS, WEBHOOK
 from mqservice.lib.json_fields import Fields
@@ -132,11 +132,12 @@ class NotificationOut(Schema):
 
 
 class AlertEventOut(Schema):
-    """A change of state. `issues`: ids of the reported issues, the first of `issue_count`."""
+    """A change of state, or a test of the notifications. `issues`: ids of the reported issues, the
+    first of `issue_count`."""
 
     id: str
     number: int
-    state: AlertState
+    state: EventState
     at: str
     value: int | None
     threshold: int
@@ -149,7 +150,7 @@ class AlertEventOut(Schema):
         return cls(
             id=event.public_id,
             number=event.number,
-            state=AlertState(event.state),
+            state=EventState(event.state),
             at=rfc3339(event.at_ms),
             value=event.value,
             threshold=event.threshold,

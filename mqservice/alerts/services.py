@@ -15,7 +15,16 @@ from mqservice.alerts.events import next_event
 from mqservice.alerts.limits import RULES_MAX
 from mqservice.alerts.models import AlertRule, AlertState, new_webhook_secret
 from mqservice.alerts.queries import get_rule
-from mqservice.alerts.settings import KIND, SETTINGS, AlertKind
+from mqservice.alerts.settings import (
+    GROUPLESS_KINDS,
+    KIND,
+    PAGERDUTY_URL,
+    SETTINGS,
+    THRESHOLDLESS_KINDS,
+    TOPIC_KINDS,
+    AlertKind,
+    WebhookFormat,
+)
 from mqservice.issues.queries import book_of
 from mqservice.lib.clock import Clock
 from mqservice.lib.etags import require_revision
@@ -24,10 +33,6 @@ from mqservice.lib.problem import Problem
 from mqservice.lib.settings_table import Change, columns_of
 from mqservice.lib.wire import refused
 
-_TOPIC_KINDS = (AlertKind.LAG, AlertKind.OLDEST_AGE, AlertKind.ISSUE)
-_GROUPLESS_KINDS = (AlertKind.DISK, AlertKind.ISSUE)
-# One is there, or none is.
-_THRESHOLDLESS_KINDS = (AlertKind.NO_CONSUMER, AlertKind.ISSUE)
 _SUBJECT = ("kind", "group_name", "topic")
 
 
@@ -126,23 +131,25 @@ def delete_rule(
 
 
 def _audited(rule: AlertRule) -> dict[str, object]:
-    """Its settings without what a webhook's URL may carry as a secret, its path and query."""
+    """Its settings without the secrets of a webhook: path and query of its URL, its routing key."""
     url = urlsplit(rule.webhook_url)
     shown = f"{url.scheme}://{url.netloc}/…" if rule.webhook_url else ""
-    return settings_of(rule, columns_of(SETTINGS)) | {"webhook_url": shown}
+    hidden = {"webhook_url": shown, "routing_key": "…" if rule.routing_key else ""}
+    return settings_of(rule, columns_of(SETTINGS)) | hidden
 
 
 def _require_fields(change: RuleChange) -> None:
     kind = change.find("kind")
     if kind is None:
         raise _illegal("/kind", KIND.missing)
-    if change.find("threshold") is None and kind not in _THRESHOLDLESS_KINDS:
+    if change.find("threshold") is None and kind not in THRESHOLDLESS_KINDS:
         raise _illegal("/threshold", "is missing")
 
 
 def _reject_unfit(rule: AlertRule) -> None:
-    """Raises Problem unless the settings fit together."""
+    """Raises Problem unless the settings fit together; sets what follows from others."""
     kind = AlertKind(rule.kind)
+    is_pagerduty = rule.webhook_format == WebhookFormat.PAGERDUTY
     rules: list[tuple[Callable[[], bool], str, str]] = [
         (
             lambda: kind is AlertKind.DISK and bool(rule.group_name),
@@ -150,23 +157,35 @@ def _reject_unfit(rule: AlertRule) -> None:
             "is not allowed with kind: disk",
         ),
         (
-            lambda: kind not in _GROUPLESS_KINDS and not rule.group_name,
+            lambda: kind not in GROUPLESS_KINDS and not rule.group_name,
             "/group",
             f"is missing; kind: {kind} watches a group",
         ),
         (
-            lambda: bool(rule.topic) and kind not in _TOPIC_KINDS,
+            lambda: bool(rule.topic) and kind not in TOPIC_KINDS,
             "/topic",
-            f"is only for kind: {', '.join(_TOPIC_KINDS[:-1])} or {_TOPIC_KINDS[-1]}",
+            f"is only for kind: {', '.join(TOPIC_KINDS[:-1])} or {TOPIC_KINDS[-1]}",
         ),
         (
             lambda: kind is AlertKind.DISK and not 1 <= rule.threshold <= 100,
             "/threshold",
             f"must be in [1, 100] percent for kind: disk, found {rule.threshold}",
         ),
+        (
+            lambda: is_pagerduty and not rule.routing_key,
+            "/routing_key",
+            "is missing; webhook_format: pagerduty needs an integration key",
+        ),
+        (
+            lambda: bool(rule.routing_key) and not is_pagerduty,
+            "/routing_key",
+            "is only for webhook_format: pagerduty",
+        ),
     ]
-    if kind in _THRESHOLDLESS_KINDS:
+    if kind in THRESHOLDLESS_KINDS:
         rule.threshold = 1
+    if is_pagerduty and not rule.webhook_url:
+        rule.webhook_url = PAGERDUTY_URL
     for is_wrong, pointer, detail in rules:
         if is_wrong():
             raise _illegal(pointer, detail)

@@ -10,6 +10,7 @@ from mqservice.alerts.limits import (
     MUTE_MS_MAX,
     MUTE_MS_MIN,
     MUTE_REASON_CHARS_MAX,
+    ROUTING_KEY_CHARS_MAX,
     URL_CHARS_MAX,
 )
 from mqservice.lib.durations import DAY_MS, MINUTE_MS
@@ -44,7 +45,24 @@ class AlertKind(enum.StrEnum):
     ISSUE = "issue"
 
 
-class Url(Text, frozen=True, kw_only=True):
+class WebhookFormat(enum.StrEnum):
+    """What a webhook gets: our own document, signed; a message of Slack's; an event of PagerDuty's
+    Events API v2.
+    """
+
+    MQSERVICE = "mqservice"
+    SLACK = "slack"
+    PAGERDUTY = "pagerduty"
+
+
+# Which settings a kind has; without a group it watches all of the namespace.
+TOPIC_KINDS: Final = (AlertKind.LAG, AlertKind.OLDEST_AGE, AlertKind.ISSUE)
+GROUPLESS_KINDS: Final = (AlertKind.DISK, AlertKind.ISSUE)
+THRESHOLDLESS_KINDS: Final = (AlertKind.NO_CONSUMER, AlertKind.ISSUE)
+PAGERDUTY_URL: Final = "https://events.pagerduty.com/v2/enqueue"
+
+
+class OptionalText(Text, frozen=True, kw_only=True):
     """None is an empty text."""
 
     def shown(self, value: str) -> Json:
@@ -56,11 +74,11 @@ KIND: Final = Choice(
     values=AlertKind,
     texts={
         AlertKind.LAG: gettext_noop("Lag: messages not yet settled"),
-        AlertKind.OLDEST_AGE: gettext_noop("Age of the oldest message, ms"),
+        AlertKind.OLDEST_AGE: gettext_noop("Age of the oldest message"),
         AlertKind.DLQ_GROWTH: gettext_noop("New dead letters in a time window"),
         AlertKind.NO_CONSUMER: gettext_noop("No consumers"),
         AlertKind.ISSUE: gettext_noop("New issues"),
-        AlertKind.DISK: gettext_noop("Storage disk usage, percent"),
+        AlertKind.DISK: gettext_noop("Storage disk usage"),
     },
     about="What the rule watches.",
     label=gettext_noop("Condition"),
@@ -79,7 +97,6 @@ TOPIC: Final = Name(
     null="",
     about="Only this topic; null for all.",
     label=gettext_noop("Topic"),
-    help=gettext_noop("For lag, age and issues. Empty: all topics."),
     option_help="Only this topic of the group; '' for all.",
 )
 THRESHOLD: Final = Integer(
@@ -88,9 +105,7 @@ THRESHOLD: Final = Integer(
     high=(1 << 63) - 1,
     about="It fires at this value: messages, ms or percent, depending on the kind.",
     label=gettext_noop("Threshold"),
-    help=gettext_noop(
-        "The alert fires at or above this value. Not used for “No consumers” and “New issues”."
-    ),
+    help=gettext_noop("The alert fires at or above this value."),
     may_be_empty=True,
 )
 FOR: Final = Duration(
@@ -112,7 +127,7 @@ WINDOW: Final = Duration(
     default=5 * MINUTE_MS,
     about="The time over which rates are measured.",
     label=gettext_noop("Window"),
-    help=gettext_noop("For dead letters only: 1m to 60m."),
+    help=gettext_noop("The dead letters of this time are counted: 1m to 60m."),
     may_be_empty=True,
 )
 ENABLED: Final = Boolean(
@@ -136,7 +151,7 @@ EMAILS: Final = List(
     option="--email",
     option_help="Address to notify (repeatable); replaces all addresses.",
 )
-WEBHOOK: Final = Url(
+WEBHOOK: Final = OptionalText(
     name="webhook",
     column="webhook_url",
     chars_max=URL_CHARS_MAX,
@@ -147,6 +162,29 @@ WEBHOOK: Final = Url(
     help=gettext_noop("An https URL that receives a signed POST."),
     option_help="URL to notify; '' removes it.",
 )
+WEBHOOK_FORMAT: Final = Choice(
+    name="webhook_format",
+    values=WebhookFormat,
+    texts={
+        WebhookFormat.MQSERVICE: gettext_noop("Signed JSON"),
+        WebhookFormat.SLACK: gettext_noop("Slack message"),
+        WebhookFormat.PAGERDUTY: gettext_noop("PagerDuty event"),
+    },
+    default=WebhookFormat.MQSERVICE.value,
+    about="What the webhook gets: a signed document of ours, a Slack message or a PagerDuty event.",
+    label=gettext_noop("Webhook format"),
+    help=gettext_noop("Mattermost and Discord (URL ending in /slack) take Slack messages, too."),
+)
+ROUTING_KEY: Final = OptionalText(
+    name="routing_key",
+    chars_max=ROUTING_KEY_CHARS_MAX,
+    null="",
+    about="PagerDuty's integration key; only with `webhook_format: pagerduty`.",
+    label=gettext_noop("PagerDuty integration key"),
+    help=gettext_noop("Of an Events API v2 integration. The URL may be left empty then."),
+    may_be_empty=True,
+    option_help="PagerDuty's integration key; '' removes it.",
+)
 NEW_SECRET: Final = Boolean(
     name="new_secret",
     column="is_secret_new",
@@ -154,8 +192,22 @@ NEW_SECRET: Final = Boolean(
     option="--new-secret",
 )
 
+
+def unused_settings(kind: AlertKind) -> set[str]:
+    """Names of the settings that mean nothing to a kind."""
+    is_used = {
+        GROUP.name: kind is not AlertKind.DISK,
+        TOPIC.name: kind in TOPIC_KINDS,
+        THRESHOLD.name: kind not in THRESHOLDLESS_KINDS,
+        FOR.name: kind is not AlertKind.ISSUE,
+        WINDOW.name: kind is AlertKind.DLQ_GROWTH,
+    }
+    return {name for name, used in is_used.items() if not used}
+
+
 SETTINGS: Final[Settings] = (
-    KIND, GROUP, TOPIC, THRESHOLD, FOR, WINDOW, ENABLED, EMAILS, WEBHOOK,
+    KIND, GROUP, TOPIC, THRESHOLD, FOR, WINDOW, ENABLED, EMAILS, WEBHOOK, WEBHOOK_FORMAT,
+    ROUTING_KEY,
 )  # fmt: skip
 BODY: Final[Settings] = (*SETTINGS, NEW_SECRET)
 MUTE: Final[Settings] = (

@@ -2,7 +2,7 @@
 
 list, show, history   GET …/alerts… ─▶ stdout: a table, or NDJSON
 set, delete           PUT or DELETE …/alerts/{name}
-mute, unmute          POST …/alerts/{name}:mute, :unmute
+mute, unmute, test    POST …/alerts/{name}:mute, :unmute, :test
 export                GET …/alerts.yaml ─▶ stdout, or a file
 """
 
@@ -23,7 +23,9 @@ from mqservice.cli.setting_options import Body, takes_settings
 from mqservice.cli.tables import Table
 from mqservice.cli.target import Target
 
-app = typer.Typer(no_args_is_help=True, help="Alert rules: list, create, change, mute, delete.")
+app = typer.Typer(
+    no_args_is_help=True, help="Alert rules: list, create, change, mute, test, delete."
+)
 
 LIMIT_DEFAULT: Final = 32
 LIMIT_MAX: Final = 100
@@ -120,6 +122,17 @@ def mute(body: Body, target: Target, name: NameArgument) -> None:
 def unmute(target: Target, name: NameArgument) -> None:
     """End a mute; missed changes are notified at the next evaluation."""
     screen.run(_mute(target, name, "unmute", b""))
+
+
+@app.command("test")
+async def test(target: Target, name: NameArgument) -> int:
+    """Send a test notification to the emails and the webhook of a rule."""
+    async with RestClient(target) as client:
+        event = await client.call("POST", f"{_path(name)}:test", _Event)
+    count = len(event.notifications)
+    what = "1 test notification is" if count == 1 else f"{count} test notifications are"
+    screen.notice(f"{what} on the way; `alert history {name}` shows what became of it")
+    return 0
 
 
 @app.command("delete")

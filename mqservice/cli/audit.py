@@ -5,6 +5,7 @@ search ─▶ GET /v1/audit, page by page ─▶ stdout: a table, or NDJSON
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
@@ -97,11 +98,15 @@ async def search(
             cursor = {"cursor": page.next_cursor}
     if prints(form, entries):
         return 0
+    screen.show(entries_table(entries))
+    return 0
+
+
+def entries_table(entries: Sequence[Entry]) -> Table:
     table = Table("at", "actor", "action", "target", "change")
     for each in entries:
         table.add_row(each.at, each.actor, each.action, _target(each), _change(each))
-    screen.show(table)
-    return 0
+    return table
 
 
 def _target(entry: Entry) -> str:

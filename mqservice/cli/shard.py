@@ -1,6 +1,6 @@
 """``mqservice shard``: the engines of an installation, on a machine that reaches its database.
 
-list, and after each change ─▶ stdout: a table, or NDJSON
+list, and after each change; history ─▶ stdout: a table, or NDJSON
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from mqservice.cli import screen
+from mqservice.cli.audit import Entry, entries_table
 from mqservice.cli.operator_commands import run_operator_command
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.status import DataDirOption
@@ -105,6 +106,17 @@ def move(
     listed = run_operator_command(data_dir, ["shard", f"--node={node}", "--", "move", name])
     screen.notice(f"{node} serves {name} now")
     _show(listed)
+
+
+@app.command("history")
+def history(form: FormOption = Output.TABLE, data_dir: DataDirOption = None) -> None:
+    """List who changed what about the shards, the newest first: takeovers, moves, drains and the
+    others; as many as the audit log keeps, 50 at most.
+    """
+    lines = run_operator_command(data_dir, ["shard", "history"]).strip().splitlines()
+    if prints(form, [msgspec.Raw(line.encode()) for line in lines]):
+        return
+    screen.show(entries_table([msgspec.json.decode(line, type=Entry) for line in lines]))
 
 
 def _show(text: str, form: Output = Output.TABLE) -> None:

@@ -29,6 +29,7 @@ from mqservice.console.quick_start import views as views_quick_start
 from mqservice.console.reports import views as views_reports
 from mqservice.console.schedules import scheduled_views as views_scheduled
 from mqservice.console.schedules import views as views_schedules
+from mqservice.console.search import views as views_search
 from mqservice.console.shared.columns import choose_columns
 from mqservice.console.shared.preferences import set_preferences
 from mqservice.console.shared.time_zones import choose_zone
@@ -44,7 +45,8 @@ _OF_A_NAMESPACE = [
     path("quick-start", views_quick_start.quick_start, name="quick-start"),
     path("quick-start/key", views_quick_start.quick_start_key, name="quick-start-key"),
     path("quick-start/arrived", views_quick_start.arrived, name="quick-start-arrived"),
-    path("search", views_home.search, name="search"),
+    path("search", views_search.search, name="search"),
+    path("search.json", views_search.search_json, name="search-json"),
     # The tenant: keys, members, audit, alerts, usage
     path("keys", views_keys.keys, name="keys"),
     path("new-key", views_keys.new_key, name="new-key"),
@@ -72,6 +74,7 @@ _OF_A_NAMESPACE = [
     path("alerts/<str:alert>", views_alerts.alert, name="alert"),
     path("alerts/<str:alert>/edit", views_alerts.edit_alert, name="edit-alert"),
     path("alerts/<str:alert>/mute", views_alerts.mute, name="mute-alert"),
+    path("alerts/<str:alert>/test", views_alerts.test, name="test-alert"),
     path("alerts/<str:alert>/switch", views_alerts.switch, name="switch-alert"),
     path("alerts/<str:alert>/delete", views_alerts.remove_alert, name="delete-alert"),
     path("usage", views_usage.usage, name="usage"),

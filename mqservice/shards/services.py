@@ -41,17 +41,22 @@ def add_shard(name: str, address: str) -> Shard:
     return shard
 
 
-def set_state(name: str, state: ShardState) -> None:
-    """Have a shard take new namespaces, or no more. Raises Problem NOT_FOUND."""
+def set_state(name: str, state: ShardState) -> bool:
+    """Have a shard take new namespaces, or no more; whether that is a change. Raises Problem
+    NOT_FOUND.
+    """
     if name == MAIN_SHARD:
         Shard.objects.get_or_create(name=name)
-    if not Shard.objects.filter(name=name).update(state=state.value):
+    found = Shard.objects.filter(name=name)
+    is_changed = found.exclude(state=state.value).update(state=state.value) > 0
+    if not is_changed and not found.exists():
         raise _not_found(name)
+    return is_changed
 
 
 @transaction.atomic
-def remove_shard(name: str) -> None:
-    """Forget a drained shard that no namespace lives in; its store stays on its disk.
+def remove_shard(name: str) -> Shard:
+    """Forget a drained shard that no namespace lives in; its store stays on its disk. What it was.
 
     Raises Problem: NOT_FOUND, CONFLICT while it has namespaces or takes some, and for the main
     shard.
@@ -67,11 +72,12 @@ def remove_shard(name: str) -> None:
         raise Problem.of("CONFLICT", f"{name} still has {count} namespaces")
     shard.delete()
     forget_shard_names()
+    return shard
 
 
-def start_move(name: str, node: str) -> None:
+def start_move(name: str, node: str) -> str:
     """Have a shard handed over to a node that has a replica of it; ``await_move`` tells how it
-    went.
+    went. The node that owns it.
 
     Raises Problem: NOT_FOUND, CONFLICT where nobody owns it, the node does already, or could not.
     """
@@ -94,6 +100,7 @@ def start_move(name: str, node: str) -> None:
         "A shard is to be handed over",
         extra={"action": "shard_move", "shard": name, "owner": shard.owner, "node": node},
     )
+    return shard.owner
 
 
 def await_move(name: str, node: str, pause: Callable[[float], object] = time.sleep) -> None:
@@ -113,8 +120,8 @@ def await_move(name: str, node: str, pause: Callable[[float], object] = time.sle
 
 
 @transaction.atomic
-def place_namespace(namespace: str, shard: str) -> None:
-    """Have a namespace that has nothing yet live in a shard that is named.
+def place_namespace(namespace: str, shard: str) -> str:
+    """Have a namespace that has nothing yet live in a shard that is named. Where it lived.
 
     Raises Problem: NOT_FOUND, NAMESPACE_NOT_FOUND, or CONFLICT once it has topics or groups.
     """
@@ -124,12 +131,14 @@ def place_namespace(namespace: str, shard: str) -> None:
     found = namespaces.objects.select_for_update().filter(name=namespace).first()
     if found is None:
         raise Problem.of("NAMESPACE_NOT_FOUND", f"{namespace} does not exist")
-    if found.shard == shard:
-        return
+    previous = str(found.shard)
+    if previous == shard:
+        return previous
     if found.topics.exists() or found.groups.exists():
         raise Problem.of("CONFLICT", f"{namespace} has topics or groups in {found.shard}")
     found.shard = shard
     found.save(update_fields=["shard"])
+    return previous
 
 
 def _not_found(name: str) -> Problem:

@@ -35,7 +35,7 @@ BASE64: Final = "base64"
 COUNT_MAX: Final = 10
 _NAME_CHARS_MAX: Final = 256
 _TYPE: Final = re.compile(r"(String|Number|Binary)(\.[^\x00-\x1f]*)?")
-_NAME: Final = re.compile(r"[\w-]+(\.[\w-]+)*", re.ASCII)
+_NAME: Final = re.compile(r"[\w-]+(\.[\w-]+)*")
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # What XML 1.0 has no way to write, and SQS takes nowhere.
@@ -195,8 +195,8 @@ def _check_name(name: str) -> None:
     is_reserved = is_own or name.lower().startswith(("aws.", "amazon."))
     if is_reserved or len(name) > _NAME_CHARS_MAX or not _NAME.fullmatch(name):
         detail = (
-            f"Message attribute name '{name[:_NAME_CHARS_MAX]}' is invalid. It can contain A-Z, "
-            "a-z, 0-9, underscores, hyphens and single dots within, at most 256 characters, and "
+            f"Message attribute name '{name[:_NAME_CHARS_MAX]}' is invalid. It can have letters, "
+            "digits, underscores, hyphens and single dots within, at most 256 characters, and "
             "must not begin with AWS. or Amazon., nor be what the service itself uses."
         )
         raise SqsError("InvalidParameterValue", detail)

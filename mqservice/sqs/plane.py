@@ -52,7 +52,8 @@ from mqservice.sqs.settle import (
 from mqservice.sqs.signature import SignatureError, Signatures, SignedRequest
 from mqservice.web.cycle import Cycle, Serve, recognised
 
-_ALGORITHM: Final = b"AWS4-HMAC-SHA256 "
+_ALGORITHM: Final = b"AWS4-HMAC-SHA256"
+_IN_QUERY: Final = b"X-Amz-Algorithm=" + _ALGORITHM
 _QUEUE_PATH_SLASHES: Final = 3  # /sqs/account/name
 
 _MESSAGE_ACTIONS: Final = {
@@ -69,12 +70,12 @@ _CHANGING: Final = frozenset({"CreateQueue", "DeleteQueue", "SetQueueAttributes"
 _CONTROL: Final = Match("sqs", "-", "", "")
 
 
-def is_sqs_request(path: str, headers: dict[bytes, bytes]) -> bool:
+def is_sqs_request(path: str, query: bytes, headers: dict[bytes, bytes]) -> bool:
     """Whether the SQS face answers it: by its path or, for clients that take no path along with
     their endpoint, as kombu, by how it is signed.
     """
     if path == "/":
-        return headers.get(b"authorization", b"").startswith(_ALGORITHM)
+        return headers.get(b"authorization", b"").startswith(_ALGORITHM) or _IN_QUERY in query
     return path.startswith(PATH) and path[len(PATH) : len(PATH) + 1] in ("", "/")
 
 
@@ -88,10 +89,10 @@ class SqsPlane(DataPlane):
 
     def take(self, cycle: Cycle, headers: dict[bytes, bytes]) -> Serve | None:
         """As of ``DataPlane``: of requests that name a key which is known, for better or worse."""
-        if not is_sqs_request(cycle.scope["path"], headers):
-            return None
         # Any: uvicorn's types of ASGI are narrower than ours.
         scope: Any = cycle.scope
+        if not is_sqs_request(scope["path"], scope["query_string"], headers):
+            return None
         receive: Any = cycle.receive  # Any: as above
         send: Any = cycle.send  # Any: as above
         request = self._request(scope, receive, send, headers)

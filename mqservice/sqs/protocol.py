@@ -68,6 +68,7 @@ _OF_NO_QUEUE: Final = frozenset({"CreateQueue", "ListQueues"})
 # Of a request without parameters: AWS's answer to it has no code, no message and no request id.
 NO_OPERATION: Final = "UnknownOperationException"
 _SIGNATURE_PREFIX: Final = "X-Amz-"
+_WRONG_JSON: Final = "SerializationException"
 # Where the query protocol says more than JSON does.
 _QUERY_MESSAGES: Final = {NO_SUCH_QUEUE: f"{NO_SUCH_QUEUE.rstrip('.')} for this wsdl version."}
 _ITEM_OF_MAP: Final = {name: (item, key) for item, (name, key) in _MAPS.items()}
@@ -110,9 +111,9 @@ def _read_json(target: str, body: bytes, queue_url: str) -> Call:
         return Call(action, decode(body), is_json=True)
     except msgspec.ValidationError as exc:
         if not queue_url or "`QueueUrl`" not in str(exc):
-            raise _fault_of(exc) from exc
+            raise _fault_of(exc, _WRONG_JSON) from exc
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise SqsError("SerializationException", f"The body is not valid JSON: {exc}") from exc
+        raise SqsError(_WRONG_JSON, f"The body is not valid JSON: {exc}") from exc
     fields = {**msgspec.json.decode(body), "QueueUrl": queue_url}
     return Call(action, _converted(action, fields, is_strict=True), is_json=True)
 
@@ -196,16 +197,17 @@ def _converted(action: str, fields: dict[str, Json], *, is_strict: bool) -> Requ
     try:
         return msgspec.convert(fields, REQUESTS[action], strict=is_strict)
     except msgspec.ValidationError as exc:
-        raise _fault_of(exc) from exc
+        raise _fault_of(exc, _WRONG_JSON if is_strict else "InvalidParameterValue") from exc
 
 
-def _fault_of(exc: msgspec.ValidationError) -> SqsError:
+def _fault_of(exc: msgspec.ValidationError, name: str) -> SqsError:
+    """``name``: of the error of a parameter that has another type."""
     text, where = str(exc), ""
     if match := _AT.fullmatch(text):
         text, where = match[1], match[2]
     if match := _MISSING.fullmatch(text):
         return missing_parameter(f"{where}.{match[1]}" if where else match[1])
-    return SqsError("InvalidParameterValue", f"{where or 'The request'}: {text}.")
+    return SqsError(name, f"{where or 'The request'}: {text}.")
 
 
 def _unknown_action(action: str) -> SqsError:

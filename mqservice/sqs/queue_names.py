@@ -6,6 +6,8 @@
 
 Our names have no dots: a name that ends in ``.fifo`` is that of a FIFO topic which ends in
 ``_fifo``. A FIFO topic of another name, made by REST, is shown without an ending.
+
+Account 000000000000, which ElasticMQ and LocalStack give to everybody, is that of whoever asks.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ QUEUE_NAME_CHARS_MAX: Final = 64  # AWS: 80; a topic's name has no more
 FIFO_ENDING: Final = ".fifo"
 _TOPIC_ENDING: Final = "_fifo"
 _ACCOUNT_DIGITS: Final = 12
+_ANY_ACCOUNT: Final = "0" * _ACCOUNT_DIGITS
+_URL_BEGINNINGS: Final = ("http://", "https://")
 _URL_CHARS_MAX: Final = 1_024
 _URLS_MAX: Final = 4_096  # taken apart before: programs use few
 _NAME: Final = re.compile(rf"[a-zA-Z0-9_-]+(\{FIFO_ENDING})?", re.ASCII)
@@ -83,11 +87,14 @@ def queue_url(base_url: str, account: str, name: str) -> str:
 def queue_of_url(url: str, principal: Principal) -> QueueName:
     """The queue that a URL, or the path of one, means: the last two parts, whatever the host.
 
-    Raises SqsError: it is none, or that of another account, which is as if it did not exist.
+    Raises SqsError: it is none, or that of another account, which is as if it did not exist, as is
+    any other URL.
     """
     if len(url) <= QUEUE_NAME_CHARS_MAX and _NAME.fullmatch(url):  # AWS takes its name alone too
         return QueueName(account_of(principal), url)
     queue = _split(url) if len(url) <= _URL_CHARS_MAX else None
+    if queue is None and url.startswith(_URL_BEGINNINGS):
+        raise no_such_queue()
     if queue is None:
         raise SqsError("InvalidAddress", f"The address {url[:200]} is not valid for this endpoint.")
     return _own(queue, principal)
@@ -117,6 +124,11 @@ def queue_of_arn(arn: str, parameter: str, principal: Principal) -> QueueName:
 
 
 def _own(queue: QueueName, principal: Principal) -> QueueName:
-    if queue.account != account_of(principal):
+    require_own(queue.account, principal)
+    return queue._replace(account=account_of(principal))
+
+
+def require_own(account: str, principal: Principal) -> None:
+    """Raises SqsError unless the account is that of who asks."""
+    if account not in (account_of(principal), _ANY_ACCOUNT):
         raise no_such_queue()
-    return queue

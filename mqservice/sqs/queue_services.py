@@ -30,7 +30,7 @@ from mqservice.lib.names import engine_name, name_fault
 from mqservice.lib.problem import Problem
 from mqservice.quotas.control_rate import ControlRate
 from mqservice.sqs.asked import Asked, name_of
-from mqservice.sqs.errors import SqsError, invalid_value, missing_parameter, no_such_queue
+from mqservice.sqs.errors import SqsError, invalid_value, missing_parameter
 from mqservice.sqs.move_tasks import (
     cancel_move_task,
     list_move_tasks,
@@ -57,6 +57,7 @@ from mqservice.sqs.queue_names import (
     QueueName,
     check_name,
     queue_of_arn,
+    require_own,
     topic_name,
 )
 from mqservice.sqs.replies import (
@@ -181,10 +182,9 @@ def delete_queue(asked: Asked) -> Reply:
 def get_queue_url(asked: Asked) -> QueueUrl:
     """GetQueueUrl."""
     wanted: GetQueueUrl = asked.wanted
-    owner = wanted.owner or asked.account
-    if owner != asked.account:
-        raise no_such_queue()
-    return QueueUrl(queue_url=asked.url_of(asked.topic_of(QueueName(owner, wanted.queue_name))))
+    require_own(wanted.owner or asked.account, asked.principal)
+    queue = QueueName(asked.account, wanted.queue_name)
+    return QueueUrl(queue_url=asked.url_of(asked.topic_of(queue)))
 
 
 def list_queues(asked: Asked) -> QueueList:

@@ -13,15 +13,21 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from mqservice.lib.shard_liveness import BEHIND_MS_MAX
 from storage_engine.wire.role import Phase, RoleStatus
 
 STATUS_TIMEOUT_S: Final = 1.0
 PROBE_TIMEOUT_S: Final = 3.0
-OWN_TIMEOUT_S: Final = 10.0  # then the replicated log cannot be reached from here
+OWN_TIMEOUT_S: Final = 20.0  # then the replicated log cannot be reached from here
 RELEASE_TIMEOUT_S: Final = 20.0
 _REPLY_BYTES_MAX: Final = 4_096
 
 ReplyT = TypeVar("ReplyT")
+
+
+def could_take_over(status: RoleStatus) -> bool:
+    """Whether the process is a replica that lately was at the end of its log."""
+    return status.phase is Phase.FOLLOWING and 0 <= status.behind_ms <= BEHIND_MS_MAX
 
 
 class EngineControl:

@@ -23,10 +23,10 @@ from typing import Final
 import psycopg
 
 from mqservice.lib.notifications import payloads
-from mqservice.lib.shard_liveness import BEHIND_MS_MAX, HEARTBEAT_MS, SILENT_MS
-from mqservice.supervisor.engine_control import EngineControl
+from mqservice.lib.shard_liveness import HEARTBEAT_MS, SILENT_MS
+from mqservice.supervisor.engine_control import EngineControl, could_take_over
 from mqservice.supervisor.shard_engines import ShardPlace
-from mqservice.supervisor.shard_table import CHANNEL, ShardRow, ShardTable
+from mqservice.supervisor.shard_table import CHANNEL, ShardRow, ShardTable, Takeover
 from storage_engine.wire.role import Phase, RoleStatus
 
 _SOON_MS: Final = 20  # until a process is looked at again that changes what it is
@@ -57,7 +57,7 @@ def decide(row: ShardRow | None, status: RoleStatus, *, node: str, is_home: bool
         if row is not None and is_mine and row.move_to not in ("", node):
             return Action.RELEASE
         return Action.BEAT
-    if not 0 <= status.behind_ms <= BEHIND_MS_MAX:
+    if not could_take_over(status):
         return Action.FOLLOW
     return _of_replica(row, node=node, is_home=is_home)
 
@@ -137,6 +137,7 @@ class _Keeper:
         self._control = EngineControl(place.control)
         self._row: ShardRow | None = None  # as last read
         self._opening_epoch = 0  # of a process that has fenced the log and recovers its store
+        self._taken: Takeover | None = None  # not in the audit yet
         self._retry_ms = 0  # no attempt to take over before
         self._said = ""
 
@@ -171,7 +172,9 @@ class _Keeper:
                 self.is_settled.set()
             return HEARTBEAT_MS
         is_own = row is not None and row.owner == self._node
+        is_moved = row is not None and row.move_to == self._node
         why = "its engine starts again" if is_own else "nobody owns it"
+        why = "it was moved here" if is_moved else why
         if action is Action.CLAIM_IF_SILENT:
             assert row is not None
             reason = await self._control.why_silent(row.address)
@@ -217,15 +220,43 @@ class _Keeper:
                 if is_known
                 else "another node says that it owns it too; the replicated log decides"
             )
+            if is_known:
+                await self._audit(status.epoch)
         return HEARTBEAT_MS if is_serving else _SOON_MS
+
+    async def _audit(self, epoch: int) -> None:
+        """Once, when it serves: what came to nothing is no takeover."""
+        if self._taken is not None and self._taken.epoch == epoch:
+            await self._table.audit(self.place.name, self._taken)
+        self._taken = None
 
     async def _claim(self, row: ShardRow | None, status: RoleStatus, why: str) -> None:
         epoch = max(status.epoch, row.epoch if row is not None else 0) + 1
         if not await self._table.claim(self.place.name, row, epoch=epoch):
             return  # another node was faster
         self._say(f"taking it over with epoch {epoch}: {why}")
-        if not await self._own(epoch):
+        if row is None or row.owner != self._node:
+            previous = "" if row is None else row.owner
+            self._taken = Takeover(epoch, previous, why)
+        else:
+            self._taken = None
+        # Who starts again is heard of only when it serves, so that others may be faster.
+        beating = None if self._taken is None else asyncio.create_task(self._beat_for_now(epoch))
+        try:
+            is_own = await self._own(epoch)
+        finally:
+            if beating is not None:
+                beating.cancel()
+                await asyncio.gather(beating, return_exceptions=True)
+        if not is_own:
             await self._table.give_up(self.place.name, epoch=epoch)
+
+    async def _beat_for_now(self, epoch: int) -> None:
+        """While it takes the shard over: fencing a slow log takes longer than a silent node has."""
+        while True:
+            await asyncio.sleep(HEARTBEAT_MS / _MS)
+            with contextlib.suppress(psycopg.Error, OSError):
+                await self._table.try_on(self.place.name, epoch=epoch)
 
     async def _own(self, epoch: int) -> bool:
         if await self._control.own(epoch):
@@ -241,7 +272,7 @@ class _Keeper:
         row, status = self._row, await self._status()
         if row is None or status is None or row.owner != self._node:
             return
-        if _now_ms() >= self._retry_ms and _is_ready(status):
+        if _now_ms() >= self._retry_ms and could_take_over(status):
             await self._own(max(status.epoch, row.epoch) + 1)
 
     async def _move(self, status: RoleStatus) -> None:
@@ -270,10 +301,6 @@ class _Keeper:
         if text != self._said:
             self._note(f"shard {self.place.name}: {text}")
         self._said = text
-
-
-def _is_ready(status: RoleStatus) -> bool:
-    return status.phase is Phase.FOLLOWING and 0 <= status.behind_ms <= BEHIND_MS_MAX
 
 
 def _now_ms() -> int:

@@ -43,11 +43,16 @@ VALUES (%(shard)s, %(epoch)s, %(node)s, %(address)s, now(), %(free_bytes)s, %(lo
 ON CONFLICT (name) DO UPDATE SET
     epoch = GREATEST(known.epoch, excluded.epoch), owner = excluded.owner,
     address = CASE excluded.address WHEN '' THEN known.address ELSE excluded.address END,
-    move_to = CASE known.move_to WHEN excluded.owner THEN '' ELSE known.move_to END,
+    move_to = CASE WHEN known.move_to = excluded.owner AND excluded.address <> '' THEN ''
+        ELSE known.move_to END,
     heartbeat_at = excluded.heartbeat_at, free_bytes = excluded.free_bytes,
     log_end = excluded.log_end
 WHERE known.owner IN ('', excluded.owner) OR known.epoch < excluded.epoch
     OR known.heartbeat_at IS NULL OR known.heartbeat_at < now() - interval '{SILENT_MS} ms'
+"""
+_TRY_ON: Final = """
+UPDATE shards_shard SET heartbeat_at = now()
+WHERE name = %(shard)s AND owner = %(node)s AND epoch = %(epoch)s
 """
 _GIVE_UP: Final = """
 UPDATE shards_shard SET owner = '', heartbeat_at = now()
@@ -65,6 +70,19 @@ _FOLLOWS_NO_MORE: Final = (
     "DELETE FROM shards_replica WHERE shard_id = %(shard)s AND node = %(node)s"
 )
 _FORGET: Final = "DELETE FROM shards_replica WHERE heartbeat_at < now() - interval '7 days'"
+
+
+_AUDIT: Final = """
+SELECT mq_audit_takeover(%(shard)s, %(node)s, %(previous)s, %(epoch)s, %(reason)s)
+"""
+
+
+class Takeover(NamedTuple):
+    """What the audit says of it. ``previous``: the owner before; empty: there was none."""
+
+    epoch: int
+    previous: str
+    reason: str
 
 
 class ShardRow(NamedTuple):
@@ -115,12 +133,22 @@ class ShardTable:
         )
         return done.rowcount == 1
 
+    async def try_on(self, shard: str, *, epoch: int) -> None:
+        """Say that this node, which has claimed the shard, is still taking it over."""
+        await self._execute(_TRY_ON, shard, epoch=epoch)
+
     async def follow(self, shard: str, *, log_end: int, behind_ms: int) -> None:
         """Say that this node has a replica."""
         await self._execute(_FOLLOW, shard, log_end=log_end, behind_ms=behind_ms)
 
     async def give_up(self, shard: str, *, epoch: int) -> None:
         await self._execute(_GIVE_UP, shard, epoch=epoch)
+
+    async def audit(self, shard: str, taken: Takeover) -> None:
+        """This node has taken the shard over: a row for operators, and for each tenant in it."""
+        await self._execute(
+            _AUDIT, shard, epoch=taken.epoch, previous=taken.previous, reason=taken.reason
+        )
 
     async def stay(self, shard: str) -> None:
         """The shard cannot be moved now."""

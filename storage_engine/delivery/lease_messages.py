@@ -37,17 +37,17 @@ _Found = tuple[ProcessQueue, list[Taken]]
 
 
 def _oldest_first(
-    queues: list[ProcessQueue], lease: Lease, count: int, now_ms: int
+    queues: list[ProcessQueue], count: int, now_ms: int
 ) -> list[tuple[ProcessQueue, int]]:
     """How many messages of each queue are among the ``count`` that have waited longest, as far as
-    a look at what comes next says; then all that have any, for what that look took wrongly as free.
+    a look at what comes next says; then all that have any, for what that look took wrongly as new.
     """
     # A look at twice its share of each queue finds them unless the queues are very uneven.
     looked = max(2 * count // len(queues), min(count, _LOOKED_MIN))
     ready = [
         (physical_offset, index)
         for index, queue in enumerate(queues)
-        for physical_offset in queue.next_places(looked, lease, now_ms)
+        for physical_offset in queue.next_places(looked, now_ms)
     ]
     ready.sort()
     shares = Counter([index for _, index in ready[:count]])
@@ -74,9 +74,9 @@ class MessageLeaser:
         self._read = parts.read_checked
         self._next_generation = subscriptions.next_generation
         self._lease_until = subscriptions.leases.push
-        waiting_max = parts.config.message_group_waiting_max
+        self._waiting_max = parts.config.message_group_waiting_max
         self._take_by_message_group = partial(
-            ProcessQueue.take_by_message_group, waiting_max=waiting_max
+            ProcessQueue.take_by_message_group, waiting_max=self._waiting_max
         )
         self.delivered_count = 0
         self.damaged_count = 0
@@ -101,6 +101,47 @@ class MessageLeaser:
                 given = records, attempts, None, lease
                 return Delivered(lease.generation, lease.until_ms, *given, content=content)
         return None
+
+    def _oldest_groups(
+        self,
+        queues: list[ProcessQueue],
+        lease: Lease,
+        now_ms: int,
+        count: int,
+        bytes_max: int,
+        look: SettlingScan,
+    ) -> list[_Found]:
+        """The message group with the message that has waited longest, as much of it as there is,
+        then the next one.
+        """
+        places: dict[ProcessQueue, int] = {}
+        found: list[_Found] = []
+
+        def look_at(queue: ProcessQueue) -> None:
+            place = queue.next_by_message_group(lease, now_ms, look, waiting_max=self._waiting_max)
+            if place is not None and len(queue.inflight) < self._config.inflight_count_max:
+                places[queue] = place
+
+        for queue in queues:
+            look_at(queue)
+        while places and count:
+            queue = min(places, key=places.__getitem__)
+            del places[queue]
+            taken = queue.take_message_group(
+                lease,
+                now_ms,
+                min(count, self._config.inflight_count_max - len(queue.inflight)),
+                bytes_max,
+                is_first=not found,
+                look=look,
+                waiting_max=self._waiting_max,
+            )
+            if taken:
+                found.append((queue, taken))
+                count -= len(taken)
+                bytes_max -= sum([each[2] for each in taken])
+                look_at(queue)
+        return found
 
     def _retries_before(self, record: tuple[int, int]) -> int:
         """How often a record was moved before it got its place."""
@@ -138,7 +179,7 @@ class MessageLeaser:
         lease.is_unnamed = request.is_unnamed
         records: list[tuple[int, int]] = []
         attempts: list[int] = []
-        found: list[tuple[ProcessQueue, list[Taken]]] = []
+        found: list[_Found] = []
         count_left = request.messages_max
         bytes_left = min(request.bytes_max, self._config.receive_bytes_max)
         queues = subscription.sources_of(request.member_id)
@@ -151,9 +192,16 @@ class MessageLeaser:
             )
         first = subscription.rotor_of(request.member_id)
         turns = [(queue, count_left) for queue in (*queues[first:], *queues[:first])]
-        is_unfiltered = look is None or take_new is self._take_by_message_group
-        if request.ignores_queues and is_unfiltered and turns[0][0] is not subscription.retry:
-            turns = [*_oldest_first(subscription.queues, lease, count_left, now_ms), *turns]
+        is_by_group = take_new is self._take_by_message_group
+        if request.ignores_queues and turns[0][0] is not subscription.retry:
+            if is_by_group and look is not None:
+                found = self._oldest_groups(
+                    subscription.queues, lease, now_ms, count_left, bytes_left, look
+                )
+                count_left -= sum([len(taken) for _, taken in found])
+                bytes_left -= sum([each[2] for _, taken in found for each in taken])
+            elif look is None:
+                turns = [*_oldest_first(subscription.queues, count_left, now_ms), *turns]
         for process_queue, share in turns:
             room = self._config.inflight_count_max - len(process_queue.inflight)
             count = min(count_left, share, room)
@@ -176,7 +224,7 @@ class MessageLeaser:
             subscription.turn(request.member_id, (first + 1) % len(queues))
         if not found:
             return None
-        if request.ignores_queues and len(found) > 1:
+        if request.ignores_queues and len(found) > 1 and not is_by_group:
             found = _as_stored(found)
         for process_queue, taken in found:
             offsets, places, sizes, counts = zip(*taken, strict=True)

@@ -47,6 +47,8 @@ Taken = tuple[int, int, int, int]  # queue offset, physical offset, bytes of the
 _NEVER: Final = (-1, -1)
 _GENERATION_BITS: Final = 40  # of the counter; the epoch of this run of the engine stands above it
 _AT_ONCE: Final = (0, 0)  # of ``again``: nobody has had it, in this run of the engine
+_AHEAD_MAX: Final = 200  # messages that wait so that others of one message group come first
+_NO_ROOM: Final = -1  # bytes: nothing is taken, but looked at
 StartOf = Callable[[ConsumeQueue], int]
 
 
@@ -242,6 +244,25 @@ class MessageGroups:
         if head is not None:
             heapq.heappush(self._heads, head)
 
+    def text_of(self, queue_offset: int) -> bytes:
+        """The message group of a message that is held, empty for one without."""
+        group = self._leased.get(queue_offset)
+        return b"" if group is None else group.text
+
+    def find_next(self, text: bytes, lease: Lease, batch_max: int) -> int | None:
+        """The first message of a group that waits, of which others are held under the lease; its
+        delay may not be over.
+        """
+        group = self._groups[text]
+        is_own = group.batch is lease and group.batch_count < batch_max
+        return self._head_of(group) if is_own else None
+
+    def take_next(self, queue_offset: int, lease: Lease) -> None:
+        """Hold the message that ``find_next`` found."""
+        group = self._waiting.pop(queue_offset)
+        heapq.heappop(group.waiting)
+        self._add_leased(group, queue_offset, lease)
+
     def suspend(self) -> None:
         """What ``find_ready`` found is suspended; ``due`` comes when it is so no more."""
         heapq.heappop(self._heads)
@@ -381,6 +402,38 @@ class _ByMessageGroup:
             self._groups.take_new(self._text, queue_offset, self._lease)
 
 
+class _LookAhead:
+    """New messages wait until one of a message group is among them, so that it can be taken before
+    they are.
+    """
+
+    __slots__ = ("_groups", "_has_found", "_text")
+
+    def __init__(self, groups: MessageGroups, text: bytes) -> None:
+        self._groups = groups
+        self._text = text
+        self._has_found = False
+
+    @property
+    def is_full(self) -> bool:
+        groups = self._groups
+        return self._has_found or groups.is_full or groups.waiting_count >= _AHEAD_MAX
+
+    def skips(self, queue_offset: int, look: SettlingScan) -> bool:
+        """As of ``_ByMessageGroup``; a message without a group cannot wait for others."""
+        text = b"" if look.properties is None else message_group_of(look.properties)
+        if not text:
+            return False
+        self._groups.skip(text, queue_offset)
+        self._groups.due(queue_offset)
+        self._has_found = text == self._text
+        look.discard_match()
+        return True
+
+    def take(self, queue_offset: int) -> None:
+        raise AssertionError(f"{queue_offset} is looked at, not taken")
+
+
 class ProcessQueue:
     """One group on one queue; see the module's docstring.
 
@@ -474,16 +527,12 @@ class ProcessQueue:
             self.take_filtered(taken, lease, count, bytes_max, look, is_first=is_first)
         return self.leased(taken, lease)
 
-    def next_places(self, count: int, lease: Lease, now_ms: int) -> list[int]:
+    def next_places(self, count: int, now_ms: int) -> list[int]:
         """Physical offsets of ``count`` messages that ``take`` would begin with, about: what was
-        settled out of order is among them, and new ones whose message group is busy; of what was
-        given back, or passed over while its message group was busy, only the first is.
+        settled out of order is among them; of what was given back only the first is.
         """
-        heap, queue, groups = self.ready_heap, self.queue, self.message_groups
-        head = None
-        if groups is not None:
-            head = groups.find_ready(lease, self.owner.config.batch_per_group)
-        if not heap and head is None and self.position >= queue.max_offset:
+        heap, queue = self.ready_heap, self.queue
+        if not heap and self.position >= queue.max_offset:
             return []
         while heap and self.released.get(heap[0][1], _NEVER)[0] != heap[0][0]:
             heapq.heappop(heap)
@@ -492,8 +541,6 @@ class ProcessQueue:
         places = [unit[0] for unit in queue.units(first, end - first)]
         if heap and heap[0][0] <= now_ms and heap[0][1] >= queue.min_offset:
             places.append(queue.unit(heap[0][1])[0])
-        if head is not None and self.released.get(head, _NEVER)[0] <= now_ms:
-            places.append(queue.unit(head)[0])
         return places
 
     @property
@@ -561,7 +608,7 @@ class ProcessQueue:
         look: SettlingScan,
         *,
         is_first: bool,
-        order: _ByMessageGroup | None = None,
+        order: _ByMessageGroup | _LookAhead | None = None,
     ) -> None:
         """The same through a filter; what it does not want is skipped.
 
@@ -664,12 +711,7 @@ class ProcessQueue:
         ``look`` reads each new message once. ``waiting_max``: see ``MessageGroups``.
         """
         assert look is not None
-        if self.progress.consumer_offset < self.queue.min_offset:
-            self.forget_below_min()
-        groups = self.message_groups
-        if groups is None:
-            groups = self.message_groups = self._known_groups(waiting_max, look)
-        order = _ByMessageGroup(groups, lease, self.owner.config.batch_per_group)
+        groups, order = self._by_message_group(lease, look, waiting_max)
         taken: list[Taken] = []
         room = messages_max
         queue, again, heap = self.queue, self.released, self.ready_heap
@@ -702,6 +744,85 @@ class ProcessQueue:
         if room and not order.is_full:
             self.take_filtered(taken, lease, room, bytes_max, look, is_first=is_first, order=order)
         return self.leased(sorted(taken), lease)
+
+    def next_by_message_group(
+        self, lease: Lease, now_ms: int, look: SettlingScan, *, waiting_max: int
+    ) -> int | None:
+        """Physical offset of the message that ``take_by_message_group`` would take first."""
+        groups, order = self._by_message_group(lease, look, waiting_max)
+        queue, again, heap = self.queue, self.released, self.ready_heap
+        while heap and heap[0][0] <= now_ms:
+            ready_ms, queue_offset = heap[0]
+            if again.get(queue_offset, _NEVER)[0] == ready_ms and queue_offset not in groups:
+                return queue.unit(queue_offset)[0]
+            heapq.heappop(heap)
+            groups.due(queue_offset)
+        while (head := order.find_ready()) is not None:
+            if again.get(head, _NEVER)[0] <= now_ms:
+                return queue.unit(head)[0]
+            groups.suspend()
+        if order.is_full:
+            return None
+        self.take_filtered([], lease, 1, _NO_ROOM, look, is_first=False, order=order)
+        has_stopped = look.is_spent or order.is_full
+        if has_stopped or self.position >= min(queue.max_offset, self.span_end):
+            return None
+        return queue.unit(self.position)[0]
+
+    def take_message_group(
+        self,
+        lease: Lease,
+        now_ms: int,
+        messages_max: int,
+        bytes_max: int,
+        *,
+        is_first: bool,
+        look: SettlingScan,
+        waiting_max: int,
+    ) -> list[Taken]:
+        """As ``take_by_message_group``, of one message group alone: that of the message that comes
+        first. Others in front of its later messages are passed over.
+        """
+        taken = self.take_by_message_group(
+            lease, now_ms, 1, bytes_max, is_first=is_first, look=look, waiting_max=waiting_max
+        )
+        groups, queue, again = self.message_groups, self.queue, self.released
+        assert groups is not None, "it was read by message groups"
+        text = groups.text_of(taken[0][0]) if taken else b""
+        if not text:
+            return taken
+        batch_max = self.owner.config.batch_per_group
+        bytes_max -= taken[0][2]
+        more: list[Taken] = []
+        while len(taken) + len(more) < messages_max:
+            head = groups.find_next(text, lease, batch_max)
+            if head is None and len(taken) + len(more) < batch_max:
+                ahead = _LookAhead(groups, text)
+                if not ahead.is_full:
+                    self.take_filtered([], lease, 1, _NO_ROOM, look, is_first=False, order=ahead)
+                head = groups.find_next(text, lease, batch_max)
+            if head is None or again.get(head, _NEVER)[0] > now_ms:
+                break
+            physical_offset, record_bytes, _ = queue.unit(head)
+            if record_bytes > bytes_max:
+                break
+            again.pop(head, None)
+            groups.take_next(head, lease)
+            self.inflight[head] = lease
+            more.append((head, physical_offset, record_bytes, 1))
+            bytes_max -= record_bytes
+        return [*taken, *self.leased(more, lease)]
+
+    def _by_message_group(
+        self, lease: Lease, look: SettlingScan, waiting_max: int
+    ) -> tuple[MessageGroups, _ByMessageGroup]:
+        """The order of message groups, from now on if it was another."""
+        if self.progress.consumer_offset < self.queue.min_offset:
+            self.forget_below_min()
+        groups = self.message_groups
+        if groups is None:
+            groups = self.message_groups = self._known_groups(waiting_max, look)
+        return groups, _ByMessageGroup(groups, lease, self.owner.config.batch_per_group)
 
     def _known_groups(self, waiting_max: int, look: SettlingScan) -> MessageGroups:
         """With what is in flight, or was released, while the queue was not read by message groups.

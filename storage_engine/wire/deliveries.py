@@ -40,8 +40,9 @@ class ReceiveRequest(Wire, frozen=True, kw_only=True, omit_defaults=True):
     ``client_id``: which client of a broadcast group the member belongs to, else empty; here and in
     all that follows. ``is_unnamed``: the member is of this receive alone, so that it keeps others
     from another filter only while it waits. ``ignores_queues``: what has waited longest in any
-    queue comes first, in the order of the log, but for retries, which get their turn; otherwise all
-    queues get theirs, so that a long one holds up no other.
+    queue comes first, in the order of the log, but for retries, which get their turn; of message
+    groups as much of one as there is, then of the next. Otherwise all queues get their turn, so
+    that a long one holds up no other.
     """
 
     group: str

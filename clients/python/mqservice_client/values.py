@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
@@ -148,7 +148,3 @@ def body_form(body: Body) -> BodyForm:
         return BodyForm(json=_encode_json(body))
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:
         raise UsageError(f"the body cannot be written as JSON: {exc}") from exc
-
-
-def without_none(fields: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in fields.items() if value is not None}

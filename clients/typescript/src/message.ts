@@ -1,5 +1,4 @@
 // A message that is leased to this consumer, and the ways to settle it.
-import type { Settle, SettleKind } from "./subscription.js";
 import { toMs, type Duration } from "./timing.js";
 
 export interface MessageFields {
@@ -15,6 +14,18 @@ export interface MessageFields {
   attempt: number;
   storedAtMs: number;
   body: Uint8Array;
+}
+
+export type SettleKind = "ack" | "nack" | "deadLetter" | "extend";
+
+/** What became of a message, on its way to the service. */
+export interface Settle {
+  readonly message: Message;
+  readonly kind: SettleKind;
+  readonly ms: number | undefined;
+  readonly reason: string | undefined;
+  readonly resolve: () => void;
+  readonly reject: (error: Error) => void;
 }
 
 /** Where the settling of a message goes. */

@@ -8,7 +8,7 @@ import type * as Http from "node:http";
 import type { Duplex } from "node:stream";
 import { MalformedResponseError, UnreachableError } from "./errors.js";
 import { rejectionOf } from "./problems.js";
-import type { Socket, SocketHandlers, SocketRequest } from "./socket.js";
+import { BROKEN, type Socket, type SocketHandlers, type SocketRequest } from "./socket.js";
 
 const FRAME_BYTES_MAX = 16 * 1024 * 1024;
 const PROBLEM_BYTES_MAX = 64 * 1024;
@@ -24,7 +24,6 @@ const MASKED = 0x80;
 const NORMAL = 1000;
 const PROTOCOL_ERROR = 1002;
 const TOO_LARGE = 1009;
-const BROKEN = 1006;
 
 export function openNodeSocket(request: SocketRequest, nodeModule: (name: string) => unknown): Promise<Socket> {
   const crypto = nodeModule("node:crypto") as typeof Crypto;

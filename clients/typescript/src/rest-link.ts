@@ -4,9 +4,9 @@
 // message back without counting an attempt, so closing nacks those that the loop has not seen.
 import { OutcomeUnknownError, rejection, MqError } from "./errors.js";
 import type { ReceivedMessage, ReceiveOptions, SettleOptions, SettleResponse } from "./generated/api.js";
-import type { Message } from "./message.js";
+import type { Message, Settle } from "./message.js";
 import type { Rest } from "./rest.js";
-import { unknownOutcome, type Link, type Settle, type Subscription } from "./subscription.js";
+import { unknownOutcome, type Link, type Subscription } from "./subscription.js";
 import { backoffMs, sleep, toMs } from "./timing.js";
 
 const RECEIVE_MAX = 32;

@@ -8,7 +8,8 @@
 import { ConnectionLostError, MalformedResponseError, MqError, RejectedError, UnreachableError, rejection } from "./errors.js";
 import { OP, SUBPROTOCOL, type Command, type PackLimits, type PackResume, type Push } from "./generated/frames.js";
 import { decode, encode } from "./msgpack.js";
-import { BROKEN, openSocket, sendsKeys, type Socket, type WebSocketClass } from "./socket.js";
+import { openSocket, sendsKeys } from "./open-socket.js";
+import { BROKEN, type Socket, type WebSocketClass } from "./socket.js";
 import { backoffMs, sleep } from "./timing.js";
 
 const OPEN_TIMEOUT_MS = 10_000;

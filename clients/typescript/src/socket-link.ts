@@ -5,9 +5,9 @@
 // messages come again, and their settles end with OutcomeUnknownError.
 import { ConnectionLostError, RejectedError, rejection, type MqError } from "./errors.js";
 import { OP, type Command, type Have, type PackDelivered, type PackResume, type Push, type Settled } from "./generated/frames.js";
-import type { Message } from "./message.js";
+import type { Message, Settle } from "./message.js";
 import { stayConnected, type Connector, type Session, type SessionUser } from "./session.js";
-import { unknownOutcome, type Link, type Settle, type SubscribeOptions, type Subscription } from "./subscription.js";
+import { unknownOutcome, type Link, type SubscribeOptions, type Subscription } from "./subscription.js";
 import { backoffMs, sleep, toMs } from "./timing.js";
 
 const SID = 1;

@@ -6,20 +6,8 @@
 // `held` from when it arrives until it is settled or lost; a lost one that was not handed out yet never
 // is; there are never more messages here than the credit that the link has given.
 import { LeaseExpiredError, OutcomeUnknownError, UsageError, type MqError } from "./errors.js";
-import { Message, type MessageFields, type Settler } from "./message.js";
+import { Message, type MessageFields, type Settle, type Settler, type SettleKind } from "./message.js";
 import { toMs, type Duration } from "./timing.js";
-
-export type SettleKind = "ack" | "nack" | "deadLetter" | "extend";
-
-/** What became of a message, on its way to the service. */
-export interface Settle {
-  readonly message: Message;
-  readonly kind: SettleKind;
-  readonly ms: number | undefined;
-  readonly reason: string | undefined;
-  readonly resolve: () => void;
-  readonly reject: (error: Error) => void;
-}
 
 /** Which messages to receive, and how many at a time. */
 export interface SubscribeOptions {

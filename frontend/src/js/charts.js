@@ -1,10 +1,11 @@
 // <div class="chart" data-url="…" data-title="…"></div>: a time series from a JSON endpoint.
 //
 //   {"unit": "/s", "series": [{"label": "in", "points": [[epoch_ms, value or null], …]}, …],
-//    "bars": null or {"step_ms": 3600000, "is_at_end": false, "open_ms": null}}
+//    "bars": null or {"step_ms": 3600000, "is_at_end": false, "open_ms": null},
+//    "thresholds": [{"label": "slow", "value": 1000}, …]}
 //
 // A gap stays a gap: what nobody measured is not drawn as zero. Counts of a period are bars; the
-// period that is not over is paler. Arrow keys move the cursor of a chart that has the focus.
+// period that is not over is paler. Thresholds of alerts are dashed. Arrow keys move the cursor of a chart that has the focus.
 import uPlot from "uplot";
 import { inZone } from "./times.js";
 import { pageZone } from "./zone.js";
@@ -78,7 +79,17 @@ function table(data) {
   // A bar stands in the middle of its period.
   const { step_ms: step = 0, is_at_end: isAtEnd = false } = data.bars ?? {};
   const shift = (isAtEnd ? -step : step) / 2;
-  return [times.map((time) => (time + shift) / 1000), ...columns];
+  const levels = thresholds(data).map((each) => times.map(() => each.value));
+  return [times.map((time) => (time + shift) / 1000), ...columns, ...levels];
+}
+
+const thresholds = (data) => data.thresholds ?? [];
+
+// The highest value that has to be seen. A threshold far above all values would make them flat: it
+// is only in the legend then, unless the chart is about it.
+function highestOf(data, isCovering) {
+  const high = Math.max(1, ...data.series.flatMap((each) => each.points.map((point) => point[1] ?? 0)));
+  return Math.max(high, ...thresholds(data).map((each) => each.value).filter((value) => isCovering || value <= 10 * high));
 }
 
 // From the first value on where that is young, so that it is not a spike at the edge.
@@ -134,6 +145,8 @@ function options(box, data) {
   const range = rangeOf(data);
   const latest = (column) => column.findLast((value) => value != null);
   const steps = { B: BYTE_STEPS, s: SECOND_STEPS }[data.unit];
+  const highest = highestOf(data, "covers" in box.dataset);
+  const bad = solid("--bad");
   const period = data.bars?.step_ms ?? 0;
   const words = box.dataset;
   const when = (seconds) => {
@@ -146,7 +159,7 @@ function options(box, data) {
     height: 190,
     tzDate: (time) => uPlot.tzDate(new Date(time * 1000), pageZone()),
     cursor: { sync: { key: "charts" }, points: { size: 6 } },
-    scales: { y: { range: (_, __, high) => [0, Math.max(high ?? 0, 1) * 1.1] }, x: { range: () => range } },
+    scales: { y: { range: () => [0, highest * 1.1] }, x: { range: () => range } },
     axes: [
       { stroke: soft, grid: { show: false }, ticks: grid, values: (_, ticks) => ticks.map((tick) => moment(tick, range)) },
       { stroke: soft, grid, ticks: { show: false }, size: 64, incrs: steps, values: (_, ticks) => ticks.map((tick) => shown(tick, data.unit, short)) },
@@ -158,6 +171,14 @@ function options(box, data) {
         ...drawn(data, index),
         // Without the cursor the newest value is shown.
         value: (plot, value, at, place) => shown(place == null ? latest(plot.data[at]) : value, data.unit, whole),
+      })),
+      ...thresholds(data).map((each) => ({
+        label: `${words.thresholdLabel} ${each.label}`,
+        stroke: bad,
+        dash: [5, 4],
+        width: 1.25,
+        points: { show: false },
+        value: () => shown(each.value, data.unit, whole),
       })),
     ],
   };

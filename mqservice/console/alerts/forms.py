@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import msgspec
 from django import forms
@@ -14,39 +14,104 @@ from django.utils.translation import gettext_lazy
 from mqservice.alerts.limits import MUTE_REASON_CHARS_MAX
 from mqservice.alerts.schemas import Mute, read_change, read_mute
 from mqservice.alerts.services import RuleChange
-from mqservice.alerts.settings import SETTINGS, AlertKind
+from mqservice.alerts.settings import (
+    GROUPLESS_KINDS,
+    SETTINGS,
+    AlertKind,
+    WebhookFormat,
+    unused_settings,
+)
 from mqservice.console.shared.forms import MomentField, RefusableForm, in_zone
 from mqservice.console.shared.setting_fields import SettingsForm
+from mqservice.lib.durations import format_duration_ms, parse_duration_ms
 from mqservice.lib.settings_table import Settings
+
+_THRESHOLDS: Final = {
+    AlertKind.LAG: gettext_lazy("Threshold, messages"),
+    AlertKind.OLDEST_AGE: gettext_lazy("Threshold, age"),
+    AlertKind.DLQ_GROWTH: gettext_lazy("Threshold, dead letters"),
+    AlertKind.DISK: gettext_lazy("Threshold, percent"),
+}
 
 
 class AlertForm(SettingsForm):
-    """A rule; ``name`` only of a new one. The disk is for operators, unless a rule watches it."""
+    """A rule of one kind, with the fields that it has; ``name`` only of a new one.
+
+    Args:
+        groups, topics: names to choose from; empty where there are too many: then they are typed.
+    """
 
     SETTINGS: ClassVar[Settings] = SETTINGS
     POINTERS: ClassVar[Mapping[str, str]] = {"ILLEGAL_ALERT": "name"}
 
     def __init__(
-        self, *args: Any, has_disk: bool, shown: Mapping[str, Any] | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        kind: AlertKind,
+        groups: list[str],
+        topics: list[str],
+        shown: Mapping[str, Any] | None = None,
+        **kwargs: Any,
     ) -> None:  # Any: as Django takes them
         super().__init__(*args, shown=shown, **kwargs)
-        kind, emails = self.fields["kind"], self.fields["emails"]
-        assert isinstance(kind, forms.ChoiceField)
-        if not has_disk and (shown is None or shown["kind"] != AlertKind.DISK):
-            choices: Any = kind.choices  # Any: Django's type allows what no list has
-            kind.choices = [each for each in choices if each[0] != AlertKind.DISK]
+        self.kind = kind
+        self.unused = unused_settings(kind)
+        for name in ("kind", "enabled", *self.unused):
+            self.fields.pop(name, None)
+        self._offer("group", groups, none=_("All groups") if kind in GROUPLESS_KINDS else "")
+        self._offer("topic", topics, none=_("All topics"))
+        if "threshold" in self.fields:
+            self._fit_threshold()
         if shown is None:
             self.initial.setdefault("for", "1m")
         if not settings.MQ_EMAIL_URL and not (shown is not None and shown["emails"]):
-            emails.disabled = True
-            emails.help_text = _("This service cannot send email.")
+            self.fields["emails"].disabled = True
+            self.fields["emails"].help_text = _("This service cannot send email.")
 
-    def clean_threshold(self) -> int | None:
-        value: int | None = self.cleaned_data["threshold"]
-        needs_none = (AlertKind.NO_CONSUMER, AlertKind.ISSUE)
-        if value is None and self.cleaned_data.get("kind") not in needs_none:
-            raise forms.ValidationError(_("Enter a threshold."))
-        return value
+    def _offer(self, name: str, names: list[str], *, none: str) -> None:
+        """A list to choose from. Who is gone meanwhile stays chosen; ``none``: what an empty choice
+        means.
+        """
+        if name not in self.fields:
+            return
+        field = self.fields[name]
+        field.required = not none
+        if names:
+            given = str(self[name].value() or "")
+            extra = [given] if given and given not in names else []
+            choices = [("", none or _("Choose")), *((each, each) for each in [*extra, *names])]
+            field.widget = forms.Select(choices=choices)
+            field.widget.is_required = field.required
+
+    def _fit_threshold(self) -> None:
+        """Its unit is that of the kind; an age is a duration."""
+        field = self.fields["threshold"]
+        if self.kind is AlertKind.OLDEST_AGE:
+            ms = self.initial.get("threshold")
+            if isinstance(ms, int):
+                self.initial["threshold"] = format_duration_ms(ms)
+            field = forms.CharField(max_length=20, help_text=_("Such as 30s, 5m or 2h."))
+            self.fields["threshold"] = field
+        field.required = True
+        field.error_messages["required"] = _("Enter a threshold.")
+        field.label = str(_THRESHOLDS[self.kind])
+
+    def clean_threshold(self) -> object:
+        value = self.cleaned_data["threshold"]
+        if self.kind is not AlertKind.OLDEST_AGE:
+            return value
+        try:
+            return parse_duration_ms(value.strip())
+        except ValueError:
+            raise forms.ValidationError(_("Enter a duration such as 30s, 5m or 2h.")) from None
+
+    def document(self) -> dict[str, object]:
+        """As ``PUT`` takes it; what the kind has no use for is taken away."""
+        body = super().document() | {"kind": self.kind}
+        body |= dict.fromkeys(self.unused & {"group", "topic"})
+        if body["webhook_format"] != WebhookFormat.PAGERDUTY:
+            body["routing_key"] = None
+        return body
 
     def change(self) -> RuleChange:
         """Of a valid form. Raises Problem that names every fault."""

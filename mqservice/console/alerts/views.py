@@ -1,5 +1,5 @@
-"""Alert rules: the list, one rule with its history, and the forms that create, change, mute and
-delete one.
+"""Alert rules: the list, one rule with its history, and the forms that create, change, mute,
+test and delete one.
 
     form ──▶ alerts.services, as REST calls it ──▶ audit
 
@@ -8,7 +8,8 @@ A webhook's secret is in the answer to the POST that makes it, and nowhere else.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpResponse
@@ -17,14 +18,16 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
-from mqservice.alerts.models import AlertRule
+from mqservice.alerts.models import AlertRule, Delivery, EventState
 from mqservice.alerts.mutes import mute_rule, unmute_rule
 from mqservice.alerts.prometheus import RULES_TYPE, rules_file
 from mqservice.alerts.queries import events_of, get_rule, rules_of
 from mqservice.alerts.schemas import shown_settings
 from mqservice.alerts.services import RuleChange, delete_rule, put_rule
-from mqservice.alerts.settings import KIND, AlertKind
+from mqservice.alerts.settings import KIND, WEBHOOK_FORMAT, AlertKind, WebhookFormat
+from mqservice.alerts.testing import send_test
 from mqservice.console.alerts.forms import AlertForm, MuteForm
+from mqservice.console.charts.series import Span
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import (
     FORM_METHODS,
@@ -40,7 +43,12 @@ from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
 
 EVENT_ROWS: Final = 50
-GROUPS_OFFERED_MAX: Final = 200
+NAMES_OFFERED_MAX: Final = 200  # of groups, and of topics; with more of them they are typed
+_CHARTS: Final = {
+    AlertKind.LAG: "lag",
+    AlertKind.OLDEST_AGE: "age",
+    AlertKind.DLQ_GROWTH: "dead",
+}
 
 
 @page("alerts")
@@ -75,10 +83,18 @@ def alert(frame: Frame, alert: str) -> HttpResponse:
 
 @page("alerts", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
 def new_alert(frame: Frame) -> HttpResponse:
-    """A form; POST makes the rule, unless there is one of the name already."""
-    asked = {name: frame.request.GET.get(name, "")[:NAME_CHARS_MAX] for name in ("kind", "group")}
+    """``?kind=&group=&topic=``: a form; POST makes the rule, unless there is one of the name
+    already. Without a kind, the choice of one.
+    """
+    kind = _kind_of(frame)
+    asked = {name: frame.request.GET.get(name, "")[:NAME_CHARS_MAX] for name in ("group", "topic")}
     given = {name: value for name, value in asked.items() if value}
-    form = AlertForm(frame.request.POST or None, initial=given, has_disk=frame.user.is_superuser)
+    if kind is None:
+        return _kinds_page(frame, given)
+    if given:
+        suggested = f"{given.get('group') or given['topic']}-{kind}".replace("_", "-")
+        given["name"] = suggested[:NAME_CHARS_MAX]
+    form = _form(frame, kind, initial=given)
     if frame.request.method == "POST" and form.is_valid():
         name = form.cleaned_data["name"]
         if AlertRule.objects.filter(namespace=frame.namespace, name=name).exists():
@@ -90,17 +106,29 @@ def new_alert(frame: Frame) -> HttpResponse:
 
 @page("alerts", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
 def edit_alert(frame: Frame, alert: str) -> HttpResponse:
-    """A form; POST changes the rule. Who changed it meanwhile is not overwritten."""
+    """A form; POST changes the rule, but not its kind. What somebody else has changed meanwhile is
+    not overwritten.
+    """
     rule = _found(frame, alert)
-    form = AlertForm(
-        frame.request.POST or None, shown=shown_settings(rule), has_disk=frame.user.is_superuser
-    )
+    form = _form(frame, AlertKind(rule.kind), shown=shown_settings(rule))
     if frame.request.method == "POST" and form.is_valid():
         text = frame.request.POST.get("revision", "")
         revision = number_of(text)
         if (answer := _put(frame, rule.name, form, revision)) is not None:
             return answer
     return _form_page(frame, form, rule)
+
+
+@page("alerts", needs=Permission.SETTINGS_MANAGE, methods=("POST",))
+def test(frame: Frame, alert: str) -> HttpResponse:
+    """Sends a test to whom the rule would notify; its history shows what became of it."""
+    rule = _found(frame, alert)
+    return act(
+        frame,
+        lambda: send_test(frame.principal, frame.namespace, rule.name, SystemClock()),
+        told=_("A test is on the way. The history below shows whether it arrives."),
+        back=frame.url("alert", rule.name),
+    )
 
 
 @page("alerts", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
@@ -210,29 +238,84 @@ def _rule_page(
         status=status,
         rule=rule,
         kind=gettext(KIND.texts[AlertKind(rule.kind)]),
+        webhook_format=gettext(WEBHOOK_FORMAT.texts[WebhookFormat(rule.webhook_format)]),
+        chart_url=_chart_url(frame, rule),
         secret=secret,
         events=events[:EVENT_ROWS],
+        # While somebody waits for the result of a test, htmx asks for the page anew.
+        is_test_pending=any(
+            each.state == Delivery.PENDING
+            for event in events
+            if event.state == EventState.TEST
+            for each in event.notifications.all()
+        ),
         next_before=events[EVENT_ROWS - 1].number if len(events) > EVENT_ROWS else None,
         crumbs=frame.crumbs_of("alert", rule.name),
-        curl=curl_of("GET", f"{path}/history"),
+        curl=f"{curl_of('GET', f'{path}/history')}\n\n{curl_of('POST', f'{path}:test')}",
     )
 
 
+def _chart_url(frame: Frame, rule: AlertRule) -> str:
+    """Of what the rule watches; empty where no chart shows it."""
+    name = _CHARTS.get(AlertKind(rule.kind))
+    if name is None:
+        return ""
+    asked = urlencode({"group": rule.group_name, "topic": rule.topic, "span": Span.HOUR})
+    return f"{frame.url('chart', name)}?{asked}"
+
+
+def _kind_of(frame: Frame) -> AlertKind | None:
+    """The kind that is asked for. The disk is for operators."""
+    given = frame.request.POST.get("kind") or frame.request.GET.get("kind", "")
+    if given not in set(AlertKind):
+        return None
+    kind = AlertKind(given)
+    return None if kind is AlertKind.DISK and not frame.user.is_superuser else kind
+
+
+def _kinds_page(frame: Frame, given: dict[str, str]) -> HttpResponse:
+    kinds = [
+        (f"{frame.url('new-alert')}?{urlencode({'kind': kind, **given})}", gettext(text))
+        for kind, text in KIND.texts.items()
+        if kind != AlertKind.DISK or frame.user.is_superuser
+    ]
+    return frame.render(
+        "console/alert_kinds.html",
+        status=422 if frame.request.method == "POST" else 200,
+        kinds=kinds,
+        crumbs=frame.crumbs(_("New alert")),
+        curl=_curl(frame, "billing-behind"),
+    )
+
+
+def _form(frame: Frame, kind: AlertKind, **given: Any) -> AlertForm:  # Any: what a form takes
+    names = [
+        list(rows.order_by("name").values_list("name", flat=True)[: NAMES_OFFERED_MAX + 1])
+        for rows in (frame.namespace.groups, frame.namespace.topics)
+    ]
+    groups, topics = (found if len(found) <= NAMES_OFFERED_MAX else [] for found in names)
+    return AlertForm(frame.request.POST or None, kind=kind, groups=groups, topics=topics, **given)
+
+
 def _form_page(frame: Frame, form: AlertForm, rule: AlertRule | None) -> HttpResponse:
-    groups = frame.namespace.groups.order_by("name").values_list("name", flat=True)
-    path = f"{frame.api_root}/alerts/{rule.name if rule else 'billing-behind'}"
     return frame.render(
         "console/alert_form.html",
         status=form_status(form),
         form=form,
         rule=rule,
+        kind=form.kind,
+        kind_text=gettext(KIND.texts[form.kind]),
         revision=None if rule is None else frame.request.POST.get("revision", rule.revision),
-        groups=list(groups[:GROUPS_OFFERED_MAX]),
-        curl=curl_of("PUT", path, {"kind": "lag", "group": "billing", "threshold": 1_000}),
+        curl=_curl(frame, rule.name if rule else "billing-behind"),
         crumbs=frame.crumbs(_("New alert"))
         if rule is None
         else frame.crumbs_of("alert", rule.name, _("Edit")),
     )
+
+
+def _curl(frame: Frame, name: str) -> str:
+    body: dict[str, object] = {"kind": "lag", "group": "billing", "threshold": 1_000}
+    return curl_of("PUT", f"{frame.api_root}/alerts/{name}", body)
 
 
 def _found(frame: Frame, name: str) -> AlertRule:

@@ -25,6 +25,7 @@ _SENTENCES: Final[Mapping[str, Promise]] = {
     "resume": gettext_lazy("%(actor)s resumed %(thing)s"),
     "mute": gettext_lazy("%(actor)s muted %(thing)s"),
     "unmute": gettext_lazy("%(actor)s unmuted %(thing)s"),
+    "test": gettext_lazy("%(actor)s tested %(thing)s"),
     "seek": gettext_lazy("%(actor)s reset the offsets of %(thing)s"),
     "purge": gettext_lazy("%(actor)s purged %(thing)s"),
     "copy": gettext_lazy("%(actor)s copied messages to %(thing)s"),
@@ -34,6 +35,12 @@ _SENTENCES: Final[Mapping[str, Promise]] = {
     "resolve": gettext_lazy("%(actor)s resolved %(thing)s"),
     "ignore": gettext_lazy("%(actor)s ignored %(thing)s"),
     "reopen": gettext_lazy("%(actor)s reopened %(thing)s"),
+    "add": gettext_lazy("%(actor)s added %(thing)s"),
+    "drain": gettext_lazy("%(actor)s drained %(thing)s"),
+    "activate": gettext_lazy("%(actor)s activated %(thing)s"),
+    "move": gettext_lazy("%(actor)s asked to move %(thing)s"),
+    "take_over": gettext_lazy("%(actor)s took over %(thing)s"),
+    "place": gettext_lazy("%(actor)s moved %(thing)s to another shard"),
 }
 _THINGS: Final[Mapping[str, Promise]] = {
     "topics": gettext_lazy("the topic %(name)s"),
@@ -46,6 +53,7 @@ _THINGS: Final[Mapping[str, Promise]] = {
     "namespaces": gettext_lazy("the namespace %(name)s"),
     "issues": gettext_lazy("the issue %(name)s"),
     "invitations": gettext_lazy("the invitation %(name)s"),
+    "shards": gettext_lazy("the shard %(name)s"),
 }
 
 

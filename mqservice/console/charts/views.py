@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from django.http import Http404, HttpResponse, JsonResponse
 from django.utils.translation import gettext as _
 
+from mqservice.alerts.queries import thresholds_of
+from mqservice.alerts.settings import AlertKind
 from mqservice.console.charts.series import (
     BARS_MAX,
     LENGTHS_MS,
@@ -24,6 +26,7 @@ from mqservice.console.charts.series import (
 from mqservice.console.shared.frame import Frame, page
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.clock import SystemClock
+from mqservice.lib.durations import SECOND_MS
 from mqservice.topics.models import Topic
 
 
@@ -37,7 +40,7 @@ def span_of(text: str) -> Span:
 
 @page("home")
 def chart(frame: Frame, name: str) -> HttpResponse:
-    """``?span=5m|1h|6h|24h|7d&topic=&group=``. Four queries."""
+    """``?span=5m|1h|6h|24h|7d&topic=&group=``. Five queries."""
     namespace, topic = frame.namespace, frame.request.GET.get("topic", "")[:127]
     group = frame.request.GET.get("group", "")[:127]
     span, now_ms = span_of(frame.request.GET.get("span", "")), SystemClock().now_ms()
@@ -73,7 +76,21 @@ def chart(frame: Frame, name: str) -> HttpResponse:
         to_ms=grid.to_ms,
         # A bar stands for the step that ends at its moment.
         bars=BarsOut(step_ms=grid.step_ms, is_at_end=True) if name == "dead" else None,
+        thresholds=_thresholds(frame, name, group, topic),
     )
+
+
+def _thresholds(frame: Frame, name: str, group: str, topic: str) -> list[tuple[str, float]]:
+    """Where alerts fire, in the unit of the chart. All groups together have none."""
+    if not group and not topic:
+        return []
+    if name == "lag":
+        found = thresholds_of(frame.namespace, AlertKind.LAG, group=group, topic=topic)
+        return [(rule, float(value)) for rule, value in found]
+    if name == "age":
+        found = thresholds_of(frame.namespace, AlertKind.OLDEST_AGE, group=group, topic=topic)
+        return [(rule, value / SECOND_MS) for rule, value in found]
+    return []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,14 +111,18 @@ def chart_response(
     from_ms: int,
     to_ms: int,
     bars: BarsOut | None = None,
+    thresholds: Sequence[tuple[str, float]] = (),
 ) -> JsonResponse:
-    """What ``frontend/src/js/charts.js`` draws. ``unit``: "", "/s", "s" or "B"."""
+    """What ``frontend/src/js/charts.js`` draws. ``unit``: "", "/s", "s" or "B"; ``thresholds``: of
+    alerts, by name.
+    """
     return JsonResponse(
         {
             "unit": unit,
             "from_ms": from_ms,
             "to_ms": to_ms,
             "bars": None if bars is None else asdict(bars),
+            "thresholds": [{"label": label, "value": value} for label, value in thresholds],
             "series": [{"label": label, "points": points} for label, points in lines],
         }
     )

@@ -1,1 +1,1 @@
-"""The entry page of a namespace, and its search."""
+"""The entry page of a namespace."""

@@ -21,7 +21,11 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
+from mqservice.accounts.audit_search import installation_history
+from mqservice.accounts.models import AuditEntry
 from mqservice.accounts.queries import namespaces_of
+from mqservice.console.audit.sentences import actor_of, sentence_of
+from mqservice.console.audit.views import Change, changes_of
 from mqservice.console.shared.frame import Crumb, frame_of, signed_in
 from mqservice.lib.names import MAIN_SHARD
 from mqservice.monitoring.background import (
@@ -131,7 +135,7 @@ def operator(request: HttpRequest) -> HttpResponse:
         "crumbs": [Crumb(title=_("Operator"))],
         "is_operator": True,
         "tab": tab if tab in ("workers", "shards") else "engine",
-        "has_shards": len(known) > 1,
+        "has_shards": len(known) > 1 or known[0].epoch > 0,  # one shard may have replicas too
     }
     if tab == "workers":
         lengths = queue_lengths()
@@ -144,7 +148,7 @@ def operator(request: HttpRequest) -> HttpResponse:
             "signs": signs_of_life(),
         }
     elif tab == "shards":
-        shown["shards"] = _shard_rows(known)
+        shown |= {"shards": _shard_rows(known), "history": _history()}
     else:
         shard = request.GET.get("shard", MAIN_SHARD)
         if shard not in {each.name for each in known}:
@@ -187,6 +191,29 @@ def _shard_rows(known: list[Shard]) -> list[ShardRow]:
             stats=engine_stats(shard.name) if is_alive(shard) else None,
         )
         for shard in known
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRow:
+    """A change of a shard, as the audit log has it; ``sentence`` may be empty."""
+
+    entry: AuditEntry
+    sentence: str
+    actor: str
+    changes: list[Change]
+
+
+def _history() -> list[HistoryRow]:
+    """One query."""
+    return [
+        HistoryRow(
+            entry=row,
+            sentence=sentence_of(row, {}),
+            actor=actor_of(row.actor, {}),
+            changes=changes_of(row),
+        )
+        for row in installation_history()
     ]
 
 

@@ -70,7 +70,9 @@ class Put:
         self._span = span
         born_ms = self._born_ms = context.clock.now_ms()
         waits = self._waits = dict[int, Wait]()
-        is_once = key is not None or any(PROPERTY_DEDUP in mark for mark in marks or ())
+        is_once = key is not None or (
+            marks is not None and any(PROPERTY_DEDUP in mark for mark in marks)
+        )
         for index, offer in enumerate(offers):
             if offer.wait is not None and is_in_future(offer.wait, born_ms):
                 waits[index] = offer.wait
@@ -122,7 +124,7 @@ class Put:
             StoreError: nothing was stored.
         """
         records, self._records = self._records, []
-        sizes = self._sizes = [len(record) for record in records]
+        sizes = self._sizes = list(map(len, records))
         self._meter.charge_in(len(sizes), sum(sizes), self._context.clock.monotonic_ms())
         self._done = done
         if not self._is_once:

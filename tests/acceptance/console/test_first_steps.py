@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Error, Page, Route, expect
 
+from tests.acceptance.console.accessibility import serious_faults
 from tests.acceptance.console.messages import SCRIPT, produce
 from tests.clients.typescript.package import WORK, dist
 from tests.docs.markdown import ROOT
@@ -24,7 +26,6 @@ from tests.storage_engine.faults.machine import need_node
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 New = Callable[..., Page]
-SEARCH = "**/search?q=*"
 ORDER: Final = re.compile('"order": ?42')
 
 
@@ -38,7 +39,8 @@ def test_first_message_is_published_seen_arriving_and_read(page: Page, new_page:
     page.goto("/console/demo/quick-start")
     page.keyboard.press("/")
     page.keyboard.type("ord")
-    page.locator("#found").get_by_role("link", name="orders").click()
+    expect(page.get_by_role("option", name="orders", exact=True)).to_be_visible()
+    page.keyboard.press("Enter")
     page.get_by_role("link", name="Publish").first.click()
     page.get_by_label("Body", exact=False).first.fill('{"greeting": "hello", "parts": [1, 2]}')
     page.get_by_label("Keys").fill("story-1")
@@ -52,20 +54,6 @@ def test_first_message_is_published_seen_arriving_and_read(page: Page, new_page:
     with page.expect_download() as download:
         page.get_by_role("link", name="Download body").click()
     assert download.value.path().read_text() == '{"greeting": "hello", "parts": [1, 2]}'
-
-
-def test_what_is_typed_before_the_scripts_have_come_is_searched_for(new_page: New) -> None:
-    page = new_page()
-    held: list[Route] = []
-    page.route("**/htmx-4*.js", lambda route: held.append(route))
-    with page.expect_request("**/htmx-4*.js"):
-        page.goto("/console/demo/quick-start", wait_until="commit")
-    page.get_by_label("Search topics and groups").press_sequentially("ord")
-    assert held, "htmx was not asked for"
-    expect(page.locator("#found a")).to_have_count(0)
-    for route in held:
-        route.continue_()
-    expect(page.locator("#found").get_by_role("link", name="orders")).to_be_visible()
 
 
 def test_from_login_to_the_first_message_without_leaving_the_page(
@@ -227,14 +215,41 @@ def test_script_in_a_body_is_text_wherever_it_is_shown(
     faults.clear()
 
 
-def test_search_asks_for_what_was_typed_last_however_late_the_answers_come(page: Page) -> None:
+def test_palette_shows_what_was_typed_last_however_late_the_answers_come(page: Page) -> None:
     page.goto("/console/demo/")
     held: list[Route] = []
-    page.route(SEARCH, lambda route: route.continue_() if held else held.append(route))
-    page.keyboard.press("/")
-    with page.expect_request(SEARCH):
+    page.route("**/search.json?q=o", lambda route: held.append(route))
+    page.keyboard.press("Control+k")
+    with page.expect_request("**/search.json?q=o"):
         page.keyboard.type("o")
-    page.keyboard.type("rders", delay=300)  # slower than the field waits for more
-    with page.expect_request("**/search?q=orders"):
-        held[0].continue_()
-    expect(page.locator("#found").get_by_role("link", name="orders").first).to_be_visible()
+    with page.expect_response("**/search.json?q=orders"):
+        page.keyboard.type("rders")
+    option = page.get_by_role("option", name="orders", exact=True)
+    expect(option).to_be_visible()
+    with contextlib.suppress(Error):  # the page has given it up
+        held[0].fulfill(json={"groups": []})
+    expect(option).to_have_attribute("aria-selected", "true")
+
+
+def test_palette_is_used_by_keyboard_alone_and_is_read_aloud(page: Page) -> None:
+    page.goto("/console/demo/topics")
+    page.keyboard.press("Control+k")
+    field = page.get_by_role("combobox", name="Search topics, groups, messages, pages and actions")
+    expect(field).to_be_focused()
+    expect(page.get_by_role("option", name="New topic")).to_have_attribute("aria-selected", "true")
+    page.keyboard.type("publish ord")
+    wanted = page.get_by_role("option", name="Publish to orders", exact=True)
+    expect(wanted).to_have_attribute("aria-selected", "true")
+    active = page.evaluate("document.activeElement.getAttribute('aria-activedescendant')")
+    assert wanted.get_attribute("id") == active
+    assert serious_faults(page, "light") == []
+    page.keyboard.press("Escape")
+    expect(field).to_be_hidden()
+    expect(page.get_by_role("link", name="Search or jump to")).to_be_visible()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("dead letters")
+    expect(page.get_by_role("dialog").get_by_role("option").first).to_have_text("Dead letters")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/demo/dead-letters")

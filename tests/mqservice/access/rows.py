@@ -182,6 +182,7 @@ CONTROL_ROWS: list[Row] = [
     _ns("GET", "/alerts/{alert}/history"),
     _ns("POST", "/alerts/{alert}:mute", Need.MANAGE_ALL, body={"for": "1h"}),
     _ns("POST", "/alerts/{alert}:unmute", Need.MANAGE_ALL),
+    _ns("POST", "/alerts/{alert}:test", Need.MANAGE_ALL, done=(202,)),
     _ns("PUT", "/alerts/{alert}", Need.MANAGE_ALL, absent=(201,), body=_LAG),
     _ns("DELETE", "/alerts/{alert}", Need.MANAGE_ALL, done=(204,)),
     _ns("GET", "/issues"),

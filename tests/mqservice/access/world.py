@@ -211,6 +211,7 @@ class World:
             )
             names["task"] = str(task.json()["id"])
             rule: dict[str, Any] = {"kind": "lag", "group": names["group"], "threshold": 5}
+            rule["webhook"] = "https://hooks.example/x"  # whom a test of it reaches
             alert = f"{root}/alerts/{names['alert']}"
             made = await self.call("PUT", alert, headers, rule, is_kept=True)
             assert made.status_code == 201, made.text

@@ -74,6 +74,17 @@ def test_the_secret_of_a_webhook_is_shown_once(acme: Client) -> None:
     assert first not in str(list(AuditEntry.objects.values()))
 
 
+def test_pagerduty_needs_a_key_of_its_own_and_no_url(acme: Client) -> None:
+    made = put(acme, LAG | {"webhook_format": "pagerduty", "routing_key": "r" * 32}).json()
+    assert made["webhook"] == "https://events.pagerduty.com/v2/enqueue"
+    assert "r" * 32 not in str(list(AuditEntry.objects.values()))
+    assert put(acme, {"webhook_format": "slack"}).json()["code"] == "ILLEGAL_SETTING"
+    changed = put(
+        acme, {"webhook_format": "slack", "routing_key": None, "webhook": "https://h.example/"}
+    )
+    assert changed.json()["routing_key"] is None
+
+
 def test_if_match_guards_against_lost_updates(acme: Client) -> None:
     assert put(acme, **{"If-Match": '"1"'}).status_code == 412
     put(acme)
@@ -111,6 +122,10 @@ def test_if_match_guards_against_lost_updates(acme: Client) -> None:
         ({"webhook": "https://127.0.0.1/"}, "ILLEGAL_SETTING", "/webhook"),
         ({"webhook": "https://[::ffff:169.254.169.254]/"}, "ILLEGAL_SETTING", "/webhook"),
         ({"webhook": "https://u:p@hooks.example/"}, "ILLEGAL_SETTING", "/webhook"),
+        ({"webhook_format": "pager"}, "BAD_REQUEST", "/webhook_format"),
+        ({"webhook_format": "pagerduty"}, "ILLEGAL_SETTING", "/routing_key"),
+        ({"routing_key": "r"}, "ILLEGAL_SETTING", "/routing_key"),
+        ({"routing_key": "r" * 65}, "BAD_REQUEST", "/routing_key"),
         ({"colour": "red"}, "BAD_REQUEST", "/colour"),
         ({"kind": "disk"}, "ILLEGAL_SETTING", "/group"),
         ({"kind": "disk", "group": None, "threshold": 101}, "ILLEGAL_SETTING", "/threshold"),

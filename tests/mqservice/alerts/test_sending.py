@@ -9,9 +9,10 @@ import pytest
 from django.core import mail
 from pytest_django import Settings
 
+from mqservice.alerts.event_texts import mail_of, webhook_body
 from mqservice.alerts.limits import ATTEMPTS_MAX, CLAIM_MS, PAUSE_MS_MAX, PAUSE_MS_MIN
 from mqservice.alerts.models import AlertEvent, AlertRule, Notification
-from mqservice.alerts.sending import ANY_DUE, claim_due, mail_of, pause_ms, send
+from mqservice.alerts.sending import ANY_DUE, claim_due, pause_ms, send
 from mqservice.alerts.tasks import send_notification, sweep
 from mqservice.alerts.webhook import signature
 from tests.clock import ManualClock
@@ -57,6 +58,58 @@ def test_a_webhook_gets_the_event_signed(rule: Rule, clock: ManualClock) -> None
     assert headers["X-MQ-Signature"] == signature(slow.webhook_secret, timestamp_s, body)
     told.refresh_from_db()
     assert (told.state, told.attempt_count) == ("sent", 1)
+
+
+def test_slack_gets_the_text_of_the_mail_with_its_signs_escaped(
+    rule: Rule, clock: ManualClock
+) -> None:
+    slow = rule(webhook_format="slack", name="slow")
+    with listening() as hook:
+        send(due(slow, clock, "webhook", hook.url).pk, clock)
+    [(_, _, body)] = hook.requests
+    text = msgspec.json.decode(body)["text"]
+    assert text.startswith("*[FIRING] acme: slow*\nLag of billing: 120 messages.")
+    assert text.endswith("/console/acme/alerts/slow|slow>")
+    issue = {"id": "iss_1", "group": "billing", "topic": None, "reason": "<!here> & co", "count": 1}
+    event = AlertEvent(
+        rule=rule(name="issues", kind="issue", webhook_format="slack"), state="firing", at_ms=0,
+        value=1, threshold=1, issue_count=1, issues=[{**issue, "is_reopened": False}],
+    )  # fmt: skip
+    shown = msgspec.json.decode(webhook_body(event))["text"]
+    assert "&lt;!here&gt; &amp; co" in shown
+    assert "<!here>" not in shown
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "action", "is_of_rule"),
+    [
+        ("lag", "firing", "trigger", True),
+        ("lag", "ok", "resolve", True),
+        ("lag", "test", "trigger", False),
+        ("issue", "firing", "trigger", False),
+    ],
+)
+def test_pagerduty_has_one_incident_for_each_time_a_rule_fires(
+    rule: Rule, kind: str, state: str, action: str, is_of_rule: bool
+) -> None:
+    watching = rule(kind=kind, webhook_format="pagerduty", routing_key="r" * 32)
+    event = AlertEvent(rule=watching, state=state, at_ms=0, value=120, threshold=100, number=1)
+    sent = msgspec.json.decode(webhook_body(event))
+    assert (sent["routing_key"], sent["event_action"]) == ("r" * 32, action)
+    assert (sent["dedup_key"] == "acme/slow") is is_of_rule
+    assert is_of_rule or sent["dedup_key"] == event.public_id
+    assert sent["payload"]["severity"] == ("info" if state == "test" else "error")
+    assert sent["payload"]["custom_details"]["alert"] == "slow"
+
+
+def test_a_test_that_fails_is_not_tried_again(rule: Rule, clock: ManualClock) -> None:
+    with listening() as hook:
+        hook.answer = lambda to: to.sendall(b"HTTP/1.1 404 Not Found\r\n\r\n")
+        told = due(rule(), clock, "webhook", hook.url)
+        AlertEvent.objects.update(state="test")
+        send(told.pk, clock)
+    told.refresh_from_db()
+    assert (told.state, told.error) == ("failed", "it responded with 404")
 
 
 def test_a_webhook_that_fails_is_tried_again_later_and_given_up_in_the_end(

@@ -94,6 +94,17 @@ async def test_history_shows_who_was_notified() -> None:
         assert [request.query for request in double.requests] == ["limit=1", "limit=32"]
 
 
+async def test_test_says_how_many_are_on_the_way() -> None:
+    told = {"channel": "webhook", "target": "https://a.b", "state": "pending"}
+    event = {"at": AT, "state": "test", "value": None, "notifications": [told]}
+    async with service_double() as double:
+        double.answers += [Answer(202, event)]
+        ended = await mqservice("alert", "test", "w", double=double)
+        assert ended.line.startswith("1 test notification is on the way")
+        [request] = double.requests
+        assert (request.method, request.path) == ("POST", "/v1/ns/-/alerts/w:test")
+
+
 async def test_mute_says_until_when() -> None:
     async with service_double() as double:
         double.answers += [Answer(200, rule("w", muted_until=AT)), Answer(200, rule("w"))]

@@ -15,6 +15,7 @@ from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.clock import SystemClock
 from mqservice.sampling.limits import SAMPLE_MS
 from mqservice.sampling.models import GroupSample
+from mqservice.topics.models import Topic
 from tests.people import People
 
 NEW = "/console/acme/new-alert"
@@ -29,6 +30,8 @@ FORM = {
     "window": "5m",
     "emails": "",
     "webhook": "",
+    "webhook_format": "mqservice",
+    "routing_key": "",
 }
 
 
@@ -131,14 +134,14 @@ def test_secret_of_a_webhook_is_shown_once(people: People, alice: Client) -> Non
         ({"name": "no blanks"}, "name", "a name may contain only"),
         ({"threshold": ""}, "threshold", "Enter a threshold"),
         ({"threshold": "0"}, "threshold", "greater than or equal to 1"),
-        ({"group": ""}, "group", "is missing"),
+        ({"group": ""}, "group", "This field is required"),
         ({"for": "soon"}, "for", "must be a duration such as"),
         ({"for": "48h"}, "for", "must be"),
-        ({"kind": "dlq_growth", "topic": "orders"}, "topic", "is only for kind"),
+        ({"kind": "oldest_age", "threshold": "5"}, "threshold", "Enter a duration such as"),
+        ({"webhook_format": "pagerduty"}, "routing_key", "needs an integration key"),
         ({"webhook": "https://127.0.0.1/"}, "webhook", "not public"),
         ({"webhook": "http://example.com/"}, "webhook", "https://"),
         ({"emails": "nobody"}, "emails", "must be an email address"),
-        ({"kind": "disk"}, "kind", "not one of the available choices"),
     ],
 )
 def test_fault_is_reported_at_its_field_and_nothing_is_made(
@@ -157,11 +160,88 @@ def test_field_for_mail_is_closed_where_the_service_sends_none(
 ) -> None:
     closed = re.compile(r'<input[^>]*name="emails"[^>]* disabled')
     settings.MQ_EMAIL_URL = ""
-    page = alice.get(NEW).content.decode()
+    page = alice.get(f"{NEW}?kind=lag").content.decode()
     assert closed.search(page)
     assert "This service cannot send email." in page
     settings.MQ_EMAIL_URL = "smtp://mail.example"
-    assert not closed.search(alice.get(NEW).content.decode())
+    assert not closed.search(alice.get(f"{NEW}?kind=lag").content.decode())
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("lag", {"group", "topic", "threshold", "for"}),
+        ("oldest_age", {"group", "topic", "threshold", "for"}),
+        ("dlq_growth", {"group", "threshold", "for", "window"}),
+        ("no_consumer", {"group", "for"}),
+        ("issue", {"group", "topic"}),
+    ],
+)
+def test_form_has_the_fields_of_its_kind(alice: Client, kind: str, fields: set[str]) -> None:
+    page = alice.get(f"{NEW}?kind={kind}").content.decode()
+    shown = set(re.findall(r'id="id_(group|topic|threshold|for|window)"', page))
+    assert shown == fields
+    assert f'value="{kind}"' in page
+
+
+def test_kind_is_chosen_first_and_what_was_asked_for_is_kept(people: People, alice: Client) -> None:
+    ConsumerGroup.objects.create(namespace=people.acme, name="billing")
+    Topic.objects.create(namespace=people.acme, name="orders", queue_count=1)
+    page = alice.get(f"{NEW}?group=billing").content.decode()
+    assert 'href="/console/acme/new-alert?kind=lag&amp;group=billing"' in page
+    assert "kind=disk" not in page
+    assert alice.post(NEW, FORM | {"kind": "disk"}).status_code == 422
+    form = alice.get(f"{NEW}?kind=lag&group=billing&topic=gone").content.decode()
+    assert 'value="billing-lag"' in form
+    assert '<option value="billing" selected>' in form
+    assert '<option value="gone" selected>' in form
+    assert '<option value="orders">' in form
+
+
+def test_age_is_a_duration_and_what_a_kind_has_no_use_for_is_left_out(
+    people: People, alice: Client
+) -> None:
+    asked = FORM | {"kind": "oldest_age", "threshold": "5m"}
+    assert alice.post(NEW, asked).status_code == 302
+    assert AlertRule.objects.get().threshold == 300_000
+    assert 'value="5m"' in alice.get(f"{RULE}/edit").content.decode()
+    grown = FORM | {"name": "dead", "kind": "dlq_growth", "topic": "orders", "window": "10m"}
+    assert alice.post(NEW, grown).status_code == 302
+    rule = AlertRule.objects.get(name="dead")
+    assert (rule.topic, rule.window_ms) == ("", 600_000)
+
+
+def test_formats_of_webhooks_are_chosen_and_a_test_is_sent(people: People, alice: Client) -> None:
+    asked = FORM | {"webhook_format": "pagerduty", "routing_key": "r" * 32}
+    assert alice.post(NEW, asked).status_code == 201
+    page = alice.get(RULE).content.decode()
+    assert "PagerDuty event" in page
+    assert "r" * 32 not in page
+    assert 'hx-trigger="every 2s"' not in page
+    told = alice.post(f"{RULE}/test", follow=True).content.decode()
+    assert "A test is on the way" in told
+    assert 'badge-plain">test' in told
+    assert 'hx-trigger="every 2s"' in told
+    again = alice.post(f"{RULE}/test", follow=True).content.decode()
+    assert "was tested a moment ago" in again
+    slack = FORM | {"webhook_format": "slack", "webhook": "https://h.example/", "revision": "1"}
+    assert alice.post(f"{RULE}/edit", slack | {"routing_key": "left over"}).status_code == 302
+    rule = AlertRule.objects.get()
+    assert (rule.webhook_format, rule.routing_key) == ("slack", "")
+
+
+def test_thresholds_are_in_the_charts_of_what_they_watch(people: People, alice: Client) -> None:
+    alice.post(NEW, FORM)
+    alice.post(NEW, FORM | {"name": "late", "kind": "oldest_age", "threshold": "5m"})
+    charts = "/console/acme/charts"
+    lag = alice.get(f"{charts}/lag?group=billing").json()
+    assert lag["thresholds"] == [{"label": "behind", "value": 100}]
+    age = alice.get(f"{charts}/age?group=billing").json()
+    assert age["thresholds"] == [{"label": "late", "value": 300}]
+    for other in ("lag", "lag?group=other", "lag?group=billing&topic=orders", "dead?group=billing"):
+        assert alice.get(f"{charts}/{other}").json()["thresholds"] == []
+    page = alice.get(RULE).content.decode()
+    assert f"{charts}/lag?group=billing&amp;topic=&amp;span=1h" in page
 
 
 def test_disk_is_watched_by_operators(people: People, alice: Client) -> None:
@@ -177,9 +257,9 @@ def test_viewer_sees_no_action_and_is_refused_each(people: People, alice: Client
     viewer = Client()
     viewer.force_login(people.bob)
     seen = viewer.get(RULE).content.decode() + viewer.get("/console/acme/alerts").content.decode()
-    for word in ("new-alert", "/edit", "/delete", "/mute"):
+    for word in ("new-alert", "/edit", "/delete", "/mute", "/test"):
         assert word not in seen
-    for path in (NEW, f"{RULE}/edit", f"{RULE}/delete", f"{RULE}/mute"):
+    for path in (NEW, f"{RULE}/edit", f"{RULE}/delete", f"{RULE}/mute", f"{RULE}/test"):
         assert viewer.post(path, FORM | {"confirm": "behind"}).status_code == 403
     stranger = Client()
     stranger.force_login(people.charlie)

@@ -18,7 +18,7 @@ CLASSES = re.compile(r'\bclass="([^"]*)"')
 TEMPLATE_CODE = re.compile(r"{[{%#].*?[}%#]}")
 TYPED = re.compile(r'hx-trigger="[^"]*\binput\b')
 # Words that only scripts and tests look for.
-HOOKS = {"curl", "search-link", "reference-main"}
+HOOKS = {"curl", "reference-main"}
 
 
 def test_built_files_are_those_of_the_sources() -> None:
@@ -50,7 +50,7 @@ def test_what_is_asked_while_someone_types_is_what_was_typed_last() -> None:
     """htmx 4 keeps the first request that waits for another, and drops those that come later."""
     pages = [path.read_text() for path in (FRONTEND_DIR / "templates").rglob("*.html")]
     counts = [(len(TYPED.findall(page)), page.count('hx-sync="this:queue last"')) for page in pages]
-    assert sum(typed for typed, _ in counts) == 2, "the search box and the form of schedules"
+    assert sum(typed for typed, _ in counts) == 1, "the form of schedules"
     assert all(typed == synced for typed, synced in counts)
 
 

@@ -16,6 +16,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
+from mqservice.accounts.audit import record
 from mqservice.accounts.models import User
 from mqservice.celery import app
 from mqservice.lib.clock import SystemClock
@@ -177,6 +178,18 @@ def test_replicas_of_a_shard_are_listed_with_their_lag(root: Client, engine: str
         )
     text = root.get(f"{OPERATOR}?tab=shards").content.decode()
     for shown in ("epoch 9", "moving to node-3", "up to date", "3 KiB behind", "node-5"):
+        assert shown in text
+
+
+def test_a_shard_with_replicas_is_listed_even_alone_with_what_became_of_it(
+    root: Client, engine: str
+) -> None:
+    Shard.objects.create(name="main", owner="node-2", epoch=4, heartbeat_at=timezone.now())
+    record("node:node-2", None, "shard.take_over", "shards/main", {"epoch": 4, "reason": "silence"})
+    record(None, None, "shard.untold", "shards/main")
+    assert "?tab=shards" in root.get(OPERATOR).content.decode()
+    text = root.get(f"{OPERATOR}?tab=shards").content.decode()
+    for shown in ("node-2 took over the shard main", "silence", "shard.untold"):
         assert shown in text
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -14,8 +15,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import Settings
 
-from mqservice.accounts.models import Namespace, Tenant
+from mqservice.accounts.audit_search import installation_history
+from mqservice.accounts.models import AuditEntry, Namespace, Tenant
 from mqservice.accounts.services import get_or_create_namespace, get_or_create_tenant
+from mqservice.console.audit.sentences import sentence_of
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.routes import find_group_route
 from mqservice.lib.names import MAIN_SHARD
@@ -151,6 +154,57 @@ def test_the_operators_command_says_why_it_refuses(capsys: pytest.CaptureFixture
         call_command("shard", "remove", "s2")
 
 
+def told(rows: Iterable[AuditEntry]) -> list[str]:
+    """Sentences, the newest first."""
+    return [sentence_of(row, {}) for row in rows]
+
+
+def test_what_an_operator_does_to_shards_is_audited(capsys: pytest.CaptureFixture[str]) -> None:
+    tenant = get_or_create_tenant("acme")
+    get_or_create_namespace(tenant, "acme")
+    call_command("shard", "add", "s2", "--address=tcp://127.0.0.1:1")
+    call_command("shard", "place", "s2", "--namespace=acme")
+    call_command("shard", "place", "s2", "--namespace=acme")
+    for _ in range(2):  # the second time nothing changes
+        call_command("shard", "drain", "s2")
+    call_command("shard", "activate", "s2")
+    with pytest.raises(CommandError):
+        call_command("shard", "move", "s2", "--node=b")
+    call_command("shard", "place", MAIN_SHARD, "--namespace=acme")
+    call_command("shard", "drain", "s2")
+    call_command("shard", "remove", "s2")
+    assert told(installation_history())[:5] == [
+        f"the service {done} the shard s2"
+        for done in ("removed", "drained", "activated", "drained", "added")
+    ]
+    own = list(AuditEntry.objects.filter(tenant=tenant).order_by("-id"))
+    assert told(own) == ["the service moved the namespace acme to another shard"] * 2
+    assert (own[1].before, own[1].after) == ({"shard": MAIN_SHARD}, {"shard": "s2"})
+    capsys.readouterr()
+    call_command("shard", "history")
+    newest = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert (newest["action"], newest["target"]) == ("shard.remove", "shards/s2")
+
+
+def test_a_takeover_is_told_to_operators_and_to_tenants_without_names_of_machines() -> None:
+    make("s2")
+    tenant = give("s2", 2)
+    stranger = get_or_create_tenant("globe")
+    get_or_create_namespace(stranger, "globe")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT mq_audit_takeover('s2', 'node-b', 'node-a', 4, 'nothing was heard of node-a')"
+        )
+    [row] = AuditEntry.objects.filter(tenant=None, action="shard.take_over", target="shards/s2")
+    assert told([row]) == ["node-b took over the shard s2"]
+    assert (row.before, row.after) == ({"node": "node-a"}, {"node": "node-b"})
+    assert row.details == {"epoch": 4, "reason": "nothing was heard of node-a"}
+    [own] = AuditEntry.objects.filter(tenant=tenant)
+    assert told([own]) == ["the service took over the shard s2"]
+    assert "node" not in f"{own.before} {own.after} {own.details} {own.actor}"
+    assert not AuditEntry.objects.filter(tenant=stranger).exists()
+
+
 def follow(shard: Shard, node: str, *, log_end: int = 0, behind_ms: int = 0) -> Replica:
     return Replica.objects.create(
         shard=shard, node=node, heartbeat_at=timezone.now(), log_end=log_end, behind_ms=behind_ms
@@ -172,7 +226,7 @@ def test_a_shard_is_handed_only_to_a_node_that_has_all_of_it() -> None:
     ):
         with pytest.raises(Problem, match=words):
             start_move(name, node)
-    start_move("s2", "b")
+    assert start_move("s2", "b") == "a"
     s2.refresh_from_db()
     assert s2.move_to == "b"
 

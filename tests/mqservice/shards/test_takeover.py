@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.mqservice.shards.machines import WAIT_S, Installation, Machine, installation
+from tests.mqservice.shards.machines import SHARD, WAIT_S, Installation, Machine, installation
 from tests.services import wait_until
 from tests.sizes import sized
 from tests.storage_engine.kills.history_checker import anomalies
@@ -115,6 +115,19 @@ def test_a_shard_outlives_its_node_and_goes_back_when_told(shard: Installation) 
     row = shard.row
     assert row is not None
     assert (row.epoch, row.move_to) == (3, "")
+    found = shard.query(
+        "SELECT actor, before, after, details FROM accounts_auditentry"
+        " WHERE target = %s AND tenant_id IS NULL ORDER BY id DESC LIMIT 3",
+        f"shards/{SHARD}",
+    )
+    assert [each[:3] for each in found] == [
+        ("node:a", None, {"node": "a"}),  # b had given it up
+        ("node:b", {"node": "a"}, {"node": "b"}),
+        ("node:a", None, {"node": "a"}),
+    ]
+    reasons = [str(each[3]) for each in found]
+    assert "it was moved here" in reasons[0]
+    assert "nothing was heard of a" in reasons[1]
 
 
 @pytest.mark.torture

@@ -43,6 +43,24 @@ def test_a_queue_has_the_defaults_of_aws(sqs: Sqs, queue: str) -> None:
     assert set(attributes_of(sqs, queue, "QueueArn")) == {"QueueArn"}
 
 
+def test_the_account_of_emulators_is_that_of_the_key(sqs: Sqs, queue: str) -> None:
+    own = queue.rsplit("/", 2)[1]
+    url, arn = (
+        text.replace(own, "000000000000") for text in (queue, attributes_of(sqs, queue)["QueueArn"])
+    )
+    found = sqs.get_queue_url(QueueName="orders", QueueOwnerAWSAccountId="000000000000")
+    assert found["QueueUrl"] == queue
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    source = sqs.create_queue(QueueName="source", Attributes={"RedrivePolicy": policy})["QueueUrl"]
+    assert sqs.list_dead_letter_source_queues(QueueUrl=url)["queueUrls"] == [source]
+    other = queue.replace(own, f"{int(own) + 1:012d}")
+    with pytest.raises(ClientError) as error:
+        sqs.send_message(QueueUrl=other, MessageBody="x")
+    assert code_of(error).endswith(("NonExistentQueue", "QueueDoesNotExist"))
+    sqs.send_message(QueueUrl=url, MessageBody="x")
+    assert len(received(sqs, queue)) == 1
+
+
 def test_attributes_are_settings_of_the_topic_and_the_group(sqs: Sqs, queue: str) -> None:
     wanted = {
         "VisibilityTimeout": "45",

@@ -14,8 +14,11 @@ import pytest
 import yaml
 
 from mqservice.celery import QUEUES
+from mqservice.supervisor.config import SupervisorConfig
+from mqservice.supervisor.config import config_from_env as supervisor_config_from_env
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.processes import ENGINE_START_MS, separate_worker_specs
+from mqservice.supervisor.shard_engines import read_places
 from storage_engine.config import config_from_env
 from storage_engine.server.metrics_server import Health, MetricsServer
 
@@ -24,7 +27,9 @@ ENGINE = ["-m", "storage_engine"]
 WEB = ["-m", "mqservice.web"]
 MIGRATE = ["-m", "django", "migrate", "--no-input"]
 # What an installation says and no process of ours reads by itself.
-OTHERS = {"DJANGO_SETTINGS_MODULE", "MQ_BIND", "MQ_WEB_REUSE_PORT", "FORWARDED_ALLOW_IPS"}
+OTHERS = {
+    "DJANGO_SETTINGS_MODULE", "MQ_BIND", "MQ_WEB_REUSE_PORT", "FORWARDED_ALLOW_IPS", "POD_IP",
+}  # fmt: skip
 
 Env = dict[str, str]
 Process = tuple[list[str], Env]
@@ -46,6 +51,38 @@ def systemd() -> dict[str, Process]:
         name = path.stem.removeprefix("mqservice-").rstrip("@")
         found[name] = shlex.split(command.replace("%%", "%")), env
     return found
+
+
+def cluster_compose() -> dict[str, Process]:
+    services = yaml.safe_load((ROOT / "compose.cluster.yaml").read_text())["services"]
+    ours = {name: each for name, each in services.items() if "mqservice" in each["image"]}
+    return {name: (each["command"], dict(each["environment"])) for name, each in ours.items()}
+
+
+def cluster_objects() -> list[dict[str, Any]]:  # Any: Kubernetes' own shapes
+    """All that the cluster's manifest makes."""
+    documents = yaml.safe_load_all((ROOT / "deploy/kubernetes/cluster.yaml").read_text())
+    return [each for document in documents for each in document.get("items", [document])]
+
+
+def cluster_pods() -> dict[str, dict[str, Any]]:  # Any: as above
+    """Pods by the names of what makes them."""
+    return {
+        each["metadata"]["name"]: each["spec"]["template"]["spec"]
+        for each in cluster_objects()
+        if each["kind"] in ("Deployment", "Job")
+    }
+
+
+def cluster_kubernetes() -> dict[str, Process]:
+    return {
+        each["name"]: (
+            each["command"],
+            {one["name"]: one.get("value", "10.0.0.1") for one in each.get("env", [])},
+        )
+        for pod in cluster_pods().values()
+        for each in pod["containers"]
+    }
 
 
 def kubernetes() -> dict[str, Process]:
@@ -71,11 +108,12 @@ def shared_of_pod() -> Env:
 
 
 WAYS = {"compose": compose, "systemd": systemd, "kubernetes": kubernetes}
+CLUSTERS = {"compose": cluster_compose, "kubernetes": cluster_kubernetes}
 
 
 def essence(command: list[str]) -> list[str]:
     """Without the interpreter, which is elsewhere on each machine."""
-    if command[0] == "celery":
+    if command[0] in ("celery", "mqservice"):
         return ["-m", *command]
     return command[command.index("-m") :]
 
@@ -118,7 +156,7 @@ def test_what_the_image_says_of_workers_names_every_queue_once() -> None:
 
 def variables() -> Iterator[tuple[str, str]]:
     """Each variable that is set anywhere, and where."""
-    for way, processes in WAYS.items():
+    for way, processes in {**WAYS, **CLUSTERS}.items():
         for name, (_, env) in processes().items():
             yield from ((f"{way} {name}", key) for key in env)
     text = (ROOT / "deploy/systemd/mqservice.env.example").read_text()
@@ -132,13 +170,19 @@ def variables() -> Iterator[tuple[str, str]]:
 
 
 def test_every_variable_is_one_that_is_read() -> None:
-    settings = (ROOT / "mqservice/settings.py").read_text()
+    readers = (
+        "settings.py",
+        "supervisor/config.py",
+        "supervisor/shard_engines.py",
+        "lib/replicated_log.py",
+    )
+    settings = "".join((ROOT / "mqservice" / name).read_text() for name in readers)
     known = OTHERS | {"PATH", "PYTHONUNBUFFERED"} | set(re.findall(r'"([A-Z_]+)"', settings))
     found = list(variables())
     unknown = [
         (where, name)
         for where, name in found
-        if name not in known and not name.startswith("MQ_ENGINE_")
+        if name not in known and not name.startswith(("MQ_ENGINE_", "AWS_"))
     ]
     assert len(found) > 50
     assert unknown == []
@@ -219,6 +263,140 @@ def test_migrations_wait_for_a_database_that_is_not_up_yet() -> None:
     assert "TimeoutStartSec=infinity" in unit
 
 
+# Several shards -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", CLUSTERS)
+def test_every_process_of_a_cluster_is_run_as_by_the_supervisor(way: str, tmp_path: Path) -> None:
+    wanted = {"web": WEB, "migrate": MIGRATE}
+    for spec in separate_worker_specs({}, DataDir(tmp_path)):
+        wanted[spec.name] = essence(list(spec.argv))
+    del wanted["analytics"]  # reports read one store, and refuse where there are several
+    nodes = ["node"] if way == "kubernetes" else ["node-a", "node-b", "node-c"]
+    wanted |= {name: ["-m", "mqservice", "node"] for name in nodes}
+    assert {name: essence(command) for name, (command, _) in CLUSTERS[way]().items()} == wanted
+
+
+@pytest.mark.parametrize("way", CLUSTERS)
+def test_every_process_of_django_in_a_cluster_knows_which_it_is(way: str) -> None:
+    env = {name: env.get("MQ_PROCESS") for name, (_, env) in CLUSTERS[way]().items()}
+    own = {name: which for name, which in env.items() if not name.startswith(("node", "migrate"))}
+    assert own == {name: name for name in own}
+
+
+def nodes_of(way: str) -> dict[str, Env]:
+    """The environment of each node of three, as its container has it."""
+    if way == "compose":
+        return {
+            env["MQ_NODE"]: env for name, (_, env) in cluster_compose().items() if "node-" in name
+        }
+    [shared] = [each["data"] for each in cluster_objects() if each["kind"] == "ConfigMap"]
+    env = {**shared, **cluster_kubernetes()["node"][1]}
+    return {
+        f"pod-{number}": {
+            name: value.replace("$(POD_IP)", f"10.0.0.{number}") for name, value in env.items()
+        }
+        for number in range(3)
+    }
+
+
+@pytest.mark.parametrize("way", CLUSTERS)
+def test_any_node_of_a_cluster_may_be_lost(way: str, tmp_path: Path) -> None:
+    """Each shard is at home on one, and could be taken over by all others."""
+    places = {
+        node: {
+            place.name: place
+            for place in read_places(config_of_node(env), DataDir(tmp_path / node), env)
+        }
+        for node, env in nodes_of(way).items()
+    }
+    shards = {name for each in places.values() for name in each}
+    assert len(places) == 3
+    assert shards == {"main", "s2", "s3"}
+    assert all(set(each) == shards for each in places.values())
+    at_home = [name for each in places.values() for name in each if each[name].is_home]
+    assert set(at_home) == shards
+    addresses = [place.address for each in places.values() for place in each.values()]
+    assert len(set(addresses)) == 9, "each engine answers at an address of its own"
+    for node, env in nodes_of(way).items():
+        for place in places[node].values():
+            listens = place.engine_env(env)["MQ_ENGINE_LISTEN"]
+            assert listens == f"tcp://0.0.0.0:{place.address.rpartition(':')[2]}"
+
+
+@pytest.mark.parametrize("way", CLUSTERS)
+def test_all_of_a_cluster_have_the_same_log_and_secret_and_only_nodes_its_credentials(
+    way: str,
+) -> None:
+    if way == "kubernetes":
+        pods = cluster_pods().values()
+        given = [each["envFrom"] for pod in pods for each in pod["containers"]]
+        assert all(each == given[0] for each in given)
+        text = (ROOT / "deploy/kubernetes/secret-cluster.example.yaml").read_text()
+        assert "MQ_ENGINE_SECRET" in yaml.safe_load(text)["stringData"]
+        return
+    processes = {name: env for name, (_, env) in cluster_compose().items()}
+    for name in ("MQ_REPLICATED_LOG", "MQ_ENGINE_SECRET", "DATABASE_URL"):
+        assert len({env[name] for env in processes.values()}) == 1, name
+    with_key = {name for name, env in processes.items() if "AWS_SECRET_ACCESS_KEY" in env}
+    assert with_key == {"node-a", "node-b", "node-c"}
+
+
+def test_every_process_of_a_cluster_comes_from_the_image_with_the_libraries_of_the_log() -> None:
+    services = yaml.safe_load((ROOT / "compose.cluster.yaml").read_text())["services"]
+    ours = [each for each in services.values() if "mqservice" in each["image"]]
+    assert {each["image"] for each in ours} == {"mqservice-cluster"}
+    assert {each["build"]["target"] for each in ours} == {"cluster"}
+    images = {each["image"] for pod in cluster_pods().values() for each in pod["containers"]}
+    assert images == {"mqservice-cluster:1"}
+    [install] = [rest for word, rest in stages()["cluster"] if word == "RUN"]
+    assert "requirements-cluster.lock" in install
+    assert "obstore==" in (ROOT / "requirements-cluster.lock").read_text()
+
+
+def test_a_node_is_asked_whether_it_is_ready_in_its_own_environment() -> None:
+    check = ["python", "-P", "-m", "mqservice.supervisor.node_ready"]
+    services = yaml.safe_load((ROOT / "compose.cluster.yaml").read_text())["services"]
+    for name in ("node-a", "node-b", "node-c"):
+        assert services[name]["healthcheck"]["test"] == ["CMD", *check]
+    [node] = cluster_pods()["mqservice-node"]["containers"]
+    assert node["readinessProbe"]["exec"]["command"] == check
+
+
+def test_the_nodes_of_a_cluster_are_replaced_one_at_a_time_and_keep_nothing() -> None:
+    [node] = [each for each in cluster_objects() if each["metadata"]["name"] == "mqservice-node"
+              and each["kind"] == "Deployment"]  # fmt: skip
+    assert node["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 1, "maxSurge": 0}
+    assert all("emptyDir" in each for each in node["spec"]["template"]["spec"]["volumes"])
+    assert not [each for each in cluster_objects() if each["kind"] == "StatefulSet"]
+    [budget] = [each for each in cluster_objects() if each["kind"] == "PodDisruptionBudget"]
+    assert budget["spec"]["maxUnavailable"] == 1
+
+
+def test_who_selects_pods_of_a_cluster_finds_some() -> None:
+    labels = [
+        each["spec"]["template"]["metadata"]["labels"]
+        for each in cluster_objects()
+        if each["kind"] in ("Deployment", "Job")
+    ]
+    selectors = [
+        each["spec"].get("selector", each["spec"].get("podSelector"))
+        for each in cluster_objects()
+        if each["kind"] in ("Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy")
+    ]
+    assert len(selectors) == 6
+    for selector in selectors:
+        wanted = selector.get("matchLabels", selector).items()
+        assert [each for each in labels if wanted <= each.items()], selector
+    [policy] = [each for each in cluster_objects() if each["kind"] == "NetworkPolicy"]
+    [ports] = [rule["ports"] for rule in policy["spec"]["ingress"]]
+    assert [(each["port"], each["endPort"]) for each in ports] == [(7_701, 7_703)]
+
+
+def config_of_node(env: Env) -> SupervisorConfig:
+    return supervisor_config_from_env({**env, "DATABASE_URL": "postgresql://postgres/mqservice"})
+
+
 # The image ----------------------------------------------------------------------------------------
 
 
@@ -257,6 +435,7 @@ def test_no_process_of_the_image_is_root() -> None:
         "packages": [],
         "base": ["mqservice"],
         "analytics": ["root", "mqservice"],
+        "cluster": ["root", "mqservice"],
         "service": [],
     }
 
@@ -278,6 +457,15 @@ def test_everything_copied_into_the_image_is_there_and_pinned() -> None:
             if word == "CMD":
                 command: list[Any] = yaml.safe_load(rest)
                 assert isinstance(command, list), "a shell would not pass SIGTERM on"
+
+
+def test_every_container_of_a_cluster_is_locked_and_bounded() -> None:
+    for pod in cluster_pods().values():
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        for container in pod["containers"]:
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+            assert "memory" in container["resources"]["limits"]
 
 
 def test_every_container_of_the_pod_is_locked_and_bounded() -> None:

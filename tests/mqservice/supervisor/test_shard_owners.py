@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
 
+import msgspec
 import psycopg
 import pytest
 
 from mqservice.lib.shard_liveness import BEHIND_MS_MAX, SILENT_MS
-from mqservice.supervisor.shard_owners import Action, decide
+from mqservice.supervisor.data_dir import DataDir
+from mqservice.supervisor.shard_engines import read_shards
+from mqservice.supervisor.shard_owners import Action, ShardOwners, decide
 from mqservice.supervisor.shard_table import ShardRow, ShardTable
 from storage_engine.wire.role import Phase, RoleStatus
 
@@ -20,6 +26,7 @@ NEW = RoleStatus(phase=Phase.FOLLOWING)
 OPENING = RoleStatus(phase=Phase.OPENING, epoch=7)
 OWNER = RoleStatus(phase=Phase.OWNER, epoch=7, log_end=100)
 SILENT = SILENT_MS + 1
+WAIT_S: Final = 60
 
 
 def row(
@@ -135,3 +142,72 @@ async def test_a_replica_is_listed_until_it_owns_the_shard(test_dsn: str) -> Non
         assert await b.claim("s2", await b.find("s2"), epoch=2)
         with psycopg.connect(test_dsn) as connection:
             assert not connection.execute("SELECT node FROM shards_replica").fetchall()
+
+
+@asynccontextmanager
+async def standby(dsn: str) -> AsyncIterator[Slow]:
+    """The node ``a``, at home in the shard s2, whose process takes for ever to take it over."""
+    with tempfile.TemporaryDirectory(prefix="own") as directory:
+        [place] = read_shards("s2=tcp://127.0.0.1:1", DataDir(Path(directory)))
+        place.store.mkdir(parents=True)
+        place.control.parent.mkdir(parents=True)
+        process = Slow()
+        server = await asyncio.start_unix_server(process.serve, str(place.control))
+        owners = ShardOwners([place], database_url=dsn, node="a", note=process.said.append)
+        owners.start()
+        try:
+            yield process
+        finally:
+            process.may_end.set()
+            await owners.stop()
+            server.close()
+
+
+class Slow:
+    """A replica at the end of the log, which has not fenced it before ``may_end``."""
+
+    def __init__(self) -> None:
+        self.is_asked = asyncio.Event()
+        self.may_end = asyncio.Event()
+        self.said: list[str] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = await reader.readline()
+        if line.startswith(b"own"):
+            self.is_asked.set()
+            await self.may_end.wait()
+        writer.write(msgspec.json.encode(REPLICA) + b"\n")
+        writer.close()
+
+
+async def test_a_node_that_takes_long_to_take_over_is_heard_of_meanwhile(test_dsn: str) -> None:
+    """Else the others try as well after 5 s, each fences the one before it, and nobody serves."""
+    async with tables(test_dsn) as (_, b), standby(test_dsn) as process:
+        async with asyncio.timeout(WAIT_S):
+            await process.is_asked.wait()
+            fall_silent(test_dsn)
+            row = await b.find("s2")
+            while row is None or row.silent_ms is None or row.silent_ms > SILENT_MS:
+                await asyncio.sleep(0)
+                row = await b.find("s2")
+        assert (row.owner, row.epoch) == ("a", 8)
+        assert not await b.claim("s2", row, epoch=9)
+
+
+async def test_a_shard_has_moved_once_the_other_node_serves_it(test_dsn: str) -> None:
+    async with tables(test_dsn) as (a, b):
+        assert await beat(a, 1)
+        with psycopg.connect(test_dsn, autocommit=True) as connection:
+            connection.execute("UPDATE shards_shard SET move_to = 'b'")
+        await a.give_up("s2", epoch=1)
+        assert await b.claim("s2", await b.find("s2"), epoch=2)
+        assert await beat(b, 2, address="")
+        assert await move_to(b) == "b", "it recovers the store still"
+        assert await beat(b, 2)
+        assert await move_to(b) == ""
+
+
+async def move_to(table: ShardTable) -> str:
+    row = await table.find("s2")
+    assert row is not None
+    return row.move_to

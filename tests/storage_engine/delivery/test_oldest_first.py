@@ -73,6 +73,43 @@ async def test_a_receive_takes_the_oldest_message_whose_group_is_free(tmp_path: 
     await store.close()
 
 
+async def test_what_another_queue_has_comes_before_a_newer_group_behind_a_busy_one(
+    tmp_path: Path,
+) -> None:
+    store = await opened(tmp_path / "s", queues=2, batch_per_group=10)
+    for text, queue_id in (("a1", 0), ("a2", 0), ("b1", 1), ("c1", 0)):
+        await put(store, text, queue_id=queue_id)
+    found = [texts_of(store.receive(1, ignores_queues=True)) for _ in range(3)]
+    assert found == [["a1"], ["b1"], ["c1"]]
+    await store.close()
+
+
+async def test_a_receive_has_as_much_of_a_message_group_as_there_is(tmp_path: Path) -> None:
+    store = await opened(tmp_path / "s", queues=2, batch_per_group=10)
+    for text, queue_id in (("a1", 0), ("b1", 1), ("c1", 0), ("a2", 0), ("b2", 1), ("a3", 0)):
+        await put(store, text, queue_id=queue_id)
+    leased = store.receive(4, ignores_queues=True)
+    assert texts_of(leased) == ["a1", "a2", "a3", "b1"]
+    assert texts_of(store.receive(ignores_queues=True)) == ["c1"]  # it was only passed over
+    store.ack(leased)
+    assert texts_of(store.receive(ignores_queues=True)) == ["b2"]
+    await store.close()
+
+
+async def test_a_message_group_ends_with_the_batch_of_the_group_or_one_that_is_delayed(
+    tmp_path: Path,
+) -> None:
+    store = await opened(tmp_path / "s", queues=1, batch_per_group=2)
+    for text in ("a1", "b1", "a2", "a3"):
+        await put(store, text)
+    leased = store.receive(ignores_queues=True)
+    assert texts_of(leased) == ["a1", "a2", "b1"]
+    store.store.consumption.settle(nack(leased, 2, delay_ms=60_000))
+    store.ack(leased, 0, 1)  # a1 and b1; a2 is given back
+    assert texts_of(store.receive(ignores_queues=True)) == []
+    await store.close()
+
+
 async def test_retries_come_while_there_are_many_older_messages(tmp_path: Path) -> None:
     store = await filled(tmp_path, 40, queues=2)
     leased = store.receive(1, ignores_queues=True)

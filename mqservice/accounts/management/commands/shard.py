@@ -1,6 +1,6 @@
-"""Shards for the operator: ``manage.py shard list|add|drain|activate|remove|place|move``.
+"""Shards for the operator: ``manage.py shard list|add|drain|activate|remove|place|move|history``.
 
-Prints one JSON line for each shard afterwards.
+Prints one JSON line for each shard afterwards; ``history``: one for each change, the newest first.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from typing import Any, Final
 import msgspec
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from mqservice.accounts.audit_api import AuditEntryOut
+from mqservice.accounts.audit_search import installation_history
+from mqservice.accounts.shard_changes import activate, add, ask_to_move, drain, place, remove
 from mqservice.lib.problem import Problem
-from mqservice.shards.models import ShardState
 from mqservice.shards.queries import (
     is_alive,
     is_following,
@@ -19,16 +21,9 @@ from mqservice.shards.queries import (
     replicas,
     shards,
 )
-from mqservice.shards.services import (
-    add_shard,
-    await_move,
-    place_namespace,
-    remove_shard,
-    set_state,
-    start_move,
-)
+from mqservice.shards.services import await_move
 
-_ACTIONS: Final = ("list", "add", "drain", "activate", "remove", "place", "move")
+_ACTIONS: Final = ("list", "add", "drain", "activate", "remove", "place", "move", "history")
 
 
 class Command(BaseCommand):
@@ -45,20 +40,24 @@ class Command(BaseCommand):
         action, name = options["action"], options["name"]
         try:
             if action == "add":
-                add_shard(name, options["address"])
+                add(name, options["address"])
             elif action == "drain":
-                set_state(name, ShardState.DRAINING)
+                drain(name)
             elif action == "activate":
-                set_state(name, ShardState.ACTIVE)
+                activate(name)
             elif action == "remove":
-                remove_shard(name)
+                remove(name)
             elif action == "place":
-                place_namespace(options["namespace"], name)
+                place(options["namespace"], name)
             elif action == "move":
-                start_move(name, options["node"])
+                ask_to_move(name, options["node"])
                 await_move(name, options["node"])
         except Problem as exc:
             raise CommandError(exc.detail) from exc
+        if action == "history":
+            for entry in installation_history():
+                self.stdout.write(AuditEntryOut.of(entry).model_dump_json())
+            return
         counts, following = namespace_counts(), replicas()
         for shard in shards():
             row = {

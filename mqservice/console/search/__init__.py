@@ -1,0 +1,1 @@
+"""Search by name: topics, groups, pages, actions, and where a message may be."""
