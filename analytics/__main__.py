@@ -1,8 +1,9 @@
 """``python -m analytics run``: ingests a range of dates into the lake and writes every report.
 
 Exit codes: 0 done, 1 a job failed, 2 arguments that make no sense, 3 the store cannot be read,
-4 no Java or no PySpark here. The last line of standard output is JSON and says what was done; with
-``--progress`` there is one before each step: ``{"step", "done", "total"}``.
+4 no Java or no PySpark here. The last line of standard output is JSON and says what was done, with
+``incomplete_days`` of each shard; with ``--progress`` there is one before each step: ``{"step",
+"done", "total"}``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import datetime as dt
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -40,6 +42,7 @@ def _run(options: argparse.Namespace) -> int:
     from analytics.days import Scope
     from analytics.ingest import IngestOptions
     from analytics.report_run import JOBS, ReportRun, run
+    from analytics.shards import Source, read_shards
     from analytics.source import StoreError
 
     jobs = tuple(filter(None, options.jobs.split(",")))
@@ -49,18 +52,16 @@ def _run(options: argparse.Namespace) -> int:
     try:
         scope = Scope(options.from_date, options.to_date, options.zone).check()
         conf = dict(_setting(text) for text in options.conf)
+        one = Source(store=options.store, end_offset=options.end_offset)
+        sources = read_shards(options.shards) if options.shards else (one,)
     except ValueError as exc:
         return _reject(str(exc))
     what = ReportRun(
         scope=scope,
         lake=options.lake,
         out=options.out,
-        ingest=IngestOptions(
-            store=options.store,
-            end_offset=options.end_offset,
-            again=options.again,
-            checks_crcs=not options.no_crc,
-        ),
+        sources=sources,
+        ingest=IngestOptions(again=options.again, checks_crcs=not options.no_crc),
         jobs=jobs,
         lag_samples=options.lag_samples,
         settles=options.settles,
@@ -89,9 +90,13 @@ def _run(options: argparse.Namespace) -> int:
         with contextlib.suppress(Py4JError, ConnectionError):  # it is gone already
             spark.stop()
     rows = {name: sum(day["row_count"] for day in days) for name, days in outcome.reports.items()}
-    records = {day["date"]: day["row_count"] for day in outcome.ingested}
-    incomplete = [day["date"] for day in outcome.ingested if not day["is_complete"]]
-    print(json.dumps({"records": records, "incomplete_days": incomplete, "report_rows": rows}))
+    records: Counter[str] = Counter()
+    incomplete: dict[str, list[str]] = {}
+    for shard, days in outcome.ingested.items():
+        records.update({day["date"]: day["row_count"] for day in days})
+        incomplete[shard] = [day["date"] for day in days if not day["is_complete"]]
+    done = {"records": records, "incomplete_days": incomplete, "report_rows": rows}
+    print(json.dumps(done))
     return 0
 
 
@@ -100,7 +105,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="run")
     command = commands.add_parser("run", help="ingest days into the lake and write their reports")
     add = command.add_argument
-    add("--store", required=True, help="directory of the engine's store")
+    source = command.add_mutually_exclusive_group(required=True)
+    source.add_argument("--store", help="directory of the engine's store")
+    source.add_argument("--shards", help="file that names a copy of each shard (analytics.shards)")
     add("--lake", required=True, help="lake for messages: a path, s3a://… or hdfs://…")
     add("--out", required=True, help="directory for reports, in the same forms")
     add("--from", dest="from_date", required=True, type=dt.date.fromisoformat, help="2026-01-31")

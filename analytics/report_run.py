@@ -1,7 +1,7 @@
 """One run: ingests the days into the lake, then writes every report of them; also for any requested
 range.
 
-    store ── ingest ──▶ lake ──▶ frames ── jobs ──▶ out/<job>, a Parquet table by date
+    sources ── ingest ──▶ lake ──▶ frames ── jobs ──▶ out/<job>, a Parquet table by date
 
 Each day of each report is replaced whole; running again gives the same rows. A job that fails stops
 the run: what was done before stays, the others keep what they had.
@@ -13,14 +13,16 @@ import datetime as dt
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from analytics.dataset import Dataset
 from analytics.days import Scope, dates_between
-from analytics.ingest import IngestOptions, ingest, messages_table
+from analytics.ingest import DEFAULTS, IngestOptions, ingest, messages_table
 from analytics.jobs import (
     consumer_lag_hourly,
     delivery_latency_daily,
@@ -34,9 +36,10 @@ from analytics.jobs import (
 from analytics.jobs.frames import Frames
 from analytics.rows import write_rows
 from analytics.schemas import LAG_SAMPLES, SETTLES, Kind
+from analytics.shards import Source
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
 log = logging.getLogger(__name__)
@@ -74,7 +77,8 @@ class ReportRun:
     scope: Scope
     lake: str
     out: str
-    ingest: IngestOptions
+    sources: tuple[Source, ...]
+    ingest: IngestOptions = DEFAULTS
     jobs: tuple[str, ...] = ()
     lag_samples: str = ""
     settles: str = ""
@@ -88,9 +92,9 @@ class ReportRun:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """Manifests of the lake's days and of the reports. Any: what a manifest holds."""
+    """Manifests of the lake's days by shard, and of the reports. Any: what a manifest holds."""
 
-    ingested: list[dict[str, Any]]
+    ingested: dict[str, list[dict[str, Any]]]
     reports: dict[str, list[dict[str, Any]]]
 
 
@@ -107,15 +111,19 @@ def run(
     """
     scope = what.scope
     names = what.reports()
-    total = 1 + len(names)
-    tell("ingest", 0, total)
-    ingested = ingest(spark, what.lake, scope.utc_dates(), what.ingest, now_ms=now_ms)
-    log.info("Ingested messages", extra={"action": "messages_ingested", "day_count": len(ingested)})
+    total = len(what.sources) + len(names)
+    ingested: dict[str, list[dict[str, Any]]] = {}
+    for source in what.sources:
+        tell("ingest", len(ingested), total)
+        dates = scope.utc_dates()
+        days = ingest(spark, what.lake, dates, source, what.ingest, now_ms=now_ms)
+        ingested[source.shard] = days
+        log.info("Ingested messages", extra={"action": "messages_ingested", "shard": source.shard})
     frames = read_frames(spark, what)
     # A day has millions of spans, and one report asks for them three times.
     frames.settles.persist()
     reports = {}
-    for done, name in enumerate(names, 1):
+    for done, name in enumerate(names, len(what.sources)):
         tell(name, done, total)
         reports[name] = write_report(spark, what.out, name, frames, scope)
         if what.rows:
@@ -129,13 +137,12 @@ def run(
 
 def read_frames(spark: SparkSession, what: ReportRun) -> Frames:
     """The tables that jobs of the scope may need; nothing is read before somebody uses it."""
-    table = messages_table(spark, what.lake)
     dates = what.scope.utc_dates()
     before = dates[0] - dt.timedelta(days=_HISTORY_DAYS)
-    history = table.read(dates_between(before, dates[0]))
+    history = _messages(spark, what, dates_between(before, dates[0]))
     history = history.where(F.col("kind") == Kind.DEAD_LETTER)
     older = dates_between(dates[0] - dt.timedelta(days=_LATENCY_DAYS), dates[0])
-    messages = table.read([*older, *dates] if what.settles else dates)
+    messages = _messages(spark, what, [*older, *dates] if what.settles else dates)
     return Frames(
         messages=messages,
         history=history.where(F.col("store_ms") < what.scope.from_ms),
@@ -143,6 +150,12 @@ def read_frames(spark: SparkSession, what: ReportRun) -> Frames:
         settles=_export(spark, what.settles, SETTLES),
         growth_before=_growth_before(spark, what),
     )
+
+
+def _messages(spark: SparkSession, what: ReportRun, dates: list[dt.date]) -> DataFrame:
+    """Of all shards. A namespace lives in one, so that no two have rows of one queue."""
+    tables = [messages_table(spark, what.lake, source.shard) for source in what.sources]
+    return reduce(DataFrame.unionByName, [table.read(dates) for table in tables])
 
 
 def _growth_before(spark: SparkSession, what: ReportRun) -> DataFrame | None:

@@ -20,17 +20,14 @@ from typing import Any, Final
 import uvloop
 
 from storage_engine.clock import SystemClock
-from storage_engine.config import ENV_PREFIX, StoreConfig, config_from_env
+from storage_engine.config import StoreConfig, config_from_env
 from storage_engine.disk.files import Files
 from storage_engine.errors import ConfigInvalid, NotLeader, StoreError, StoreInUse
 from storage_engine.filters.message_filter import set_compiled_max
 from storage_engine.json_log import start_logging
 from storage_engine.recovery.open_checks import claim_store
 from storage_engine.recovery.warm_replica import WarmReplica
-from storage_engine.replicated_log.errors import Misconfigured
-from storage_engine.replicated_log.opening import open_log, open_snapshots
-from storage_engine.replicated_log.port import ReplicatedLog
-from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
+from storage_engine.replicated_log.opening import open_shard
 from storage_engine.replication.follower import follow, take_over
 from storage_engine.replication.tail import LogPlace
 from storage_engine.server.control import Control, Role
@@ -135,7 +132,7 @@ async def _open_when_told(config: StoreConfig, role: Role, control: Control) -> 
     claim_store(files, config.store_path, config.shard)
     log.info("The replica follows its shard", extra={"action": "replica_started"})
     place = await follow(
-        *_replicated_log(config),
+        *open_shard(config, SystemClock()),
         config.store_path,
         files,
         interval_ms=config.replication_interval_ms,
@@ -170,23 +167,6 @@ async def _is_done_before(
     return False
 
 
-def _replicated_log(config: StoreConfig) -> tuple[ReplicatedLog, SnapshotBucket | None]:
-    """And where snapshots are."""
-    clock, shard, deployment = SystemClock(), config.shard, config.deployment
-    name = "REPLICATED_LOG"
-    try:
-        replicated_log = open_log(
-            config.replicated_log, shard=shard, deployment=deployment, options={}, clock=clock
-        )
-        if config.snapshot_url:
-            name = "SNAPSHOT_URL"
-        url = config.snapshot_url or config.replicated_log
-        snapshots = open_snapshots(url, shard=shard, deployment=deployment, options={}, clock=clock)
-    except Misconfigured as exc:
-        raise ConfigInvalid(f"{ENV_PREFIX}{name}: {exc}") from exc
-    return replicated_log, snapshots
-
-
 async def _open(config: StoreConfig, place: LogPlace | None = None) -> Store:
     """Of a shard, once the log has all that the store has. ``place``: of a log that is taken over
     already.
@@ -196,7 +176,7 @@ async def _open(config: StoreConfig, place: LogPlace | None = None) -> Store:
         claim_store(files, config.store_path, config.shard)
         if config.replicated_log and place is None:
             place = await take_over(
-                *_replicated_log(config),
+                *open_shard(config, SystemClock()),
                 config.store_path,
                 files,
                 epoch=config.shard_epoch,

@@ -57,7 +57,7 @@ class ReportRun(models.Model):
     """Reports of the days ``[from_date, to_date)`` of ``zone``, for the whole installation.
 
     ``namespace`` is that of who asked; none for a nightly run. ``error`` is for tenants to read,
-    ``error_code`` one of ``spark.Failure``. Times that decide anything are epoch ms.
+    ``error_code`` one of ``programs.Failure``. Times that decide anything are epoch ms.
     """
 
     public_id = models.CharField(max_length=40, unique=True, default=new_run_id)

@@ -3,16 +3,16 @@
     rows.jsonl ──▶ [load_rows] ── one transaction ──▶ ReportPart by namespace, report and date
 
 A tenant of the log is the namespace of that name; who came into being after the day does not get
-what somebody else of that name did.
+what somebody else of that name did. What namespaces have whose shard was left out stays as it is.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from django.db import transaction
@@ -38,32 +38,45 @@ class Line(msgspec.Struct, frozen=True):
 
 
 @transaction.atomic
-def load_rows(path: Path, run: ReportRun, outcome: Outcome, now_ms: int) -> int:
-    """How many rows there are now of the run's days. Two queries a namespace, and some inserts."""
+def load_rows(
+    path: Path,
+    run: ReportRun,
+    outcome: Outcome,
+    now_ms: int,
+    *,
+    left_out: Collection[str] = (),
+) -> int:
+    """How many rows there are now of the run's days. Two queries a namespace, and some inserts.
+
+    ``left_out``: shards of which nothing was read.
+    """
     old = ReportPart.objects.filter(
         report__in=list(outcome.report_rows), date__gte=run.from_date, date__lt=run.to_date
     )
-    old.delete()
+    old.exclude(namespace__shard__in=left_out).delete()
     plan = Plan(dt.time(), run.zone)
     namespaces = _Namespaces(plan)
-    incomplete = {dt.date.fromisoformat(text) for text in outcome.incomplete_days}
+    incomplete = {
+        shard: set(map(dt.date.fromisoformat, days))
+        for shard, days in outcome.incomplete_days.items()
+    }
     parts: list[ReportPart] = []
     row_count = 0
     for (report, date, tenant), lines in groupby(read_lines(path), key=_part_of):
         found = list(lines)
-        namespace_id = namespaces.find(tenant, date)
-        if namespace_id is None:
+        place = namespaces.find(tenant, date)
+        if place is None or place.shard in left_out:
             continue
         row_count += len(found)
         parts.append(
             ReportPart(
-                namespace_id=namespace_id,
+                namespace_id=place.namespace_id,
                 report=report,
                 date=date,
                 zone=run.zone,
                 rows=[line.row for line in found],
                 rows_left_out=found[0].rows_left_out,
-                is_complete=incomplete.isdisjoint(plan.utc_dates(date)),
+                is_complete=incomplete.get(place.shard, set()).isdisjoint(plan.utc_dates(date)),
                 made_ms=now_ms,
             )
         )
@@ -80,21 +93,28 @@ def delete_old(now_ms: int) -> None:
     ReportPart.objects.filter(date__lt=oldest).delete()
 
 
+class _Place(NamedTuple):
+    namespace_id: int
+    shard: str
+    created_ms: int
+
+
 class _Namespaces:
-    """Names to keys, each asked for once."""
+    """By their names, each asked for once."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._found: dict[str, tuple[int, int] | None] = {}
+        self._found: dict[str, _Place | None] = {}
 
-    def find(self, name: str, date: dt.date) -> int | None:
+    def find(self, name: str, date: dt.date) -> _Place | None:
         if name not in self._found:
-            row = Namespace.objects.filter(name=name).values_list("pk", "created_at").first()
-            self._found[name] = None if row is None else (row[0], datetime_ms(row[1]))
+            row = Namespace.objects.filter(name=name).first()
+            place = None if row is None else _Place(row.pk, row.shard, datetime_ms(row.created_at))
+            self._found[name] = place
         found = self._found[name]
-        if found is None or found[1] >= self._plan.day_start_ms(date + _DAY):
+        if found is None or found.created_ms >= self._plan.day_start_ms(date + _DAY):
             return None
-        return found[0]
+        return found
 
 
 def read_lines(path: Path) -> Iterator[Line]:

@@ -27,7 +27,8 @@ from mqservice.reports.limits import (
     RETRY_MS,
 )
 from mqservice.reports.models import ACTIVE_STATES, ERROR_CHARS_MAX, ReportRun, RunState, Trigger
-from mqservice.reports.spark import Failure, Outcome, Progress
+from mqservice.reports.programs import Failure
+from mqservice.reports.spark import Outcome, Progress
 
 log = logging.getLogger(__name__)
 
@@ -134,10 +135,10 @@ def finish(run: ReportRun, outcome: Outcome, row_count: int) -> bool:
         _claimed_by(run).update(
             state=RunState.DONE.value,
             step="",
-            done_count=len(outcome.report_rows) + 1,
-            total_count=len(outcome.report_rows) + 1,
+            done_count=outcome.step_count,
+            total_count=outcome.step_count,
             row_count=row_count,
-            is_complete=not outcome.incomplete_days,
+            is_complete=not any(outcome.incomplete_days.values()),
             error="",
             error_code="",
             finished_at=timezone.now(),

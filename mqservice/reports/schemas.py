@@ -11,10 +11,15 @@ from pydantic import ConfigDict, Field
 from mqservice.lib.wire import moment
 from mqservice.reports.limits import DATE_MAX, DATE_MIN, EMAIL_CHARS_MAX, RECIPIENTS_MAX
 from mqservice.reports.models import ReportPart, ReportRun
-from mqservice.reports.spark import Failure
+from mqservice.reports.programs import Failure
 
 # What others may be told of a failure; only these say nothing of other tenants.
-_TOLD = (Failure.NO_SPARK.value, Failure.TIME_LIMIT.value, Failure.SNAPSHOT_LOST.value)
+_TOLD = (
+    Failure.NO_SPARK.value,
+    Failure.TIME_LIMIT.value,
+    Failure.SNAPSHOT_LOST.value,
+    Failure.SHARDS_LEFT_OUT.value,
+)
 
 
 class RunIn(Schema):

@@ -9,6 +9,8 @@ from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from storage_engine.clock import Clock
+from storage_engine.config import ENV_PREFIX, StoreConfig
+from storage_engine.errors import ConfigInvalid
 from storage_engine.replicated_log.bucket import Bucket
 from storage_engine.replicated_log.errors import Misconfigured
 from storage_engine.replicated_log.file_bucket import FileBucket
@@ -18,6 +20,25 @@ from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
 
 SCHEMES = "memory:, file:, s3:, gs:, az: and kafka:"
 _BUCKETS: Final = ("memory", "file", "s3", "gs", "az")
+
+
+def open_shard(config: StoreConfig, clock: Clock) -> tuple[ReplicatedLog, SnapshotBucket | None]:
+    """The log of the shard that a configuration names, not opened for writing yet, and where its
+    snapshots are. Raises ConfigInvalid with the setting's name.
+    """
+    shard, deployment = config.shard, config.deployment
+    name = "REPLICATED_LOG"
+    try:
+        replicated_log = open_log(
+            config.replicated_log, shard=shard, deployment=deployment, options={}, clock=clock
+        )
+        if config.snapshot_url:
+            name = "SNAPSHOT_URL"
+        url = config.snapshot_url or config.replicated_log
+        snapshots = open_snapshots(url, shard=shard, deployment=deployment, options={}, clock=clock)
+    except Misconfigured as exc:
+        raise ConfigInvalid(f"{ENV_PREFIX}{name}: {exc}") from exc
+    return replicated_log, snapshots
 
 
 def open_log(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -47,12 +48,18 @@ class _Place(NamedTuple):
 
 
 class Restorer:
-    """See the module's docstring."""
+    """See the module's docstring. ``chosen``: what of a snapshot is wanted; else all of it."""
 
     def __init__(
-        self, bucket: SnapshotBucket, files: Files, store_path: Path, derived: Derived
+        self,
+        bucket: SnapshotBucket,
+        files: Files,
+        store_path: Path,
+        derived: Derived,
+        chosen: Callable[[Manifest], Awaitable[Manifest]] | None = None,
     ) -> None:
         self._bucket = bucket
+        self._chosen = chosen
         self._files = files
         self._path = store_path
         self._derived = derived
@@ -71,6 +78,8 @@ class Restorer:
                 manifest = decode(await self._bucket.manifest(listed[0]))
                 if manifest.tail.number <= tail.number:
                     return None
+                if self._chosen is not None:
+                    manifest = await self._chosen(manifest)
                 return await self._restore(manifest)
             except Trimmed:
                 if await self._bucket.listed() == listed:

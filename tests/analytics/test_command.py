@@ -171,6 +171,18 @@ def test_arguments_that_make_no_sense_are_refused_before_spark_starts(
     assert reason in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["", "[]", '{"shards": [{"name": "s2"}]}', '{"shards": []}'])
+def test_a_file_that_names_no_shards_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    fake_java(tmp_path, "17.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    (tmp_path / "shards.json").write_text(text)
+    places = ["run", "--shards", str(tmp_path / "shards.json"), *RUN[3:]]
+    assert main([*places, "--to", "2026-01-06"]) == EXIT_ARGUMENTS
+    assert "--shards" in capsys.readouterr().err
+
+
 async def make_store(store_dir: Path) -> None:
     async with open_store(store_dir, at("2026-01-05T22:30+00:00")) as store:
         make_topics(store)

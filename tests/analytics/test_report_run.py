@@ -13,6 +13,8 @@ from analytics.dataset import Dataset
 from analytics.days import Scope
 from analytics.ingest import IngestOptions, ingest, messages_table
 from analytics.report_run import JOBS, ReportRun, read_frames, run
+from analytics.shards import MAIN_SHARD, Source
+from analytics.source import find_extent
 from tests.analytics.stores import (
     DAY_MS,
     HOUR_MS,
@@ -35,15 +37,20 @@ FIRST = dt.date(2026, 1, 5)
 DAY = dt.timedelta(days=1)
 START_MS = at("2026-01-05T22:30+00:00")
 LATER_MS = START_MS + 30 * DAY_MS
+AGAIN = IngestOptions(again=True)
 
 
-def options(store_dir: Path, **more: Any) -> IngestOptions:
-    """Any: values of options."""
-    return IngestOptions(store=str(store_dir), **more)
+def source(store_dir: Path) -> Source:
+    return Source(store=str(store_dir))
 
 
 def offsets(spark: SparkSession, lake: Path, *dates: dt.date) -> list[int]:
-    rows = messages_table(spark, str(lake)).read(list(dates)).select("physical_offset").collect()
+    rows = (
+        messages_table(spark, str(lake), MAIN_SHARD)
+        .read(list(dates))
+        .select("physical_offset")
+        .collect()
+    )
     return sorted(row[0] for row in rows)
 
 
@@ -65,11 +72,12 @@ async def test_a_chaotic_store_is_counted_exactly_and_a_second_run_changes_nothi
 
     def reports(**how: Any) -> dict[str, list[Any]]:
         what = ReportRun(
-            scope=scope, lake=lake, out=out, ingest=options(tmp_path / "s", **how), jobs=jobs
-        )
+            scope=scope, lake=lake, out=out, sources=(source(tmp_path / "s"),),
+            ingest=IngestOptions(**how), jobs=jobs,
+        )  # fmt: skip
         found = run(spark, what, now_ms=LATER_MS)
-        assert [day["is_complete"] for day in found.ingested] == [True, True]
-        assert sum(day["row_count"] for day in found.ingested) == len(log)
+        assert [day["is_complete"] for day in found.ingested[MAIN_SHARD]] == [True, True]
+        assert sum(day["row_count"] for day in found.ingested[MAIN_SHARD]) == len(log)
         return {name: sorted(map(str, report(name).collect())) for name in jobs}
 
     def report(name: str) -> DataFrame:
@@ -122,7 +130,7 @@ async def test_a_day_grows_until_it_is_over_and_keeps_what_retention_deletes(
         await put_orders(store, 120)  # more than a segment
         await store.store.checkpoint()
         await put_orders(store, 5)  # not checkpointed yet
-        (day,) = ingest(spark, str(lake), [FIRST], options(tmp_path / "s"), now_ms=LATER_MS)
+        (day,) = ingest(spark, str(lake), [FIRST], source(tmp_path / "s"), now_ms=LATER_MS)
         assert (day["row_count"], day["is_complete"]) == (120, False)
         await put_orders(store, 40)
         await store.store.checkpoint()
@@ -130,12 +138,12 @@ async def test_a_day_grows_until_it_is_over_and_keeps_what_retention_deletes(
         copy_store(tmp_path / "s", tmp_path / "cut")
     (head, *_) = sorted((tmp_path / "cut/commitlog").iterdir())
     head.unlink()
-    (day,) = ingest(spark, str(lake), [FIRST], options(tmp_path / "cut"), now_ms=LATER_MS)
+    (day,) = ingest(spark, str(lake), [FIRST], source(tmp_path / "cut"), now_ms=LATER_MS)
     assert day["is_complete"]
     assert offsets(spark, lake, FIRST) == expected
     # Who never saw the head of the day knows that something is missing.
     other = str(tmp_path / "other")
-    (day,) = ingest(spark, other, [FIRST], options(tmp_path / "cut"), now_ms=LATER_MS)
+    (day,) = ingest(spark, other, [FIRST], source(tmp_path / "cut"), now_ms=LATER_MS)
     assert not day["is_complete"]
     assert 0 < day["row_count"] < len(expected)
 
@@ -158,9 +166,9 @@ async def test_a_damaged_record_is_left_out_and_its_range_is_shown(
     content[victim.physical_offset - int(name) + 89] ^= 1  # of its body
     path.write_bytes(bytes(content))
 
-    ingest(spark, str(tmp_path / "lake"), [FIRST], options(tmp_path / "s"), now_ms=LATER_MS)
+    ingest(spark, str(tmp_path / "lake"), [FIRST], source(tmp_path / "s"), now_ms=LATER_MS)
 
-    rows = messages_table(spark, str(tmp_path / "lake")).read([FIRST])
+    rows = messages_table(spark, str(tmp_path / "lake"), MAIN_SHARD).read([FIRST])
     damaged = rows.where("kind = 'damaged'").select("physical_offset", "record_bytes").collect()
     assert list(map(tuple, damaged)) == [(victim.physical_offset, victim.record_bytes)]
     assert rows.where("kind = 'message'").count() == 99
@@ -173,7 +181,7 @@ async def test_a_job_that_dies_before_it_publishes_leaves_the_old_day(
     async with open_store(tmp_path / "s", START_MS) as store:
         make_topics(store)
         await put_orders(store, 10)
-    ingest(spark, str(lake), [FIRST], options(tmp_path / "s"), now_ms=LATER_MS)
+    ingest(spark, str(lake), [FIRST], source(tmp_path / "s"), now_ms=LATER_MS)
     async with open_store(tmp_path / "s", START_MS + HOUR_MS) as store:
         await put_orders(store, 5)
 
@@ -183,10 +191,10 @@ async def test_a_job_that_dies_before_it_publishes_leaves_the_old_day(
     with monkeypatch.context() as patched:
         patched.setattr(Dataset, "_publish", die)
         with pytest.raises(KeyboardInterrupt):
-            ingest(spark, str(lake), [FIRST], options(tmp_path / "s", again=True), now_ms=LATER_MS)
+            ingest(spark, str(lake), [FIRST], source(tmp_path / "s"), AGAIN, now_ms=LATER_MS)
     assert len(offsets(spark, lake, FIRST)) == 10
     assert len(list((lake / f"messages/date={FIRST}").iterdir())) == 2
-    ingest(spark, str(lake), [FIRST], options(tmp_path / "s", again=True), now_ms=LATER_MS)
+    ingest(spark, str(lake), [FIRST], source(tmp_path / "s"), AGAIN, now_ms=LATER_MS)
     assert len(offsets(spark, lake, FIRST)) == 15
     versions = {path.name for path in (lake / f"messages/date={FIRST}").iterdir()}
     assert len(versions) == 2  # what died is gone; the version before stays for its readers
@@ -201,8 +209,9 @@ async def test_days_of_a_zone_have_as_many_hours_as_its_clocks_show(
             await put_orders(store, 5)
             store.clock.advance(HOUR_MS)
     scope = Scope(dt.date(2026, 10, 25), dt.date(2026, 10, 26), "Europe/Berlin")
-    what = ReportRun(scope=scope, lake=str(tmp_path / "l"), out="", ingest=options(tmp_path / "s"))
-    ingest(spark, what.lake, scope.utc_dates(), what.ingest, now_ms=at("2026-11-01T00:00+00:00"))
+    (log,) = sources = (source(tmp_path / "s"),)
+    what = ReportRun(scope=scope, lake=str(tmp_path / "l"), out="", sources=sources)
+    ingest(spark, what.lake, scope.utc_dates(), log, now_ms=at("2026-11-01T00:00+00:00"))
 
     rows = JOBS["throughput_hourly"].transform(read_frames(spark, what), scope).collect()
 
@@ -210,3 +219,39 @@ async def test_days_of_a_zone_have_as_many_hours_as_its_clocks_show(
     assert {row.date for row in rows} == {dt.date(2026, 10, 25)}
     assert [row.stored_count for row in sorted(rows, key=lambda row: row.hour)][:4] == [0, 5, 5, 5]
     assert {row.log_topic for row in rows} == {ORDERS}
+
+
+async def test_a_day_has_all_shards_and_names_those_of_which_something_is_missing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The offsets of two stores are alike, and one's day says nothing of another's."""
+    end_ms = at("2026-01-06T00:00+00:00")
+    counts = {"main": 9, "s2": 5, "s3": 7}
+    sources = {"s4": Source(shard="s4", store=None)}
+    for shard, count in counts.items():
+        async with open_store(tmp_path / shard, START_MS) as store:
+            make_topics(store)
+            await put_orders(store, count, topic=LONG if shard == "s2" else ORDERS)
+        end_offset = find_extent(tmp_path / shard).end_offset
+        # The last thing that is known of s3 is of before the day's end.
+        as_of_ms = end_ms + (-1 if shard == "s3" else HOUR_MS)
+        sources[shard] = Source(
+            shard=shard, store=str(tmp_path / shard), end_offset=end_offset, as_of_ms=as_of_ms
+        )
+
+    def usage(*shards: Source) -> tuple[dict[str, bool], dict[str, int]]:
+        what = ReportRun(
+            scope=Scope(FIRST, FIRST + DAY), lake=str(tmp_path / "lake"),
+            out=str(tmp_path / "out"), sources=shards, jobs=("usage_daily",),
+        )  # fmt: skip
+        done = run(spark, what, now_ms=LATER_MS)
+        found = Dataset(spark, f"{what.out}/usage_daily", None).read([FIRST]).collect()
+        complete = {name: days[0]["is_complete"] for name, days in done.ingested.items()}
+        return complete, {row.tenant: row.message_count for row in found}
+
+    complete, messages = usage(*sources.values())
+    assert complete == {"main": True, "s2": True, "s3": False, "s4": False}
+    assert messages == {"acme": counts["main"] + counts["s3"], "globex": counts["s2"]}
+    # What cannot be read any more is what the lake has of it.
+    again, messages_again = usage(*[Source(shard=name, store=None) for name in sources])
+    assert (again, messages_again) == (complete, messages)

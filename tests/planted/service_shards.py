@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Final
+
+import msgspec
 
 from mqservice.lib.names import MAIN_SHARD
 from tests.planted.plant import Plant, Real, Thing, planting
@@ -73,3 +76,85 @@ def shard_that_holds_up_the_others(real: Real, shard: Thing) -> Thing:
 )
 def routes_that_outlive_a_placement(real: Real, caches: Thing) -> Thing:
     return None
+
+
+_REPORTS: Final = "tests/mqservice/reports/test_shards.py"
+_COPY: Final = "tests/storage_engine/replication/test_shard_copy.py"
+
+
+@planted(
+    "storage_engine.replication.shard_copy:_Copier.read_on",
+    f"{_COPY}::test_a_copy_has_every_record_of_its_time_and_no_segment_of_before",
+)
+async def report_of_a_snapshot_without_what_came_since(real: Real, copier: Thing) -> None:
+    entries = copier._log.read
+    copier._log.read = lambda start: _none_of(entries(start))
+    await real(copier)
+
+
+async def _none_of(entries: Thing) -> AsyncIterator[Thing]:
+    async for _ in entries:
+        return
+        yield
+
+
+@planted(
+    "storage_engine.replication.shard_copy:_Copier._chosen",
+    f"{_COPY}::test_a_copy_has_every_record_of_its_time_and_no_segment_of_before",
+)
+async def report_that_begins_a_segment_too_late(
+    real: Real, copier: Thing, manifest: Thing
+) -> Thing:
+    found = await real(copier, manifest)
+    if len(found.segments) < 2:
+        return found
+    start = found.log_start + found.segment_bytes
+    return msgspec.structs.replace(found, segments=found.segments[1:], log_start=start)
+
+
+@planted(
+    "storage_engine.replication.shard_copy:copy_shard",
+    f"{_COPY}::test_a_copy_goes_as_far_as_the_owner_says",
+)
+async def copy_that_waits_for_nobody(
+    real: Real,
+    replicated_log: Thing,
+    snapshots: Thing,
+    directory: Thing,
+    clock: Thing,
+    *,
+    from_ms: Thing,
+    reach: Thing,
+    wait_ms: Thing,
+    leave_bytes: Thing,
+    files: Thing = None,
+) -> Thing:
+    return await real(
+        replicated_log,
+        snapshots,
+        directory,
+        clock,
+        from_ms=from_ms,
+        reach=0,
+        wait_ms=wait_ms,
+        leave_bytes=leave_bytes,
+    )
+
+
+@planted(
+    "mqservice.reports.shard_copies:_without_empty",
+    f"{_REPORTS}::test_a_run_reads_every_shard_and_names_the_one_that_it_cannot_read",
+)
+def shard_that_is_left_out_silently(real: Real, left_out: Thing) -> list[Thing]:
+    return []
+
+
+@planted(
+    "analytics.ingest:messages_table",
+    "tests/analytics/test_report_run.py"
+    "::test_a_day_has_all_shards_and_names_those_of_which_something_is_missing",
+)
+def lake_with_one_table_for_all_shards(
+    real: Real, spark: Thing, lake: Thing, shard: Thing
+) -> Thing:
+    return real(spark, lake, MAIN_SHARD)

@@ -197,4 +197,28 @@ REPLICATION: Final = (
             )
         ),
     ),
+    Promise(
+        "R12",
+        "The report of a day over several shards, made of their bucket alone, is the sum of what "
+        "their engines stored. A shard that cannot be read, or whose copy ends before the day "
+        "does, is named.",
+        (
+            *_of(
+                "replication/shard_copy",
+                "a_copy_has_every_record_of_its_time_and_no_segment_of_before",
+                "a_copy_goes_as_far_as_the_owner_says",
+            ),
+            *(
+                f"tests/mqservice/reports/test_shards.py::test_{name}"
+                for name in (
+                    "a_run_reads_every_shard_and_names_the_one_that_it_cannot_read",
+                    "the_reports_of_a_day_are_the_sum_of_the_engines_truths",
+                    "copies_go_as_far_as_their_engines_say",
+                    "a_shard_without_its_snapshots_is_named_unless_nobody_lives_there",
+                )
+            ),
+            "tests/analytics/test_report_run.py"
+            "::test_a_day_has_all_shards_and_names_those_of_which_something_is_missing",
+        ),
+    ),
 )

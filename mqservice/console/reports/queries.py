@@ -19,9 +19,9 @@ from django.utils.translation import gettext as _
 from mqservice.accounts.models import Namespace
 from mqservice.reports.limits import DATE_MAX
 from mqservice.reports.models import ACTIVE_STATES, ReportPart, ReportRun, RunState, Trigger
+from mqservice.reports.programs import Failure
 from mqservice.reports.queries import totals_of
 from mqservice.reports.schemas import RunOut
-from mqservice.reports.spark import Failure
 
 DAYS_PAGE: Final = 14
 RUNS_SHOWN: Final = 5
@@ -171,6 +171,7 @@ def failure_text(run: ReportRun) -> str:
         Failure.SNAPSHOT_LOST.value: _(
             "The disk was too full to keep the log while it was being read:"
         ),
+        Failure.SHARDS_LEFT_OUT.value: _("Not everything could be read:"),
     }
     told = RunOut.of(run).error or ""
     if run.error_code in texts:

@@ -38,13 +38,19 @@ def make_run(db: None, clock: ManualClock) -> MakeRun:
 
 
 @pytest.fixture
-def report_settings(settings: Settings, tmp_path: Path, engine: str) -> Settings:
-    """The shared engine's own store, and files beside nothing else."""
+def spark_settings(settings: Settings, tmp_path: Path) -> Settings:
+    """Files beside nothing else, and a small Spark."""
     settings.MQ_DATA_DIR = tmp_path / "data"
-    settings.MQ_ENGINE_STORE_DIR = Path(engine).parent / "store"
     settings.MQ_REPORTS_LAKE = str(tmp_path / "lake")
     settings.MQ_REPORTS_OUT = str(tmp_path / "out")
     settings.MQ_REPORTS_MASTER = "local[2]"
     settings.MQ_REPORTS_MEMORY = "512m"
     settings.MQ_REPORTS_CONF = [f"{name}={value}" for name, value in SMALL.items()]
     return settings
+
+
+@pytest.fixture
+def report_settings(spark_settings: Settings, engine: str) -> Settings:
+    """The shared engine's own store."""
+    spark_settings.MQ_ENGINE_STORE_DIR = Path(engine).parent / "store"
+    return spark_settings

@@ -87,7 +87,7 @@ def test_a_night_is_reported_once_however_often_it_is_made(
         run = claim(made.public_id, clock.now_ms())
         assert run is not None
         (tmp_path / "rows.jsonl").write_text("")
-        _load(run, tmp_path / "rows.jsonl", Outcome({}, [], {}), clock.now_ms())
+        _load(run, tmp_path / "rows.jsonl", Outcome({}, {}, {}), clock.now_ms())
         for mail_id in 2 * claim_emails(clock.now_ms()):
             send_email(mail_id, clock)
     assert len(mail.outbox) == 1

@@ -10,14 +10,15 @@ from mqservice.celery import app
 from mqservice.reports import limits, tasks
 from mqservice.reports.due_days import Plan
 from mqservice.reports.models import ReportRun, RunState
+from mqservice.reports.programs import Failure
 from mqservice.reports.runs import claim, create_due_runs, fail, find_due, finish, renew
-from mqservice.reports.spark import Failure, Outcome, Progress
+from mqservice.reports.spark import Outcome, Progress
 from mqservice.supervisor.processes import ANALYTICS_QUEUES
 from tests.clock import ManualClock
 from tests.mqservice.reports.conftest import DATE, DAY, MakeRun
 
 PLAN = Plan(dt.time(2, 30), "UTC")
-OUTCOME = Outcome(records={}, incomplete_days=[], report_rows={"usage_daily": 1})
+OUTCOME = Outcome(records={}, incomplete_days={"main": []}, report_rows={"usage_daily": 1})
 
 
 def test_nights_are_made_once_and_missed_ones_are_caught_up_with(

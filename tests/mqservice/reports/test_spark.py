@@ -10,19 +10,15 @@ from pathlib import Path
 import pytest
 
 from mqservice.lib.clock import SystemClock
-from mqservice.reports.spark import (
-    NICENESS,
-    Failure,
-    Outcome,
-    Progress,
-    RunFailed,
-    RunSuperseded,
-    run_spark,
-)
+from mqservice.reports.programs import NICENESS, Failure, RunFailed, RunSuperseded
+from mqservice.reports.spark import Outcome, Progress, run_spark
 from tests.clock import ManualClock
 from tests.mqservice.delivery.wait_until import wait_until
 
-DONE = '{"records": {"2026-01-05": 3}, "incomplete_days": [], "report_rows": {"usage_daily": 1}}'
+DONE = (
+    '{"records": {"2026-01-05": 3}, "incomplete_days": {"main": []}, '
+    '"report_rows": {"usage_daily": 1}}'
+)
 # A child of the process in the same session, as Java is; it would stay for an hour.
 WITH_CHILD = (
     "import subprocess, sys, time\n"

@@ -17,7 +17,7 @@ from mqservice.reports import make_reports
 from mqservice.reports.catalogue import REPORTS
 from mqservice.reports.make_reports import run_reports
 from mqservice.reports.models import ReportPart, ReportRun, RunState, Trigger
-from mqservice.reports.spark import Failure
+from mqservice.reports.programs import Failure
 from mqservice.sampling.models import GroupSample
 from mqservice.store import SnapshotRelease, SnapshotRequest, blocking_client
 from tests.mqservice.reports.conftest import MakeRun

@@ -13,7 +13,6 @@ from mqservice.accounts.access import Principal
 from mqservice.accounts.models import Namespace
 from mqservice.accounts.scopes import Scope
 from mqservice.groups.models import ConsumerGroup
-from mqservice.lib.names import MAIN_SHARD
 from mqservice.store import (
     GroupConfig,
     LeaseRef,
@@ -64,7 +63,7 @@ class Desk:
 
     def make_topic(self, name: str) -> Topic:
         topic = Topic.objects.create(namespace=self.namespace, name=name, queue_count=1)
-        with blocking_client(MAIN_SHARD) as client:
+        with blocking_client(self.namespace.shard) as client:
             client.topic_put(TopicConfig(topic=topic.engine_name, queue_count=1))
         return topic
 
@@ -73,7 +72,7 @@ class Desk:
     ) -> list[str]:
         """Put as many messages and give them up. Their ids."""
         ids = [new_message_id() for _ in bodies]
-        with blocking_client(MAIN_SHARD) as client:
+        with blocking_client(self.namespace.shard) as client:
             client.put(
                 [
                     encode_record(
@@ -92,7 +91,7 @@ class Desk:
     def give_up_delivered(self, count: int) -> None:
         """Give up the next ``count`` messages of the topic; returns when they are dead letters."""
         there = self.dlq_size()
-        with blocking_client(MAIN_SHARD) as client:
+        with blocking_client(self.namespace.shard) as client:
             given = 0
             while given < count:
                 received = client.receive(self._receive_request(self.topic, wait_ms=30_000))
@@ -112,7 +111,7 @@ class Desk:
         wait_until(lambda: self.dlq_size() == there + count)
 
     def dlq_size(self) -> int:
-        with blocking_client(MAIN_SHARD) as client:
+        with blocking_client(self.namespace.shard) as client:
             try:
                 head, _ = client.pull(self._pull_request(0))
             except TopicNotFound:
@@ -122,7 +121,7 @@ class Desk:
     def dead(self) -> list[bytes]:
         """Bodies of the dead letters that are there."""
         bodies, offset = [], 0
-        with blocking_client(MAIN_SHARD) as client:
+        with blocking_client(self.namespace.shard) as client:
             while True:
                 head, records = client.pull(self._pull_request(offset))
                 bodies += [record.body for record in records]
@@ -134,7 +133,7 @@ class Desk:
         """Receive and acknowledge all that the group can have; its bodies in their order."""
         topic = topic or self.topic
         bodies: list[bytes] = []
-        with blocking_client(MAIN_SHARD) as client:
+        with blocking_client(self.namespace.shard) as client:
             while True:
                 received = client.receive(self._receive_request(topic, wait_ms=0))
                 if not received.records:
@@ -191,7 +190,7 @@ class Desk:
 def open_desk(namespace: Namespace) -> Desk:
     name = f"desk{next(_numbers)}"
     group = ConsumerGroup.objects.create(namespace=namespace, name=name)
-    with blocking_client(MAIN_SHARD) as client:
+    with blocking_client(namespace.shard) as client:
         client.group_put(GroupConfig(group=group.engine_name))
     desk = Desk(namespace, Topic(name=name), group, ManualClock())
     desk.topic = desk.make_topic(name)
