@@ -93,9 +93,11 @@ async def report_of_a_snapshot_without_what_came_since(real: Real, copier: Thing
 
 
 async def _none_of(entries: Thing) -> AsyncIterator[Thing]:
-    async for _ in entries:
+    """The end of them at once."""
+    async for entry in entries:
+        if not entry:
+            yield entry
         return
-        yield
 
 
 @planted(
