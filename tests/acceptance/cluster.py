@@ -2,7 +2,7 @@
 
     compose.cluster.yaml ──▶ migrate, node-a, node-b, node-c, web, clock, worker, beat
                                    │  names of hosts ──▶ ports of 127.0.0.1
-    PostgreSQL, Valkey of the tests, an S3 server ◀──┘
+    PostgreSQL, Valkey of the tests, a directory for the log ◀──┘
 
 Each has a data directory of its own, which is all that outlives it.
 """
@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,11 +29,11 @@ from mqservice.lib.api_keys import generate_api_key
 from tests.ports import find_steady_port
 from tests.servers import TestServers
 from tests.services import PROGRAM, START_WAIT_S, STOP_WAIT_S, service_environment, wait_until
-from tests.storage_engine.replicated_log.s3_server import running_s3_server
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 NODES: Final = ("node-a", "node-b", "node-c")
 SHARDS: Final = ("main", "s2", "s3")
+_OBJECTS: Final = "s3://mqservice/log?endpoint=http://objects:7070"
 _SECRET: Final = "a-secret-of-tests-with-enough-characters"
 _NODE_ADDRESS: Final = re.compile(r"(?:node-[abc]):77\d\d")
 _VARIABLE: Final = re.compile(r"\$\{(\w+)(?::?[-?][^}]*)?\}")
@@ -52,14 +51,14 @@ LIMITS: Final[Mapping[str, str]] = {
 class Cluster:
     """``url`` of the web process; ``key`` of an owner in the namespace ``demo``."""
 
-    def __init__(self, directory: Path, servers: TestServers, objects: str) -> None:
+    def __init__(self, directory: Path, servers: TestServers) -> None:
         text = (ROOT / "compose.cluster.yaml").read_text()
         self._services: dict[str, dict[str, Any]] = yaml.safe_load(text)[  # Any: compose's shapes
             "services"
         ]
         self._directory = directory
         self._servers = servers
-        self._objects = objects
+        self._log = directory / "objects"
         self._ports: dict[str, int] = {}
         self._web_port = find_steady_port()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -78,7 +77,7 @@ class Cluster:
 
     def start_all(self, *names: str) -> None:
         """Migrated first, and ready, nodes and web process at least."""
-        (self._directory / "mqservice").mkdir()
+        self._log.mkdir()
         self.run("migrate")
         self.start(*NODES, "web", *names)
         for node in NODES:
@@ -214,7 +213,7 @@ class Cluster:
 
     def _here(self, value: str) -> str:
         """With ports of this machine for the hosts of the file."""
-        value = value.replace("http://objects:7070", self._objects)
+        value = value.replace(_OBJECTS, self._log.as_uri())
         return _NODE_ADDRESS.sub(lambda match: self._address(match[0]), value)
 
     def _address(self, place: str) -> str:
@@ -232,21 +231,12 @@ def running_cluster(*names: str) -> Iterator[Cluster]:
     try:
         servers.start_postgres()
         servers.start_valkey()
-        with running_s3_server() as (_, address):
-            _make_bucket(address, "mqservice")
-            cluster = Cluster(directory, servers, address)
-            try:
-                cluster.start_all(*names)
-                yield cluster
-            finally:
-                cluster.close()
+        cluster = Cluster(directory, servers)
+        try:
+            cluster.start_all(*names)
+            yield cluster
+        finally:
+            cluster.close()
     finally:
         servers.close()
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def _make_bucket(address: str, name: str) -> None:
-    request = urllib.request.Request(f"{address}/{name}", method="PUT")
-    request.add_header("Authorization", "AWS4-HMAC-SHA256 Credential=k/20260101/us-east-1/s3/aws4")
-    with urllib.request.urlopen(request):
-        pass

@@ -11,7 +11,7 @@ import pytest
 from tests.acceptance.cluster import NODES, SHARDS, Cluster, running_cluster
 from tests.services import START_WAIT_S, STOP_WAIT_S, wait_until
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.torture, pytest.mark.timeout(1_200)]
 
 DRILL_COUNT = 200  # messages: some ten seconds, and the time that a takeover takes
 
