@@ -128,10 +128,20 @@ async def run_replica(config: StoreConfig) -> None:
 
 
 async def _open_when_told(config: StoreConfig, role: Role, control: Control) -> Store:
+    try:
+        place = await _follow(config, role)
+    except OSError as exc:
+        raise StoreError(f"{config.store_dir}: {exc.strerror}") from exc
+    role.opens(place.tail.epoch)
+    await control.flush()  # recovery leaves the loop no time
+    return await _open(config, place)
+
+
+async def _follow(config: StoreConfig, role: Role) -> LogPlace:
     files = Files()
     claim_store(files, config.store_path, config.shard)
     log.info("The replica follows its shard", extra={"action": "replica_started"})
-    place = await follow(
+    return await follow(
         *open_shard(config, SystemClock()),
         config.store_path,
         files,
@@ -140,9 +150,6 @@ async def _open_when_told(config: StoreConfig, role: Role, control: Control) -> 
         wanted_epoch=role.wanted_epoch,
         derived=WarmReplica(config, files, SystemClock()),
     )
-    role.opens(place.tail.epoch)
-    await control.flush()  # recovery leaves the loop no time
-    return await _open(config, place)
 
 
 def _stopping() -> asyncio.Event:
