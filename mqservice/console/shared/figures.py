@@ -16,6 +16,7 @@ from typing import Final
 from django.db.models import QuerySet
 
 from mqservice.accounts.models import Namespace
+from mqservice.console.shared.listing import NAMES_MAX
 from mqservice.groups.lag import lag_of
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.queries import group_names_of, groups_of, progress
@@ -156,7 +157,8 @@ def figures_of(
         client: None when the engine is known to be away.
     """
     # Names alone: a thousand rows as models take longer than all the rest.
-    topic_names, group_names = topic_names_of(namespace), group_names_of(namespace)
+    topic_names = topic_names_of(namespace, limit=NAMES_MAX)
+    group_names = group_names_of(namespace, limit=NAMES_MAX)
     found = sampled(namespace, topic_names, group_names, now_ms)
     if len(topic_names) + len(group_names) > direct_max:
         add_health(found, namespace)

@@ -9,7 +9,11 @@ from django.test import Client
 
 from mqservice.console.shared import waiting
 from mqservice.lib.clock import SystemClock
+from mqservice.sampling.limits import SAMPLE_MS
+from mqservice.sampling.models import TopicSample
 from mqservice.store import StoreClient
+from mqservice.topics.models import Topic
+from mqservice.topics.queries import TOPICS_PAGE_MAX
 from mqservice.topics.services import TopicChange, put_topic
 from tests.clock import ManualClock
 from tests.mqservice.attention.test_attention import firing, groups, letters, schedule
@@ -77,6 +81,22 @@ def test_who_has_no_message_yet_is_sent_to_the_quick_start(
     assert alice.get(HOME)["Location"] == "/console/acme/quick-start"
     put_topic(people.acme, "orders", TopicChange())
     assert alice.get(HOME)["Location"] == "/console/acme/quick-start"
+
+
+def test_message_in_a_topic_far_down_the_list_is_seen(
+    people: People, store: StoreClient, alice: Client
+) -> None:
+    names = [*(f"empty-{number}" for number in range(TOPICS_PAGE_MAX)), "orders"]
+    Topic.objects.bulk_create(Topic(namespace=people.acme, name=name) for name in names)
+    now_ms = SystemClock().now_ms()
+    TopicSample.objects.bulk_create(
+        TopicSample(
+            namespace=people.acme, topic=name, resolution_ms=SAMPLE_MS,
+            at_ms=now_ms - now_ms % SAMPLE_MS, stored_last=int(name == "orders"), readable_last=0,
+        )
+        for name in names
+    )  # fmt: skip
+    assert alice.get(HOME).status_code == 200
 
 
 def test_navigation_has_six_places_and_two_folds_that_lead_to_every_page(
