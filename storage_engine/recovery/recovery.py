@@ -46,7 +46,7 @@ from storage_engine.records.record import parse_head
 from storage_engine.records.record_parts import RecordParts
 from storage_engine.records.schedule_topic import unit_tag_of
 from storage_engine.records.settles import Settles
-from storage_engine.recovery.redispatch import KnownUnit, Redispatch
+from storage_engine.recovery.rebuild import KnownUnit, Rebuild
 
 log = logging.getLogger(__name__)
 
@@ -161,12 +161,12 @@ def recover(
         end_offset=end_offset,
         damaged=found.damaged,
     )
-    redispatch = Redispatch(
+    rebuild = Rebuild(
         queues, found, known, unsaved_offset=unsaved_offset, keys=keys, found_mark=found_mark
     )
-    redispatch.run(segments, start)
+    rebuild.run(segments, start)
     for entry in guessed:
-        redispatch.put_known(entry)
+        rebuild.put_known(entry)
     # RocketMQ has no floors: its queues begin where its log does.
     raise_to_floors(queues, floors, 0 if checkpoint else commit_log.start_offset)
     stamp = max(found.store_timestamp_ms, mark.store_timestamp_ms)
@@ -176,7 +176,7 @@ def recover(
     if truncated_bytes:
         what = {"action": "tail_truncated", "offset": end_offset, "reason": found.end.reason}
         log.warning("Cut off an incomplete write at the end of the commit log", extra=what)
-    count, settles = found.record_count, redispatch.settles
+    count, settles = found.record_count, rebuild.settles
     return Recovered(start, end_offset, count, truncated_bytes, found.damaged, settles)
 
 

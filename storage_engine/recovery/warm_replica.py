@@ -47,8 +47,8 @@ from storage_engine.log.log_scan import Damage, LogEnd, Run, Scan, read_through
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.record_parts import RecordParts
+from storage_engine.recovery.rebuild import Rebuild
 from storage_engine.recovery.recovery import raise_to_floors
-from storage_engine.recovery.redispatch import Redispatch
 
 log = logging.getLogger(__name__)
 
@@ -230,7 +230,7 @@ class _Filled:
             segments = self._commit_log.segments()
             _check(segments, start, end)
             found = Scan(LogEnd(end), 0, 0, [])
-            Redispatch(
+            Rebuild(
                 self._queues, found, [], unsaved_offset=end, keys=self._indexer, found_mark=_saved
             ).run(segments, start)
         self._indexer.complete(end)

@@ -242,9 +242,9 @@ def keys_of_one_hash_mixed(
 
 
 @planted(
-    "storage_engine.recovery.redispatch:_Fill.put",
+    "storage_engine.recovery.rebuild:_Fill.put",
     f"{_TESTS}/recovery/test_recovery.py::test_deleted_consume_queues_come_back_with_the_same_bytes",
-    f"{_TESTS}/recovery/test_redispatch.py::test_records_of_every_kind_get_the_same_units_and_keys_again",
+    f"{_TESTS}/recovery/test_rebuild.py::test_records_of_every_kind_get_the_same_units_and_keys_again",
 )
 def rebuilt_unit_off_by_a_byte(real: Real, fill: Thing, *unit: Thing) -> Thing:
     physical_offset, *rest = unit

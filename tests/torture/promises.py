@@ -208,7 +208,7 @@ STORE: Final = (
             *_of("recovery/recovery", "deleted_consume_queues_come_back_with_the_same_bytes"),
             *_of("index/index_recovery", "index_that_was_deleted_comes_back_with_the_same_bytes"),
             *_of(
-                "recovery/redispatch",
+                "recovery/rebuild",
                 "records_of_every_kind_get_the_same_units_and_keys_again",
                 "records_that_differ_in_what_looks_the_same_are_distinguished",
             ),

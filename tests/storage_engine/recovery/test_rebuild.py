@@ -11,7 +11,7 @@ import pytest
 from storage_engine.clock import SystemClock
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record import StoreMessage
-from storage_engine.recovery import redispatch
+from storage_engine.recovery import rebuild
 from storage_engine.store import Store
 from tests.storage_engine.doubles import OpenStore, copy_store, fingerprint
 from tests.storage_engine.mixed_store import config, fill
@@ -40,8 +40,8 @@ def without_derived(store_dir: Path, target: Path) -> Path:
 async def test_records_of_every_kind_get_the_same_units_and_keys_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, likes_max: int, batch: int
 ) -> None:
-    monkeypatch.setattr(redispatch, "_TEMPLATES_MAX", likes_max)
-    monkeypatch.setattr(redispatch, "BATCH_RECORDS", batch)
+    monkeypatch.setattr(rebuild, "_TEMPLATES_MAX", likes_max)
+    monkeypatch.setattr(rebuild, "BATCH_RECORDS", batch)
     await fill(tmp_path / "live", RECORDS)
     copied = without_derived(tmp_path / "live", tmp_path / "copied")
     store = Store(config(copied), SystemClock())

@@ -1,7 +1,7 @@
 """Fills consume queues from a scanned log again, and collects everything else that one reading of
 it can tell.
 
-    records ──▶ [redispatch] ──▶ units, many of a queue at once ──▶ ConsumeQueue
+    records ──▶ [rebuild] ──▶ units, many of a queue at once ──▶ ConsumeQueue
                     ├── keys of each, many at once ──▶ keys (the indexer)
                     ├── marks of requests ──▶ found_mark
                     └──▶ what records settle that took another one's place
@@ -90,7 +90,7 @@ class _Fill:
         self.end += 1
 
 
-class Redispatch:
+class Rebuild:
     """See the module's docstring. Raises ``DiskFull`` where a queue's file has no room.
 
     ``known``: units of damaged records, in the order of the log. Settles and marks are told of
