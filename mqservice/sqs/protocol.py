@@ -108,14 +108,24 @@ def _read_json(target: str, body: bytes, queue_url: str) -> Call:
         raise _unknown_action(action)
     body = body or b"{}"
     try:
-        return Call(action, decode(body), is_json=True)
-    except msgspec.ValidationError as exc:
-        if not queue_url or "`QueueUrl`" not in str(exc):
-            raise _fault_of(exc, _WRONG_JSON) from exc
+        try:
+            return Call(action, decode(body), is_json=True)
+        except msgspec.ValidationError:
+            fields = _without_nulls(msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise SqsError(_WRONG_JSON, f"The body is not valid JSON: {exc}") from exc
-    fields = {**msgspec.json.decode(body), "QueueUrl": queue_url}
+    if queue_url and isinstance(fields, dict):
+        fields.setdefault("QueueUrl", queue_url)
     return Call(action, _converted(action, fields, is_strict=True), is_json=True)
+
+
+def _without_nulls(value: Json) -> Json:
+    """What is null is as if it were not there, as with AWS."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_without_nulls(each) for each in value]
+    return value
 
 
 def _read_query(query: bytes, body: bytes, queue_url: str) -> Call:
@@ -193,7 +203,7 @@ def _numbered(name: str, value: Json, *, is_text: bool = False) -> Iterator[Json
         yield item
 
 
-def _converted(action: str, fields: dict[str, Json], *, is_strict: bool) -> Request:
+def _converted(action: str, fields: Json, *, is_strict: bool) -> Request:
     try:
         return msgspec.convert(fields, REQUESTS[action], strict=is_strict)
     except msgspec.ValidationError as exc:

@@ -311,6 +311,18 @@ def test_errors_in_json(
     assert answer.json()["message"]
 
 
+def test_null_is_as_if_it_were_not_there(raw: Raw) -> None:
+    content = {"QueueName": "x", "Attributes": None, "tags": {"a": "b", "c": None}}
+    answer = raw(json.dumps(content), target="AmazonSQS.CreateQueue")
+    url = answer.json()["QueueUrl"]
+    tags = raw(json.dumps({"QueueUrl": url}), target="AmazonSQS.ListQueueTags")
+    assert tags.json() == {"Tags": {"a": "b"}}
+    answer = raw('{"QueueUrl": null}', target="AmazonSQS.ListQueueTags")
+    assert answer.json()["__type"] == "com.amazonaws.sqs#MissingRequiredParameterException"
+    answer = raw("[null]", target="AmazonSQS.ListQueueTags")
+    assert answer.json()["__type"] == "com.amazonaws.sqs#SerializationException"
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [
