@@ -190,10 +190,12 @@ def _topic_of(asked: Asked, arn: str, parameter: str, scope: Scope | None = None
 
 
 def _tasks_of(topic: Topic) -> QuerySet[Task]:
+    """Those of a queue of the same name that was deleted are not its own."""
     return Task.objects.filter(
         namespace=topic.namespace,
         group_name__in=topic.letter_sources,
         kind=TaskKind.REDRIVE.value,
+        created_at__gte=topic.created_at,
     )
 
 

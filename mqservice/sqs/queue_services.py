@@ -138,6 +138,7 @@ def create_queue(asked: Asked) -> QueueUrl:
     change = read_attributes(given, QueueOptions(), is_fifo=is_fifo)
     namespace = asked.namespace
     with transaction.atomic():
+        lock_namespace(namespace, with_tenant=True)  # nobody else creates it meanwhile
         existing = Topic.objects.filter(namespace=namespace, name=name).first()
         if existing is not None:
             existing.namespace = namespace

@@ -146,7 +146,7 @@ class _Keeper:
             try:
                 wait_ms = await self._step()
             except (psycopg.Error, OSError) as error:
-                self._say(f"the database is away; who owns the shard stays as it is: {error}")
+                self._say(f"the database is unavailable; the shard keeps its owner: {error}")
                 wait_ms = HEARTBEAT_MS
                 await self._restart_own()
             with contextlib.suppress(TimeoutError):

@@ -76,7 +76,7 @@ class DiskSpace:
             )
         if (refusal is None) != (self.refusal is None):
             log.warning(
-                "The disk has room again"
+                "The disk has space again"
                 if refusal is None
                 else "The disk is full; rejecting messages",
                 extra={"action": "disk_state", "percent": round(percent, 1), "free": free_bytes},
@@ -100,7 +100,7 @@ class DiskSpace:
         self.refusal = DiskFull("the disk is full; the rest is reserved for settles")
         self._files.unlink(self._path)
         log.error(
-            "The disk is full; released the reserved space so that settles can go on",
+            "The disk is full; released the reserved space so that settles can continue",
             extra={"action": "reserve_released"},
         )
         return True

@@ -396,7 +396,7 @@ def _locked(store_path: Path, files: Files) -> Iterator[None]:
 
 async def _pause(error: Unavailable) -> None:
     log.warning(
-        "The replicated log does not answer; trying again. Nobody is served before it does",
+        "The replicated log is not responding; trying again. No client is served until it responds",
         extra={"action": "replicated_log_awaited", "reason": str(error)},
     )
     await asyncio.sleep(_PAUSE_S)

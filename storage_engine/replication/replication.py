@@ -182,7 +182,7 @@ class Replication:
             self._doubtful_since_ms = now_ms
             self._wanted.set()
             log.warning(
-                "The engine stood still; acknowledging nothing before the replicated log confirms "
+                "The engine was paused; acknowledging nothing before the replicated log confirms "
                 "that it still owns the shard",
                 extra={"action": "ownership_doubtful", "stood_still_ms": now_ms - self._alive_ms},
             )
@@ -267,15 +267,15 @@ class Replication:
                 "refused until it does"
             )
             log.error(
-                "The replicated log does not answer; refusing puts to replicated topics. Check the "
-                "store that holds it; this ends by itself",
+                "The replicated log is not responding; rejecting puts to replicated topics. "
+                "Check the store that has it; they are accepted again once it responds",
                 extra={"action": "replication_stalled", "reason": reason},
             )
             self._refused(self.refusal)
         elif self.refusal is not None and not is_late and self._is_caught_up:
             self.refusal = None
             log.warning(
-                "The replicated log answers again; accepting puts to replicated topics",
+                "The replicated log is responding again; accepting puts to replicated topics",
                 extra={"action": "replication_resumed"},
             )
             self._refused(None)

@@ -93,9 +93,11 @@ async def report_of_a_snapshot_without_what_came_since(real: Real, copier: Thing
 
 
 async def _none_of(entries: Thing) -> AsyncIterator[Thing]:
-    async for each in entries:
-        if each is None:
-            yield each
+    """The end of them at once."""
+    async for entry in entries:
+        if not entry:
+            yield entry
+        return
 
 
 @planted(
@@ -110,6 +112,35 @@ async def report_that_begins_a_segment_too_late(
         return found
     start = found.log_start + found.segment_bytes
     return msgspec.structs.replace(found, segments=found.segments[1:], log_start=start)
+
+
+@planted(
+    "storage_engine.replication.shard_copy:copy_shard",
+    f"{_COPY}::test_a_copy_goes_as_far_as_the_owner_says",
+)
+async def copy_that_waits_for_nobody(
+    real: Real,
+    replicated_log: Thing,
+    snapshots: Thing,
+    directory: Thing,
+    clock: Thing,
+    *,
+    from_ms: Thing,
+    reach: Thing,
+    wait_ms: Thing,
+    leave_bytes: Thing,
+    files: Thing = None,
+) -> Thing:
+    return await real(
+        replicated_log,
+        snapshots,
+        directory,
+        clock,
+        from_ms=from_ms,
+        reach=0,
+        wait_ms=wait_ms,
+        leave_bytes=leave_bytes,
+    )
 
 
 @planted(

@@ -48,6 +48,7 @@ TASKS_SHOWN: Final = 5
 NAMES_MAX: Final = 200  # of topics and groups that are offered
 QUERY_CHARS_MAX: Final = 12_000  # 256 ids, and what fits into an address
 BAR_HEIGHT: Final = 100
+SETTLED_MS: Final = 5 * SECOND_MS  # after which nothing more is stored in a millisecond
 TIMES: Final = ("last", "from", "to")
 SPANS: Final = ("5m", "1h", "24h", "7d")
 # Parameters of a browse, each of which is a token.
@@ -73,7 +74,8 @@ class Bar:
 @page("messages", needs=Permission.CONSUME)
 def explorer(frame: Frame) -> HttpResponse:
     """``?q=&order=&cursor=``. Two calls of the data plane; for a group, calls and queries of its
-    dead letters; without a place to look, two queries.
+    dead letters; without a place to look, two queries. For its live switch the table alone, of what
+    came ``since`` the newest row: one call.
     """
     given = frame.request.GET
     q = given.get("q", "").strip()[:QUERY_CHARS_MAX]
@@ -83,15 +85,23 @@ def explorer(frame: Frame) -> HttpResponse:
     is_placed = bool(q) and (wanted is None or bool(topic or group))
     path = f"{frame.api_root}/messages"
     asked = {"q": q} | ({"order": order} if order == "oldest" else {})
+    columns = columns_of(frame.user, "group_dead_letters" if group else "messages")
     shown: dict[str, object] = {}
     status = 200
     if is_placed:
+        is_part = frame.request.headers.get("HX-Request") == "true"
+        if is_part:
+            asked["q"] = _newer(q, given.get("since", ""))
         query = {**asked, "limit": str(PAGE_ROWS), "cursor": given.get("cursor", "")}
         begun_ms = SystemClock().monotonic_ms()
         answer = call_data_plane(frame.request, frame.principal, "GET", path, query=query)
         took_ms = SystemClock().monotonic_ms() - begun_ms
         status = answer.status
         shown = _page_of(frame, answer, took_ms)
+        if is_part:
+            return frame.render_part(
+                "console/_explorer_table.html", status, group=group, columns=columns, **shown
+            )
         if answer.problem is None:
             shown |= _histogram(frame, path, q)
             if wanted and group:
@@ -110,13 +120,34 @@ def explorer(frame: Frame) -> HttpResponse:
         spans=[(span, replaced(q, TIMES, f"last:{span}")) for span in SPANS],
         base=replaced(q, TIMES),
         names=None if is_placed else _names(frame, q),
-        columns=columns_of(frame.user, "group_dead_letters" if group else "messages"),
+        columns=columns,
+        can_be_live=bool(
+            wanted
+            and order == "newest"
+            and not given.get("cursor")
+            and not wanted.ids
+            and "to" not in wanted.values
+        ),
+        page_rows=PAGE_ROWS,
         saved=filters_of(frame.user, frame.namespace, topic) if topic else [],
         exports=[kind.value for kind in Export],
         given={"q": q},
         curl=curl_of("GET", f"{path}?{urlencode(asked)}"),
         **shown,
     )
+
+
+def _newer(q: str, since: str) -> str:
+    """The search of what was stored since then; the same one for what is no time. While more may be
+    stored in that millisecond, what is already there is found again.
+    """
+    try:
+        since_ms = parse_rfc3339(since)
+    except ValueError:
+        return q
+    if SystemClock().now_ms() - since_ms > SETTLED_MS:
+        since_ms += 1
+    return replaced(q, TIMES, f"from:{rfc3339(since_ms)}")
 
 
 def to_explorer(frame: Frame, q: str) -> HttpResponse:

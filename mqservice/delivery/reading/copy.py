@@ -276,8 +276,8 @@ COPY: Final = Operation(
         "Produces again to the topic of the path what `q` finds, such as `topic:orders id:A,B` or "
         "`group:billing reason:timeout`: to resend, name the topic they come from. Copies are new "
         "messages with the body, tag, keys, message group and properties of the old ones. One "
-        "call copies up to 256 messages or 4 MiB, the oldest first; go on with `next_cursor`. What "
-        "is stored after the first call is not found. With `dry_run` nothing is stored; its "
+        "call copies up to 256 messages or 4 MiB, the oldest first; continue with `next_cursor`. "
+        "What is stored after the first call is not found. With `dry_run` nothing is stored; its "
         "`cursor` copies what it counted. The key also needs to be allowed to consume what is "
         "copied."
     ),

@@ -335,7 +335,7 @@ def _question(
     except Fault as fault:
         raise Q.fault(fault.detail, code=fault.code) from None
     if asked.offset is not None and order == NEWEST:
-        raise Q.fault("offset: begins there and goes on to newer ones; add order=oldest")
+        raise Q.fault("offset: begins there and continues with newer messages; add order=oldest")
     if asked.key is not None and order != NEWEST:
         raise _ORDER.fault("a search by key gives the newest first")
     from_ms = asked.from_ms

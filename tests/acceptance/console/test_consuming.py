@@ -85,6 +85,47 @@ def test_live_tail_of_a_busy_topic_samples_pauses_and_keeps_its_rows(
     assert rows.count()
 
 
+def test_explorer_shows_what_arrives_and_keeps_what_is_selected(
+    page: Page, service: Service
+) -> None:
+    page.clock.install()
+    page.goto("/console/demo/messages?q=topic:orders+tag:arrives")
+    switch = page.get_by_role("button", name="Live", exact=True)
+    switch.click()
+    rows = page.locator("#found tbody tr")
+    produce(service, "orders", "first", tag="arrives")
+    produce(service, "orders", "of no interest", tag="other")
+    expect(rows).to_have_count(1)
+    expect(switch).to_have_attribute("aria-pressed", "true")  # though the page was loaded anew
+    rows.first.get_by_role("checkbox").check()
+    produce(service, "orders", "second", tag="arrives")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_contain_text("second")
+    assert rows.last.get_by_role("checkbox").is_checked()
+    rows.first.get_by_role("link").click()
+    expect(page.get_by_role("dialog", name="Message")).to_contain_text("second")
+    page.keyboard.press("Escape")
+
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.evaluate(
+        """Object.defineProperty(document, "hidden", {value: true, configurable: true});
+        document.dispatchEvent(new Event("visibilitychange"))"""
+    )
+    produce(service, "orders", "third", tag="arrives")
+    asked.clear()
+    page.clock.fast_forward(60_000)
+    assert asked == [], "nothing is asked while the page is hidden"
+    with page.expect_request("**/messages?*since=*"):
+        page.evaluate(
+            """Object.defineProperty(document, "hidden", {value: false});
+            document.dispatchEvent(new Event("visibilitychange"))"""
+        )
+    expect(rows.first).to_contain_text("third")
+    switch.click()
+    expect(switch).to_have_attribute("aria-pressed", "false")
+
+
 @pytest.mark.torture
 def test_marked_dead_letters_are_redriven_while_one_looks_on_and_the_rest_deleted(
     page: Page, service: Service

@@ -15,6 +15,8 @@ from mqservice.accounts.models import Member, Role
 from mqservice.console.shared import data_plane
 from mqservice.console.shared.data_plane import DataPlaneResponse
 from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.clock import SystemClock
+from mqservice.lib.timestamps import rfc3339
 from mqservice.masking.models import MaskRule
 from mqservice.topics.models import Topic
 from tests.people import People
@@ -96,6 +98,45 @@ def test_each_bar_with_messages_narrows_the_search_to_its_time(
     time = "from%3A2026-11-26T10%3A01%3A00.000Z+to%3A2026-11-26T10%3A01%3A59.999Z"
     assert f"?q=topic%3Aorders+tag%3Aa+{time}" in figure
     assert 'data-histogram="topic:orders tag:a"' in figure
+
+
+def test_live_switch_asks_for_what_is_newer_and_gets_rows_alone(
+    alice: Client, asked: list[dict[str, str]]
+) -> None:
+    def part(q: str, since: str) -> str:
+        answer = alice.get(PAGE, {"q": q, "since": since}, headers={"HX-Request": "true"})
+        return str(answer.content.decode())
+
+    text = part("topic:orders last:1h tag:a", "2026-11-26T10:00:00.000Z")
+    assert text.count("<tr>") == 2
+    assert "<html" not in text
+    # Nothing more is stored in a millisecond that is long over.
+    assert asked == [{"q": "topic:orders tag:a from:2026-11-26T10:00:00.001Z", "limit": "50"}], (
+        "no histogram is counted"
+    )
+    now = rfc3339(SystemClock().now_ms())
+    part("topic:orders", now)
+    assert asked[1]["q"] == f"topic:orders from:{now}"
+    part("topic:orders", "yesterday")
+    assert asked[2]["q"] == "topic:orders"
+
+
+@pytest.mark.parametrize(
+    ("query", "is_offered"),
+    [
+        ({"q": "topic:orders last:1h"}, True),
+        ({"q": "group:billing"}, True),
+        ({"q": "topic:orders", "order": "oldest"}, False),
+        ({"q": "topic:orders", "cursor": "c"}, False),
+        ({"q": "topic:orders to:2026-11-26T10:00:00.000Z"}, False),
+        ({"q": f"topic:orders id:01{'A' * 32}"}, False),
+    ],
+)
+def test_live_switch_is_where_new_messages_would_come_on_top(
+    alice: Client, asked: list[dict[str, str]], query: dict[str, str], is_offered: bool
+) -> None:
+    text = alice.get(PAGE, query).content.decode()
+    assert ("data-explorer-live" in text) is is_offered
 
 
 def test_oldest_first_is_asked_for_and_kept(alice: Client, asked: list[dict[str, str]]) -> None:

@@ -40,6 +40,10 @@ BAD: dict[str, tuple[Call, str]] = {
     "too early": (send(DelaySeconds=-1), "InvalidParameterValue"),
     "dedup id of a standard queue": (send(MessageDeduplicationId="1"), "InvalidParameterValue"),
     "group of 129": (send(MessageGroupId="x" * 129), "InvalidParameterValue"),
+    "type with an empty label": (
+        attribute(DataType="String.", StringValue="x"),
+        "InvalidParameterValue",
+    ),
     "type of no kind": (attribute(DataType="Text", StringValue="x"), "InvalidParameterValue"),
     "no value": (attribute(DataType="String"), "InvalidParameterValue"),
     "empty value": (attribute(DataType="String", StringValue=""), "InvalidParameterValue"),

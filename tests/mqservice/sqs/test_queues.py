@@ -407,6 +407,34 @@ def test_of_move_tasks_that_start_at_once_one_runs(sqs: Sqs, queue: str) -> None
     assert found == ["InvalidParameterValue"] * 7 + ["started"]
 
 
+def test_of_queues_that_are_created_at_once_with_other_settings_one_is_there(sqs: Sqs) -> None:
+    def create(number: int) -> str:
+        attributes = {"VisibilityTimeout": str(number)}
+        try:
+            sqs.create_queue(QueueName="orders", Attributes=attributes)
+        except ClientError as exc:
+            return str(exc.response["Error"]["Code"])
+        return str(number)
+
+    with ThreadPoolExecutor(8) as pool:
+        created, *others = sorted(pool.map(create, range(10, 26)))
+    assert others == ["QueueAlreadyExists"] * 15
+    assert attributes_of(sqs, "orders")["VisibilityTimeout"] == created
+
+
+def test_a_queue_made_again_has_no_move_tasks_of_the_one_before(sqs: Sqs, queue: str) -> None:
+    letters = sqs.create_queue(QueueName="letters")["QueueUrl"]
+    arn = attributes_of(sqs, letters)["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"RedrivePolicy": policy})
+    handle = sqs.start_message_move_task(SourceArn=arn)["TaskHandle"]
+    sqs.cancel_message_move_task(TaskHandle=handle)
+    assert len(sqs.list_message_move_tasks(SourceArn=arn)["Results"]) == 1
+    sqs.delete_queue(QueueUrl=letters)
+    sqs.create_queue(QueueName="letters")
+    assert sqs.list_message_move_tasks(SourceArn=arn).get("Results", []) == []
+
+
 def test_queues_that_come_and_go_at_once_are_there_for_who_made_them(sqs: Sqs) -> None:
     letters = sqs.create_queue(QueueName="letters")["QueueUrl"]
     arn = attributes_of(sqs, letters)["QueueArn"]
