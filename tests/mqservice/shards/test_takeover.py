@@ -152,7 +152,7 @@ def test_many_events_lose_nothing(shard: Installation) -> None:
             elif event is not Event.MOVED:
                 owner.start()
             begun_s = time.monotonic()
-            shard.await_replica(owner.name, FOLLOWS_S)
+            shard.await_replica(owner.name, WAIT_S if event is Event.DISK_LOST else FOLLOWS_S)
             print(f"{owner.name} follows after {time.monotonic() - begun_s:.1f} s")
 
 
