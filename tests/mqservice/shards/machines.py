@@ -212,8 +212,8 @@ class Installation:
     def await_owner(self, name: str) -> None:
         wait_until(lambda: self.owner() == name, WAIT_S, f"{name} owns the shard")
 
-    def await_replica(self, name: str) -> None:
-        wait_until(lambda: name in self.replicas(), WAIT_S, f"{name} follows the shard")
+    def await_replica(self, name: str, within_s: float = WAIT_S) -> None:
+        wait_until(lambda: name in self.replicas(), within_s, f"{name} follows the shard")
 
 
 @contextmanager

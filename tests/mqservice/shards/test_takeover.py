@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import random
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -24,6 +25,7 @@ pytestmark = [pytest.mark.timeout(1_200)]
 
 ACKED_EACH = 20  # messages between two events
 MANY = sized(3, torture=60)  # events
+FOLLOWS_S = 60.0  # within which a former owner follows the next one
 SHOWN_CHARS = 20_000  # of what a machine has said, after a failure
 
 
@@ -132,6 +134,7 @@ def test_a_shard_outlives_its_node_and_goes_back_when_told(shard: Installation) 
 
 @pytest.mark.torture
 @pytest.mark.sized
+@pytest.mark.timeout(60 + 60 * MANY)
 def test_many_events_lose_nothing(shard: Installation) -> None:
     """Kills, losses of the disk, pauses, orderly stops and planned hand-overs, as they come."""
     draw = random.Random(20_263)
@@ -148,7 +151,9 @@ def test_many_events_lose_nothing(shard: Installation) -> None:
                 owner.send(signal.SIGCONT)
             elif event is not Event.MOVED:
                 owner.start()
-            shard.await_replica(owner.name)
+            begun_s = time.monotonic()
+            shard.await_replica(owner.name, WAIT_S if event is Event.DISK_LOST else FOLLOWS_S)
+            print(f"{owner.name} follows after {time.monotonic() - begun_s:.1f} s")
 
 
 @pytest.mark.torture

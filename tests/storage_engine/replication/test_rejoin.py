@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from tests.storage_engine.doubles import (
 from tests.storage_engine.replicated_log.memory_log import MemoryLog, SharedLog
 from tests.storage_engine.replication.nodes import Node
 from tests.storage_engine.replication.test_takeover import put_aside
+from tests.storage_engine.test_store import wait_until
 from tests.storage_engine.tools.test_backup import serious_findings
 
 
@@ -65,10 +67,15 @@ def log_of(store: Path) -> bytes:
 
 
 async def forked(
-    tmp_path: Path, shared: SharedLog, durability: Durability = Durability.SYNC
+    tmp_path: Path,
+    shared: SharedLog,
+    durability: Durability = Durability.SYNC,
+    *,
+    is_killed: bool = True,
 ) -> Node:
     """``a`` has two messages in common with ``b``, which owns the shard now, and two that ``b`` has
-    not, besides a settle, a topic, and a checkpoint of it all; ``b`` has two of its own.
+    not, besides a settle, a topic, and a checkpoint of it all; ``b`` has two of its own. Without
+    ``is_killed``, ``a`` was cut off from the log and is told by it that it was replaced.
     """
     a = await Node(tmp_path / "a", shared).own()
     a.topic("t", durability)
@@ -83,9 +90,15 @@ async def forked(
     store = a.open.store
     await store.durability.durable_to(store.stats(0).append_offset)
     await store.checkpoint()
-    await a.kill()
+    if is_killed:
+        await a.kill()
+        shared.heal()
+    taking_over = asyncio.ensure_future(Node(tmp_path / "b", shared).own())
+    await wait_until(lambda: shared.epoch == 2)
     shared.heal()
-    b = await Node(tmp_path / "b", shared).own()
+    b = await taking_over
+    if not is_killed:
+        await a.stop()
     # As long as a's together, but not each.
     await b.open.put_bodies(b"only in b, too" * 50, b"only in b" * 50)
     await b.open.store.checkpoint()
@@ -93,12 +106,13 @@ async def forked(
     return b
 
 
+@pytest.mark.parametrize("is_killed", [True, False])
 @pytest.mark.parametrize("durability", [Durability.SYNC, Durability.REPLICATED])
 async def test_a_former_owner_goes_on_as_a_replica_that_was_never_anything_else(
-    tmp_path: Path, durability: Durability
+    tmp_path: Path, durability: Durability, is_killed: bool
 ) -> None:
     shared = SharedLog()
-    b = await forked(tmp_path, shared, durability)
+    b = await forked(tmp_path, shared, durability, is_killed=is_killed)
     segment = tmp_path / "a" / COMMIT_LOG_DIR / f"{0:020d}"
     inode = segment.stat().st_ino
     await followed(tmp_path / "a", shared)
