@@ -84,7 +84,7 @@ def test_what_is_no_table_or_no_choice_of_ones_own_is_refused(
 @pytest.mark.parametrize("table", TABLES)
 def test_each_column_is_in_the_head_and_in_each_row_of_its_table(table: str) -> None:
     tables = EXPLORER if table in EXPLORER else (table,)
-    name = "explorer" if table in EXPLORER else table
+    name = "_explorer_table" if table in EXPLORER else table
     text = (TEMPLATES / f"{name}.html").read_text()
     columns = {column.name for each in tables for column in TABLES[each]}
     for column in columns:

@@ -159,13 +159,14 @@ def test_quiet_time_is_set_on_the_page(
 def test_new_alert_of_this_page_is_for_issues(people: People, alice: Client) -> None:
     assert "new-alert?kind=issue" in shown(alice)
     form = shown(alice, "/console/acme/new-alert?kind=issue")
-    assert '<option value="issue" selected>' in form
+    assert '<input type="hidden" name="kind" value="issue">' in form
 
 
 def test_history_of_an_alert_leads_to_the_issues_it_told_of(
     people: People, alice: Client, bob: Client
 ) -> None:
     form = {"name": "broken", "kind": "issue", "for": "0s", "window": "5m"}
+    form["webhook_format"] = "mqservice"  # what the page has chosen
     assert alice.post("/console/acme/new-alert", form).status_code == 302
     issue = letters(people.acme, "no stock")
     evaluate(SystemClock().now_ms())

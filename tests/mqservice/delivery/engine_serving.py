@@ -39,7 +39,6 @@ def serving_engine(
         server.call(store.start)
         wait_until(lambda: store.is_connected)
         yield server
-        server.stop_store(store)
 
 
 def real_topic(

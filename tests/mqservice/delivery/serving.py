@@ -230,7 +230,7 @@ class Server:
         return self.call(lambda: len(self._server.server_state.connections))
 
     def stop_store(self, store: AsyncStoreClient) -> None:
-        """Close a real client on the loop it lives on."""
+        """Close a real client while the server goes on, as if the engine had gone."""
         assert self._loop is not None
         asyncio.run_coroutine_threadsafe(store.aclose(), self._loop).result(START_SECONDS_MAX)
 
@@ -256,6 +256,8 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._loop.call_soon(self._announce)
         await self._server.serve(sockets=[self._listener])
+        if isinstance(self.store, AsyncStoreClient):
+            await self.store.aclose()
 
     def _announce(self) -> None:
         if self._server.started:

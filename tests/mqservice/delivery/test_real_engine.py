@@ -78,7 +78,6 @@ def server(engine_process: EngineProcess) -> Iterator[Server]:
         running.call(store.start)
         wait_until(lambda: store.is_connected)
         yield running
-        running.stop_store(store)
 
 
 @pytest.fixture

@@ -31,7 +31,6 @@ def server(few_socket: str) -> Iterator[Server]:
         running.call(store.start)
         wait_until(lambda: store.is_connected)
         yield running
-        running.stop_store(store)
 
 
 @pytest.mark.parametrize("subprotocol", BOTH)

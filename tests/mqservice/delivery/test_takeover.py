@@ -53,7 +53,6 @@ def test_requests_and_sockets_wait_for_the_engine_that_takes_over() -> None:
                 _take(consumer, {"before"})
                 _play_takeover(shard, store, server, api, producer)
                 _take(consumer, {"rest", "socket"})
-            server.stop_store(store)
 
 
 def _take(consumer: Peer, bodies: set[str]) -> None:
@@ -105,4 +104,3 @@ def test_a_receive_that_waits_gets_what_comes_after_the_takeover() -> None:
                 assert received.status_code == 200, received.text
                 [message] = received.json()["messages"]
                 assert message["body"] == "after"
-            server.stop_store(store)

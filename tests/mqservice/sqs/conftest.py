@@ -83,7 +83,6 @@ def desk(transactional_db: None, people: People, engine: str, test_dsn: str) -> 
         listening = _start(server, lambda: listen(server.context.caches, dsn=test_dsn))
         yield found
         listening.cancel()
-        server.stop_store(store)
 
 
 def _start(server: Server, work: Callable[[], Any]) -> Future[Any]:  # Any: coroutines
