@@ -74,4 +74,4 @@ def stored_count(cluster: Cluster) -> int | None:
         return 0  # the drill has not made it yet
     if answer.status_code != 200 or "queue_offsets" not in answer.json():
         return None
-    return sum(each["max_offset"] for each in answer.json()["queue_offsets"])
+    return sum(int(each["max_offset"]) for each in answer.json()["queue_offsets"])
