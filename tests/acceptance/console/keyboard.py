@@ -55,6 +55,7 @@ class Keyboard:
         if has_focus or self.page.url.endswith("#main"):
             return
         self.press("Tab")
+        expect(self.page.get_by_role("link", name="Skip to content")).to_be_focused()
         self.press("Enter")
         expect(self.page).to_have_url(self.page.url.partition("#")[0] + "#main")
 
@@ -79,6 +80,7 @@ class Keyboard:
             self.paste(typed)
         else:
             self.type(typed)
+        expect(page.locator("#palette-found")).to_have_attribute("data-text", typed)
         wanted = page.get_by_role("option", name=option, exact=True)
         expect(wanted).to_be_visible()
         while wanted.get_attribute("aria-selected") != "true":
