@@ -280,7 +280,7 @@ def framework_path(row: Row) -> str:
     for theirs, ours in _OTHER_NAMES.items():
         path = path.replace(f"{{{ours}}}", f"{{{theirs}}}")
     path = path.replace("{ended_issue}", "{issue_id}")  # reopening an open one is no change
-    for ours in ("alert", "mask", "namespace", "schedule"):
+    for ours in ("alert", "mask", "namespace", "schedule", "search"):
         path = path.replace(f"{{{ours}}}", "{name}")
     return path.replace(_REPORT, "{name}")
 
