@@ -28,6 +28,7 @@ import psycopg
 import yaml
 
 from mqservice.lib.api_keys import generate_api_key
+from mqservice.supervisor.quickstart import Quickstart
 from tests.ports import find_steady_port
 from tests.servers import TestServers
 from tests.services import PROGRAM, START_WAIT_S, STOP_WAIT_S, service_environment, wait_until
@@ -92,7 +93,7 @@ class OneHost:
 
 
 class Cluster:
-    """``url`` of the web process; ``key`` of an owner in the namespace ``demo``."""
+    """``url`` of the web process; ``facts`` of an owner in the namespace ``demo``."""
 
     def __init__(self, directory: Path, site: Site) -> None:
         text = (ROOT / "compose.cluster.yaml").read_text()
@@ -103,7 +104,7 @@ class Cluster:
         self._site = site
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self.url = f"http://{site.address(WEB, WEB_PORT)}"
-        self.key = ""
+        self.facts: Quickstart
 
     # Processes ------------------------------------------------------------------------------
 
@@ -125,11 +126,16 @@ class Cluster:
         for node in NODES:
             self.await_ready(node)
         wait_until(self._is_web_ready, START_WAIT_S, "the web process is ready")
-        self.key = generate_api_key()
         made = self.django(
-            "bootstrap_demo", MQ_BOOTSTRAP_PASSWORD=_SECRET, MQ_BOOTSTRAP_API_KEY=self.key
+            "bootstrap_demo", MQ_BOOTSTRAP_PASSWORD=_SECRET, MQ_BOOTSTRAP_API_KEY=generate_api_key()
         )
-        assert json.loads(made.strip().rpartition("\n")[2])["namespace"] == "demo"
+        self.facts = Quickstart(
+            base_url=self.url,
+            ws_url=f"{self.url.replace('http', 'ws', 1)}/v1/ws",
+            console_url=self.url,
+            pids={},
+            **json.loads(made.strip().rpartition("\n")[2]),
+        )
 
     def run(self, name: str) -> None:
         """One that ends by itself."""
@@ -145,10 +151,12 @@ class Cluster:
         if with_disk:
             shutil.rmtree(self.data_dir(name))
 
-    def send(self, name: str, number: signal.Signals) -> None:
-        """To all processes of one."""
-        for pid in self.pids(self._running[name].pid):
+    def send(self, name: str, number: signal.Signals) -> list[int]:
+        """To all processes of one. Their pids."""
+        pids = self.pids(self._running[name].pid)
+        for pid in pids:
             os.kill(pid, number)
+        return pids
 
     def stop(self, name: str) -> int:
         """In order. The exit code."""
@@ -233,7 +241,10 @@ class Cluster:
     def command(self, *arguments: str) -> subprocess.Popen[str]:
         """``mqservice`` as its users run it, with the key of ``demo``."""
         env = service_environment(
-            self._directory / "user", MQ_BASE_URL=self.url, MQ_API_KEY=self.key, MQ_NAMESPACE="demo"
+            self._directory / "user",
+            MQ_BASE_URL=self.url,
+            MQ_API_KEY=self.facts.api_key,
+            MQ_NAMESPACE=self.facts.namespace,
         )
         return self._site.run(
             CLIENTS,

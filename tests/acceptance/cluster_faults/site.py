@@ -94,7 +94,7 @@ class NetworkSite:
             buckets, metadata = self._directory / "buckets", self._directory / "metadata"
             (buckets / _BUCKET).mkdir(parents=True)
             metadata.mkdir()
-            argv = (
+            argv: tuple[str, ...] = (
                 gateway, "--port", f":{_OBJECTS_PORT}", "--access", _ACCESS, "--secret", S3_SECRET,
                 "--quiet", "posix", "--sidecar", str(metadata), str(buckets),
             )  # fmt: skip
