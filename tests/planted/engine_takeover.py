@@ -263,3 +263,12 @@ def abandoned_calls_stay_held(real: Real, held: Thing, request_id: Thing) -> Non
 )
 def outage_begins_anew_with_each_call(real: Real, held: Thing) -> None:
     held._since_ms = held._clock.monotonic_ms()
+
+
+@planted(
+    "storage_engine.server.server:Server.refuse_changes",
+    "tests/storage_engine/replication/test_stopping_owner.py"
+    "::test_a_settle_that_the_log_will_not_have_is_not_confirmed",
+)
+def settles_are_confirmed_by_an_owner_that_stops(real: Real, server: Thing) -> None:
+    return

@@ -50,8 +50,13 @@ REPLICATION: Final = (
     Promise(
         "R3",
         "An owner that was replaced acknowledges nothing more, no put and no settle, of whatever "
-        "topic, also when it stood still meanwhile.",
+        "topic, also when it stood still meanwhile. Nor does one that gives its shard up confirm "
+        "what the next owner will not have.",
         (
+            *_of(
+                "replication/stopping_owner",
+                "a_settle_that_the_log_will_not_have_is_not_confirmed",
+            ),
             *_of(_PUTS, "a_fenced_owner_acknowledges_nothing_more"),
             *_of(
                 "replication/deposed_server",
