@@ -35,6 +35,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
+    label: str
     start_s: float
     end_s: float
     gap_ms: int
@@ -53,6 +54,7 @@ class Fired(msgspec.Struct, frozen=True, kw_only=True):
     """A fault as it happened, at monotonic times."""
 
     name: str
+    label: str
     begun: float
     over: float
     text: str
@@ -81,6 +83,7 @@ def recorded(
         marks=[
             Mark(
                 name=fault.name,
+                label=fault.label,
                 start_s=round(fault.begun - begun, 1),
                 end_s=round(fault.over - begun, 1),
                 gap_ms=_gap_ms(acknowledged_at, fault),

@@ -54,9 +54,12 @@ SELECT count(*) FROM shards_shard WHERE owner <> '' AND heartbeat_at > now() - i
 
 
 class ClusterFault(NamedTuple):
-    """``fire`` returns when all is as before, with what became of the shard in words."""
+    """``fire`` returns when all is as before, with what became of the shard in words. ``label``: in
+    a drawing.
+    """
 
     name: str
+    label: str
     fire: Callable[[Faults], str]
 
 
@@ -237,16 +240,18 @@ def _kept(faults: Faults, owner: str) -> str:
 
 
 ALL: Final = (
-    ClusterFault("kill -9: the owner's machine", kill),
-    ClusterFault("pause: the owner's machine", pause),
-    ClusterFault("cut: the owner and the object store", cut_off_from_log),
-    ClusterFault("cut: the owner and PostgreSQL", cut_off_from_database),
-    ClusterFault("cut: the owner and everybody", isolate),
+    ClusterFault("kill -9: the owner's machine", "killed", kill),
+    ClusterFault("pause: the owner's machine", "paused", pause),
+    ClusterFault("cut: the owner and the object store", "no bucket", cut_off_from_log),
+    ClusterFault("cut: the owner and PostgreSQL", "no database", cut_off_from_database),
+    ClusterFault("cut: the owner and everybody", "isolated", isolate),
     ClusterFault(
-        "kill -9, disk lost: the owner's machine", lambda each: kill(each, with_disk=True)
+        "kill -9, disk lost: the owner's machine",
+        "disk lost",
+        lambda each: kill(each, with_disk=True),
     ),
-    ClusterFault("planned move of the shard", move),
-    ClusterFault("rolling restart of all nodes", restart_all),
+    ClusterFault("planned move of the shard", "moved", move),
+    ClusterFault("rolling restart of all nodes", "restarts", restart_all),
 )
 
 
@@ -276,11 +281,19 @@ def run_cluster_faults(
     for fault in faults:
         fault_begun = time.monotonic()
         text = fault.fire(at_work)
-        fired.append(Fired(name=fault.name, begun=fault_begun, over=time.monotonic(), text=text))
+        fired.append(
+            Fired(
+                name=fault.name, label=fault.label, begun=fault_begun, over=time.monotonic(),
+                text=text,
+            )
+        )  # fmt: skip
         run.fired[fault.name] += 1
         hold(QUIET_S)
     ended = time.monotonic()
-    load.finish(lambda: host.run(lambda: is_drained(facts, NAME)), is_ordered=False)
+    load.finish(
+        lambda: _are_delivered(run.history) and host.run(lambda: is_drained(facts, NAME)),
+        is_ordered=False,
+    )
     run.anomalies += host.run(lambda: _missing(facts, run.history))
     recording = recorded(
         [answer for producer in producers for answer in producer.answers],
@@ -288,6 +301,14 @@ def run_cluster_faults(
         fired, begun=begun, ended=ended, object_store=site.object_store,
     )  # fmt: skip
     return run, recording
+
+
+def _are_delivered(history: History) -> bool:
+    """Whether all that was acknowledged has come. What is delayed is no lag before it is due."""
+    delivered = {each.body for each in history.of(Delivered) if isinstance(each, Delivered)}
+    return all(
+        each.body in delivered for each in history.of(Accepted) if isinstance(each, Accepted)
+    )
 
 
 def _missing(facts: Quickstart, history: History) -> list[tuple[str, str]]:
