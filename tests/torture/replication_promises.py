@@ -129,6 +129,7 @@ REPLICATION: Final = (
             *_of(
                 "wire/held_calls",
                 "what_was_not_sent_is_sent_to_the_next_engine_and_nothing_else",
+                "a_put_that_a_stopping_engine_refuses_goes_to_the_next_one",
                 "a_call_is_held_no_longer_than_its_limit",
                 "each_call_waits_for_its_own_time",
                 "no_more_calls_and_bytes_are_held_than_allowed",
