@@ -28,10 +28,12 @@ DRAWING: Final = _ROOT / "docs" / "cluster-faults.svg"
 _WIDTH: Final = 640
 _LEFT: Final = 52
 _RIGHT: Final = 626
-_ROWS: Final = (62, 96)  # of labels, in turn: neighbours are close
-_RATE: Final = (152, 272)  # top and bottom
-_LATENCY: Final = (322, 442)
-_HEIGHT: Final = 484
+_KEYS: Final = (66, 322)  # of the panels
+_KEYS_X: Final = (190, 310)
+_ROWS: Final = (92, 124)  # of labels, in turn: neighbours are close
+_RATE: Final = (156, 284)  # top and bottom
+_LATENCY: Final = (336, 456)
+_HEIGHT: Final = 498
 _DECADES_MS: Final = (10, 100, 1_000, 10_000)
 _TICK_S: Final = 30
 _STYLE: Final = """<style>
@@ -94,7 +96,7 @@ def draw(recording: Recording) -> str:
         "acknowledgement. A band ends when all is as before.</text>",
         *_bands(recording.marks, x),
         *_key(
-            _RATE[0] - 14,
+            _KEYS[0],
             "Messages per second",
             ("rate", "acknowledged"),
             ("delivered", "delivered"),
@@ -105,9 +107,7 @@ def draw(recording: Recording) -> str:
             "delivered",
             [(x(at + 0.5), _rate_y(each.delivered, rate_max)) for at, each in enumerate(seconds)],
         ),
-        *_key(
-            _LATENCY[0] - 14, "Latency of requests", ("p50", "median"), ("p99", "99th percentile")
-        ),
+        *_key(_KEYS[1], "Latency of requests", ("p50", "median"), ("p99", "99th percentile")),
         *_latency_grid(),
         *_latency_lines("p99", [each.p99_ms for each in seconds], x),
         *_latency_lines("p50", [each.p50_ms for each in seconds], x),
@@ -130,8 +130,7 @@ def _bands(marks: list[Mark], x: Callable[[float], float]) -> list[str]:
         parts += [
             f'<rect class="band" x="{start}" y="{_RATE[0]}" width="{width}" '
             f'height="{_LATENCY[1] - _RATE[0]}"/>',
-            f'<line class="tick" x1="{middle}" x2="{middle}" y1="{row + 20}" '
-            f'y2="{_RATE[0] - 34}"/>',
+            f'<line class="tick" x1="{middle}" x2="{middle}" y1="{row + 20}" y2="{_RATE[0]}"/>',
             f'<text class="label" x="{middle}" y="{row}" text-anchor="middle">'
             f"{escape(mark.label)}</text>",
             f'<text class="dim" x="{middle}" y="{row + 15}" text-anchor="middle">'
@@ -140,19 +139,14 @@ def _bands(marks: list[Mark], x: Callable[[float], float]) -> list[str]:
     return parts
 
 
-def _key(top: int, title: str, *entries: tuple[str, str]) -> list[str]:
-    """The heading of a panel, with the meaning of its lines at the right."""
-    y = top - 14
+def _key(y: int, title: str, *entries: tuple[str, str]) -> list[str]:
+    """The heading of a panel, with the meaning of its lines beside it."""
     parts = [f'<text class="head" x="8" y="{y}">{title}</text>']
-    right = _RIGHT
-    for kind, text in reversed(entries):
-        left = right - round(6.4 * len(text))
+    for (kind, text), x in zip(entries, _KEYS_X, strict=True):
         parts += [
-            f'<text class="dim" x="{right}" y="{y}" text-anchor="end">{text}</text>',
-            f'<line class="{kind} key" x1="{left - 22}" x2="{left - 6}" '
-            f'y1="{y - 4}" y2="{y - 4}"/>',
+            f'<line class="{kind} key" x1="{x}" x2="{x + 16}" y1="{y - 4}" y2="{y - 4}"/>',
+            f'<text class="dim" x="{x + 22}" y="{y}">{text}</text>',
         ]
-        right = left - 36
     return parts
 
 
@@ -227,5 +221,5 @@ def _times(end_s: int, x: Callable[[float], float]) -> list[str]:
         f'<text class="dim" x="{x(at)}" y="{y}" text-anchor="middle">{at // 60}:{at % 60:02}</text>'
         for at in range(0, end_s + 1, _TICK_S)
     ]
-    unit = f'<text class="dim" x="{_RIGHT}" y="{y + 18}" text-anchor="end">minutes</text>'
+    unit = f'<text class="dim" x="{_RIGHT}" y="{y + 18}" text-anchor="end">minutes:seconds</text>'
     return [*ticks, unit]
