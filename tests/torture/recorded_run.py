@@ -68,7 +68,6 @@ def write_recorded_run(path: Path, recording: Recording) -> None:
         machine=find_machine(Path(tempfile.gettempdir())),
         recording=recording,
     )
-    # A second is one line: they are many, and read as a table.
     content = msgspec.json.format(msgspec.json.encode(run), indent=1).decode()
     path.write_text(content + "\n")
 
