@@ -12,6 +12,7 @@
     ├── LeaseExpired          9  the message was leased to somebody else since
     ├── OffsetOutOfRange     10
     ├── StoreBusy            11  too much waits for the disk, or too many polls are parked
+    │   └── NotLocal             messages that only the bucket has, and that are not here yet
     ├── DiskFull             12
     ├── SyncFailed           13  the disk refused to make an append durable
     ├── ShuttingDown         14
@@ -40,6 +41,7 @@ it will ever be delivered, None that nobody knows.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from typing import ClassVar
 
 
@@ -102,6 +104,19 @@ class OffsetOutOfRange(StoreError):
 class StoreBusy(StoreError):
     code = 11
     retriable = True
+
+
+class NotLocal(StoreBusy):
+    """Of the records that are wanted the first ``here_count`` are here. ``fetch`` brings what the
+    next ones need from the bucket; it raises ``StoreBusy`` if that does not answer.
+    """
+
+    def __init__(
+        self, message: str, fetch: Callable[[], Coroutine[None, None, None]], here_count: int
+    ) -> None:
+        super().__init__(message)
+        self.fetch = fetch
+        self.here_count = here_count
 
 
 class DiskFull(StoreError):

@@ -85,6 +85,11 @@ def open_snapshots(
     )
 
 
+def has_snapshots(url: str) -> bool:
+    """Whether it is a bucket, which can hold them."""
+    return not _is_kafka(url)
+
+
 def _is_kafka(url: str) -> bool:
     return urlsplit(url).scheme == "kafka"
 
