@@ -128,7 +128,8 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     # another one is made.
     snapshot_log_bytes: int = 256 * MIB
     snapshot_log_entries: int = 4_000  # the same, in entries
-    # Of the log on the local disk: older segments are left to the bucket with the snapshots; 0: all.
+    # How much of the log stays on the local disk; older segments are only in the bucket with the
+    # snapshots. 0: all of it.
     local_retention_bytes: int = 0
     local_cache_bytes: int = 4 * GIB  # of what is read of segments that only the bucket has
     repair_interval_ms: int = 2 * SECOND_MS  # between attempts to repair a failed sync

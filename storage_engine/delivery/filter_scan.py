@@ -73,6 +73,11 @@ class FilterScan:
         self.found_count -= 1
         self.discarded_count += 1
 
+    def end_at(self, absent: NotLocal) -> None:
+        """The look is over until that is here."""
+        self.absent = absent
+        self.units_left = 0
+
     def next_match(self, units: Iterator[Unit]) -> tuple[int, Unit | None]:
         """(how many unwanted units came first, the wanted one); None when there is none, or the
         look is spent, as it also is at a record that only the bucket has: ``absent``.
@@ -90,8 +95,7 @@ class FilterScan:
                     if count >= self.units_left:
                         break
             except NotLocal as exc:
-                self.absent = exc
-                self.units_left = 0
+                self.end_at(exc)
         self.units_left -= count
         if found is not None:
             self.units_left -= 1

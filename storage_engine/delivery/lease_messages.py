@@ -235,14 +235,9 @@ class MessageLeaser:
             if process_queue is subscription.retry:
                 # What is in there has matched before, and has no order.
                 take, own = ProcessQueue.take, None
-            try:
-                taken = take(
-                    process_queue, lease, now_ms, count, bytes_left, is_first=not found, look=own
-                )
-            except NotLocal:
-                if not found:
-                    raise
-                break
+            taken = take(
+                process_queue, lease, now_ms, count, bytes_left, is_first=not found, look=own
+            )
             if taken:
                 found.append((process_queue, taken))
                 bytes_left -= sum([each[2] for each in taken])

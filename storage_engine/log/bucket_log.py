@@ -120,7 +120,7 @@ class BucketLog(CommitLog):
     def _here(self, records: _Records) -> Iterator[None]:
         """While it runs, the bytes of these records are here. Raises ``NotLocal``."""
         local_start = self.local_start_offset if self._left else 0
-        if not any([at < local_start for at, _ in records]):
+        if not any(at < local_start for at, _ in records):
             yield
             return
         wanted: dict[Wanted, None] = {}

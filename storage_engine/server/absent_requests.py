@@ -40,8 +40,8 @@ class AbsentRequests:
 
     async def _serve_later(self, frame: Frame, absent: NotLocal) -> None:
         error: StoreError = StoreBusy(
-            f"the request needs old messages of more than {_ROUNDS_MAX} places that only the bucket "
-            "has; try again, or ask for fewer"
+            f"the request needs old messages of more than {_ROUNDS_MAX} places that only the "
+            "bucket has; try again, or ask for fewer"
         )
         for _ in range(_ROUNDS_MAX):
             try:
