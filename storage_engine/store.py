@@ -94,7 +94,7 @@ class Store:
         self._lock = StoreLock(path)
         self._run_mark = RunMark(self._files, path)
         self._queues = ConsumeQueues(config, self._files)
-        self._cache = cache
+        self.cache = cache
         self._commit_log = open_log(config, self._files, clock, STORE_HOST, cache)
         self._consumer_offsets = ConsumerOffsets(self._files, path)
         self.indexer = Indexer(config, self._files, self._commit_log)
@@ -169,7 +169,7 @@ class Store:
         reject_foreign_files(self.config.store_path)
         if self.replication is None:
             reject_replica(self.config.store_path)
-        if self._cache is None:
+        if self.cache is None:
             reject_bucket_files(self.config.store_path)
         self._files.make_dirs(self.config.store_path)
         self._lock.acquire()
@@ -202,8 +202,8 @@ class Store:
         self.catalog.start(loop)
         self._prefaulter = Prefaulter(self._commit_log)
         self._prefaulter.start()
-        if self._cache is not None:
-            self._cache.serve(loop)
+        if self.cache is not None:
+            self.cache.serve(loop)
         self._refusal = None
         log.info(
             "Store opened",

@@ -103,9 +103,10 @@ def reject_bucket_files(store: Path) -> None:
     count = len(bucket_offsets(store))
     if count:
         raise ConfigInvalid(
-            f"{count} segments of {store} are only in the bucket with its shard's snapshots. "
-            "Nothing was changed: name the bucket with MQ_ENGINE_REPLICATED_LOG, or "
-            "MQ_ENGINE_SNAPSHOT_URL. The snapshots there are the copy that has all of it"
+            f"{count} segments of {store} are only in the bucket with its shard's snapshots, so "
+            "these files are not the whole store. Nothing was changed: serve it as the shard it "
+            "is, with MQ_ENGINE_REPLICATED_LOG or MQ_ENGINE_SNAPSHOT_URL naming that bucket; the "
+            "snapshots there are the copy that has all of it"
         )
 
 

@@ -1,6 +1,6 @@
 """Nodes of a shard that leave the oldest segments of their log to the bucket.
 
-    fill ──▶ snapshot ──▶ retention ──▶ two segments here, the others in the bucket ──▶ here(read)
+fill ──▶ snapshot ──▶ retention ──▶ two segments here, the others in the bucket ──▶ here(read)
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ CACHED_SEGMENTS: Final = 3
 class BucketNode(Node):
     """As ``Node``; ``limits`` besides the usual ones."""
 
-    def __init__(
-        self, store_dir: Path, shared: SharedLog, bucket: Bucket, **limits: int
-    ) -> None:
+    def __init__(self, store_dir: Path, shared: SharedLog, bucket: Bucket, **limits: int) -> None:
         super().__init__(store_dir, shared, bucket)
         self.limits = {
             **LIMITS,
