@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol, TypeVar
 from storage_engine.disk.files import Files, Mapping
 from storage_engine.disk.layout import BUCKET_DIR, segment_name
 from storage_engine.disk.mapped_file import MappedFile
-from storage_engine.errors import NotLocal, ReplicationUnavailable, StoreBusy
+from storage_engine.errors import NotLocal, OldMessagesUnavailable, ReplicationUnavailable
 from storage_engine.log.bucket_files import BucketFile
 from storage_engine.replicated_log.errors import Damaged, LogError
 
@@ -141,7 +141,7 @@ class SegmentCache:
     async def fetch(self, wanted: Iterable[Wanted]) -> None:
         """After ``serve``. Two that want one piece wait for one request.
 
-        Raises ``StoreBusy``: the bucket does not answer, or what it has is damaged; ``DiskFull``.
+        Raises ``OldMessagesUnavailable``: the bucket does not answer, or what it has is damaged; ``DiskFull``.
         """
         tasks = []
         for each in wanted:
@@ -180,7 +180,7 @@ class SegmentCache:
                         "reason": str(exc),
                     },
                 )
-                raise StoreBusy(
+                raise OldMessagesUnavailable(
                     f"the messages are only in the bucket, which cannot be read now: {exc}. Try "
                     "again later"
                 ) from exc

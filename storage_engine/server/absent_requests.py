@@ -1,7 +1,7 @@
 """Requests of one connection that need messages which only the bucket has.
 
     frame ── NotLocal ──▶ [AbsentRequests] ── fetched ──▶ served again ── a reply, or NotLocal again
-                                └── the bucket does not answer ──▶ StoreBusy
+                                └── the bucket does not answer ──▶ OldMessagesUnavailable
 
 A request changes nothing before it has read what it needs, so it is served as if it had come later.
 The connection serves others meanwhile. Loop thread only.
@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from storage_engine.errors import NotLocal, StoreBusy, StoreError
+from storage_engine.errors import NotLocal, OldMessagesUnavailable, StoreError
 from storage_engine.wire.frames import Frame
 
 _ROUNDS_MAX: Final = 64  # of one request: it needs old messages of very many places
@@ -39,7 +39,7 @@ class AbsentRequests:
         self._waiting[frame.request_id] = task, frame
 
     async def _serve_later(self, frame: Frame, absent: NotLocal) -> None:
-        error: StoreError = StoreBusy(
+        error: StoreError = OldMessagesUnavailable(
             f"the request needs old messages of more than {_ROUNDS_MAX} places that only the "
             "bucket has; try again, or ask for fewer"
         )
@@ -64,7 +64,10 @@ class AbsentRequests:
         if waiting is not None:
             task, frame = waiting
             task.cancel()
-            self._fail(frame, StoreBusy("the request was cancelled while it waited for the bucket"))
+            self._fail(
+                frame,
+                OldMessagesUnavailable("the request was cancelled while it waited for the bucket"),
+            )
 
     def cancel_all(self) -> None:
         """Nobody is there any more to reply to."""

@@ -11,7 +11,7 @@ import pytest
 
 from storage_engine.config import HOUR_MS
 from storage_engine.disk.layout import BUCKET_DIR, COMMIT_LOG_DIR
-from storage_engine.errors import ConfigInvalid, NotLocal, StoreBusy
+from storage_engine.errors import ConfigInvalid, NotLocal, OldMessagesUnavailable
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.replicated_log.bucket import BucketRefused, Found
 from storage_engine.wire.offsets import OffsetResetRequest, ResetTo
@@ -344,10 +344,11 @@ async def test_segments_of_scheduled_messages_stay(tmp_path: Path) -> None:
 
 
 class RefusingBucket(CountingBucket):
-    """Refuses pieces while ``is_refusing``; cuts them short while ``is_cutting``."""
+    """Refuses pieces, cuts them short, or gives other bytes than those that it has."""
 
     is_refusing = False
     is_cutting = False
+    is_flipping = False
 
     async def get(self, name: str) -> Found | None:
         if self.is_refusing and "/pieces/" in name:
@@ -355,10 +356,12 @@ class RefusingBucket(CountingBucket):
         found = await super().get(name)
         if self.is_cutting and found is not None and "/pieces/" in name:
             return found._replace(content=found.content[:-1])
+        if self.is_flipping and found is not None and "/pieces/" in name:
+            return found._replace(content=found.content[:-1] + bytes([found.content[-1] ^ 1]))
         return found
 
 
-@pytest.mark.parametrize("trouble", ["is_refusing", "is_cutting"])
+@pytest.mark.parametrize("trouble", ["is_refusing", "is_cutting", "is_flipping"])
 async def test_what_cannot_be_read_from_the_bucket_is_told_and_not_lost(
     tmp_path: Path, trouble: str
 ) -> None:
@@ -367,9 +370,9 @@ async def test_what_cannot_be_read_from_the_bucket_is_told_and_not_lost(
     await shard.begin_old()
     setattr(bucket, trouble, True)
     store = shard.owner.open
-    with pytest.raises(StoreBusy, match="only in the bucket"):
+    with pytest.raises(OldMessagesUnavailable, match="only in the bucket"):
         await here(lambda: store.receive(count=3))
-    with pytest.raises(StoreBusy, match="only in the bucket"):
+    with pytest.raises(OldMessagesUnavailable, match="only in the bucket"):
         await shard.owner.pull_bodies()
     await store.put_bodies(b"new")
     assert store.store.parts.quarantine.count == 0
