@@ -10,6 +10,7 @@ JSON.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ from storage_engine.disk.layout import (
 from storage_engine.errors import ConfigInvalid, StoreCorrupt
 
 _SUFFIX: Final = ".json"
+_FILES_MAX: Final = 4_096  # remembered; 40 KB each
 
 
 class BucketFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,10 +71,8 @@ def read_bucket_files(store: Path) -> list[BucketFile]:
     local = base_offsets_in(store / COMMIT_LOG_DIR)
     for base in bucket_offsets(store):
         path = bucket_path(store, base)
-        try:
-            file = msgspec.json.decode(path.read_bytes(), type=BucketFile)
-        except msgspec.MsgspecError as exc:
-            raise _refused(f"{path} cannot be read ({exc})") from exc
+        stat = path.stat()
+        file = _read(path, stat.st_ino, stat.st_mtime_ns)
         is_sized = min(file.size_bytes, file.piece_bytes) > 0
         if (
             file.base_offset != base
@@ -86,6 +86,15 @@ def read_bucket_files(store: Path) -> list[BucketFile]:
     if found and (not local or local[0] != found[-1].end_offset):
         raise _refused(f"the segment at {found[-1].end_offset} is not here, nor said to be")
     return found
+
+
+@lru_cache(maxsize=_FILES_MAX)
+def _read(path: Path, inode: int, modified_ns: int) -> BucketFile:
+    """A replica asks for all of them every few seconds, and they hardly ever change."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=BucketFile)
+    except msgspec.MsgspecError as exc:
+        raise _refused(f"{path} cannot be read ({exc})") from exc
 
 
 def _refused(reason: str) -> StoreCorrupt:

@@ -97,29 +97,39 @@ class BucketLog(CommitLog):
     # Reading --------------------------------------------------------------------------------
 
     def damaged(self, records: _Records) -> list[int]:
+        if not self._left:
+            return super().damaged(records)
         with self._here(records):
             return super().damaged(records)
 
     def read_checked(self, records: _Records) -> tuple[bytes, list[int]]:
+        if not self._left:
+            return super().read_checked(records)
         with self._here(records):
             return super().read_checked(records)
 
     def read_whole(self, records: _Records) -> list[bytes | None]:
+        if not self._left:
+            return super().read_whole(records)
         with self._here(records):
             return super().read_whole(records)
 
     def read_many(self, records: _Records) -> bytes:
+        if not self._left:
+            return super().read_many(records)
         with self._here(records):
             return super().read_many(records)
 
     def properties(self, physical_offset: int, record_bytes: int) -> bytes | None:
+        if physical_offset >= self._left_end:
+            return super().properties(physical_offset, record_bytes)
         with self._here([(physical_offset, record_bytes)]):
             return super().properties(physical_offset, record_bytes)
 
     @contextmanager
     def _here(self, records: _Records) -> Iterator[None]:
         """While it runs, the bytes of these records are here. Raises ``NotLocal``."""
-        local_start = self.local_start_offset if self._left else 0
+        local_start = self._left_end
         if not any(at < local_start for at, _ in records):
             yield
             return

@@ -141,7 +141,8 @@ class SegmentCache:
     async def fetch(self, wanted: Iterable[Wanted]) -> None:
         """After ``serve``. Two that want one piece wait for one request.
 
-        Raises ``OldMessagesUnavailable``: the bucket does not answer, or what it has is damaged; ``DiskFull``.
+        Raises ``OldMessagesUnavailable``: the bucket does not answer, or what it has is damaged;
+        ``DiskFull``.
         """
         tasks = []
         for each in wanted:

@@ -169,10 +169,10 @@ class Snapshotter:
             if found:
                 newest = found[0]
                 self._unchanged_to = segment_base(newest.tail.log_end, newest.segment_bytes)
+                self._piece_bytes = newest.piece_bytes  # of segments that are not here any more
+                self.sealed_segments = sealed_segments(newest)
             self._bucket.begin(found[0].pieces if found else ())
             self._manifests = found
-            if found:
-                self._piece_bytes = found[0].piece_bytes  # of segments that are not here any more
         return self._manifests
 
     async def _upload_log(self, moment: Moment, before: Manifest | None) -> list[StoredFile]:

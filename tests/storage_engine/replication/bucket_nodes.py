@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
@@ -108,7 +109,7 @@ class BucketNode(Node):
         queue = self.open.store.parts.queues.ensure("t", 1)[0]
         while len(found) < queue.max_offset - queue.min_offset:
             at = queue.min_offset + len(found)
-            found += await here(lambda: self.open.pull_bodies(queue_offset=at))
+            found += await here(partial(self.open.pull_bodies, queue_offset=at))
         return found
 
 
