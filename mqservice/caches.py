@@ -40,6 +40,7 @@ from mqservice.accounts.access import (
     metadata_unavailable,
 )
 from mqservice.accounts.models import Namespace
+from mqservice.accounts.scopes import Kind, Scope
 from mqservice.accounts.ticket_holders import find_holder, session_id_of
 from mqservice.groups.routes import GroupRoute, find_group_route
 from mqservice.lib.clock import Clock
@@ -51,7 +52,13 @@ from mqservice.lib.tcp_timeouts import LIBPQ_OPTIONS
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.quotas.queries import limits_of
 from mqservice.store import prepare_store, reconnect, reconnect_lost
-from mqservice.topics.routes import TopicRoute, find_topic_route
+from mqservice.topics.routes import (
+    TopicRoute,
+    TopicRoutes,
+    TopicsAfter,
+    find_topic_route,
+    find_topic_routes,
+)
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +95,7 @@ class RouteCache:
         find_group: Callable[[RouteKey], Awaitable[GroupRoute | None]],
         *,
         find_namespace: Callable[[NamespaceKey], Awaitable[NamespaceRoute | None]] | None = None,
+        find_topics: Callable[[TopicsAfter], Awaitable[TopicRoutes | None]] | None = None,
         limits: CacheLimits | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -97,6 +105,7 @@ class RouteCache:
             limits=replace(limits or CacheLimits(), absent_ms=0),
             clock=clock,
         )
+        self._find_topics = find_topics or _query(find_topic_routes)
         self._topics: LookupCache[RouteKey, TopicRoute] = LookupCache(
             find_topic, limits=limits, clock=clock
         )
@@ -120,6 +129,26 @@ class RouteCache:
         if route is None:
             raise Problem.of("TOPIC_NOT_FOUND", f"{name} does not exist in {ns}", stored=False)
         return route
+
+    async def load_topics(
+        self, principal: Principal, ns: str, *, after: str, count_max: int
+    ) -> TopicRoutes:
+        """The topics that the principal may consume, by name, behind ``after``. Two queries; no
+        cache knows which topics there are.
+
+        Raises Problem: 503 when nobody can know.
+        """
+        asked = TopicsAfter(
+            principal.tenant_id,
+            principal.namespace_named(ns) or "",
+            principal.patterns(Scope.CONSUME, Kind.TOPIC),
+            after,
+            count_max,
+        )
+        try:
+            return await self._find_topics(asked) or TopicRoutes([], 0)
+        except LookupUnavailable as exc:
+            raise metadata_unavailable() from exc
 
     async def load_namespace(self, principal: Principal, ns: str) -> NamespaceRoute:
         """A namespace that is there. One query unless it is known; none for a key's own.

@@ -110,7 +110,7 @@ INSTALLED_APPS = [
     "mqservice.console",
 ]
 MIDDLEWARE = [
-    "servestatic.middleware.ServeStaticMiddleware",  # the only async one, hence outermost
+    "mqservice.console.static_files.StaticFilesMiddleware",  # the only async one, hence outermost
     "mqservice.lib.middleware.RequestIdMiddleware",
     "mqservice.lib.middleware.SecurityHeadersMiddleware",
     "mqservice.lib.middleware.ProblemMiddleware",

@@ -35,7 +35,7 @@ from mqservice.accounts.roles import (
     Permission,
     permits_scope,
 )
-from mqservice.accounts.scopes import Grant, Kind, Scope, parse_grants
+from mqservice.accounts.scopes import ANYTHING, Grant, Kind, Scope, parse_grants
 from mqservice.accounts.settings import KeyKind
 from mqservice.lib.access_keys import access_key_secret, is_made_here, is_seed_of
 from mqservice.lib.api_keys import ApiKeyText, parse_api_key
@@ -229,6 +229,16 @@ class Principal:
         if scope in self.scopes or any(grant.scope is scope for grant in self.grants):
             return
         raise Problem.of("FORBIDDEN", f"this key does not have the scope {scope.value}")
+
+    def patterns(self, scope: Scope, kind: Kind) -> tuple[str, ...]:
+        """What the key has ``scope`` for: names, and beginnings of names that end in ``*``."""
+        if scope in self.scopes:
+            return (ANYTHING,)
+        return tuple(
+            grant.pattern
+            for grant in self.grants
+            if grant.scope is scope and grant.kind in (None, kind)
+        )
 
     def permits(self, permission: Permission) -> bool:
         """Whether ``require_permission`` would let it pass."""

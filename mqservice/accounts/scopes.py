@@ -21,7 +21,7 @@ from mqservice.lib.names import NAME_CHARS_MAX
 
 SCOPES_MAX: Final = 32  # of one key
 SCOPE_CHARS_MAX: Final = 96
-_ANYTHING: Final = "*"
+ANYTHING: Final = "*"
 _PATTERN: Final = re.compile(rf"[a-zA-Z0-9_-]{{0,{NAME_CHARS_MAX}}}\*?", re.ASCII)
 _FORMS: Final = "produce, produce:orders*, consume:topic/orders or consume:group/billing*"
 
@@ -47,12 +47,12 @@ class Grant:
 
     scope: Scope
     kind: Kind | None = None
-    pattern: str = _ANYTHING
+    pattern: str = ANYTHING
 
     @property
     def is_whole(self) -> bool:
         """Whether it holds for everything, whatever its name."""
-        return self.kind is None and self.pattern == _ANYTHING
+        return self.kind is None and self.pattern == ANYTHING
 
     @property
     def text(self) -> str:
@@ -113,6 +113,6 @@ def are_covered(wanted: Iterable[Grant], own: Iterable[Grant]) -> bool:
 
 def _is_covered_by(name: str, pattern: str) -> bool:
     """Whether a name, or every name of a pattern, is one of ``pattern``."""
-    if pattern.endswith(_ANYTHING):
+    if pattern.endswith(ANYTHING):
         return name.startswith(pattern[:-1])
     return name == pattern

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import time
-from typing import Annotated, Final, NamedTuple
+from collections.abc import Coroutine
+from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -20,6 +22,8 @@ import typer
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient, Topic
 from mqservice.cli.errors import ClientError, RequestRejected, ResponseMissing
+from mqservice.cli.messages import PulledPage
+from mqservice.cli.reader import PAGE_MESSAGES_MAX
 from mqservice.cli.tables import Table
 from mqservice.cli.target import Target
 
@@ -28,7 +32,7 @@ app = typer.Typer(no_args_is_help=True, help="Practise what happens when a machi
 COUNT_MAX: Final = 100_000
 _PAUSE_S: Final = 0.05
 _SILENCE_S: Final = 1.0  # without an acknowledgement before the drill reports a gap
-_PAGE_MAX: Final = 500
+_READ_WAIT_S: Final = 60.0  # for a shard that cannot be read at the end, until one gives up
 REPLICATED: Final = "replicated"
 
 
@@ -74,13 +78,13 @@ class _Drill:
         is_silent = False
         for number in range(count):
             failure = await self._send(number)
-            now_s = time.monotonic()
+            gap_s = time.monotonic() - last_s
+            self.longest_s = max(self.longest_s, gap_s)
             if failure is None:
-                self.longest_s = max(self.longest_s, now_s - last_s)
-                if is_silent or now_s - last_s >= _SILENCE_S:
-                    screen.notice(f"messages are stored again, after {now_s - last_s:.1f} s")
-                last_s, is_silent = now_s, False
-            elif not is_silent and now_s - last_s >= _SILENCE_S:
+                if gap_s >= _SILENCE_S:
+                    screen.notice(f"messages are stored again, after {gap_s:.1f} s")
+                last_s, is_silent = last_s + gap_s, False
+            elif not is_silent and gap_s >= _SILENCE_S:
                 is_silent = True
                 screen.notice(f"no message is stored: {failure}")
             await asyncio.sleep(_PAUSE_S)
@@ -122,13 +126,24 @@ class _Drill:
         """Ids by offset, of ``[start, end)``."""
         found: dict[int, str] = {}
         while start < end:
-            path = f"{self._path}/queues/{queue}/messages?offset={start}&max={_PAGE_MAX}"
-            page = await self._client.pull(path)
+            path = f"{self._path}/queues/{queue}/messages?offset={start}&max={PAGE_MESSAGES_MAX}"
+            page = await self._pull(path)
             found |= {each.offset: each.id for each in page.messages}
             if page.next_offset <= start:
                 break
             start = page.next_offset
         return found
+
+    async def _pull(self, path: str) -> PulledPage:
+        """Waits while the shard has no owner: a drill may be ended during a takeover."""
+        until_s = time.monotonic() + _READ_WAIT_S
+        while True:
+            try:
+                return await self._client.pull(path)
+            except ClientError as exc:
+                if not exc.retriable or time.monotonic() > until_s:
+                    raise
+            await asyncio.sleep(_PAUSE_S)
 
 
 @app.callback()
@@ -157,13 +172,29 @@ async def failover(
     async with RestClient(target) as client:
         run = _Drill(client, topic)
         await run.prepare()
-        screen.notice(f"sending {count} messages to {topic}; stop the shard's node now")
-        with contextlib.suppress(asyncio.CancelledError):  # Ctrl-C
-            await run.send(count)
+        screen.notice(
+            f"sending {count:,} messages to {topic}; stop the shard's node now "
+            "(Ctrl-C ends the sending)"
+        )
+        await _until_interrupted(run.send(count))
         if not run.acknowledged:
             screen.print_error("no message was stored, so that there is nothing to check")
             return 1
         return _show(run, await run.check())
+
+
+async def _until_interrupted(work: Coroutine[Any, Any, None]) -> None:  # Any: see screen.run
+    """Ctrl-C and SIGTERM end the work; once more, they end the program as ever."""
+    task = asyncio.create_task(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
 
 
 def _show(run: _Drill, found: _Found) -> int:

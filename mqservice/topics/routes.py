@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from django.db.models import Q
+
+from mqservice.accounts.scopes import ANYTHING
 from mqservice.lib.names import engine_name
 from mqservice.topics.models import Topic
 from mqservice.topics.queue_options import NO_OPTIONS, QueueOptions, queue_options_of
@@ -31,8 +36,53 @@ def find_topic_route(tenant_id: int, namespace: str, name: str) -> TopicRoute | 
     topic = rows.filter(
         namespace__tenant_id=tenant_id, namespace__name=namespace, name=name
     ).first()
-    if topic is None:
-        return None
+    return None if topic is None else _route_of(topic)
+
+
+class TopicsAfter(NamedTuple):
+    """Which topics of a namespace: those with a name of ``patterns``, behind ``after``."""
+
+    tenant_id: int
+    namespace: str
+    patterns: tuple[str, ...]
+    after: str
+    count_max: int
+
+
+class TopicRoutes(NamedTuple):
+    """By name; ``left_count``: how many there are behind these."""
+
+    routes: list[TopicRoute]
+    left_count: int
+
+
+def find_topic_routes(asked: TopicsAfter) -> TopicRoutes:
+    """One query, and one more where there are more; neither sees another tenant's rows."""
+    rows = Topic.objects.select_related("namespace").filter(
+        namespace__tenant_id=asked.tenant_id, namespace__name=asked.namespace, name__gt=asked.after
+    )
+    if ANYTHING not in asked.patterns:
+        rows = rows.filter(_any_of(asked.patterns))
+    found = list(rows.order_by("name")[: asked.count_max + 1])
+    left_count = 0
+    if len(found) > asked.count_max:
+        found.pop()
+        left_count = rows.filter(name__gt=found[-1].name).count()
+    return TopicRoutes([_route_of(each) for each in found], left_count)
+
+
+def _any_of(patterns: Iterable[str]) -> Q:
+    wanted = Q(pk__in=[])
+    for pattern in patterns:
+        if pattern.endswith(ANYTHING):
+            wanted |= Q(name__startswith=pattern.removesuffix(ANYTHING))
+        else:
+            wanted |= Q(name=pattern)
+    return wanted
+
+
+def _route_of(topic: Topic) -> TopicRoute:
+    namespace, name = topic.namespace.name, topic.name
     return TopicRoute(
         namespace=namespace,
         name=name,

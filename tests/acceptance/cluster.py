@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
+import psycopg
 import yaml
 
 from mqservice.lib.api_keys import generate_api_key
@@ -150,14 +151,19 @@ class Cluster:
         except AssertionError as exc:
             raise AssertionError(f"{exc}:\n{self.said(node)}") from exc
 
-    def shards(self) -> dict[str, dict[str, Any]]:  # Any: rows as the command prints them
-        """By name, as ``mqservice shard list`` shows them."""
-        rows = map(json.loads, self.django("shard", "list").strip().splitlines())
-        return {row["name"]: row for row in rows}
+    def owners(self) -> dict[str, str]:
+        """By shard, the node that serves it at its own address."""
+        nodes = {f"tcp://{self._address(place)}": place.partition(":")[0] for place in self._ports}
+        url = self._servers.environment()["DATABASE_URL"]
+        with psycopg.connect(url, autocommit=True) as connection:
+            rows = connection.execute("SELECT name, owner, address FROM shards_shard").fetchall()
+        return {name: owner for name, owner, address in rows if nodes.get(address) == owner}
 
-    def owner(self, shard: str) -> str:
-        row = self.shards()[shard]
-        return str(row["owner"]) if row["is_alive"] else ""
+    def await_owner(self, shard: str, *nodes: str) -> None:
+        """Until one of them serves it."""
+        wait_until(
+            lambda: self.owners().get(shard) in nodes, START_WAIT_S, f"{shard} is at {nodes}"
+        )
 
     def move(self, shard: str, node: str) -> None:
         self.django("shard", f"--node={node}", "--", "move", shard)

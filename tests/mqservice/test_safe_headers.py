@@ -13,6 +13,7 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
+from mqservice.console.assets import version
 from mqservice.lib.middleware import CONTENT_SECURITY_POLICY
 from mqservice.lib.safe_headers import api_headers, refusal_headers
 from tests.mqservice.delivery.serving import Server, serving
@@ -85,6 +86,21 @@ def test_files_have_the_headers_too(server: Server) -> None:
             assert headers["x-content-type-options"] == "nosniff"
             assert headers["content-security-policy"] == CONTENT_SECURITY_POLICY
             assert headers["referrer-policy"] == "same-origin"
+
+
+def test_built_files_of_this_version_alone_are_kept_for_a_year(server: Server) -> None:
+    kept = {
+        f"/static/build/console.css?v={version()}": "max-age=31536000, public, immutable",
+        # A page of another version asks: what it gets is not what that version has.
+        "/static/build/console.css?v=0123456789ab": "max-age=300, public",
+        "/static/build/console.css": "max-age=300, public",
+        f"/static/js/reference.js?v={version()}": "max-age=300, public",
+    }
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+        found = {path: http.get(path).headers["cache-control"] for path in kept}
+        missing = http.get(f"/static/build/nothing.css?v={version()}")
+    assert found == kept
+    assert "immutable" not in missing.headers["cache-control"]
 
 
 def test_every_answer_of_the_data_plane_has_its_headers(server: Server) -> None:

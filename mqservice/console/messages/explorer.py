@@ -3,7 +3,8 @@
     ?q=topic:orders key:order-42&order=&cursor= ──▶ the API's search ──▶ rows, cursors both ways
                                                 ──▶ its histogram    ──▶ bars, each narrows it
 
-Without ``topic:`` or ``group:`` it shows what there is to look at. Works without scripts.
+Without ``topic:`` or ``group:`` a key or an ID is looked for in all topics; for anything else it
+shows what there is to look at. Works without scripts.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ def explorer(frame: Frame) -> HttpResponse:
     order = "oldest" if given.get("order") == "oldest" else "newest"
     wanted = parsed(q)
     topic, group = (wanted.topic, wanted.group) if wanted else ("", "")
-    is_placed = bool(q) and (wanted is None or bool(topic or group))
+    is_of_all = bool(wanted and wanted.is_of_all_topics)
+    is_placed = bool(q) and (wanted is None or is_of_all or bool(topic or group))
     path = f"{frame.api_root}/messages"
     asked = {"q": q} | ({"order": order} if order == "oldest" else {})
     columns = columns_of(frame.user, "group_dead_letters" if group else "messages")
@@ -97,12 +99,12 @@ def explorer(frame: Frame) -> HttpResponse:
         answer = call_data_plane(frame.request, frame.principal, "GET", path, query=query)
         took_ms = SystemClock().monotonic_ms() - begun_ms
         status = answer.status
-        shown = _page_of(frame, answer, took_ms)
+        shown = _page_of(frame, answer, took_ms, q)
         if is_part:
             return frame.render_part(
                 "console/_explorer_table.html", status, group=group, columns=columns, **shown
             )
-        if answer.problem is None:
+        if answer.problem is None and not is_of_all:
             shown |= _histogram(frame, path, q)
             if wanted and group:
                 shown |= _letters(frame, wanted)
@@ -115,11 +117,12 @@ def explorer(frame: Frame) -> HttpResponse:
         group=group,
         where=written("group", group) if group else written("topic", topic) if topic else "",
         is_placed=is_placed,
+        is_of_all=is_of_all,
         is_filtered=_is_filtered(q),
         is_by_index=bool(wanted and (wanted.ids or "key" in wanted.values)),
         spans=[(span, replaced(q, TIMES, f"last:{span}")) for span in SPANS],
         base=replaced(q, TIMES),
-        names=None if is_placed else _names(frame, q),
+        names=None if is_placed and (not is_of_all or shown.get("rows")) else _names(frame, q),
         columns=columns,
         can_be_live=bool(
             wanted
@@ -127,6 +130,7 @@ def explorer(frame: Frame) -> HttpResponse:
             and not given.get("cursor")
             and not wanted.ids
             and "to" not in wanted.values
+            and not is_of_all
         ),
         page_rows=PAGE_ROWS,
         saved=filters_of(frame.user, frame.namespace, topic) if topic else [],
@@ -196,7 +200,7 @@ def _is_filtered(q: str) -> bool:
         return True
 
 
-def _page_of(frame: Frame, answer: DataPlaneResponse, took_ms: int) -> dict[str, object]:
+def _page_of(frame: Frame, answer: DataPlaneResponse, took_ms: int, q: str) -> dict[str, object]:
     if answer.problem is not None:
         return {"problem": answer.problem}
     scanned = answer.data.get("scanned")
@@ -208,6 +212,11 @@ def _page_of(frame: Frame, answer: DataPlaneResponse, took_ms: int) -> dict[str,
         "is_incomplete": not answer.data["is_complete"],
         "scanned_count": scanned,
         "scanned_per_s": None if not scanned else scanned * SECOND_MS // max(1, took_ms),
+        "topics_searched": answer.data.get("topics_searched"),
+        "topics_left": answer.data.get("topics_left"),
+        "more_in": [
+            (name, f"{written('topic', name)} {q}") for name in answer.data.get("more_in", ())
+        ],
     }
 
 

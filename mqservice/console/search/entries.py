@@ -121,7 +121,8 @@ def _searches(frame: Frame, text: str) -> list[Entry]:
     if not text or not frame.can_consume:
         return []
     query = parsed(text)
-    if query is not None and (query.topic or query.group):
+    is_word = query is not None and (query.values.get("key") == text or query.ids == [text])
+    if query is not None and not is_word and (query.topic or query.group or query.is_of_all_topics):
         return [Entry(title=text, url=explorer_url(frame, text))]
     title = _("Messages with the key %(key)s") % {"key": text}
     return [Entry(title=title, url=explorer_url(frame, written("key", text)))]

@@ -99,7 +99,7 @@ encode_query = msgspec.msgpack.Encoder().encode
 async def browse_messages(context: DeliveryContext, request: Request) -> None:
     """``GET .../topics/{topic}/messages``"""
     topic, query = await BROWSE.read_topic(context, request)
-    question = read_question(query, topic)
+    question = read_question(query, topic.queue_count)
     limit = query.require(LIMIT)
     bound_to = encode_query(question)
     place = read_place(context, query, topic, bound_to)
@@ -141,10 +141,10 @@ async def read_message(context: DeliveryContext, request: Request) -> None:
     reply_struct(request, stored_message(record, as_bytes=accepts_msgpack(request)))
 
 
-def read_question(query: Query, topic: TopicRoute) -> BrowseQuery:
-    """What the parameters of a browse ask of ``topic``. Raises Fault."""
+def read_question(query: Query, queue_count: int) -> BrowseQuery:
+    """What the parameters of a browse ask of a topic with so many queues. Raises Fault."""
     queue_id = query.get(QUEUE)
-    if queue_id is not None and (fault := queue_fault(queue_id, topic.queue_count)):
+    if queue_id is not None and (fault := queue_fault(queue_id, queue_count)):
         raise QUEUE.fault(fault, code=QUEUE.code)
     offset = query.get(_OFFSET)
     from_ms, to_ms = query.span()

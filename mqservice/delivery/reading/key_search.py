@@ -22,7 +22,13 @@ from mqservice.topics.routes import TopicRoute
 
 
 async def key_page(
-    store: Store, topic: TopicRoute, question: BrowseQuery, place: bytes | None, messages_max: int
+    store: Store,
+    topic: TopicRoute,
+    question: BrowseQuery,
+    place: bytes | None,
+    messages_max: int,
+    *,
+    bytes_max: int = BROWSE_BYTES_MAX,
 ) -> BrowsePage:
     """One page: one look-up, and more only while nothing that was found is wanted.
 
@@ -39,7 +45,7 @@ async def key_page(
                 topic=topic.engine_name,
                 key=question.key,
                 messages_max=messages_max,
-                bytes_max=BROWSE_BYTES_MAX,
+                bytes_max=bytes_max,
                 from_ms=question.from_ms or 0,
                 to_ms=OFFSET_MAX if question.to_ms is None else question.to_ms,
                 cursor=cursor,

@@ -115,6 +115,11 @@ class MessageQuery(msgspec.Struct, frozen=True, kw_only=True):
     fields: list[FieldCondition] = []
 
     @property
+    def is_of_all_topics(self) -> bool:
+        """Whether it says nowhere where to look and what it asks for is found through an index."""
+        return not self.topic and not self.group and (bool(self.ids) or "key" in self.values)
+
+    @property
     def body_text(self) -> str:
         """What is looked for in bodies; empty when nothing is."""
         return self.values.get("contains", "") or " ".join(

@@ -2,6 +2,7 @@
 
     GET .../messages?q=topic:orders key:order-42 last:1h      ──▶ queue_walk, key_search
     GET .../messages?q=group:billing reason:"card declined"   ──▶ cause_walk
+    GET .../messages?q=order-42                               ──▶ all_topics
     GET .../messages:histogram?q=                             ──▶ OFFSET_AT_TIME, no message is read
 
 The newest come first, unless ``order=oldest``. A page that was reached by a cursor has one for each
@@ -14,7 +15,7 @@ import asyncio
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 import msgspec
 
@@ -25,6 +26,12 @@ from mqservice.delivery.http import Request
 from mqservice.delivery.limits import BROWSE_BYTES_MAX, PULLS_AT_ONCE_MAX
 from mqservice.delivery.operation import NAMESPACE, Operation, Reply
 from mqservice.delivery.path_routes import group_route, topic_route
+from mqservice.delivery.reading.all_topics import (
+    IDS_MAX,
+    PER_TOPIC_MAX,
+    TOPICS_MAX,
+    topics_page,
+)
 from mqservice.delivery.reading.browse import BROWSE, encode_query, page_reader, read_question
 from mqservice.delivery.reading.dead_letters import REASON, dead_letter, dlq_of, letters_page
 from mqservice.delivery.reading.key_search import find_by_id
@@ -87,7 +94,10 @@ class FoundMessage(StoredMessage, frozen=True, gc=False, kw_only=True):
 class SearchResponse(msgspec.Struct, frozen=True):
     """``is_complete`` is false while the key index lacks the newest messages. ``scanned``: where
     messages have to be read to know which are wanted, how many were read for this page.
-    ``previous_cursor`` is null on the first page.
+    ``previous_cursor`` is null on the first page, and of a search of all topics on each. That has
+    ``topics_searched``, the number of topics that were searched for this page, ``topics_left``,
+    that of those behind ``next_cursor``, and ``more_in``, the searched ones that may have more
+    messages than are shown.
     """
 
     messages: list[FoundMessage]
@@ -95,6 +105,9 @@ class SearchResponse(msgspec.Struct, frozen=True):
     previous_cursor: str | None
     is_complete: bool
     scanned: int | msgspec.UnsetType = msgspec.UNSET
+    topics_searched: int | msgspec.UnsetType = msgspec.UNSET
+    topics_left: int | msgspec.UnsetType = msgspec.UNSET
+    more_in: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Bar(msgspec.Struct, frozen=True):
@@ -166,14 +179,27 @@ class Search:
 
     def cursors(self, context: DeliveryContext, *, of_copy: bool = False) -> BoundCursors:
         """Those that belong to it."""
-        question = msgspec.structs.replace(self.question, ends=[])
-        if question.last_ms is not None:  # the time before now is another one on the next page
-            question = msgspec.structs.replace(question, from_ms=None)
-        bound_to = encode_query((question, self.cause, self.ids, of_copy))
-        return BoundCursors(context, self.source.topic.engine_name, bound_to)
+        where = self.source.topic.engine_name
+        return _cursors(context, where, self.question, self.cause, self.ids, of_copy=of_copy)
 
     def _with(self, **fields: object) -> Search:
         return dataclasses.replace(self, question=msgspec.structs.replace(self.question, **fields))
+
+
+def _cursors(
+    context: DeliveryContext,
+    where: str,
+    question: SearchQuery,
+    cause: str | None,
+    ids: list[str],
+    *,
+    of_copy: bool = False,
+) -> BoundCursors:
+    """Those of a question. ``where``: the engine's name of a topic, or a namespace."""
+    question = msgspec.structs.replace(question, ends=[])
+    if question.last_ms is not None:  # the time before now is another one on the next page
+        question = msgspec.structs.replace(question, from_ms=None)
+    return BoundCursors(context, where, encode_query((question, cause, ids, of_copy)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,10 +217,14 @@ class FoundPage:
 async def search_messages(context: DeliveryContext, request: Request) -> None:
     """``GET .../messages``"""
     query = SEARCH.query(request)
+    wanted = read_query(query)
+    if wanted.is_of_all_topics:
+        await _search_all_topics(context, request, query, wanted)
+        return
     page = await find_page(
         context,
         request,
-        read_query(query),
+        wanted,
         order=query.require(_ORDER),
         messages_max=query.require(LIMIT),
         cursor=query.get(CURSOR),
@@ -208,6 +238,52 @@ async def search_messages(context: DeliveryContext, request: Request) -> None:
             previous_cursor=page.previous_cursor,
             is_complete=page.is_complete,
             scanned=msgspec.UNSET if page.scanned_count is None else page.scanned_count,
+        ),
+    )
+
+
+async def _search_all_topics(
+    context: DeliveryContext, request: Request, query: Query, wanted: MessageQuery
+) -> None:
+    request.principal.require_somewhere(Scope.CONSUME)
+    for name in ("queue", "offset"):
+        if name in wanted.values:
+            raise Q.fault(f"{name}: is of one topic; add topic:NAME")
+    if len(wanted.ids) > IDS_MAX:
+        raise Q.fault(
+            f"at most {IDS_MAX} ids are looked for in all topics, found {len(wanted.ids)}; "
+            "add topic:NAME"
+        )
+    order, now_ms = query.require(_ORDER), context.clock.now_ms()
+    question, _ = _question(wanted, None, order=order, now_ms=now_ms)
+    namespace = request.principal.namespace_named(request.match.ns) or ""
+    cursors = _cursors(context, namespace, question, None, wanted.ids)
+    cursor, place = query.get(CURSOR), b""
+    if cursor is not None:
+        place = cursors.read(cursor) or _reject_cursor()
+    page = await topics_page(
+        context,
+        request,
+        question,
+        wanted.ids,
+        after=place.decode(),
+        messages_max=query.require(LIMIT),
+    )
+    as_bytes = accepts_msgpack(request)
+    messages = [
+        Source(topic=topic, group="").found(record, as_bytes=as_bytes)
+        for topic, record in page.found
+    ]
+    reply_struct(
+        request,
+        SearchResponse(
+            messages=messages,
+            next_cursor=None if page.last is None else cursors.write(page.last.encode()),
+            previous_cursor=None,
+            is_complete=page.is_complete,
+            topics_searched=page.searched_count,
+            topics_left=page.left_count,
+            more_in=page.more_in,
         ),
     )
 
@@ -231,11 +307,7 @@ async def find_page(
     if cursor is not None and place is None:
         place, is_back = back.read(cursor), True
         if place is None:
-            raise CURSOR.fault(
-                "the cursor does not belong to this query; give next_cursor or previous_cursor of "
-                "a page with the same q and order",
-                code=CURSOR.code,
-            )
+            _reject_cursor()
     page = await read_page(context, turned if is_back else search, place, messages_max)
     records, ahead, behind = page.records, page.place, place
     if is_back:
@@ -250,6 +322,14 @@ async def find_page(
         previous_cursor=None if behind is None else back.write(behind),
         is_complete=page.is_complete,
         scanned_count=page.scanned_count if is_counted else None,
+    )
+
+
+def _reject_cursor() -> NoReturn:
+    raise CURSOR.fault(
+        "the cursor does not belong to this query; give next_cursor or previous_cursor of "
+        "a page with the same q and order",
+        code=CURSOR.code,
     )
 
 
@@ -316,22 +396,29 @@ async def _source(context: DeliveryContext, request: Request, wanted: MessageQue
         group = await group_route(context, request)
         return Source(topic=dlq_of(group), group=group.name)
     if not wanted.topic:
-        raise Q.fault("say where to look: topic:NAME, or group:NAME for its dead letters")
+        raise Q.fault(
+            "say where to look: topic:NAME, or group:NAME for its dead letters; only a key or an "
+            "id can be searched for in all topics"
+        )
     request.principal.require(Scope.CONSUME, Kind.TOPIC, wanted.topic)
     return Source(topic=await topic_route(context, request), group="")
 
 
 def _question(
-    wanted: MessageQuery, source: Source, *, order: str, now_ms: int
+    wanted: MessageQuery, source: Source | None, *, order: str, now_ms: int
 ) -> tuple[SearchQuery, str | None]:
-    """What to look for, and the cause of dead letters. Raises Fault."""
+    """What to look for, and the cause of dead letters; without a ``source`` in all topics.
+
+    Raises Fault.
+    """
     values = dict(wanted.values)
     reason = values.pop("reason", None)
     try:
-        if reason is not None and not source.group:
+        if reason is not None and (source is None or not source.group):
             raise Fault("", "BAD_REQUEST", "reason: is of dead letters; add group:NAME")
         cause = None if reason is None else requested_cause(REASON.parse(reason))
-        asked: BrowseQuery = read_question(Query.of(values, BROWSE.parameters), source.topic)
+        queue_count = 0 if source is None else source.topic.queue_count
+        asked: BrowseQuery = read_question(Query.of(values, BROWSE.parameters), queue_count)
     except Fault as fault:
         raise Q.fault(fault.detail, code=fault.code) from None
     if asked.offset is not None and order == NEWEST:
@@ -446,7 +533,10 @@ SEARCH: Final = Operation(
         "explorer and `mqservice search` take the same text. Delivery is not affected. The newest "
         "come first. Only `next_cursor` says whether there is more: any page may be short. Where "
         "messages have to be read to know which are wanted (`body:`, a comparison, `reason:`), a "
-        "page reads a bounded number and returns it in `scanned`. `previous_cursor` leads back."
+        "page reads a bounded number and returns it in `scanned`. `previous_cursor` leads back. "
+        "A key or an id can be searched for without a topic, in all topics that the API key may "
+        f"consume: a page searches up to {TOPICS_MAX} of them by name and shows the newest "
+        f"{PER_TOPIC_MAX} messages of each at most."
     ),
     scope=Scope.CONSUME,
     handler=search_messages,

@@ -173,3 +173,10 @@ def test_a_group_is_made_changed_paused_and_deleted(service: Service) -> None:
     mqservice(service, "topic", "delete", name, "--yes")
     mqservice(service, "topic", "create", name, "--queues", "1")
     assert mqservice(service, *consume, "1s") == b""
+
+
+def test_a_drill_without_a_failure_finds_all_that_it_sent(service: Service) -> None:
+    topic = f"drill-{os.urandom(4).hex()}"
+    out = mqservice(service, "drill", "failover", "--topic", topic, "--count", "3").decode()
+    assert "acknowledged                       3 (synced)" in out
+    assert "acknowledged and lost              0" in out

@@ -65,12 +65,60 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
 def test_without_a_place_it_offers_topics_and_groups_for_the_rest_of_the_search(
     alice: Client, asked: list[dict[str, str]]
 ) -> None:
-    text = alice.get(PAGE, {"q": "key:k1"}).content.decode()
+    text = alice.get(PAGE, {"q": "tag:k1"}).content.decode()
 
-    assert 'href="?q=topic%3Aorders%20key%3Ak1"' in text
-    assert f'href="?q=topic%3A{LONG}%20key%3Ak1"' in text
-    assert 'href="?q=group%3Abilling%20key%3Ak1"' in text
+    assert 'href="?q=topic%3Aorders%20tag%3Ak1"' in text
+    assert f'href="?q=topic%3A{LONG}%20tag%3Ak1"' in text
+    assert 'href="?q=group%3Abilling%20tag%3Ak1"' in text
     assert asked == []
+
+
+def test_a_key_without_a_place_is_looked_for_in_all_topics_and_the_rest_is_told(
+    alice: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries: list[dict[str, str]] = []
+    found = [MESSAGE, {**MESSAGE, "id": "02", "topic": LONG}]
+    data = {"messages": found, "next_cursor": "n1", "previous_cursor": None, "is_complete": True}
+    told = {"topics_searched": 256, "topics_left": 1_744, "more_in": [LONG]}
+
+    async def answered(*given: Any) -> DataPlaneResponse:  # Any: as it is called
+        queries.append(given[5])
+        return DataPlaneResponse(status=200, data={**data, **told})
+
+    monkeypatch.setattr(data_plane, "_call", answered)
+    monkeypatch.setattr(data_plane, "_plane_of", lambda _request: None)
+
+    text = html.unescape(alice.get(PAGE, {"q": "k1"}).content.decode())
+
+    assert queries == [{"q": "k1", "limit": "50"}], "no histogram is counted"
+    assert f'href="{ROOT}/topics/orders/messages/01AB" data-drawer' in text
+    assert f'href="{ROOT}/topics/{LONG}/messages/02" data-drawer' in text
+    assert "Searched 256 topics; 1,744 not searched yet." in text
+    assert f'href="?q=topic%3A{LONG}%20k1">{LONG}</a>' in text
+    assert "cursor=n1" in text
+    for what in ("export.csv", "copy", "data-explorer-live", 'type="checkbox"'):
+        assert what not in text.partition('id="found"')[2].partition("</form>")[0], what
+    data["messages"] = []
+    text = alice.get(PAGE, {"q": "k1"}).content.decode()
+    assert "there are more topics to search" in text
+    assert 'href="?q=group%3Abilling%20k1"' in text, "dead letters are elsewhere"
+
+
+def test_what_is_hidden_in_each_topic_stays_so_in_a_search_of_all(
+    people: People, alice: Client, asked: list[dict[str, str]]
+) -> None:
+    MaskRule.objects.create(
+        namespace=people.acme, topics="ord*", part="body", path="", clear_for="owner"
+    )
+    Member.objects.filter(user=people.alice).update(role=Role.DEVELOPER)
+
+    text = alice.get(PAGE, {"q": "k1"}).content.decode()
+    refused = alice.get(PAGE, {"q": "k1 body:abc"})
+
+    assert "hidden from your role" in text
+    assert "abc &lt;b&gt;" not in text
+    assert refused.status_code == 403
+    assert len(asked) == 1, "nothing is asked that would tell what is hidden"
 
 
 def test_rows_lead_to_the_message_and_pages_lead_both_ways(

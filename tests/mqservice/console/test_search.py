@@ -91,6 +91,8 @@ def test_viewer_is_offered_what_a_viewer_may_open(people: People, client: Client
         ("topic:orders tag:paid", "Search messages", "/messages?q=topic%3Aorders+tag%3Apaid"),
         ("order-42", "Search messages", "/messages?q=key%3Aorder-42"),
         ("a b:c", "Search messages", "/messages?q=key%3A%22a+b%3Ac%22"),
+        ("k1 tag:paid", "Search messages", "/messages?q=k1+tag%3Apaid"),
+        ("tag:paid", "Search messages", "/messages?q=key%3Atag%3Apaid"),
     ],
 )
 def test_message_is_found_by_id_key_or_query(

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from fnmatch import fnmatchcase
 from random import Random
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -39,7 +40,7 @@ from mqservice.lib.signing import Signer
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.quotas.meters import Meters
 from mqservice.store import AsyncStoreClient, Store
-from mqservice.topics.routes import TopicRoute
+from mqservice.topics.routes import TopicRoute, TopicRoutes, TopicsAfter
 from mqservice.web.__main__ import WebServer, bind_socket, server_config
 from mqservice.web.loop_turns import turns_of
 from mqservice.web.socket_budget import BudgetLimits
@@ -83,6 +84,7 @@ class Server:
                 self._find_topic,
                 self._find_group,
                 find_namespace=self._find_namespace,
+                find_topics=self._find_topics,
                 limits=fresh,
             ),
         )
@@ -274,6 +276,18 @@ class Server:
 
     async def _find_topic(self, key: RouteKey) -> TopicRoute | None:
         return self.topics.get(key)
+
+    async def _find_topics(self, asked: TopicsAfter) -> TopicRoutes:
+        place = asked.tenant_id, asked.namespace
+        names = sorted(
+            name
+            for *where, name in self.topics
+            if (*where,) == place
+            and name > asked.after
+            and any(fnmatchcase(name, pattern) for pattern in asked.patterns)
+        )
+        found = [self.topics[*place, name] for name in names[: asked.count_max]]
+        return TopicRoutes(found, len(names) - len(found))
 
     async def _find_group(self, key: RouteKey) -> GroupRoute | None:
         return self.groups.get(key)

@@ -177,7 +177,7 @@ def test_a_group_without_dead_letters_has_an_empty_page(
     ("query", "code", "says"),
     [
         ({}, "BAD_REQUEST", "q is missing"),
-        ({"q": "key:a"}, "BAD_REQUEST", "topic:NAME, or group:NAME"),
+        ({"q": "tag:a"}, "BAD_REQUEST", "topic:NAME, or group:NAME"),
         ({"q": "topic:{topic} queue:9"}, "QUEUE_NOT_FOUND", "queues 0 to 3"),
         ({"q": 'topic:{topic} body:"a"b'}, "BAD_REQUEST", "a quote is not closed"),
         ({"q": 'topic:{topic} sql:"a >"'}, "ILLEGAL_FILTER", "character"),

@@ -1,0 +1,121 @@
+"""Finds a key or IDs in all topics of a namespace, through the key index.
+
+    topics after the last one ──▶ [topics_page] ── LOOK_UP, some at once ──▶ engine
+    newest first, topics with more, last topic ◀──────┘
+
+Topics are gone through by name. A page has a few messages of each: the topics that have more are
+named, and a search of one topic goes on there. It ends after ``TOPICS_MAX`` topics, after
+``SEARCH_MS_MAX``, or before a topic whose messages have no room in it; the next page begins there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from mqservice.delivery.context import DeliveryContext
+from mqservice.delivery.http import Request
+from mqservice.delivery.limits import BROWSE_BYTES_MAX, PULLS_AT_ONCE_MAX
+from mqservice.delivery.reading.key_search import find_by_id, key_page
+from mqservice.delivery.reading.walk import BrowsePage, SearchQuery
+from mqservice.lib.durations import SECOND_MS
+from mqservice.lib.problem import Problem
+from mqservice.store import Record, Store, TopicNotFound
+from mqservice.topics.routes import TopicRoute
+
+TOPICS_MAX: Final = 256  # of one page: about 50 ms when most do not have the key
+PER_TOPIC_MAX: Final = 8
+IDS_MAX: Final = 8  # each is looked for in each topic
+SEARCH_MS_MAX: Final = SECOND_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsPage:
+    """``last``: the topic behind which the next page begins, None after the last page.
+
+    ``searched_count``: topics that were looked through for this page; ``left_count``: those behind.
+    ``more_in``: topics that may have more messages than are found here.
+    """
+
+    found: list[tuple[TopicRoute, Record]]
+    last: str | None
+    searched_count: int
+    left_count: int
+    more_in: list[str]
+    is_complete: bool
+
+
+async def topics_page(
+    context: DeliveryContext,
+    request: Request,
+    question: SearchQuery,
+    ids: list[str],
+    *,
+    after: str,
+    messages_max: int,
+) -> TopicsPage:
+    """One page, of the topics that ``request`` may read. Raises Problem, ``StoreError``."""
+    routes, principal, ns = context.caches.routes, request.principal, request.match.ns
+    namespace = await routes.load_namespace(principal, ns)
+    topics, left_count = await routes.load_topics(principal, ns, after=after, count_max=TOPICS_MAX)
+    store = context.stores[namespace.shard]
+    end_ms = context.clock.monotonic_ms() + SEARCH_MS_MAX
+    each_max = min(PER_TOPIC_MAX, messages_max)
+    found: list[tuple[TopicRoute, Record]] = []
+    more_in: list[str] = []
+    searched_count, bytes_left, is_complete, has_room = 0, BROWSE_BYTES_MAX, True, True
+    while has_room and searched_count < len(topics):
+        batch = topics[searched_count : searched_count + PULLS_AT_ONCE_MAX]
+        pages = await asyncio.gather(
+            *(_topic_page(store, topic, question, ids, each_max) for topic in batch)
+        )
+        for topic, page in zip(batch, pages, strict=True):
+            size_bytes = sum(len(record.body) for record in page.records)
+            if found and (len(found) + len(page.records) > messages_max or size_bytes > bytes_left):
+                has_room = False
+                break
+            found += [(topic, record) for record in page.records]
+            bytes_left -= size_bytes
+            is_complete = is_complete and page.is_complete
+            searched_count += 1
+            if page.place is not None:
+                more_in.append(topic.name)
+        if context.clock.monotonic_ms() >= end_ms:
+            break
+    left_count += len(topics) - searched_count
+    found.sort(key=lambda each: each[1].store_timestamp_ms, reverse=True)
+    return TopicsPage(
+        found=found,
+        last=topics[searched_count - 1].name if left_count else None,
+        searched_count=searched_count,
+        left_count=left_count,
+        more_in=more_in,
+        is_complete=is_complete,
+    )
+
+
+async def _topic_page(
+    store: Store, topic: TopicRoute, question: SearchQuery, ids: list[str], messages_max: int
+) -> BrowsePage:
+    """The newest of one topic; of ``ids``, those that it has."""
+    try:
+        if not ids:
+            bytes_max = BROWSE_BYTES_MAX // PULLS_AT_ONCE_MAX
+            return await key_page(store, topic, question, None, messages_max, bytes_max=bytes_max)
+        return await _ids_page(store, topic, ids)
+    except TopicNotFound:  # nothing was sent to it yet, or it has been deleted since
+        return BrowsePage(records=[], place=None)
+
+
+async def _ids_page(store: Store, topic: TopicRoute, ids: list[str]) -> BrowsePage:
+    records: list[Record] = []
+    is_complete = True
+    for message_id in ids:
+        try:
+            records.append(await find_by_id(store, topic, message_id))
+        except Problem as problem:
+            if problem.code != "MESSAGE_NOT_FOUND":
+                raise
+            is_complete = is_complete and not problem.retryable
+    return BrowsePage(records=records, place=None, is_complete=is_complete)

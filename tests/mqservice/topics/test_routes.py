@@ -1,0 +1,53 @@
+"""Which topics the data plane is told of: by name, of one namespace, of what a key may consume."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqservice.topics.models import Topic
+from mqservice.topics.routes import TopicsAfter, find_topic_routes
+from tests.people import People
+
+NAMES = ("Orders", "a_b", "axb", "orders", "orders-eu", "stock")
+
+
+@pytest.fixture
+def topics(people: People) -> People:
+    for namespace in (people.acme, people.rival):
+        for name in NAMES:
+            Topic.objects.create(namespace=namespace, name=name, queue_count=3)
+    return people
+
+
+@pytest.mark.parametrize(
+    ("patterns", "names"),
+    [
+        (("*",), set(NAMES)),
+        (("orders",), {"orders"}),
+        (("orders*",), {"orders", "orders-eu"}),
+        (("a_b*", "stock"), {"a_b", "stock"}),
+        ((), set()),
+    ],
+)
+def test_patterns_of_a_key_select_by_the_letter(
+    topics: People, patterns: tuple[str, ...], names: set[str]
+) -> None:
+    found = find_topic_routes(TopicsAfter(topics.acme.tenant_id, "acme", patterns, "", 10))
+    assert {route.name for route in found.routes} == names
+    assert found.left_count == 0
+    assert {route.engine_name for route in found.routes} == {f"acme%{name}" for name in names}
+
+
+def test_each_is_found_once_in_parts_and_those_behind_are_counted(topics: People) -> None:
+    after, seen, left = "", [], []
+    for _ in range(3):
+        found = find_topic_routes(TopicsAfter(topics.acme.tenant_id, "acme", ("*",), after, 2))
+        seen += [route.name for route in found.routes]
+        left.append(found.left_count)
+        after = seen[-1]
+    assert (sorted(seen), left) == (sorted(NAMES), [4, 2, 0])
+
+
+def test_namespaces_of_others_have_no_topics(topics: People) -> None:
+    asked = TopicsAfter(topics.acme.tenant_id, "rival", ("*",), "", 10)
+    assert find_topic_routes(asked).routes == []
