@@ -7,13 +7,20 @@ import contextlib
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from storage_engine.config import HOUR_MS
-from storage_engine.disk.layout import BUCKET_DIR, COMMIT_LOG_DIR
-from storage_engine.errors import ConfigInvalid, NotLocal, OldMessagesUnavailable
+from storage_engine.clock import SystemClock
+from storage_engine.config import GIB, HOUR_MS, StoreConfig
+from storage_engine.disk.layout import BUCKET_DIR, COMMIT_LOG_DIR, segment_name
+from storage_engine.errors import ConfigInvalid, NotLocal, OldMessagesUnavailable, StoreCorrupt
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.replicated_log.bucket import BucketRefused, Found
+from storage_engine.replicated_log.opening import open_shard
+from storage_engine.tools.transfer.exporting import OwnStore
+from storage_engine.tools.transfer.source import SourceRejected
+from storage_engine.tools.verify.report import Kind
+from storage_engine.tools.verify.verification import Verification
 from storage_engine.wire.offsets import OffsetResetRequest, ResetTo
 from storage_engine.wire.reads import LookUpRequest, OffsetAtTimeRequest
 from tests.storage_engine.doubles import SEGMENT_BYTES, Killed, OpenStore, message
@@ -511,6 +518,46 @@ async def test_a_store_is_not_served_without_its_bucket(tmp_path: Path) -> None:
     (tmp_path / "a" / "replication.json").unlink()
     with pytest.raises(ConfigInvalid, match="only in the bucket"):
         OpenStore(tmp_path / "a").open()
+
+
+async def test_tools_know_what_is_only_in_the_bucket(tmp_path: Path) -> None:
+    shard = await Shard(tmp_path).begin_old()
+    left_end = shard.owner.local_bases()[0]
+    await shard.owner.stop()
+    check = Verification(tmp_path / "a", index_slots=5)
+    for _ in check.run():
+        pass
+    assert check.report.findings == []
+    assert f"the log's bytes 0 to {left_end} are only in the bucket" in check.report.notes[0]
+    with pytest.raises(SourceRejected, match="only in the bucket"):
+        OwnStore(tmp_path / "a")._require_kind()
+    (tmp_path / "a" / BUCKET_DIR / segment_name(SEGMENT_BYTES)).with_suffix(".json").unlink()
+    broken = Verification(tmp_path / "a", index_slots=5)
+    for _ in broken.run():
+        pass
+    assert Kind.LOG_REJECTED in broken.report.finding_counts
+    with pytest.raises(StoreCorrupt, match=f"the segment at {SEGMENT_BYTES} is not here"):
+        await shard.owner.own()
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"local_retention_bytes": 1}, "no bucket"),
+        ({"local_retention_bytes": 1, "replicated_log": "memory:"}, "two segments"),
+        (
+            {"local_retention_bytes": 1, "replicated_log": "kafka://h:1", "local_cache_bytes": GIB},
+            "SNAPSHOT_URL",
+        ),
+    ],
+)
+def test_settings_that_leave_no_bucket_or_no_room_are_refused(
+    settings: dict[str, int | str], why: str
+) -> None:
+    pytest.importorskip("confluent_kafka", reason="the extra kafka is not installed")
+    values = {"store_dir": "s", "segment_bytes": GIB // 4, "local_cache_bytes": GIB // 4}
+    with pytest.raises(ConfigInvalid, match=why):
+        open_shard(msgspec.convert(values | settings, StoreConfig).check(), SystemClock())
 
 
 async def test_a_store_without_a_bucket_has_the_log_it_always_had(tmp_path: Path) -> None:
