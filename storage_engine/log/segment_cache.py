@@ -72,6 +72,8 @@ class SegmentCache:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.is_checked = False  # what is read now was looked for
         self.size_bytes = 0
+        self._coming_bytes = 0
+        self._trouble = ""  # why the last piece has not come
         self.fetched_count = 0  # pieces
         self.failed_count = 0
 
@@ -131,7 +133,8 @@ class SegmentCache:
             futures = [self._worker.submit(self._download(*each)) for each in some]
             try:
                 for each, future in zip(some, futures, strict=True):
-                    self._add(*each, future.result())
+                    future.result()
+                    self._add(*each)
             except LogError as exc:
                 concurrent.futures.wait(futures)
                 raise ReplicationUnavailable(
@@ -152,52 +155,64 @@ class SegmentCache:
                 task.add_done_callback(partial(self._fetched, each))
             tasks.append(task)
         # One that waits may be cancelled; the others, and what is on its way, are not.
-        await asyncio.wait(tasks)
-        for task in tasks:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
             task.result()
 
-    def _fetched(self, wanted: Wanted, _: asyncio.Task[None]) -> None:
+    def _fetched(self, wanted: Wanted, task: asyncio.Task[None]) -> None:
         del self._fetches[wanted]
+        if not task.cancelled():
+            task.exception()  # whoever waited for it may have gone
 
     async def _fetch(self, wanted: Wanted) -> None:
         segment, number = wanted
+        failed_count = self.failed_count
+        start, end = segment.piece_range(number)
         async with self._places:
-            if not self.missing(segment, *segment.piece_range(number)):
+            if failed_count != self.failed_count:  # what was asked for before had to wait long
+                raise OldMessagesUnavailable(self._trouble)
+            if not self.missing(segment, start, end):
                 return
             held = self._make_place(segment, number)
             held.coming += 1
+            self._coming_bytes += end - start
             try:
-                size_bytes = await asyncio.wrap_future(
-                    self._worker.submit(self._download(segment, number))
-                )
-            except LogError as exc:
-                self.failed_count += 1
-                log.error(
-                    "Could not read a segment that only the bucket has; whoever asked for it is "
-                    "told to try again",
-                    extra={
-                        "action": "bucket_segment_unread",
-                        "base_offset": segment.base_offset,
-                        "reason": str(exc),
-                    },
-                )
-                raise OldMessagesUnavailable(
-                    f"the messages are only in the bucket, which cannot be read now: {exc}. Try "
-                    "again later"
-                ) from exc
+                await asyncio.wrap_future(self._worker.submit(self._download(segment, number)))
+            except (LogError, OSError) as exc:
+                self._fail(segment, exc)
+                raise OldMessagesUnavailable(self._trouble) from exc
             finally:
                 held.coming -= 1
-            self._add(segment, number, size_bytes)
+                self._coming_bytes -= end - start
+            self._trouble = ""
+            self._add(segment, number)
 
-    async def _download(self, segment: BucketSegment, number: int) -> int:
-        """In the thread: a piece of the segment into its file; how long it is."""
+    def _fail(self, segment: BucketSegment, error: Exception) -> None:
+        """Say so once, until a piece has come again."""
+        self.failed_count += 1
+        if not self._trouble:
+            log.error(
+                "Could not read a segment that only the bucket has; whoever asks for its messages "
+                "is told to try again",
+                extra={
+                    "action": "bucket_segment_unread",
+                    "base_offset": segment.base_offset,
+                    "reason": str(error),
+                },
+            )
+        self._trouble = (
+            f"the messages are only in the bucket, which cannot be read now: {error}. Try again "
+            "later"
+        )
+
+    async def _download(self, segment: BucketSegment, number: int) -> None:
+        """In the thread: a piece of the segment into its file."""
         piece = segment.file.pieces[number]
         content = await self._worker.pieces.read(piece)
         start, end = segment.piece_range(number)
         if len(content) != end - start:
             raise Damaged(f"{piece} has {len(content)} bytes, {segment.path.name} {end - start}")
         await asyncio.to_thread(self._files.write_at, segment.path, start, content)
-        return len(content)
 
     def _make_place(self, segment: BucketSegment, number: int) -> _Held:
         """Room for a piece, and the segment's file."""
@@ -208,18 +223,21 @@ class SegmentCache:
             held = self._held[segment.base_offset] = _Held(segment)
         self._held.move_to_end(segment.base_offset)
         for other in list(self._held.values()):
-            if self.size_bytes + end - start <= self._bytes_max:
+            if self.size_bytes + self._coming_bytes + end - start <= self._bytes_max:
                 break
             if other is not held and not other.coming:
                 self.drop(other.segment)
         return held
 
-    def _add(self, segment: BucketSegment, number: int, size_bytes: int) -> None:
+    def _add(self, segment: BucketSegment, number: int) -> None:
         held = self._held.get(segment.base_offset)
-        if held is not None and number not in held.numbers:
+        if held is None:  # retention has deleted the segment meanwhile
+            self._files.unlink(segment.path)
+        elif number not in held.numbers:
+            start, end = segment.piece_range(number)
             held.numbers.add(number)
-            held.size_bytes += size_bytes
-            self.size_bytes += size_bytes
+            held.size_bytes += end - start
+            self.size_bytes += end - start
             self.fetched_count += 1
 
     def drop(self, segment: BucketSegment) -> None:
