@@ -12,7 +12,7 @@ import pytest
 
 from storage_engine.clock import SystemClock
 from storage_engine.config import GIB, HOUR_MS, StoreConfig
-from storage_engine.disk.layout import BUCKET_DIR, COMMIT_LOG_DIR, segment_name
+from storage_engine.disk.layout import BUCKET_DIR, COMMIT_LOG_DIR, INDEX_DIR, segment_name
 from storage_engine.errors import ConfigInvalid, NotLocal, OldMessagesUnavailable, StoreCorrupt
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.replicated_log.bucket import BucketRefused, Found
@@ -386,6 +386,26 @@ async def test_what_cannot_be_read_from_the_bucket_is_told_and_not_lost(
     setattr(bucket, trouble, False)
     assert await shard.owner.pull_bodies() == [*shard.bodies, b"new"]
     assert (await here(lambda: store.receive(count=3))).bodies == shard.bodies[1:4]
+    await shard.owner.stop()
+
+
+async def test_a_start_asks_the_bucket_for_no_old_segment(tmp_path: Path) -> None:
+    shard = Shard(tmp_path)
+    bucket = shard.owner.bucket = shard.bucket = RefusingBucket()
+    await shard.begin_old()
+    await shard.owner.kill()
+    bucket.is_refusing = True
+    await shard.owner.own()
+    store = shard.owner.open
+    await store.put_bodies(b"new")
+    store.files.full_dirs = {INDEX_DIR}  # the index reads the log again
+    await store.put_bodies(*[b"%d" % number for number in range(20)])
+    await store.settled()
+    store.files.full_dirs = set()
+    await store.settled()
+    assert not store.store.indexer.is_behind
+    bucket.is_refusing = False
+    assert (await shard.owner.pull_bodies())[:60] == shard.bodies
     await shard.owner.stop()
 
 
