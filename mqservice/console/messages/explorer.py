@@ -10,7 +10,7 @@ shows what there is to look at. Works without scripts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import urlencode
 
@@ -88,6 +88,8 @@ def explorer(frame: Frame) -> HttpResponse:
     path = f"{frame.api_root}/messages"
     asked = {"q": q} | ({"order": order} if order == "oldest" else {})
     columns = columns_of(frame.user, "group_dead_letters" if group else "messages")
+    if is_of_all:
+        columns = replace(columns, shown=columns.shown | {"topic"})
     shown: dict[str, object] = {}
     status = 200
     if is_placed:

@@ -3,7 +3,9 @@
     text ──▶ a message by its ID ──▶ topics, groups ──▶ actions ──▶ pages ──▶ messages by key
              └── only what the user may open; each entry is a title and an address ──┘
 
-An action on a topic or a group is its first word and a part of the name: ``publish ord``.
+An address leads to the content of its page, so that the next Tab is behind the navigation; that of
+a search leads to its top, where the first message found has the focus. An action on a topic or a
+group is its first words and a part of the name: ``publish ord``.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from mqservice.delivery.reading.message_query import written
 from mqservice.groups.models import ConsumerGroup
 from mqservice.topics.models import Topic
 
+CONTENT: Final = "#main"
+ACTION_WORDS_MAX: Final = 3  # as in "reset offsets of"
 NAMED_ACTIONS_MAX: Final = 4  # names that one action is offered for
 _ID: Final = re.compile(r"[0-9A-Fa-f]{32}(?:[0-9A-Fa-f]{2})?")  # ours have 34 digits, RocketMQ's 32
 
@@ -38,6 +42,10 @@ class Entry:
 
     title: str
     url: str
+
+
+def _to_content(title: str, url: str) -> Entry:
+    return Entry(title=title, url=url + CONTENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +99,7 @@ GROUP_ACTIONS: Final = (
 
 
 def entries_for(frame: Frame, text: str, names_max: int) -> list[EntryGroup]:
-    """Groups that have entries; pages and actions alone without a text. Four queries at most.
+    """Groups that have entries; pages and actions alone without a text. Eight queries at most.
 
     Args:
         names_max: of topics, and of groups.
@@ -113,7 +121,7 @@ def entries_for(frame: Frame, text: str, names_max: int) -> list[EntryGroup]:
 def _by_id(frame: Frame, text: str) -> list[Entry]:
     if not _ID.fullmatch(text) or not frame.can_consume:
         return []
-    return [Entry(title=text.upper(), url=frame.url("trace", text.upper()))]
+    return [_to_content(text.upper(), frame.url("trace", text.upper()))]
 
 
 def _searches(frame: Frame, text: str) -> list[Entry]:
@@ -135,7 +143,7 @@ def _named(
     words: list[str],
     limit: int,
 ) -> list[Entry]:
-    return [Entry(title=name, url=frame.url(view, name)) for name in _names(rows, words, limit)]
+    return [_to_content(name, frame.url(view, name)) for name in _names(rows, words, limit)]
 
 
 def _names(
@@ -160,28 +168,37 @@ def _actions(
 ) -> list[Entry]:
     permitted = [each for each in ACTIONS if frame.principal.permits(each.needs)]
     found = [
-        Entry(title=str(each.title), url=frame.url(each.path))
+        _to_content(str(each.title), frame.url(each.path))
         for each in permitted
         if _has_words(each.title, words)
     ]
-    rest = words[1:]
     for actions, rows in ((TOPIC_ACTIONS, topics), (GROUP_ACTIONS, groups)):
-        meant = [
-            each
-            for each in actions
-            if rest and frame.principal.permits(each.needs) and _has_words(each.title, words[:1])
-        ]
-        names = _names(rows, rest, NAMED_ACTIONS_MAX) if meant else []
-        found += [_named_action(frame, each, name) for name in names for each in meant]
+        permitted = [each for each in actions if frame.principal.permits(each.needs)]
+        found += _named_actions(frame, permitted, rows, words)
     return found
+
+
+def _named_actions(
+    frame: Frame,
+    actions: list[Action],
+    rows: QuerySet[Topic] | QuerySet[ConsumerGroup],
+    words: list[str],
+) -> list[Entry]:
+    """As many words as can be are of the action, the others of the name."""
+    for count in range(min(ACTION_WORDS_MAX, len(words) - 1), 0, -1):
+        meant = [each for each in actions if _has_words(each.title, words[:count])]
+        names = _names(rows, words[count:], NAMED_ACTIONS_MAX) if meant else []
+        if names:
+            return [_named_action(frame, each, name) for name in names for each in meant]
+    return []
 
 
 def _named_action(frame: Frame, action: Action, name: str) -> Entry:
     title = str(action.title) % {"name": name}
     if action.query:
         url = f"{frame.url(action.path)}?{urlencode({action.query: name})}"
-        return Entry(title=title, url=url)
-    return Entry(title=title, url=frame.url(action.path, name))
+        return _to_content(title, url)
+    return _to_content(title, frame.url(action.path, name))
 
 
 def _pages(frame: Frame, words: list[str]) -> list[Entry]:
@@ -198,11 +215,11 @@ def _pages(frame: Frame, words: list[str]) -> list[Entry]:
     ]
     if frame.user.is_superuser:
         places.append((gettext_lazy("Operator"), reverse("console:operator")))
-    found = [Entry(title=str(title), url=url) for title, url in places if _has_words(title, words)]
+    found = [_to_content(str(title), url) for title, url in places if _has_words(title, words)]
     return found + [
-        Entry(
-            title=_("Namespace %(name)s") % {"name": each.name},
-            url=reverse("console:namespace", args=[each.name]),
+        _to_content(
+            _("Namespace %(name)s") % {"name": each.name},
+            reverse("console:namespace", args=[each.name]),
         )
         for each in frame.namespaces
         if each.name != frame.namespace.name and words and _contains([each.name], words)

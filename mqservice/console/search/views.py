@@ -20,7 +20,7 @@ FOUND_PAGE_MAX: Final = 100
 
 @page("")
 def search(frame: Frame) -> HttpResponse:
-    """Four queries at most."""
+    """Eight queries at most."""
     text = _text_of(frame)
     asked = urlencode({"contains": text})
     return frame.render(
@@ -36,7 +36,7 @@ def search(frame: Frame) -> HttpResponse:
 
 @page("")
 def search_json(frame: Frame) -> HttpResponse:
-    """Four queries at most."""
+    """Eight queries at most."""
     found = entries_for(frame, _text_of(frame), FOUND_MAX)
     return JsonResponse({"groups": [asdict(each) for each in found]})
 

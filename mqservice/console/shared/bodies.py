@@ -1,6 +1,7 @@
 """A message body as pages show it: a tree, text, bytes, or one line of a table.
 
-    message of the API ──▶ body_of ──▶ text_of ──▶ tree_of, preview
+    message of the API ──▶ body_of ──▶ text_of ──▶ tree_of JSON, preview
+                              ├──────▶ tree_of MessagePack, of what is no text
                               └──────▶ hex_of
 
 A body is what a tenant wrote: it is shown as text only, and downloaded as bytes of no type.
@@ -9,25 +10,40 @@ A body is what a tenant wrote: it is shown as text only, and downloaded as bytes
 from __future__ import annotations
 
 import base64
+import enum
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
+import msgspec
 from django.utils.translation import gettext as _
 
 PREVIEW_CHARS: Final = 160
 SHOWN_BYTES_MAX: Final = 64 * 1024
 TREE_NODES_MAX: Final = 2_000
+MSGPACK_BYTES_MAX: Final = 1024 * 1024  # a larger one is bytes alone: a page waits for decoding
 HIDDEN: Final = "body"
+_BYTES_SHOWN_MAX: Final = 64  # of one value
+# How maps and arrays of MessagePack begin; other values alone are more likely something else.
+_MSGPACK_BEGINNINGS: Final = frozenset([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
 _HEX_ROW: Final = 16
 _HEX_BYTES_MAX: Final = 8 * 1024
 Stored = dict[str, Any]  # Any: a message of the API's answer, see StoredMessage
 
 
+class TreeForm(enum.StrEnum):
+    """What a body is that is shown as a tree."""
+
+    JSON = "JSON"
+    MSGPACK = "MessagePack"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownBody:
-    """What the viewer shows of a body. ``text`` is None for what is no UTF-8.
+    """What the viewer shows of a body. ``text`` is None for what is no UTF-8. ``tree``: of what is
+    ``tree_form``.
 
     ``masked``: ``body`` where masking hides all of it, ``fields`` where values in it, else empty.
     """
@@ -36,6 +52,7 @@ class ShownBody:
     text: str | None
     is_cut: bool
     tree: list[dict[str, object]] | None
+    tree_form: TreeForm | None
     hex: str
     is_hex_cut: bool
     masked: str = ""
@@ -52,17 +69,21 @@ def shown_body(message: Stored) -> ShownBody:
             text=None,
             is_cut=False,
             tree=None,
+            tree_form=None,
             hex="",
             is_hex_cut=False,
             masked=HIDDEN,
         )
     body = body_of(message)
     text = text_of(body)
+    tree = tree_of(text) if text is not None else msgpack_tree_of(body)
+    form = TreeForm.JSON if text is not None else TreeForm.MSGPACK
     return ShownBody(
         size_bytes=len(body),
         text=None if text is None else text[:SHOWN_BYTES_MAX],
         is_cut=len(body) > SHOWN_BYTES_MAX,
-        tree=tree_of(text),
+        tree=tree,
+        tree_form=None if tree is None else form,
         hex=hex_of(body[:_HEX_BYTES_MAX]),
         is_hex_cut=len(body) > _HEX_BYTES_MAX,
         masked=message.get("masked", ""),
@@ -101,12 +122,12 @@ def preview(message: Stored) -> str:
     return " ".join(text[: 2 * PREVIEW_CHARS].split())[:PREVIEW_CHARS]
 
 
-def tree_of(text: str | None) -> list[dict[str, object]] | None:
+def tree_of(text: str) -> list[dict[str, object]] | None:
     """A JSON object or array as nested nodes; None for anything else, and for what is too large.
 
     A node has ``key``, and either ``kind`` and ``text``, or ``children`` and ``summary``.
     """
-    if text is None or not text.lstrip().startswith(("{", "[")):
+    if not text.lstrip().startswith(("{", "[")):
         return None
     try:
         value = json.loads(text)
@@ -115,17 +136,44 @@ def tree_of(text: str | None) -> list[dict[str, object]] | None:
         return None
 
 
+def msgpack_tree_of(body: bytes) -> list[dict[str, object]] | None:
+    """The same of a map or an array in MessagePack."""
+    if not body or body[0] not in _MSGPACK_BEGINNINGS or len(body) > MSGPACK_BYTES_MAX:
+        return None
+    try:
+        return [_node("", msgspec.msgpack.decode(body), iter(range(TREE_NODES_MAX)))]
+    except (msgspec.DecodeError, ValueError, TypeError, RecursionError, StopIteration):
+        return None
+
+
 def _node(key: str, value: object, budget: Iterator[int]) -> dict[str, object]:
     """Raises StopIteration when there are too many."""
     next(budget)
     if isinstance(value, dict):
-        children = [_node(name, each, budget) for name, each in value.items()]
+        children = [_node(_key_of(name), each, budget) for name, each in value.items()]
         return {"key": key, "children": children, "summary": f"{{{len(children)}}}"}
     if isinstance(value, list):
         children = [_node(str(index), each, budget) for index, each in enumerate(value)]
         return {"key": key, "children": children, "summary": f"[{len(children)}]"}
     kind = "text" if isinstance(value, str) else "figure"
-    return {"key": key, "kind": kind, "text": json.dumps(value, ensure_ascii=False)}
+    return {"key": key, "kind": kind, "text": _shown(value)}
+
+
+def _key_of(key: object) -> str:
+    """A key of MessagePack may be any value."""
+    return key if isinstance(key, str) else _shown(key)
+
+
+def _shown(value: object) -> str:
+    """A value as JSON writes it; what JSON does not have in words."""
+    if isinstance(value, bytes):
+        beginning = value[:_BYTES_SHOWN_MAX].hex(" ")
+        return f"{beginning} …" if len(value) > _BYTES_SHOWN_MAX else beginning
+    if isinstance(value, msgspec.msgpack.Ext):
+        return f"ext {value.code}: {_shown(bytes(value.data))}"
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def hex_of(body: bytes) -> str:

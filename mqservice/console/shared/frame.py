@@ -5,7 +5,8 @@
                log-in               404                            403
 
 A namespace one is no member of answers 404, as one that does not exist. Pages are HTML that works
-without scripts; htmx asks for the same addresses and gets the part it shows (``render_part``).
+without scripts; htmx asks for the same addresses and gets the part it shows (``render_part``). With
+``?csv=NAME`` a page is its table of that name as a file (``table_csv``).
 """
 
 from __future__ import annotations
@@ -14,11 +15,17 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseNotAllowed,
+    QueryDict,
+)
 from django.shortcuts import render
 from django.urls import reverse
 
@@ -27,6 +34,7 @@ from mqservice.accounts.models import Namespace, User
 from mqservice.accounts.queries import namespaces_of
 from mqservice.accounts.roles import CHANGING, Permission
 from mqservice.accounts.session_access import find_session_principal
+from mqservice.console.shared import table_csv
 from mqservice.console.shared.navigation import (
     Item,
     ShownSection,
@@ -151,6 +159,15 @@ def page(
             answer = function(frame, *args, **kwargs)
             if request.method == "POST":
                 forget_counts(frame.namespace)
+            name = request.GET.get(table_csv.PARAMETER, "")
+            if name and request.method == "GET" and answer.status_code == HTTPStatus.OK:
+
+                def show(query: QueryDict) -> HttpResponse:
+                    request.GET = query  # type: ignore[assignment]  # Django makes an immutable one
+                    return function(frame, *args, **kwargs)
+
+                table = table_csv.table_response(name, answer, show)
+                return cast("HttpResponse", table)  # a stream of it, which Django passes on as well
             return answer
 
         return login_required(view)

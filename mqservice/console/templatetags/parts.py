@@ -26,6 +26,7 @@ from mqservice.lib.units import count
 
 register = template.Library()
 
+PLACES: Final = ("after", "before", "cursor", "page", "skip")  # parameters that name a page
 TREND_HEIGHT: Final = 24
 TREND_BARS_MAX: Final = 24  # more of them would be too thin
 
@@ -36,6 +37,14 @@ _FORMATS = {"m": "%Y-%m-%d %H:%M", "s": "%Y-%m-%d %H:%M:%S", "ms": "%Y-%m-%d %H:
 def asset(name: str) -> str:
     """Address of a built file; it changes with the files, so that no cache mixes two versions."""
     return f"{static(f'build/{name}')}?v={version()}"
+
+
+@register.inclusion_tag("parts/csv.html", takes_context=True)
+def csv(context: template.Context, name: str) -> dict[str, object]:
+    """At the beginning of a table: a link to it as a file, from its first page on; see
+    ``table_csv``. ``name``: its own on the page.
+    """
+    return {"name": name, "url": query(context, csv=name, **dict.fromkeys(PLACES, ""))}
 
 
 @register.simple_tag

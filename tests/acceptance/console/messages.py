@@ -39,17 +39,23 @@ def receive(service: Service, count: int) -> list[str]:
 
 def give_up(service: Service, group: str, *bodies: str) -> list[str]:
     """Ids of messages that the group has given up, for ``SCRIPT``, of a topic of its name."""
+    return dead_letter(service, group, [(body, SCRIPT) for body in bodies])
+
+
+def dead_letter(service: Service, group: str, given: list[tuple[str, str]]) -> list[str]:
+    """Ids of messages with these bodies that the group has given up, each for its reason."""
     ids: list[str] = []
+    reasons = dict(given)
     with client_of(service.facts) as mq:
         mq.topics.create(group, queues=1)
         mq.groups.create(group)
-        for body in bodies:
+        for body, _ in given:
             mq.send(group, body)
         with mq.subscribe(group, group) as messages:
-            while len(ids) < len(bodies):
+            while len(ids) < len(given):
                 message = messages.get("5s")
                 assert message is not None
-                message.dead_letter(SCRIPT)
+                message.dead_letter(reasons[message.text])
                 message.confirmed("60s")
                 ids.append(message.id)
     return ids

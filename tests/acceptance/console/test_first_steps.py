@@ -252,4 +252,4 @@ def test_palette_is_used_by_keyboard_alone_and_is_read_aloud(page: Page) -> None
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/demo/dead-letters")
+    page.wait_for_url("**/demo/dead-letters#main")

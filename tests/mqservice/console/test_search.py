@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from mqservice.accounts.models import User
-from mqservice.console.search.entries import NAMED_ACTIONS_MAX
+from mqservice.console.search.entries import CONTENT, NAMED_ACTIONS_MAX
 from mqservice.console.search.views import FOUND_MAX
 from mqservice.groups.models import ConsumerGroup
 from mqservice.topics.models import Topic
@@ -67,6 +67,12 @@ def test_first_word_and_a_part_of_a_name_are_an_action(people: People, client: C
         "Edit orders": f"{BASE}/topics/orders/edit",
         "Edit billing-orders": f"{BASE}/groups/billing-orders/edit",
     }
+    assert found_by(client, people.alice, "dead letters bill")["Actions"] == {
+        "Dead letters of billing-orders": f"{BASE}/dead-letters/billing-orders"
+    }
+    assert found_by(client, people.alice, "alert on bill ord")["Actions"] == {
+        "Alert on billing-orders": f"{BASE}/new-alert?group=billing-orders"
+    }
     for number in range(NAMED_ACTIONS_MAX + 1):
         Topic.objects.create(namespace=people.acme, name=f"many-{number}", queue_count=1)
     assert len(found_by(client, people.alice, "publish many")["Actions"]) == NAMED_ACTIONS_MAX
@@ -123,16 +129,20 @@ def test_page_shows_the_same_without_scripts(people: People, client: Client) -> 
     Topic.objects.create(namespace=people.acme, name="orders", queue_count=1)
     client.force_login(people.alice)
     text = text_of(client, f"{BASE}/search?q=publish+ord")
-    assert f'<a href="{BASE}/topics/orders/publish">Publish to orders</a>' in text
+    assert f'<a href="{BASE}/topics/orders/publish{CONTENT}">Publish to orders</a>' in text
     text = text_of(client, f"{BASE}/search?q=%3Cscript%3E")
     assert "<script>" not in text.partition("<main")[2]
 
 
 def found_by(client: Client, user: User, text: str) -> Found:
-    """Address by title, of each kind."""
+    """Address by title, of each kind; each but a search leads to the content of its page."""
     client.force_login(user)
     answer = client.get(f"{BASE}/search.json", {"q": text}).json()
+    entries = [entry for group in answer["groups"] for entry in group["entries"]]
+    assert all(each["url"].endswith(CONTENT) != ("/messages?" in each["url"]) for each in entries)
     return {
-        group["title"]: {entry["title"]: entry["url"] for entry in group["entries"]}
+        group["title"]: {
+            entry["title"]: entry["url"].removesuffix(CONTENT) for entry in group["entries"]
+        }
         for group in answer["groups"]
     }
