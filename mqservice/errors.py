@@ -27,6 +27,7 @@ from mqservice.store import (
     NoReplicatedLog,
     NotLeader,
     OffsetOutOfRange,
+    OldMessagesUnavailable,
     OutcomeUnknown,
     QueueNotFound,
     RecordRefused,
@@ -71,6 +72,12 @@ _TABLE: Final[dict[type[StoreError], tuple[str, str, int | None]]] = {
         5_000,
     ),
     StoreBusy: ("STORAGE_BUSY", "too many bytes are waiting for the disk", 1_000),
+    OldMessagesUnavailable: (
+        "STORAGE_BUSY",
+        "messages this old are only in the bucket with the shard's snapshots, which cannot be read "
+        "at the moment",
+        5_000,
+    ),
     DiskFull: ("STORAGE_FULL", "the storage engine's disk is full", 30_000),
     # The cached route said otherwise, so the topic or group has just been deleted.
     TopicNotFound: ("TOPIC_NOT_FOUND", "the topic no longer exists", None),

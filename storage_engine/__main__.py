@@ -25,9 +25,11 @@ from storage_engine.disk.files import Files
 from storage_engine.errors import ConfigInvalid, NotLeader, StoreError, StoreInUse
 from storage_engine.filters.message_filter import set_compiled_max
 from storage_engine.json_log import start_logging
+from storage_engine.log.segment_cache import SegmentCache
 from storage_engine.recovery.open_checks import claim_store
 from storage_engine.recovery.warm_replica import WarmReplica
-from storage_engine.replicated_log.opening import open_shard
+from storage_engine.replicated_log.opening import has_snapshots, open_shard
+from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
 from storage_engine.replication.follower import follow, take_over
 from storage_engine.replication.tail import LogPlace
 from storage_engine.server.control import Control, Role
@@ -141,6 +143,7 @@ async def _follow(config: StoreConfig, role: Role) -> LogPlace:
     files = Files()
     claim_store(files, config.store_path, config.shard)
     log.info("The replica follows its shard", extra={"action": "replica_started"})
+    cache = _segment_cache(config, files)
     return await follow(
         *open_shard(config, SystemClock()),
         config.store_path,
@@ -148,7 +151,28 @@ async def _follow(config: StoreConfig, role: Role) -> LogPlace:
         interval_ms=config.replication_interval_ms,
         caught_up=role.caught_up,
         wanted_epoch=role.wanted_epoch,
-        derived=WarmReplica(config, files, SystemClock()),
+        derived=WarmReplica(config, files, SystemClock(), cache),
+        leaves_old=bool(config.local_retention_bytes),
+    )
+
+
+def _segment_cache(config: StoreConfig, files: Files) -> SegmentCache | None:
+    """Of what only the bucket has; None where there is no bucket with snapshots."""
+    url = config.snapshot_url or config.replicated_log
+    if not url or not has_snapshots(url):
+        return None
+
+    def open_pieces() -> SnapshotBucket:
+        _, snapshots = open_shard(config, SystemClock())
+        assert snapshots is not None
+        return snapshots
+
+    return SegmentCache(
+        config.store_path,
+        files,
+        open_pieces,
+        bytes_max=config.local_cache_bytes,
+        segment_bytes=config.segment_bytes,
     )
 
 
@@ -181,15 +205,17 @@ async def _open(config: StoreConfig, place: LogPlace | None = None) -> Store:
     files = Files()
     try:
         claim_store(files, config.store_path, config.shard)
+        cache = _segment_cache(config, files)
         if config.replicated_log and place is None:
             place = await take_over(
                 *open_shard(config, SystemClock()),
                 config.store_path,
                 files,
                 epoch=config.shard_epoch,
-                derived=WarmReplica(config, files, SystemClock()),
+                derived=WarmReplica(config, files, SystemClock(), cache),
+                leaves_old=bool(config.local_retention_bytes),
             )
-        store = Store(config, SystemClock(), place=place)
+        store = Store(config, SystemClock(), place=place, cache=cache)
         store.open(asyncio.get_running_loop())
     except OSError as exc:
         raise StoreError(f"{config.store_dir}: {exc.strerror}") from exc

@@ -23,6 +23,7 @@ from storage_engine.errors import (
     NoReplicatedLog,
     NotLeader,
     OffsetOutOfRange,
+    OldMessagesUnavailable,
     OutcomeUnknown,
     QueueNotFound,
     RecordRefused,

@@ -27,6 +27,7 @@ _MAY_BE_ZERO: Final = frozenset(
         "prefault_bytes",
         "prepare_segments",
         "retention_bytes",
+        "local_retention_bytes",
         "reserve_bytes",
         "warm_bytes",
         "metrics_port",
@@ -127,6 +128,10 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     # another one is made.
     snapshot_log_bytes: int = 256 * MIB
     snapshot_log_entries: int = 4_000  # the same, in entries
+    # How much of the log stays on the local disk; older segments are only in the bucket with the
+    # snapshots. 0: all of it.
+    local_retention_bytes: int = 0
+    local_cache_bytes: int = 4 * GIB  # of what is read of segments that only the bucket has
     repair_interval_ms: int = 2 * SECOND_MS  # between attempts to repair a failed sync
     checkpoint_interval_ms: int = 5 * SECOND_MS
     # Messages that become due within it are delivered together, between ticks; 0: at ticks only.
@@ -177,6 +182,16 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigInvalid(
                 "disk_clean_percent, disk_force_percent and disk_full_percent are "
                 f"{marks}, they must increase and not exceed 100"
+            )
+        if self.local_retention_bytes and not self.replicated_log:
+            raise ConfigInvalid(
+                "local_retention_bytes is set, but there is no bucket with the rest of the log: "
+                "set replicated_log, or let it be 0"
+            )
+        if self.local_retention_bytes and self.local_cache_bytes < 2 * self.segment_bytes:
+            raise ConfigInvalid(
+                f"local_cache_bytes is {self.local_cache_bytes}, it must be two segments or more, "
+                f"which are {2 * self.segment_bytes}"
             )
         if self.body_bytes_max >= self.frame_bytes_max:
             raise ConfigInvalid(

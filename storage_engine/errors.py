@@ -31,7 +31,9 @@
     ├── BatchUnknown         27  nobody knows any more what was given out with the message
     ├── ReplicationUnavailable 32  the replicated log does not answer; other topics are served
     ├── NotLeader            33  another engine has taken over; nothing is acknowledged any more
-    └── NoReplicatedLog      34  a replicated topic needs the log that this engine was not given
+    ├── NoReplicatedLog      34  a replicated topic needs the log that this engine was not given
+    └── OldMessagesUnavailable 35  only the bucket has the messages, and it cannot be read now
+        └── NotLocal             they can be fetched; no client sees it
 
 ``code`` travels in reply frames and never changes its meaning. ``retriable`` says whether the same
 request may succeed later. ``stored`` says what became of a put: False is a promise that nothing of
@@ -40,6 +42,7 @@ it will ever be delivered, None that nobody knows.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from typing import ClassVar
 
 
@@ -188,6 +191,24 @@ class NotLeader(StoreError):
 class NoReplicatedLog(StoreError):
     code = 34
     retriable = True  # once the engine was started with its log
+
+
+class OldMessagesUnavailable(StoreError):
+    code = 35
+    retriable = True
+
+
+class NotLocal(OldMessagesUnavailable):
+    """Of the records that are wanted the first ``here_count`` are here. ``fetch`` brings what the
+    next ones need from the bucket; raises ``OldMessagesUnavailable``, ``DiskFull``.
+    """
+
+    def __init__(
+        self, message: str, fetch: Callable[[], Coroutine[None, None, None]], here_count: int
+    ) -> None:
+        super().__init__(message)
+        self.fetch = fetch
+        self.here_count = here_count
 
 
 class WrongShard(StoreError):

@@ -32,15 +32,17 @@ from storage_engine.disk.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, CONFIG_D
 from storage_engine.disk.lock import StoreLock, next_epoch
 from storage_engine.disk.mapped_files import file_size_of
 from storage_engine.disk.run_mark import RunMark
-from storage_engine.errors import NoReplicatedLog, ShuttingDown, StoreBusy, StoreError
+from storage_engine.errors import NoReplicatedLog, NotLocal, ShuttingDown, StoreBusy, StoreError
 from storage_engine.groups.consumption import Consumption
 from storage_engine.index.indexer import Indexer
+from storage_engine.log.bucket_files import reject_bucket_files
+from storage_engine.log.bucket_log import BucketLog, open_log
 from storage_engine.log.checkpoint import is_of_rocketmq
-from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.durability import Durability
 from storage_engine.log.log_scan import last_run
 from storage_engine.log.prefaulter import Prefaulter
 from storage_engine.log.quarantine import Quarantine
+from storage_engine.log.segment_cache import SegmentCache
 from storage_engine.puts.delay_clock import DelayClock
 from storage_engine.puts.dispatcher import Dispatcher
 from storage_engine.puts.engine_puts import EnginePuts
@@ -58,6 +60,7 @@ from storage_engine.recovery.recovery import LogFound, Recovered, read_log, reco
 from storage_engine.replication.follower import reject_replica
 from storage_engine.replication.replication import Replication
 from storage_engine.replication.tail import LogPlace
+from storage_engine.retention.local_retention import LocalRetention
 from storage_engine.retention.retention import Retention
 from storage_engine.schedule.forwarder import Forwarder
 from storage_engine.schedule.level_offsets import LevelOffsets
@@ -82,6 +85,7 @@ class Store:
         clock: Clock,
         files: Files | None = None,
         place: LogPlace | None = None,
+        cache: SegmentCache | None = None,
     ) -> None:
         config = self.config = _fitted(config.check())
         self._clock = clock
@@ -90,7 +94,8 @@ class Store:
         self._lock = StoreLock(path)
         self._run_mark = RunMark(self._files, path)
         self._queues = ConsumeQueues(config, self._files)
-        self._commit_log = CommitLog(config, self._files, clock, STORE_HOST)
+        self.cache = cache
+        self._commit_log = open_log(config, self._files, clock, STORE_HOST, cache)
         self._consumer_offsets = ConsumerOffsets(self._files, path)
         self.indexer = Indexer(config, self._files, self._commit_log)
         self.dispatcher = (
@@ -165,6 +170,8 @@ class Store:
         reject_foreign_files(self.config.store_path)
         if self.replication is None:
             reject_replica(self.config.store_path)
+        if self.cache is None:
+            reject_bucket_files(self.config.store_path)
         self._files.make_dirs(self.config.store_path)
         self._lock.acquire()
         try:
@@ -196,6 +203,8 @@ class Store:
         self.catalog.start(loop)
         self._prefaulter = Prefaulter(self._commit_log)
         self._prefaulter.start()
+        if self.cache is not None:
+            self.cache.serve(loop)
         self._refusal = None
         log.info(
             "Store opened",
@@ -257,6 +266,15 @@ class Store:
             replication = self.replication
             self.retention.snapshots.replicated_offset = lambda: replication.confirmed_offset
             replication.hold_segments = self.retention.snapshots.hold_upload
+            if isinstance(self._commit_log, BucketLog) and replication.snapshotter is not None:
+                self.retention.local = LocalRetention(
+                    parts,
+                    self._commit_log,
+                    replication.snapshotter,
+                    self.retention.snapshots,
+                    forwarder,
+                    schedule,
+                )
         self.retention.settle_expired()
 
     def _read(self) -> LogFound:
@@ -394,10 +412,18 @@ class Store:
         """Read at an offset; (head, records). Changes no delivery state.
 
         Damaged records, and dead letters that are gone, are passed over; when nothing else is left,
-        as if none had matched.
+        as if none had matched. Raises ``NotLocal``: only the bucket has the first of them.
         """
         head, records = self.queries.pull(request)
-        damaged = self._commit_log.damaged(records)
+        try:
+            damaged = self._commit_log.damaged(records)
+        except NotLocal as exc:
+            if not exc.here_count:
+                raise
+            following = self.queries.offset_of(request, records[exc.here_count])
+            head = msgspec.structs.replace(head, next_offset=following)
+            records = records[: exc.here_count]
+            damaged = self._commit_log.damaged(records)
         self._quarantine.note_unreadable([records[at] for at in damaged])
         hidden = {*damaged, *self.queries.gone(request, records)}
         if hidden:

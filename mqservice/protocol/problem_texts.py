@@ -284,7 +284,8 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "Reconnect: another process takes over.",
     ),
     "STORAGE_BUSY": Meaning(
-        "Too much data is waiting for the disk. Nothing was stored.",
+        "Too much data is waiting for the disk, or old messages cannot be fetched from the bucket "
+        "that has them. Nothing was stored.",
         "Send it again after `retry_after_ms`, and more slowly.",
     ),
     "HTTP_VERSION_UNSUPPORTED": Meaning(

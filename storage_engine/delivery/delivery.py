@@ -209,6 +209,7 @@ class Delivery:
             StoreBusy: too many receives are parked, or an exclusive group has too many members.
             FilterInvalid, SubscriptionConflict: see ``join``.
             DiskFull: the group's first position on a queue cannot be written.
+            NotLocal: what comes next only the bucket has; to be asked again when it is here.
         """
         check_limits(self._config, request)
         subscription = self.join(group, queues, request)
@@ -220,11 +221,12 @@ class Delivery:
         look = (
             self.filter_scans.start_scan(subscription) if subscription.reads_before_taking else None
         )
-        delivered = self.leaser.take(subscription, request, look)
-        parked = self.waiting_receives.reply_or_wait(subscription, request, delivered, answer)
-        if look is not None:
-            self.filter_scans.finish_scan(subscription, look)
-        return parked
+        try:
+            delivered = self.leaser.take(subscription, request, look)
+            return self.waiting_receives.reply_or_wait(subscription, request, delivered, answer)
+        finally:
+            if look is not None:
+                self.filter_scans.finish_scan(subscription, look)
 
     def join(
         self,

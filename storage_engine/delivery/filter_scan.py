@@ -14,6 +14,7 @@ from typing import Final
 
 from storage_engine.clock import Clock
 from storage_engine.delivery.progress import Progress
+from storage_engine.errors import NotLocal
 from storage_engine.filters.message_filter import Filter
 from storage_engine.queues.consume_queue import Unit
 
@@ -35,6 +36,7 @@ class FilterScan:
         "_end_ms",
         "_filter",
         "_records_left",
+        "absent",
         "discarded_count",
         "found_count",
         "properties",
@@ -56,6 +58,7 @@ class FilterScan:
         self.properties: bytes | None = None
         self.found_count = 0
         self.discarded_count = 0
+        self.absent: NotLocal | None = None  # the look ended there
         self.started_ms = clock.monotonic_ms()
         self._end_ms = self.started_ms + min(ms_left, SCAN_MS_MAX)
         self.units_left = _UNITS_MAX if ms_left > 0 else 0
@@ -70,21 +73,29 @@ class FilterScan:
         self.found_count -= 1
         self.discarded_count += 1
 
+    def end_at(self, absent: NotLocal) -> None:
+        """The look is over until that is here."""
+        self.absent = absent
+        self.units_left = 0
+
     def next_match(self, units: Iterator[Unit]) -> tuple[int, Unit | None]:
         """(how many unwanted units came first, the wanted one); None when there is none, or the
-        look is spent.
+        look is spent, as it also is at a record that only the bucket has: ``absent``.
         """
         matches_unit = self._filter.matches_unit
         count = 0
         found: Unit | None = None
         if self.units_left > 0:
-            for unit in units:
-                if matches_unit(unit[2]) and self._is_match(unit[0], unit[1]):
-                    found = unit
-                    break
-                count += 1
-                if count >= self.units_left:
-                    break
+            try:
+                for unit in units:
+                    if matches_unit(unit[2]) and self._is_match(unit[0], unit[1]):
+                        found = unit
+                        break
+                    count += 1
+                    if count >= self.units_left:
+                        break
+            except NotLocal as exc:
+                self.end_at(exc)
         self.units_left -= count
         if found is not None:
             self.units_left -= 1

@@ -26,7 +26,7 @@ from storage_engine.delivery.subscription import (
     Subscriptions,
     Taken,
 )
-from storage_engine.errors import StoreError
+from storage_engine.errors import NotLocal, StoreError
 from storage_engine.records.record_parts import HEAD_BYTES_MAX, reconsume_times_of
 from storage_engine.wire.deliveries import ReceiveRequest
 
@@ -84,12 +84,22 @@ class MessageLeaser:
     def take(
         self, subscription: Subscription, request: ReceiveRequest, look: SettlingScan | None
     ) -> Delivered | None:
-        """Lease what is ready; records that cannot be read as written are settled instead."""
+        """Lease what is ready; records that cannot be read as written are settled instead.
+
+        Raises ``NotLocal``, with nothing leased: what comes next only the bucket has.
+        """
         if subscription.config.is_paused:
             return None
         while (delivered := self._lease(subscription, request, look)) is not None:
             lease, records, attempts = delivered
-            content, damaged = self._read(records)
+            try:
+                content, damaged = self._read(records)
+            except NotLocal as exc:
+                self._give_back(lease, exc.here_count)
+                if not exc.here_count:
+                    raise
+                records, attempts = records[: exc.here_count], attempts[: exc.here_count]
+                content, damaged = self._read(records)
             subscription.count_retries(lease, records, attempts, damaged, self._retries_before)
             if damaged:
                 self._skip(lease, damaged)
@@ -100,7 +110,21 @@ class MessageLeaser:
                 self.delivered_count += len(records)
                 given = records, attempts, None, lease
                 return Delivered(lease.generation, lease.until_ms, *given, content=content)
+        if look is not None and look.absent is not None:
+            raise look.absent
         return None
+
+    def _give_back(self, lease: Lease, first: int) -> None:
+        """All messages of a new lease from its ``first`` on, as if nobody had had them."""
+        now_ms = self._clock.monotonic_ms()
+        places = [(queue, offset) for queue, offsets in lease.parts for offset in offsets]
+        for queue, offset in places[first:]:
+            queue.release(offset, now_ms, is_attempt=False)
+        kept = set(places[:first])
+        lease.parts = [
+            (queue, [offset for offset in offsets if (queue, offset) in kept])
+            for queue, offsets in lease.parts
+        ]
 
     def _oldest_groups(
         self,

@@ -33,7 +33,7 @@ from storage_engine.delivery.filter_scan import SettlingScan
 from storage_engine.delivery.members import SILENCE_MS_MAX, Members, Readers
 from storage_engine.delivery.offset_bits import OffsetRuns, runs_of
 from storage_engine.delivery.progress import Progress
-from storage_engine.errors import StoreError, SubscriptionConflict
+from storage_engine.errors import NotLocal, StoreError, SubscriptionConflict
 from storage_engine.filters.message_filter import EVERYTHING, Filter
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.offset_at_time import offset_at_time
@@ -711,7 +711,11 @@ class ProcessQueue:
         ``look`` reads each new message once. ``waiting_max``: see ``MessageGroups``.
         """
         assert look is not None
-        groups, order = self._by_message_group(lease, look, waiting_max)
+        try:
+            groups, order = self._by_message_group(lease, look, waiting_max)
+        except NotLocal as exc:
+            look.end_at(exc)
+            return []
         taken: list[Taken] = []
         room = messages_max
         queue, again, heap = self.queue, self.released, self.ready_heap
@@ -749,7 +753,11 @@ class ProcessQueue:
         self, lease: Lease, now_ms: int, look: SettlingScan, *, waiting_max: int
     ) -> int | None:
         """Physical offset of the message that ``take_by_message_group`` would take first."""
-        groups, order = self._by_message_group(lease, look, waiting_max)
+        try:
+            groups, order = self._by_message_group(lease, look, waiting_max)
+        except NotLocal as exc:
+            look.end_at(exc)
+            return None
         queue, again, heap = self.queue, self.released, self.ready_heap
         while heap and heap[0][0] <= now_ms:
             ready_ms, queue_offset = heap[0]
@@ -827,7 +835,7 @@ class ProcessQueue:
     def _known_groups(self, waiting_max: int, look: SettlingScan) -> MessageGroups:
         """With what is in flight, or was released, while the queue was not read by message groups.
 
-        Reads these once, some us each.
+        Reads these once, some us each. Raises ``NotLocal``, with nothing changed.
         """
         groups = MessageGroups(waiting_max)
         for queue_offset in sorted({*self.inflight, *self.released}):

@@ -10,6 +10,7 @@ Loop thread only.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -26,7 +27,7 @@ from storage_engine.delivery.subscription import (
     Subscription,
     WaitingReceive,
 )
-from storage_engine.errors import StoreBusy, StoreError
+from storage_engine.errors import NotLocal, StoreBusy, StoreError
 from storage_engine.wire.deliveries import ReceiveRequest
 from storage_engine.wire.notices import Notice, NoticeKind
 
@@ -34,6 +35,7 @@ from storage_engine.wire.notices import Notice, NoticeKind
 _TICK_SHARE_MS: Final = 30
 # What a message costs that is delivered without a filter; finding one is no waste of time.
 _FOUND_MS: Final = 0.02
+_FETCH_AGAIN_S: Final = 1.0  # after the bucket has not answered
 
 
 class FilterScans:
@@ -67,6 +69,8 @@ class FilterScans:
             seen_count = look.found_count + look.discarded_count
             spent_ms *= look.discarded_count / max(seen_count, 1)
         self._ms_left = min(self._ms_left - spent_ms, _TICK_SHARE_MS)
+        if look.absent is not None:
+            return  # the look goes on once that is here
         if look.is_spent and subscription.waiting_receives and not self._is_stopped:
             self._waiting[subscription] = None
             self._schedule_turn()
@@ -113,6 +117,8 @@ class WaitingReceives:
         self._leasing = leasing
         self._looking = looking
         self._ends: DueHeap[WaitingReceive] = DueHeap(lambda parked: not parked.is_done)
+        self._loop = parts.loop
+        self._fetching: dict[Subscription, asyncio.Task[None]] = {}
         self.count = 0
 
     def reply_or_wait(
@@ -142,8 +148,19 @@ class WaitingReceives:
         return None
 
     def serve(self, subscription: Subscription) -> None:
-        """Give what is ready to those who wait, first come first served."""
+        """Give what is ready to those who wait, first come first served. What only the bucket has
+        is ready once it is here.
+        """
         look = self._looking.start_scan(subscription) if subscription.reads_before_taking else None
+        try:
+            self._serve(subscription, look)
+        except NotLocal as exc:
+            self._fetch(subscription, exc)
+        finally:
+            if look is not None:
+                self._looking.finish_scan(subscription, look)
+
+    def _serve(self, subscription: Subscription, look: SettlingScan | None) -> None:
         if subscription.is_exclusive:
             self._serve_each(subscription, look)
         while subscription.waiting_receives and not subscription.is_exclusive:
@@ -151,21 +168,44 @@ class WaitingReceives:
             if (delivered := self._leasing.take(subscription, waiting.request, look)) is None:
                 break
             self._end(waiting, delivered)
-        if look is not None:
-            self._looking.finish_scan(subscription, look)
+
+    def _fetch(self, subscription: Subscription, absent: NotLocal) -> None:
+        """Serve again when it is here, or a moment after it could not be fetched."""
+        if subscription in self._fetching:
+            return
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._fetching.pop(subscription, None)
+            if not task.cancelled():
+                is_here = task.exception() is None
+                self._loop.call_later(0 if is_here else _FETCH_AGAIN_S, subscription.serve)
+
+        task = self._fetching[subscription] = self._loop.create_task(absent.fetch())
+        task.add_done_callback(ended)
+
+    def stop(self) -> None:
+        """Wait for nothing more from the bucket."""
+        for task in self._fetching.values():
+            task.cancel()
 
     def _serve_each(self, subscription: Subscription, look: SettlingScan | None) -> None:
         """What is ready for one member of an exclusive group says nothing about the others."""
         done: set[str] = set()  # members who have all that is ready for them
+        absent: NotLocal | None = None
         for waiting in list(subscription.waiting_receives):
             member_id = waiting.request.member_id
             if waiting.is_done or member_id in done:
                 continue
-            delivered = self._leasing.take(subscription, waiting.request, look)
+            try:
+                delivered = self._leasing.take(subscription, waiting.request, look)
+            except NotLocal as exc:
+                absent, delivered = exc, None
             if delivered is None:
                 done.add(member_id)
             else:
                 self._end(waiting, delivered)
+        if absent is not None:
+            raise absent
 
     def replace(
         self, waiting: WaitingReceive, request: ReceiveRequest, answer: Callable[[Delivered], None]

@@ -14,6 +14,8 @@ store/
   reserve                             disk kept for settles and checkpoints (ours)
   spare                               disk kept for minOffsets.json (ours)
   replication.json                    how much of it the replicated log has (ours)
+  bucket/00000000000000000000.json    which segment only the bucket has, and where there (ours)
+  bucket/00000000000000000000.part    what of it was read lately (ours)
   shard                               whose store it is, unless the main shard's (ours)
 """
 
@@ -45,6 +47,7 @@ LOCK_FILE: Final = "lock"
 RESERVE_FILE: Final = "reserve"
 SPARE_FILE: Final = "spare"
 REPLICATION_FILE: Final = "replication.json"
+BUCKET_DIR: Final = "bucket"
 SHARD_FILE: Final = "shard"
 TEMPORARY_SUFFIX: Final = ".tmp"
 LOST_AND_FOUND: Final = "lost+found"  # what a file system keeps in its first directory

@@ -37,6 +37,8 @@ class MappedFile:
         "was_used",
     )
 
+    is_local = True  # its bytes are on this disk
+
     def __init__(
         self,
         files: Files,

@@ -239,6 +239,7 @@ class Consumption:
     def stop(self) -> None:
         """Begin nothing any more by itself; the engine is stopping."""
         self.delivery.filter_scans.stop()
+        self.delivery.waiting_receives.stop()
         self.schedule.stop()
 
     def tick(self) -> None:

@@ -157,6 +157,9 @@ class GroupProgress:
         physical_offset, record_bytes, _ = queue.unit(queue_offset)
         if record_bytes < FIXED_BYTES:
             return None
+        known = self._commit_log.times_in_bucket(physical_offset)
+        if known is not None:
+            return known[0] or None  # nobody waits for the bucket to learn an age
         try:
             head = self._commit_log.read_many([(physical_offset, FIXED_BYTES)])
         except StoreCorrupt:

@@ -139,6 +139,9 @@ class RetryAges:
         return cost
 
     def _read_alone(self, physical_offset: int, record_bytes: int) -> int:
+        known = self._commit_log.times_in_bucket(physical_offset)
+        if known is not None:
+            return known[0]  # nobody waits for the bucket to learn an age
         content = self._commit_log.properties(physical_offset, record_bytes)
         names = (FIRST_STORED_MS.encode(), FIRST_DELIVERY_MS.encode())
         properties = {name: property_value(content or b"", name) or b"" for name in names}

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.delivery.subscription import ProcessQueue
+from storage_engine.errors import NotLocal
 from storage_engine.filters.message_filter import Filter
 
 EXACT_UNITS_MAX: Final = 100_000  # of a group on a topic; some 0.5 ms the first time
@@ -216,10 +217,9 @@ class UnreadCounter:
             if asked is None or asked[:3] != (low, high, known_count):
                 known = set(_known(self._process_queue, low, high).tolist())
                 offsets = [at for at in range(low, high) if at not in known]
-                found, count = self._matching(wanted, offsets)
+                found, count, is_all = self._matching(wanted, offsets)
                 share = len(found) / max(count, 1)
                 first = found[0] if found else None
-                is_all = count == len(offsets)
                 result = MatchCount(round(share * len(offsets)), first, is_exact=is_all)
                 asked = self._asked = low, high, known_count, result
             return asked[3]
@@ -227,26 +227,32 @@ class UnreadCounter:
         if sample is None or not sample.is_usable_for(low, high):
             step = (high - low - 1) / (records_max - 1)
             spread = [low + int(part * step) for part in range(records_max)]
-            found, count = self._matching(wanted, spread)
+            found, count, _ = self._matching(wanted, spread)
             sample = self._sample = _Sample(low, high, len(found) / max(count, 1))
         count = round(sample.share * (high - low - known_count))
         first = self._process_queue.progress.first_unsettled(low, high) if count else None
         return MatchCount(count, first, is_exact=False)
 
-    def _matching(self, wanted: Filter, offsets: Iterable[int]) -> tuple[list[int], int]:
-        """Which of these match, and how many were asked before that took too long."""
+    def _matching(self, wanted: Filter, offsets: Iterable[int]) -> tuple[list[int], int, bool]:
+        """Which of these match, how many were asked before that took too long, and whether that
+        was all, with none that only the bucket has: nobody waits for it to count.
+        """
         until_ms = self._clock.monotonic_ms() + _ASK_MS_MAX
-        queue, found, count = self._process_queue.queue, [], 0
+        queue, found, count, is_exact = self._process_queue.queue, [], 0, True
         for queue_offset in offsets:
             physical_offset, record_bytes, _ = queue.unit(queue_offset)
-            content = self._properties(physical_offset, record_bytes)
+            content: bytes | None = None
+            try:
+                content = self._properties(physical_offset, record_bytes)
+            except NotLocal:
+                is_exact = False
             # As a take does: what cannot be read is for others to judge.
             if content is None or wanted.matches(content):
                 found.append(queue_offset)
             count += 1
             if self._clock.monotonic_ms() > until_ms:
-                break
-        return found, count
+                return found, count, False
+        return found, count, is_exact
 
 
 def _known(process_queue: ProcessQueue, low: int, high: int) -> Ints:

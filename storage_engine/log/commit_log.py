@@ -303,6 +303,17 @@ class CommitLog(LogReader):
         return self._run.start_offset
 
     @property
+    def local_start_offset(self) -> int:
+        """What is below, only the bucket has; see ``BucketLog``."""
+        return self.start_offset
+
+    def times_in_bucket(self, physical_offset: int) -> tuple[int, int] | None:
+        """Of a record that only the bucket has, when it was stored, at the earliest and at the
+        latest; None for one that is here, which tells it exactly.
+        """
+        return None
+
+    @property
     def end_offset(self) -> int:
         """Of the newest segment, used or not."""
         return self._run.end_offset

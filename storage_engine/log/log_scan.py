@@ -252,6 +252,8 @@ def walk(
     jumps = {damage.start: damage.end for damage in damaged or ()}
     for segment in segments:
         segment_end = min(segment.base_offset + segment.size_bytes, end)
+        if not segment.base_offset <= offset < segment_end:
+            continue  # it may be only in the bucket
         view = segment.view
         while segment.base_offset <= offset < segment_end:
             if offset in jumps:

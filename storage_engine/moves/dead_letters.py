@@ -20,7 +20,7 @@ from storage_engine.catalog.catalog import Catalog
 from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.delivery.offset_bits import runs_of
 from storage_engine.delivery.progress import Progress
-from storage_engine.errors import BadRequest, RecordRefused, TopicNotFound
+from storage_engine.errors import BadRequest, NotLocal, RecordRefused, TopicNotFound
 from storage_engine.log.offset_at_time import offset_at_time, store_timestamp
 from storage_engine.moves.moves import Move, Mover, settles_for
 from storage_engine.queues.consume_queue import ConsumeQueue
@@ -122,6 +122,7 @@ class DeadLetters:
             BadRequest: no offset, or one too many.
             TopicNotFound: the group has no dead letters, or the target does not exist.
             DiskFull, StoreReadOnly: nothing can be appended now.
+            NotLocal: only the bucket has the first of them.
         """
         topic, queue, progress = self._find(request.group, request.queue_offsets)
         if request.topic and request.topic not in self._catalog.topics:
@@ -130,7 +131,12 @@ class DeadLetters:
         moves: list[Move] = []
         room = self._mover.batch_bytes_max
         for queue_offset in request.queue_offsets:
-            made = self._made(topic, queue, progress, queue_offset, request.topic)
+            try:
+                made = self._made(topic, queue, progress, queue_offset, request.topic)
+            except NotLocal:
+                if not moves:
+                    raise
+                made = RedriveOutcome.LATER
             if isinstance(made, RedriveOutcome):
                 outcomes.append(made)
                 continue

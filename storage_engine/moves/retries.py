@@ -13,6 +13,8 @@ its consumers would use up all attempts in seconds. Loop thread only.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Container
@@ -23,7 +25,7 @@ from storage_engine.catalog.catalog import Catalog
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.delivery.subscription import Failure, ProcessQueue, Subscription
-from storage_engine.errors import BadRequest, RecordRefused, StoreError
+from storage_engine.errors import BadRequest, NotLocal, RecordRefused, StoreError
 from storage_engine.moves.moves import Move, Mover, settles_for
 from storage_engine.puts.delay_clock import DelayClock
 from storage_engine.records.delay_levels import DELAY_LEVELS_MS, DELAY_MS_MAX
@@ -48,6 +50,7 @@ SUSPEND_MS_MAX: Final = 30_000
 _BATCH_COUNT_MAX: Final = 100  # about 2 ms
 _BATCHES_A_STEP: Final = 10
 _IN_PLACE_DELAY_MS: Final = 60_000
+_FETCH_AGAIN_S: Final = 1.0  # after the bucket has not answered
 
 
 class _Successor(NamedTuple):
@@ -82,6 +85,9 @@ class Retries:
         self._mover = mover
         self._delay_ms = delay_clock.delay_ms
         self._waiting: deque[Failure] = deque()
+        self._absent: list[Failure] = []  # only the bucket has the message: tried at each tick
+        self._fetching: set[asyncio.Task[None]] = set()
+        self._loop = parts.loop
 
     def fail(self, failure: Failure) -> None:
         """Take a message out of its lease; ``tick`` moves it.
@@ -109,6 +115,7 @@ class Retries:
         self._waiting = deque(
             [each for each in self._waiting if each.process_queue not in process_queues]
         )
+        self._absent = [each for each in self._absent if each.process_queue not in process_queues]
 
     def _suspend(self, failure: Failure) -> None:
         delay_ms = SUSPEND_MS if failure.delay_ms is None else failure.delay_ms
@@ -125,10 +132,13 @@ class Retries:
 
     @property
     def waiting_count(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._absent)
 
     def tick(self) -> None:
         """Move what has failed, as far as one step goes."""
+        if self._absent and not self._fetching:
+            self._waiting.extend(self._absent)
+            self._absent.clear()
         for _ in range(_BATCHES_A_STEP):
             if not self._waiting or not self._move_some():
                 return
@@ -141,7 +151,11 @@ class Retries:
         try:
             while self._waiting and room > 0 and taken_count < _BATCH_COUNT_MAX:
                 failure = self._waiting[0]
-                successor = self._successor_or_retry_in_place(failure)
+                try:
+                    successor = self._successor_or_retry_in_place(failure)
+                except NotLocal as exc:
+                    self._wait_for(self._waiting.popleft(), exc)
+                    continue
                 if successor is not None:
                     if successors and len(successor.record) > room:
                         break
@@ -171,6 +185,14 @@ class Retries:
                 failure.queue_offset, failure.generation, place if successor.is_ready else -1
             )
         return True
+
+    def _wait_for(self, failure: Failure, absent: NotLocal) -> None:
+        """Others are moved meanwhile."""
+        self._absent.append(failure)
+        if not self._fetching:
+            task = self._loop.create_task(_attempted(absent))
+            self._fetching.add(task)
+            task.add_done_callback(self._fetching.discard)
 
     def _published(self, successors: list[_Successor], reset_counts: list[int]) -> None:
         """The new places are durable. After a reset the old ones are another delivery's."""
@@ -267,3 +289,11 @@ class Retries:
             self._delivery.add_retry(owner, self._catalog.retry_queue(group, owner.topic))
         assert owner.retry is not None
         return owner.retry.queue.queue_id
+
+
+async def _attempted(absent: NotLocal) -> None:
+    """Fetch it, or let some time pass."""
+    with contextlib.suppress(StoreError):
+        await absent.fetch()
+        return
+    await asyncio.sleep(_FETCH_AGAIN_S)

@@ -38,6 +38,9 @@ def property_values(
             left = left[1:]  # gone from the log
             continue
         segment = segments[at]
+        if not segment.is_local:  # whole segments are not fetched for it
+            left = left[physical_offsets[left] >= segment.base_offset + segment.size_bytes]
+            continue
         positions = physical_offsets[left] - segment.base_offset
         is_here = (positions >= 0) & (positions < segment.size_bytes)
         has_head = is_here & (positions <= segment.size_bytes - HEAD_BYTES)

@@ -87,6 +87,8 @@ def _pull_filtered(
         unwanted_count, unit = look.next_match(units)
         next_offset += unwanted_count
         if unit is None:
+            if look.absent is not None and not records:
+                raise look.absent
             break
         physical_offset, record_bytes, _ = unit
         if records and record_bytes > bytes_left:

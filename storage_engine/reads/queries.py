@@ -52,14 +52,17 @@ class Queries:
         queue = self._queue_of(request.topic, request.queue_id)
         return pull(self._config, self._clock, self._commit_log, queue, request)
 
+    def offset_of(self, request: PullRequest, record: tuple[int, int]) -> int:
+        """The queue offset of a record that ``pull`` gave."""
+        return self._queue_of(request.topic, request.queue_id).first_at_or_above(record[0])
+
     def gone(self, request: PullRequest, records: list[tuple[int, int]]) -> list[int]:
         """Which of the records that ``pull`` gave are dead letters no more and not to be shown, by
         their index.
         """
         if request.shows_gone or not request.topic.startswith(DLQ_PREFIX):
             return []
-        queue = self._queue_of(request.topic, request.queue_id)
-        offsets = [queue.first_at_or_above(physical_offset) for physical_offset, _ in records]
+        offsets = [self.offset_of(request, record) for record in records]
         place = request.topic, request.queue_id
         return [at for at, offset in enumerate(offsets) if self._is_gone(*place, offset)]
 

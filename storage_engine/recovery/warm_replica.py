@@ -35,6 +35,7 @@ from storage_engine.disk.mapped_file import MappedFile
 from storage_engine.disk.mapped_files import file_size_of
 from storage_engine.errors import StoreCorrupt, StoreError
 from storage_engine.index.indexer import Indexer, sync_index
+from storage_engine.log.bucket_log import open_log
 from storage_engine.log.checkpoint import (
     Checkpoint,
     decode_checkpoint,
@@ -42,8 +43,8 @@ from storage_engine.log.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.log_scan import Damage, LogEnd, Run, Scan, read_through
+from storage_engine.log.segment_cache import SegmentCache
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.record_parts import RecordParts
@@ -62,8 +63,11 @@ class _Topics(msgspec.Struct):
 class WarmReplica:
     """See the module's docstring."""
 
-    def __init__(self, config: StoreConfig, files: Files, clock: Clock) -> None:
+    def __init__(
+        self, config: StoreConfig, files: Files, clock: Clock, cache: SegmentCache | None = None
+    ) -> None:
         self._config = config
+        self._cache = cache  # of what of the log only the bucket has
         self._files = files
         self._clock = clock
         self._path = config.store_path / CHECKPOINT_FILE
@@ -164,14 +168,14 @@ class WarmReplica:
     def _opened(self) -> _Filled:
         if self._filled is None:
             found = read_checkpoint(self._path) or Checkpoint()
-            self._filled = _Filled(self._config, self._files, self._clock, found)
+            self._filled = _Filled(self._config, self._files, self._clock, found, self._cache)
             if self._filled.unit_count != found.unit_count:
                 return self._from_start()
         return self._filled
 
     def _from_start(self) -> _Filled:
         empty = self._forget_queues()
-        self._filled = _Filled(self._config, self._files, self._clock, empty)
+        self._filled = _Filled(self._config, self._files, self._clock, empty, self._cache)
         return self._filled
 
     def _forget_queues(self) -> Checkpoint:
@@ -194,12 +198,19 @@ class _Filled:
     that the log has.
     """
 
-    def __init__(self, config: StoreConfig, files: Files, clock: Clock, found: Checkpoint) -> None:
+    def __init__(
+        self,
+        config: StoreConfig,
+        files: Files,
+        clock: Clock,
+        found: Checkpoint,
+        cache: SegmentCache | None,
+    ) -> None:
         store = config.store_path
         size_bytes = file_size_of(store / COMMIT_LOG_DIR, config.segment_bytes)
         config = msgspec.structs.replace(config, segment_bytes=size_bytes)
         self._topics_path = store / CONFIG_DIR / TOPICS_FILE
-        self._commit_log = CommitLog(config, files, clock, b"")
+        self._commit_log = open_log(config, files, clock, b"", cache)
         self._queues = ConsumeQueues(config, files)
         self._min_offsets = MinOffsets(config, files)
         self._indexer = Indexer(config, files, self._commit_log)

@@ -38,6 +38,11 @@ def open_shard(config: StoreConfig, clock: Clock) -> tuple[ReplicatedLog, Snapsh
         snapshots = open_snapshots(url, shard=shard, deployment=deployment, options={}, clock=clock)
     except Misconfigured as exc:
         raise ConfigInvalid(f"{ENV_PREFIX}{name}: {exc}") from exc
+    if config.local_retention_bytes and snapshots is None:
+        raise ConfigInvalid(
+            f"{ENV_PREFIX}LOCAL_RETENTION_BYTES is set, but a log in Kafka has no bucket for the "
+            f"rest: set {ENV_PREFIX}SNAPSHOT_URL, or let it be 0"
+        )
     return replicated_log, snapshots
 
 
@@ -83,6 +88,11 @@ def open_snapshots(
         clock=clock,
         random=SystemRandom(),
     )
+
+
+def has_snapshots(url: str) -> bool:
+    """Whether it is a bucket, which can hold them."""
+    return not _is_kafka(url)
 
 
 def _is_kafka(url: str) -> bool:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Final
 
@@ -35,6 +35,7 @@ from storage_engine.replicated_log.port import MIB
 
 SNAPSHOTS_KEPT: Final = 3
 PIECE_BYTES: Final = 4 * MIB
+_CONFIRMED_AT_ONCE: Final = 8
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -153,6 +154,21 @@ class SnapshotBucket:
         await self._requests.patiently(publish_now)
         self._listed = listed
         return listed
+
+    async def confirm(self, pieces: Sequence[str]) -> None:
+        """That the bucket has all of these. Raises Damaged: it has not, though a snapshot has them;
+        Unavailable, Misconfigured.
+        """
+        for at in range(0, len(pieces), _CONFIRMED_AT_ONCE):
+            names = [self._pieces + piece for piece in pieces[at : at + _CONFIRMED_AT_ONCE]]
+            for name, is_there in zip(
+                names, await asyncio.gather(*map(self._exists, names)), strict=True
+            ):
+                if not is_there:
+                    raise Damaged(f"{name} is gone: somebody has deleted it")
+
+    async def _exists(self, name: str) -> bool:
+        return await self._requests.patiently(lambda: self._bucket.exists(name))
 
     async def delete_unlisted(self, pieces: Iterable[str]) -> int:
         """After ``publish``: delete what was uploaded up to then, but ``pieces``, which are those

@@ -28,6 +28,8 @@ from storage_engine.disk.layout import (
 )
 from storage_engine.disk.small_files import Identity, at_one_moment, grows
 from storage_engine.log.commit_log import CommitLog
+from storage_engine.records.record_check import fault_at
+from storage_engine.records.record_parts import store_timestamp_of
 from storage_engine.replication.entry import (
     HEAD_BYTES,
     SECTION_BYTES,
@@ -51,6 +53,7 @@ class Change(NamedTuple):
     log_from: int
     log_end: int
     is_start_new: bool
+    local_start: int  # what is below, only the bucket has
     whole: Mapping[str, bytes]  # all small files, where they were asked for
 
     @property
@@ -89,6 +92,8 @@ class ChangeReader:
         """
         whole: dict[str, bytes] | None = {} if is_whole else None
         read = partial(self._read, whole)
+        # Before the files, which say that no scheduled message to come is below.
+        local_start = self._commit_log.local_start_offset
         known, sections, log_start, log_end = at_one_moment(self._store_path, read)
         self._known = known
         # Recovery may have cut off half a record, with which the owner before had ended the log.
@@ -97,7 +102,8 @@ class ChangeReader:
         tables = [each for each in sections if each.name in _TABLES]
         files = [each for each in sections if each.name not in _TABLES]
         is_start_new, self._log_start = log_start != self._log_start, log_start
-        return Change(tables, files, log_start, log_from, log_end, is_start_new, whole or {})
+        log_range = log_start, log_from, log_end
+        return Change(tables, files, *log_range, is_start_new, local_start, whole or {})
 
     def _read(
         self, whole: dict[str, bytes] | None, names: dict[str, Identity]
@@ -140,6 +146,20 @@ class ChangeReader:
         content = os.pread(self._journal, os.fstat(self._journal).st_size - start, start)
         # An entry that is being written just now is no entry yet, and may be taken back.
         return content[: whole_bytes(content)]
+
+    @property
+    def log_start(self) -> int:
+        return self._commit_log.start_offset
+
+    def first_ms(self, base_offset: int) -> int:
+        """When the first record of a local segment was stored; 0 where that is damaged. Loop
+        thread.
+        """
+        segment = next(
+            each for each in self._commit_log.segments() if each.base_offset == base_offset
+        )
+        is_whole = segment.is_local and fault_at(segment.view, 0, base_offset) is None
+        return store_timestamp_of(segment.view, 0) if is_whole else 0
 
     def read_log(self, start: int, end: int) -> bytes:
         """Bytes of the durable log, all in one segment; retention waits until they are shipped."""

@@ -55,11 +55,14 @@ from storage_engine.errors import (
     StoreCorrupt,
     StoreError,
 )
+from storage_engine.log.bucket_files import bucket_offsets
 from storage_engine.replicated_log.errors import Fenced, LogError, Trimmed, Unavailable
 from storage_engine.replicated_log.port import Entry, Position, ReplicatedLog
-from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
+from storage_engine.replicated_log.snapshot_bucket import Listed, SnapshotBucket
 from storage_engine.replication.cut_off import keep
 from storage_engine.replication.entry import Kind, ReplicatedEntry, decode
+from storage_engine.replication.manifest import decode as decode_manifest
+from storage_engine.replication.manifest import sealed_segments
 from storage_engine.replication.replica import Derived, NothingDerived, Replica
 from storage_engine.replication.restorer import Restorer
 from storage_engine.replication.tail import LogPlace, Tail, read_tail, write_tail
@@ -68,11 +71,14 @@ log = logging.getLogger(__name__)
 
 _PAUSE_S: Final = 1.0  # between attempts to reach the log
 _FLUSH_S: Final = 1.0  # between syncs of what a replica has read
+_LEAVE_S: Final = 60.0  # between looks for what the owner has only in the bucket
 _EPOCHS_TRIED_MAX: Final = 16  # of owners that wrote nothing, and so left no entry to know them by
 
 
 class Follower:
-    """See the module's docstring."""
+    """See the module's docstring. ``leaves_old``: segments that the owner has only in the bucket
+    are not here either.
+    """
 
     def __init__(
         self,
@@ -81,15 +87,21 @@ class Follower:
         store_path: Path,
         files: Files,
         derived: Derived | None = None,
+        *,
+        leaves_old: bool = False,
     ) -> None:
         self._log = replicated_log
         self._derived = derived or NothingDerived()
         self._path = store_path
         self._files = files
         self._snapshots = snapshots
+        self._leaves_old = leaves_old and snapshots is not None
+        self._looked_at: Listed | None = None
         self._restorer: Restorer | None = None
         if snapshots is not None:
-            self._restorer = Restorer(snapshots, files, store_path, self._derived)
+            self._restorer = Restorer(
+                snapshots, files, store_path, self._derived, leaves_old=leaves_old
+            )
         found = read_tail(store_path)
         self._is_known = found is not None
         self._tail = found or Tail()
@@ -148,6 +160,30 @@ class Follower:
         """Write what waits to be written, so that the next start need not read it again."""
         if self._replica is not None:
             await asyncio.to_thread(self._replica.flush)
+
+    async def leave_old(self) -> None:
+        """Delete segments that the owner has only in the bucket; one request to the bucket, and a
+        few where there is a new snapshot.
+        """
+        if self._replica is None or self._snapshots is None or not self._leaves_old:
+            return
+        try:
+            listed = await self._snapshots.listed()
+            if not listed or listed[0] == self._looked_at:
+                return
+            manifest = decode_manifest(await self._snapshots.manifest(listed[0]))
+        except LogError as exc:
+            log.warning(
+                "Could not read the newest snapshot; old segments stay on the local disk for now",
+                extra={"action": "local_retention_failed", "reason": str(exc)},
+            )
+            return
+        if manifest.tail.entry_epoch != self.tail.entry_epoch:
+            return  # its owner may have changed what is here
+        sealed = sealed_segments(manifest)
+        left = {at: each for at, each in sealed.items() if each.end_offset <= manifest.local_start}
+        await asyncio.to_thread(self._replica.leave, left)
+        self._looked_at = listed[0]
 
     async def finish(self, end: Position, epoch: int) -> LogPlace:
         """Write down that what follows ``end`` is this store's own; the rest is durable by then."""
@@ -226,7 +262,8 @@ class Follower:
         tail = self._tail
         if entry.epoch in tail.epochs or not entry.is_first or entry.number != tail.number + 1:
             return False
-        bases = base_offsets_in(self._path / COMMIT_LOG_DIR)
+        local = base_offsets_in(self._path / COMMIT_LOG_DIR)
+        bases = [*bucket_offsets(self._path), *local]
         first, last = bases[0] if bases else 0, bases[-1] + entry.segment_bytes if bases else 0
         is_complete = len(bases) * entry.segment_bytes == last - first
         return is_complete and first <= entry.log_start and last >= tail.log_end
@@ -324,6 +361,7 @@ async def take_over(
     *,
     epoch: int,
     derived: Derived | None = None,
+    leaves_old: bool = False,
 ) -> LogPlace:
     """The log, open for writing, and the store's files at its end.
 
@@ -335,8 +373,8 @@ async def take_over(
         StoreInUse: an engine runs on the store.
     """
     with _locked(store_path, files):
-        follower = Follower(replicated_log, snapshots, store_path, files, derived)
-        return await _take_over(follower, epoch)
+        known = replicated_log, snapshots, store_path, files, derived
+        return await _take_over(Follower(*known, leaves_old=leaves_old), epoch)
 
 
 async def follow(
@@ -349,20 +387,26 @@ async def follow(
     caught_up: Callable[[Tail], None],
     wanted_epoch: asyncio.Future[int],
     derived: Derived | None = None,
+    leaves_old: bool = False,
 ) -> LogPlace:
     """Apply what comes, and tell ``caught_up`` whenever that was all, until ``wanted_epoch`` says
     with which epoch to take over. Raises as ``take_over`` does.
     """
     with _locked(store_path, files):
-        follower = Follower(replicated_log, snapshots, store_path, files, derived)
+        known = replicated_log, snapshots, store_path, files, derived
+        follower = Follower(*known, leaves_old=leaves_old)
         loop = asyncio.get_running_loop()
         flushed_s = -_FLUSH_S
+        left_s = loop.time()
         while not wanted_epoch.done():
             await follower.read_on()
             caught_up(follower.tail)
             if loop.time() - flushed_s >= _FLUSH_S:
                 await follower.flush()
                 flushed_s = loop.time()
+            if loop.time() - left_s >= _LEAVE_S:
+                await follower.leave_old()
+                left_s = loop.time()
             await asyncio.wait([wanted_epoch], timeout=interval_ms / 1_000)
         return await _take_over(follower, wanted_epoch.result())
 

@@ -16,21 +16,27 @@ import msgspec
 from storage_engine.disk.layout import COMMIT_LOG_DIR, segment_name
 from storage_engine.disk.small_files import is_small_file
 from storage_engine.errors import StoreCorrupt
+from storage_engine.log.bucket_files import BucketFile
 from storage_engine.replication.tail import Tail
 
 VERSION: Final = 1
 
 
 class StoredFile(msgspec.Struct, frozen=True):
-    """``name`` is relative to the store."""
+    """``name`` is relative to the store. ``first_ms``: of a segment, when its first record was
+    stored; 0 where that is damaged, or the snapshot of an older engine.
+    """
 
     name: str
     size_bytes: int
     pieces: list[str]
+    first_ms: int = 0
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """See the module's docstring. ``tail``: of a replica that has the snapshot and nothing else."""
+    """See the module's docstring. ``tail``: of a replica that has the snapshot and nothing else.
+    ``local_start``: what of the log is below, the owner itself had only in the bucket.
+    """
 
     version: int = VERSION
     tail: Tail
@@ -39,6 +45,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     piece_bytes: int
     segments: list[StoredFile]  # one behind the other
     files: list[StoredFile]
+    local_start: int = 0
 
     @property
     def pieces(self) -> Iterator[str]:
@@ -50,6 +57,23 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 def segment_base(offset: int, segment_bytes: int) -> int:
     """Where the segment that has an offset begins."""
     return offset - offset % segment_bytes
+
+
+def sealed_segments(manifest: Manifest) -> dict[int, BucketFile]:
+    """Those that it has whole, which never change, by their base offset."""
+    base = segment_base(manifest.log_start, manifest.segment_bytes)
+    found: dict[int, BucketFile] = {}
+    for each in manifest.segments:
+        if each.size_bytes == manifest.segment_bytes:
+            found[base] = BucketFile(
+                base_offset=base,
+                size_bytes=each.size_bytes,
+                piece_bytes=manifest.piece_bytes,
+                pieces=each.pieces,
+                first_ms=each.first_ms,
+            )
+        base += manifest.segment_bytes
+    return found
 
 
 def encode(manifest: Manifest) -> bytes:

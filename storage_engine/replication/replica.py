@@ -30,11 +30,19 @@ from storage_engine.disk.layout import (
 )
 from storage_engine.disk.small_files import identities
 from storage_engine.errors import StoreCorrupt
+from storage_engine.log.bucket_files import (
+    BucketFile,
+    bucket_path,
+    delete_left,
+    forget_before,
+    write_bucket_files,
+)
+from storage_engine.log.checkpoint import read_checkpoint
 from storage_engine.replicated_log.port import Position
 from storage_engine.replication.cut_off import data_beyond
 from storage_engine.replication.entry import Kind, ReplicatedEntry, Section
 from storage_engine.replication.pending_files import PendingFile, PendingFiles, merged
-from storage_engine.replication.tail import Tail, write_tail
+from storage_engine.replication.tail import Tail, read_tail, write_tail
 
 _ZEROS: Final = bytes(1024 * 1024)
 
@@ -168,8 +176,35 @@ class Replica:
         base = offset - offset % segment_bytes
         path = self._path / COMMIT_LOG_DIR / segment_name(base)
         if not path.exists():
+            if bucket_path(self._path, base).exists():
+                raise StoreCorrupt(
+                    f"an entry of the replicated log has bytes at {offset}, of a segment that "
+                    f"{self._path} has only in the bucket. Nothing of it was applied. Move this "
+                    "store away: a new one is built from the log"
+                )
             self._files.create(path, segment_bytes, segment_bytes)
         return path
+
+    def leave(self, published: Mapping[int, BucketFile]) -> None:
+        """Delete the oldest segments, which the shard's owner has only in the bucket as well, but
+        none that may be written or read again. ``published``: by base offset, of a snapshot.
+
+        Raises ``DiskFull``, ``SyncFailed``: what is not deleted is here as before.
+        """
+        noted, mark = read_tail(self._path), read_checkpoint(self._path / CHECKPOINT_FILE)
+        if noted is None or mark is None or self.tail.has_own_files:
+            return
+        # A start reads entries from where it was noted, and records from the checkpoint on.
+        below = min(noted.log_end, mark.dispatched_offset, mark.indexed_offset)
+        left: list[BucketFile] = []
+        for base in base_offsets_in(self._path / COMMIT_LOG_DIR)[:-1]:
+            file = published.get(base)
+            if file is None or file.end_offset > below:
+                break
+            left.append(file)
+        self.sync_log()
+        write_bucket_files(self._files, self._path, left)
+        delete_left(self._files, self._path, left)
 
     def _write_log(self, section: Section, segment_bytes: int) -> None:
         position, content = section.position, memoryview(section.content)
@@ -198,6 +233,7 @@ class Replica:
             path = directory / segment_name(base)
             self._unsynced.discard(path)
             self._files.unlink(path)
+        forget_before(self._files, self._path, offset)
 
     def sync_log(self) -> None:
         """Make all bytes of the log durable that were applied. Raises ``SyncFailed``."""

@@ -26,9 +26,16 @@ from storage_engine.disk.layout import (
 )
 from storage_engine.disk.small_files import identities
 from storage_engine.errors import StoreCorrupt
+from storage_engine.log.bucket_files import BucketFile, forget_all_but, write_bucket_files
 from storage_engine.replicated_log.errors import Trimmed
 from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket, is_piece
-from storage_engine.replication.manifest import Manifest, StoredFile, decode, segment_base
+from storage_engine.replication.manifest import (
+    Manifest,
+    StoredFile,
+    decode,
+    sealed_segments,
+    segment_base,
+)
 from storage_engine.replication.replica import Derived
 from storage_engine.replication.tail import Tail, write_tail
 
@@ -48,7 +55,9 @@ class _Place(NamedTuple):
 
 
 class Restorer:
-    """See the module's docstring. ``chosen``: what of a snapshot is wanted; else all of it."""
+    """See the module's docstring. ``chosen``: what of a snapshot is wanted; else all of it.
+    ``leaves_old``: segments that its owner had only in the bucket stay there.
+    """
 
     def __init__(
         self,
@@ -57,9 +66,12 @@ class Restorer:
         store_path: Path,
         derived: Derived,
         chosen: Callable[[Manifest], Awaitable[Manifest]] | None = None,
+        *,
+        leaves_old: bool = False,
     ) -> None:
         self._bucket = bucket
         self._chosen = chosen
+        self._leaves_old = leaves_old
         self._files = files
         self._path = store_path
         self._derived = derived
@@ -89,9 +101,10 @@ class Restorer:
         await asyncio.to_thread(self._derived.forget)
         # What the next snapshot no longer has comes first: small files, the newest segment.
         contents = {each.name: await self._read(each.pieces) for each in manifest.files}
-        for segment in reversed(manifest.segments):
+        left = self._left(manifest)
+        for segment in reversed(manifest.segments[len(left) :]):
             await self._restore_segment(manifest, segment)
-        await asyncio.to_thread(self._finish, manifest, contents)
+        await asyncio.to_thread(self._finish, manifest, contents, left)
         log.info(
             "Began with a snapshot of the shard's store",
             extra={
@@ -101,6 +114,13 @@ class Restorer:
             },
         )
         return manifest.tail
+
+    def _left(self, manifest: Manifest) -> list[BucketFile]:
+        """The oldest segments, which stay in the bucket."""
+        if not self._leaves_old:
+            return []
+        sealed = sealed_segments(manifest).values()
+        return [each for each in sealed if each.end_offset <= manifest.local_start]
 
     async def _read(self, pieces: list[str]) -> bytes:
         found: list[bytes] = []
@@ -150,9 +170,11 @@ class Restorer:
                 self._files.write_at(path, at, memoryview(_ZEROS)[: end - at])
         self._files.sync_path(path)
 
-    def _finish(self, manifest: Manifest, contents: dict[str, bytes]) -> None:
+    def _finish(
+        self, manifest: Manifest, contents: dict[str, bytes], left: list[BucketFile]
+    ) -> None:
         segments = self._path / COMMIT_LOG_DIR
-        wanted = {self._path / each.name for each in manifest.segments}
+        wanted = {self._path / each.name for each in manifest.segments[len(left) :]}
         if not wanted and manifest.tail.log_end:  # says where the log goes on
             base = segment_base(manifest.tail.log_end, manifest.segment_bytes)
             path = segments / segment_name(base)
@@ -161,6 +183,8 @@ class Restorer:
         for base in base_offsets_in(segments):
             if segments / segment_name(base) not in wanted:
                 self._files.unlink(segments / segment_name(base))
+        write_bucket_files(self._files, self._path, left)
+        forget_all_but(self._files, self._path, [each.base_offset for each in left])
         for name in sorted(contents, key=CHECKPOINT_FILE.__eq__):
             content = contents[name]
             if name == CHECKPOINT_FILE:  # the last one: it counts what stands in the others

@@ -42,11 +42,12 @@ class _InFlight(NamedTuple):
 
 class Moment(NamedTuple):
     """What a replica is that has applied the log up to ``tail``: its small files, and the log's
-    range from ``log_start`` on.
+    range from ``log_start`` on, of which the owner has only what is above ``local_start`` here.
     """
 
     tail: Tail
     log_start: int
+    local_start: int
     files: Mapping[str, bytes]
 
 
@@ -135,7 +136,7 @@ class Shipper:
             log_end=entry.log_end,
             position=Entry(stored.result(), b"").end,
         )
-        return Moment(tail, change.log_start, change.whole)
+        return Moment(tail, change.log_start, change.local_start, change.whole)
 
     async def _ship(self, *, at_least_one: bool, is_whole: bool = False) -> Change:
         sent_to = self._reader.log_end

@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from storage_engine.config import StoreConfig
 from storage_engine.disk.small_files import FilesKeptChanging
 from storage_engine.errors import StoreError
+from storage_engine.log.bucket_files import BucketFile
 from storage_engine.replicated_log.errors import LogError
 from storage_engine.replicated_log.port import ReplicatedLog
 from storage_engine.replicated_log.snapshot_bucket import PIECE_BYTES, SnapshotBucket
@@ -29,6 +30,7 @@ from storage_engine.replication.manifest import (
     StoredFile,
     decode,
     encode,
+    sealed_segments,
     segment_base,
     segments_of,
 )
@@ -72,6 +74,7 @@ class Snapshotter:
         self._hold = hold
         self._piece_bytes = piece_bytes
         self._manifests: list[Manifest] | None = None  # of those listed, the newest first
+        self.sealed_segments: Mapping[int, BucketFile] = {}  # of the newest, by base offset
         self._unchanged_to = 0  # the newest one's bytes of the log below are ours
         self._shipped_bytes = 0  # when the newest was made
 
@@ -102,6 +105,9 @@ class Snapshotter:
             shipper.replicated_offset - tail.log_end, shipper.shipped_bytes - self._shipped_bytes
         )
         behind_entries = shipper.number - tail.number
+        # What retention has deleted is deleted from the bucket by the next snapshots.
+        expired_bytes = self._reader.log_start - (manifests[0].log_start if manifests else 0)
+        behind_bytes = max(behind_bytes, expired_bytes)
         return behind_bytes >= self._bytes_max or behind_entries >= self._entries_max
 
     async def take(self) -> Manifest:
@@ -121,6 +127,7 @@ class Snapshotter:
             for name, content in moment.files.items()
         ]
         manifest = Manifest(
+            local_start=moment.local_start,
             tail=moment.tail,
             log_start=moment.log_start,
             segment_bytes=self._reader.segment_bytes,
@@ -130,6 +137,7 @@ class Snapshotter:
         )
         listed = await self._bucket.publish(await self._upload(encode(manifest)))
         manifests = self._manifests = [manifest, *before][: len(listed)]
+        self.sealed_segments = sealed_segments(manifest)
         self._unchanged_to = moment.tail.log_end
         self._shipped_bytes = shipped_bytes
         self._bucket.begin(manifest.pieces)
@@ -149,6 +157,10 @@ class Snapshotter:
         )
         return manifest
 
+    async def confirm(self, pieces: Sequence[str]) -> None:
+        """See that the bucket has them; one request each. Raises ``LogError``."""
+        await self._bucket.confirm(pieces)
+
     async def _begun(self) -> list[Manifest]:
         """The snapshots that are there, which only this owner adds to from now on."""
         if self._manifests is None:
@@ -157,25 +169,32 @@ class Snapshotter:
             if found:
                 newest = found[0]
                 self._unchanged_to = segment_base(newest.tail.log_end, newest.segment_bytes)
+                self._piece_bytes = newest.piece_bytes  # of segments that are not here any more
+                self.sealed_segments = sealed_segments(newest)
             self._bucket.begin(found[0].pieces if found else ())
             self._manifests = found
         return self._manifests
 
     async def _upload_log(self, moment: Moment, before: Manifest | None) -> list[StoredFile]:
         sizes = (self._reader.segment_bytes, self._piece_bytes)
-        known: dict[str, list[str]] = {}
+        known: dict[str, StoredFile] = {}
         if before is not None and (before.segment_bytes, before.piece_bytes) == sizes:
-            known = {each.name: each.pieces for each in before.segments}
+            known = {each.name: each for each in before.segments}
         stored: list[StoredFile] = []
         base = segment_base(moment.log_start, self._reader.segment_bytes)
         for name, size_bytes in segments_of(moment.log_start, moment.tail.log_end, sizes[0]):
             unchanged = max(self._unchanged_to - base, 0)
             is_whole = unchanged >= sizes[0]
-            pieces = known.get(name, [])[: None if is_whole else unchanged // sizes[1]]
+            file = known.get(name)
+            pieces = [] if file is None else file.pieces
+            pieces = pieces[: None if is_whole else unchanged // sizes[1]]
             for start in range(len(pieces) * sizes[1], size_bytes, sizes[1]):
                 end = min(start + sizes[1], size_bytes)
                 pieces.append(await self._upload_piece_of_log(base + start, base + end))
-            stored.append(StoredFile(name, size_bytes, pieces))
+            first_ms = file.first_ms if is_whole and file is not None else 0
+            stored.append(
+                StoredFile(name, size_bytes, pieces, first_ms or self._reader.first_ms(base))
+            )
             base += sizes[0]
         return stored
 

@@ -9,7 +9,9 @@ be read any more. Above the size limit, or above 85 % of the disk, the oldest se
 same, and what stands in them becomes unreadable first. Messages under a lease are kept until the
 disk is at 85 %. Scheduled messages still to come are appended again before their segment goes.
 
-Segments that a snapshot holds stay, until the disk is at 85 %: then snapshots end first.
+Segments that a snapshot holds stay, until the disk is at 85 %: then snapshots end first. Segments
+that only the bucket has count as the others do, but a full disk deletes none of them, as it would
+gain nothing (``local_retention.py``).
 
 One pass deletes a few segments only. Messages grow old by a clock of their own, so that a wall
 clock that jumps ahead expires nothing at once, and what expires by age goes at most a tenth of the
@@ -39,6 +41,7 @@ from storage_engine.puts.dispatcher import Dispatcher
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.record_parts import store_timestamp_of
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC, SCHEDULE_TOPIC_BYTES
+from storage_engine.retention.local_retention import LocalRetention
 from storage_engine.retention.retention_clock import RetentionClock
 from storage_engine.retention.snapshots import Snapshots
 from storage_engine.schedule.forwarder import Forwarder
@@ -83,6 +86,7 @@ class Retention:
         self._aged_count = 0  # segments gone by age in this interval
         # queue → (min_offset, physical offset and store time of the message there)
         self._first: dict[ConsumeQueue, tuple[int, int, int]] = {}
+        self.local: LocalRetention | None = None  # of a shard whose bucket has old segments
         self.deleted_segment_count = 0
         self.lost_message_count = 0  # expired before a group had settled them
 
@@ -130,6 +134,9 @@ class Retention:
         self._forget_deleted(self._commit_log.start_offset)
         known = self._first.items()
         self._first = {queue: at for queue, at in known if queue.min_offset < queue.max_offset}
+        if self.local is not None:
+            below = min(self._dispatcher.dispatched_offset, self._indexer.indexed_offset)
+            await self.local.run(state, below=below)
         return len(going)
 
     def _forget_deleted(self, start_offset: int) -> None:
@@ -210,13 +217,18 @@ class Retention:
             own_ms = topic.retention_ms if topic is not None else 0
             until_ms = now_ms - min(own_ms or self._config.retention_ms, self._config.retention_ms)
             if self._first_of(queue)[2] < until_ms:
-                found.append((queue, offset_at_time(self._commit_log, queue, until_ms)))
+                expired = offset_at_time(self._commit_log, queue, until_ms, is_local=True)
+                found.append((queue, expired))
         return found
 
     def _first_of(self, queue: ConsumeQueue) -> tuple[int, int, int]:
         known = self._first.get(queue)
         if known is None or known[0] != queue.min_offset:
             physical_offset, record_bytes, _ = queue.unit(queue.min_offset)
+            in_bucket = self._commit_log.times_in_bucket(physical_offset)
+            if in_bucket is not None:
+                # Until the segment behind it came: not kept, as that may not be known yet.
+                return queue.min_offset, physical_offset, in_bucket[1]
             place = (physical_offset, record_bytes)
             # A damaged message is as old as can be: those behind it decide.
             is_damaged = self._commit_log.damaged([place])
@@ -232,7 +244,7 @@ class Retention:
         if self._config.retention_bytes:
             excess = len(segments) * size_bytes - self._config.retention_bytes
             count = max(0, -(-excess // size_bytes))
-        if state >= DiskState.FORCE:
+        if state >= DiskState.FORCE and segments and segments[0].is_local:
             count = max(count, 1)
         count = min(count, self._config.retention_files_max, len(segments) - 1)
         count = min(count, len(self._not_held(segments)))

@@ -62,7 +62,7 @@ class Snapshots:
         if len(self._leases) >= self._config.snapshot_count_max:
             raise StoreBusy(f"{len(self._leases)} snapshots are held already, which is the limit")
         snapshot_id, self._next_id = self._next_id, self._next_id + 1
-        start_offset = max(request.start_offset, self._commit_log.start_offset, self.going_to)
+        start_offset = max(request.start_offset, self._commit_log.local_start_offset, self.going_to)
         self._leases[snapshot_id] = _Lease(start_offset, self._clock.monotonic_ms() + lease_ms)
         return SnapshotReply(
             snapshot_id=snapshot_id,

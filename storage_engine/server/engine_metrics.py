@@ -84,6 +84,16 @@ _COUNTERS: Final[list[_Row]] = [
         lambda of: of.store.retention.deleted_segment_count,
     ),
     (
+        "bucket_fetched_pieces_total",
+        "Pieces of segments that only the bucket has, fetched to be read.",
+        lambda of: of.store.cache.fetched_count if of.store.cache else 0,
+    ),
+    (
+        "bucket_failed_pieces_total",
+        "Pieces of segments that could not be fetched from the bucket.",
+        lambda of: of.store.cache.failed_count if of.store.cache else 0,
+    ),
+    (
         "repairs_total",
         "Times the log's segments were rewritten after a failed sync.",
         lambda of: of.store.durability.repair_count,
@@ -104,6 +114,17 @@ _GAUGES: Final[list[_Row]] = [
         "start_offset_bytes",
         "Physical offset of the oldest byte in the commit log.",
         lambda of: of.log.start_offset,
+    ),
+    (
+        "local_start_offset_bytes",
+        "Physical offset of the oldest byte of the commit log on the local disk; what is below "
+        "is only in the bucket.",
+        lambda of: of.log.local_start_offset,
+    ),
+    (
+        "bucket_cache_bytes",
+        "Bytes on the local disk of segments that only the bucket has.",
+        lambda of: of.store.cache.size_bytes if of.store.cache else 0,
     ),
     (
         "replication_behind_bytes",

@@ -20,9 +20,17 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from storage_engine.delivery.subscription import Delivered, WaitingReceive
-from storage_engine.errors import BadFrame, BadRequest, ShuttingDown, StoreBusy, StoreError
+from storage_engine.errors import (
+    BadFrame,
+    BadRequest,
+    NotLocal,
+    ShuttingDown,
+    StoreBusy,
+    StoreError,
+)
 from storage_engine.groups.consumption import Membership, membership_of
 from storage_engine.puts.put_path import holds_one_record
+from storage_engine.server.absent_requests import AbsentRequests
 from storage_engine.server.handshake import NetworkListener, check_shard
 from storage_engine.server.notice_listener import NoticeListener
 from storage_engine.server.put_replies import PutReplies
@@ -173,6 +181,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._puts = PutReplies(server.store, self._reply)
         self._listening = NoticeListener(server.store, self._reply, lambda: self._transport.abort())
         self._memberships: dict[Membership, None] = {}  # the latest last
+        self._absent = AbsentRequests(self._serve, self._fail)
         self._is_waiting_for_disk = False
         self._is_waiting_for_client = False
 
@@ -196,6 +205,7 @@ class _Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
         self._frames.clear()
+        self._absent.cancel_all()
         parked, self._parked = self._parked, {}
         for waiting in parked.values():
             self._store.consumption.cancel(waiting, answer=False)
@@ -262,8 +272,10 @@ class _Connection(asyncio.BufferedProtocol):
                 singles = []
             try:
                 self._serve(frame)
+            except NotLocal as exc:
+                self._absent.wait(frame, exc)
             except StoreError as exc:
-                self._reply(frame.op, frame.request_id, encode_error(exc), exc.code)
+                self._fail(frame, exc)
             if self._reply_bytes > self._store.config.reply_buffer_bytes_max:
                 self.send_replies()
         if singles:
@@ -274,6 +286,9 @@ class _Connection(asyncio.BufferedProtocol):
 
     def _reply(self, op: int, request_id: int, payload: bytes, status: int = 0) -> None:
         self._add_reply(encode_frame(op, request_id, payload, status))
+
+    def _fail(self, frame: Frame, error: StoreError) -> None:
+        self._reply(frame.op, frame.request_id, encode_error(error), error.code)
 
     def _reply_records(self, op: int, request_id: int, head: RecordsHead, records: bytes) -> None:
         self._add_reply(*encode_records_frame(op, request_id, head, records))
@@ -373,6 +388,7 @@ class _Connection(asyncio.BufferedProtocol):
         self.reply(Op.LEAVE, request_id, Empty())
 
     def cancel(self, request_id: int, request: CancelRequest) -> None:
+        self._absent.cancel(request.request_id)
         parked = self._parked.pop(request.request_id, None)
         if parked is not None:
             self._store.consumption.cancel(parked, answer=True)

@@ -16,6 +16,7 @@ _THEMES: Final = (
     "engine_lag",
     "engine_replication",
     "engine_takeover",
+    "engine_old_segments",
     "engine_stores",
     "service_tenants",
     "service_masking",

@@ -22,6 +22,7 @@ from storage_engine.delivery.subscription import Delivered, WaitingReceive
 from storage_engine.disk.files import Files, Mapping
 from storage_engine.errors import DiskFull, StoreError, SyncFailed
 from storage_engine.filters.message_filter import FilterKind
+from storage_engine.log.segment_cache import SegmentCache
 from storage_engine.puts.put_path import Appended
 from storage_engine.records.record import Record, StoreMessage, encode_record
 from storage_engine.records.record_run import decode_records
@@ -234,12 +235,15 @@ class OpenStore:
         files: FaultyFiles | None = None,
         limits: dict[str, int] | None = None,
         place: LogPlace | None = None,
+        cache: SegmentCache | None = None,
     ) -> None:
         self.clock = clock or ManualClock()
         self.files = files or FaultyFiles()
         self.store_dir = store_dir
         config = tiny_config(store_dir, **(limits or {}))
-        self.store = Store(config, self.clock, self.files, place)
+        if place is not None:
+            config = msgspec.structs.replace(config, replicated_log="memory:")
+        self.store = Store(config, self.clock, self.files, place, cache)
         self._is_running = False
 
     def open(self) -> OpenStore:

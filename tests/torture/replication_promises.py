@@ -227,4 +227,34 @@ REPLICATION: Final = (
             "::test_a_day_has_all_shards_and_names_those_of_which_something_is_missing",
         ),
     ),
+    Promise(
+        "R13",
+        "A segment leaves the local disk only when a published snapshot has all of it and its "
+        "pieces were seen in the bucket, and then it is read from there: whoever is killed, taken "
+        "over or out of room, and whatever the bucket does, no message is skipped, lost or taken "
+        "for damaged.",
+        (
+            *_of(
+                "replication/local_retention",
+                "the_local_disk_is_bounded_and_everything_is_read",
+                "messages_of_a_group_that_is_far_behind_are_delivered",
+                "nothing_goes_that_no_published_snapshot_has_whole",
+                "nothing_goes_whose_pieces_somebody_has_deleted",
+                "a_kill_at_any_operation_leaves_everything_readable",
+                "what_cannot_be_read_from_the_bucket_is_told_and_not_lost",
+                "a_full_disk_deletes_nothing_that_the_bucket_has",
+                "time_and_bytes_count_over_bucket_and_disk",
+                "scheduled_messages_are_delivered_though_their_segment_has_left",
+                "a_node_with_an_empty_disk_leaves_old_segments_where_they_are",
+                "a_replica_leaves_what_its_owner_has_left",
+                "a_former_owner_follows_with_the_segments_that_it_has",
+                "a_takeover_while_a_segment_is_fetched",
+            ),
+            *_of(
+                "replication/old_segments",
+                "old_messages_are_read_through_the_socket_unless_the_bucket_is_away",
+                "no_acknowledged_message_is_lost_where_old_segments_are_in_the_bucket",
+            ),
+        ),
+    ),
 )

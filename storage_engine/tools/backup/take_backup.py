@@ -34,6 +34,7 @@ from storage_engine.disk.layout import (
 )
 from storage_engine.disk.small_files import FilesKeptChanging, at_one_moment
 from storage_engine.errors import OffsetOutOfRange, StoreError
+from storage_engine.log.bucket_files import reject_bucket_files
 from storage_engine.log.checkpoint import read_checkpoint, write_checkpoint
 from storage_engine.reader import Segment, find_extent
 from storage_engine.tools.backup.file_copy import Pace, copy_file, sync_directories, write_file
@@ -144,6 +145,7 @@ def take_backup(
     """
     try:
         _reject_other_engine(store, client)
+        reject_bucket_files(store)
         held = LogHold(client)
         try:
             say(Ready())

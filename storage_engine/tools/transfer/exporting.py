@@ -45,7 +45,8 @@ from storage_engine.disk.layout import (
     SPARE_FILE,
     TOPICS_FILE,
 )
-from storage_engine.errors import StoreCorrupt
+from storage_engine.errors import ConfigInvalid, StoreCorrupt
+from storage_engine.log.bucket_files import reject_bucket_files
 from storage_engine.log.checkpoint import read_checkpoint
 from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.record_draft import RecordDraft, read_draft
@@ -110,6 +111,10 @@ class OwnStore(StoreFiles):
                 f"{COMMIT_LOG_DIR} directory. Name a data directory in which a "
                 "service was started"
             )
+        try:
+            reject_bucket_files(self.path)
+        except ConfigInvalid as exc:
+            raise SourceRejected(str(exc)) from exc
         try:
             mark = read_checkpoint(self.path / CHECKPOINT_FILE)
         except StoreCorrupt as exc:

@@ -17,6 +17,7 @@ from storage_engine.disk import config_json
 from storage_engine.disk.files import Files
 from storage_engine.disk.layout import (
     ABORT_FILE,
+    BUCKET_DIR,
     CHECKPOINT_FILE,
     COMMIT_LOG_DIR,
     CONFIG_DIR,
@@ -237,6 +238,9 @@ def _is_known(parts: tuple[str, ...]) -> bool:
             return len(name) == INDEX_NAME_DIGITS and name.isdecimal()
         case (directory, name) if directory == DEDUP_DIR:
             return name.isdecimal()
+        case (directory, name) if directory == BUCKET_DIR:
+            base, _, suffix = name.partition(".")
+            return base_offset_of(base) is not None and suffix in ("json", "part")
         case (directory, name) if directory == CONFIG_DIR:
             return name == _EPOCH_FILE or name.endswith(_CONFIG_SUFFIXES)
     return False

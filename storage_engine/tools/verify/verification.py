@@ -25,12 +25,14 @@ from storage_engine.clock import measured_ns
 from storage_engine.disk.files import Files
 from storage_engine.disk.layout import (
     ABORT_FILE,
+    BUCKET_DIR,
     COMMIT_LOG_DIR,
     CONFIG_DIR,
     CONSUMER_OFFSET_FILE,
     INDEX_DIR,
 )
 from storage_engine.errors import StoreCorrupt, StoreError
+from storage_engine.log.bucket_files import BucketFile, read_bucket_files
 from storage_engine.log.checkpoint import Checkpoint
 from storage_engine.log.log_scan import last_run
 from storage_engine.recovery.open_checks import reject_gaps
@@ -139,16 +141,30 @@ class Verification:
     def _check_ends(self, log: LogCheck, queues: QueueCheck, *, is_ours: bool) -> None:
         """Whether the first or the last segments are missing, which the log itself cannot say."""
         store, report = self._store, self.report
-        late = queues.begins_late() if log.start_offset else None
+        start, end = log.start_offset, log.segments_end_offset
+        if in_bucket := self._in_bucket():
+            start = in_bucket[0].base_offset
+            report.notes.append(
+                f"the log's bytes {start} to {log.start_offset} are only in the bucket with the "
+                "shard's snapshots, and were not read"
+            )
+        late = queues.begins_late() if log.start_offset and not in_bucket else None
         if late is not None:
             what = f"the segments before it are missing, but retention did not delete them: {late}"
             report.add(Kind.SEGMENT_MISSING, COMMIT_LOG_DIR, log.start_offset, what)
             return
-        start, end = log.start_offset, log.segments_end_offset
         try:
             reject_gaps(store, read_floors(store), log_start=start, log_end=end, is_ours=is_ours)
         except StoreCorrupt as exc:
             report.add(Kind.LOG_REJECTED, COMMIT_LOG_DIR, None, str(exc))
+
+    def _in_bucket(self) -> list[BucketFile]:
+        """The segments that are not here; none where nobody knows which those are."""
+        try:
+            return read_bucket_files(self._store)
+        except StoreCorrupt as exc:
+            self.report.add(Kind.LOG_REJECTED, BUCKET_DIR, None, str(exc))
+            return []
 
     def _report_limits(
         self, checkpoint: Checkpoint | None, *, is_in_order: bool, is_of_rocketmq: bool

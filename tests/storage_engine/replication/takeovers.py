@@ -98,11 +98,11 @@ class Shard(Engine):
         super().__exit__(*error)  # type: ignore[arg-type] # as they came
 
 
-def run_takeovers(count: int, *, seed: int, acked_each: int) -> History:
+def run_takeovers(count: int, *, seed: int, acked_each: int, **limits: str) -> History:
     """Kill that many owners, then drain the last one."""
     draw = random.Random(seed)
     history = History()
-    with Shard(**LIMITS) as shard:
+    with Shard(**LIMITS, **limits) as shard:
         with shard.client() as client:
             client.topic_put(
                 TopicConfig(topic="t", queue_count=2, durability=Durability.REPLICATED)

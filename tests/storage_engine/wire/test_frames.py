@@ -80,7 +80,7 @@ def test_numbers_of_the_protocol_never_change() -> None:
         13: "SyncFailed", 14: "ShuttingDown", 15: "StoreInUse", 16: "StoreCorrupt",
         17: "Unauthenticated", 18: "ConfigInvalid", 19: "StoreReadOnly", 20: "CursorInvalid",
         21: "FilterInvalid", 22: "CommitRefused", 23: "SubscriptionConflict",
-        26: "ClientLimit", 27: "BatchUnknown", 31: "WrongShard",
+        26: "ClientLimit", 27: "BatchUnknown", 31: "WrongShard", 35: "OldMessagesUnavailable",
     }.items()  # fmt: skip
 
 
