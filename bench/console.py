@@ -46,6 +46,7 @@ PAGES: Final = {
     "topic": f"topics/{_TOPIC}",
     "messages": f"topics/{_TOPIC}/messages",
     "messages by key": f"topics/{_TOPIC}/messages?key=key-7",
+    "messages by key, all topics": "messages?q=key-7",
     "publish": f"topics/{_TOPIC}/publish",
     "settings": f"topics/{_TOPIC}/edit",
     "search": "search?q=bench",

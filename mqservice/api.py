@@ -11,6 +11,7 @@
 /v1/ns/{ns}/schedules...   schedules.api
 /v1/ns/{ns}/messages... traces.api
 /v1/ns/{ns}/masking...  masking.api
+/v1/ns/{ns}/searches...  searches.api
 /v1/quotas              quotas.api
 /v1/usage               usage.api
 /v1/keys...             accounts.keys_api
@@ -54,6 +55,7 @@ from mqservice.quotas.api import router as quotas_router
 from mqservice.reports.api import router as reports_router
 from mqservice.sampling.api import router as histories_router
 from mqservice.schedules.api import router as schedules_router
+from mqservice.searches.api import router as searches_router
 from mqservice.tasks.api import router as tasks_router
 from mqservice.topics.api import router as topics_router
 from mqservice.traces.api import router as traces_router
@@ -94,6 +96,7 @@ api.add_router("", alerts_router)
 api.add_router("", issues_router)
 api.add_router("", attention_router)
 api.add_router("", masking_router)
+api.add_router("", searches_router)
 api.add_router("", quotas_router)
 api.add_router("", usage_router)
 api.add_router("", keys_router)

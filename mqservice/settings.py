@@ -97,6 +97,7 @@ INSTALLED_APPS = [
     "mqservice.idempotency",
     "mqservice.quotas",
     "mqservice.masking",
+    "mqservice.searches",
     "mqservice.topics",
     "mqservice.groups",
     "mqservice.usage",

@@ -137,6 +137,7 @@ class Store:
         self._started_ms = clock.monotonic_ms()
         self._refusal: StoreError | None = ShuttingDown("the store is not open")
         self.deposed: Callable[[], None] = _nobody
+        self.closing: Callable[[], None] = _nobody
         self.epoch = 0
         self.put_count = 0
         self.put_bytes = 0
@@ -305,6 +306,7 @@ class Store:
         Where there is no room for a checkpoint, the next start reads more.
         """
         self._refusal = ShuttingDown("the engine is stopping")
+        self.closing()
         self.consumption.stop()
         self._prefaulter.stop()
         self.catalog.stop()

@@ -24,6 +24,7 @@ from tests.torture.evidence import (
 from tests.torture.page import EVIDENCE, PAGE, ROOT, render
 from tests.torture.plan import QUICK, Plan
 from tests.torture.promises import PROMISES
+from tests.torture.recorded_run import DRAWING, RECORDED_RUN, draw, read_recorded_run
 from tests.torture.running import Job, run_jobs
 from tests.torture.steps import planned_steps
 from tests.torture.system import dealt
@@ -34,7 +35,12 @@ HERE = "tests/test_reliability_page.py"
 
 
 def test_the_page_is_what_the_committed_evidence_makes() -> None:
-    assert PAGE.read_text() == render(read_evidence(EVIDENCE)), "python -m tests.torture page"
+    recorded = read_recorded_run(RECORDED_RUN)
+
+    page = render(read_evidence(EVIDENCE), recorded)
+
+    assert PAGE.read_text() == page, "python -m tests.torture page"
+    assert DRAWING.read_text() == draw(recorded.recording), "python -m tests.torture page"
 
 
 def test_every_test_that_a_promise_names_exists() -> None:

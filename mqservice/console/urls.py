@@ -97,6 +97,7 @@ _OF_A_NAMESPACE = [
     path("topics/<str:topic>/publish", views_publish.publish, name="publish"),
     path("topics/<str:topic>/messages", views_messages.topic_messages, name="topic-messages"),
     path("topics/<str:topic>/filters", views_messages.saved_filters, name="saved-filters"),
+    path("messages/searches", views_messages.shared_searches, name="shared-searches"),
     path("topics/<str:topic>/messages/<str:message_id>", views_messages.message, name="message"),
     path("topics/<str:topic>/messages/<str:message_id>/body", views_messages.download,
          name="message-body"),

@@ -47,6 +47,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "ISSUE_NOT_FOUND": (404, "Issue not found"),
     "SCHEDULE_NOT_FOUND": (404, "Schedule not found"),
     "MASK_NOT_FOUND": (404, "Masking rule not found"),
+    "SEARCH_NOT_FOUND": (404, "Search not found"),
     "KEY_NOT_FOUND": (404, "API key not found"),
     "MEMBER_NOT_FOUND": (404, "Member not found"),
     "INVITATION_NOT_FOUND": (404, "Invitation not found"),

@@ -160,6 +160,10 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "The namespace has no masking rule of this name.",
         "Read the masking settings of the namespace.",
     ),
+    "SEARCH_NOT_FOUND": Meaning(
+        "The namespace has no shared search of this name.",
+        "List the shared searches.",
+    ),
     "METHOD_NOT_ALLOWED": Meaning(
         "The path exists, but not for this method.",
         "Use one of the methods in the header `Allow`.",

@@ -7,6 +7,7 @@ from typing import Final
 REQUESTS: Final[dict[str, object]] = {
     "purgeTopic": {"dry_run": True},
     "writeMasking": {"bodies_for": "admin"},
+    "writeSearch": {"q": "topic:orders tag:failed last:1h"},
     "writeMaskRule": {"topics": "payments-*", "part": "field", "path": "/card/number"},
     "seekGroup": {"topic": "orders", "to": "earliest", "dry_run": True},
     "commitOffset": {"topic": "orders", "queue": 0, "offset": 0},

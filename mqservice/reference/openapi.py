@@ -44,6 +44,7 @@ TAGS: Final = {
     "alerts": "Rules that watch groups and notify you.",
     "issues": "Failures by their cause: one issue for all dead letters with one reason.",
     "attention": "What is wrong now, the most urgent first.",
+    "searches": "Searches for messages that a namespace shares under a name.",
     "masking": "Parts of messages that the console hides from users.",
     "sockets": "Tickets that open WebSockets from web pages.",
     "keys": "API keys for programs.",

@@ -20,7 +20,14 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from storage_engine.delivery.subscription import Delivered, WaitingReceive
-from storage_engine.errors import BadFrame, BadRequest, NotLocal, StoreBusy, StoreError
+from storage_engine.errors import (
+    BadFrame,
+    BadRequest,
+    NotLocal,
+    ShuttingDown,
+    StoreBusy,
+    StoreError,
+)
 from storage_engine.groups.consumption import Membership, membership_of
 from storage_engine.puts.put_path import holds_one_record
 from storage_engine.server.absent_requests import AbsentRequests
@@ -91,6 +98,7 @@ class Server:
             self._connection_type = _OwnersConnection
             store.replication.confirmed = self.send_held_replies
             store.deposed = self.depose
+            store.closing = self.refuse_changes
         self._listener: asyncio.Server | None = None
         self._network: NetworkListener | None = None
         self._ticks_behind = 0  # since the disk could last keep up
@@ -129,6 +137,12 @@ class Server:
         """Another engine owns the shard: nobody is told of a success any more."""
         for connection in list(self.connections):
             connection.depose()
+
+    def refuse_changes(self) -> None:
+        """The store closes: what comes from now on, the replicated log would not get any more."""
+        for operation, _ in list(self.handlers.values()):
+            if not operation.is_harmless:
+                self.handlers.add(operation, _Connection.refuse)
 
     def resume_reading(self) -> None:
         """Called every tick: read again from everybody once the disk has caught up."""
@@ -325,6 +339,10 @@ class _Connection(asyncio.BufferedProtocol):
         if request.is_listening:
             self._listening.start()
         self.reply(Op.HELLO, request_id, self._server.calls[Op.HELLO](request))
+
+    def refuse(self, request_id: int, request: object) -> None:
+        """Nothing was done: its client asks the next owner."""
+        raise ShuttingDown("the engine is stopping")
 
     def receive(self, request_id: int, request: ReceiveRequest) -> None:
         if request_id in self._parked:

@@ -123,6 +123,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         self._local_puts = PutLane(LOCAL_FRAMES_MAX, frame_bytes)
         self._replicated_puts = PutLane(REPLICATED_FRAMES_MAX, frame_bytes)
         self._held = HeldCalls(self._config, self._clock, self._unavailable)
+        self._may_be_replaced = False  # another engine may take the shard over
         self._unsent: list[bytes] = []  # written by ``_write``, which is scheduled
         self._settle_count = 0  # of them, which are the first
         self._is_writing = False
@@ -372,8 +373,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         fail: Callable[[StoreError], None],
     ) -> None:
         """Send it on the next connection. Raises what it fails with where nothing may wait."""
-        may_be_replaced = self.hello is not None and self.hello.is_replicated
-        if may_be_replaced and not self._is_closed:
+        if self._may_be_replaced and not self._is_closed:
             self._held.begin()
             if self._held.hold(request_id, size_bytes, send, fail):
                 return
@@ -403,12 +403,15 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
     def _hold_unsent(self, lane: PutLane) -> None:
         """What waits in a lane was not sent: it waits on, or fails."""
         for payload, waiters in lane.waiting.take():
-            send = partial(self._send_put_frame, lane, payload, waiters)
-            fail = partial(fail_puts, waiters)
-            try:
-                self._hold(self._new_request_id(), len(payload), send, fail)
-            except StoreError as error:
-                fail(error)
+            self._hold_puts(lane, payload, waiters)
+
+    def _hold_puts(self, lane: PutLane, payload: bytes, waiters: list[PutWaiter]) -> None:
+        send = partial(self._send_put_frame, lane, payload, waiters)
+        fail = partial(fail_puts, waiters)
+        try:
+            self._hold(self._new_request_id(), len(payload), send, fail)
+        except StoreError as error:
+            fail(error)
 
     def _resume_held(self) -> None:
         self._held.resume()
@@ -476,6 +479,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         request_id, entry = self._register(Op.PUT, None)
         entry.puts, entry.lane = waiters, lane
         entry.put_bytes = len(payload)
+        entry.refusable = payload if self._may_be_replaced else None
         lane.inflight_bytes += len(payload)
         lane.frame_count += 1
         self._unsent += encode_frame_head(Op.PUT, request_id, payload), payload
@@ -491,10 +495,12 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
             return  # otherwise it had timed out
         if entry.op is Op.PUT:
             self._put_frame_ended(entry)
-            if status:
-                fail_puts(entry.puts, decode_error(status, payload))
-            else:
+            if not status:
                 complete_puts(entry.puts, payload)
+            elif status == ShuttingDown.code and entry.refusable is not None:
+                self._hold_puts(entry.lane, entry.refusable, entry.puts)
+            else:
+                fail_puts(entry.puts, decode_error(status, payload))
             return
         call = entry.call
         if call is None or call.done():
@@ -564,6 +570,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
             self._refused(greeting_failure(address, StoreUnavailable(broken) if broken else exc))
             return False
         self.hello = reply
+        self._may_be_replaced = reply.is_replicated
         self._is_greeted, self._refusal = True, ""
         if self._on_notice is not None and not request.is_listening:  # since it was sent
             self.listen(self._on_notice)

@@ -24,10 +24,13 @@ class Call(Protocol):
 class InFlight:
     """``call`` is None when nobody waits; a PUT frame has ``puts`` and their ``lane`` instead.
     ``again``: the request, and how long the engine may take on purpose, if it may be sent again on
-    another connection.
+    another connection. ``refusable``: a PUT's payload, if it waits for the next engine where this
+    one refuses it because it stops; else None.
     """
 
-    __slots__ = ("again", "call", "deadline_ms", "lane", "op", "origin", "put_bytes", "puts")
+    __slots__ = (
+        "again", "call", "deadline_ms", "lane", "op", "origin", "put_bytes", "puts", "refusable",
+    )  # fmt: skip
 
     lane: PutLane
 
@@ -39,6 +42,7 @@ class InFlight:
         self.again: tuple[object, int] | None = None
         self.puts: list[PutWaiter] = []
         self.put_bytes = 0
+        self.refusable: bytes | None = None
 
     @property
     def is_awaited(self) -> bool:

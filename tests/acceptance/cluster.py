@@ -1,10 +1,11 @@
 """The processes of ``compose.cluster.yaml`` on this machine, each with its command and environment.
 
     compose.cluster.yaml ──▶ migrate, node-a, node-b, node-c, web, clock, worker, beat
-                                   │  names of hosts ──▶ ports of 127.0.0.1
-    PostgreSQL, Valkey of the tests, a directory for the log ◀──┘
+                                   │  names of hosts ──▶ [Site] ──▶ addresses
+                  PostgreSQL, Valkey, a place for the log ◀──┘
 
-Each has a data directory of its own, which is all that outlives it.
+Each has a data directory of its own, which is all that outlives it. ``OneHost`` is the plain site:
+ports of 127.0.0.1, the servers of the tests, and a directory for the log.
 """
 
 from __future__ import annotations
@@ -17,26 +18,33 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 import httpx
 import psycopg
 import yaml
 
 from mqservice.lib.api_keys import generate_api_key
+from mqservice.supervisor.quickstart import Quickstart
 from tests.ports import find_steady_port
 from tests.servers import TestServers
 from tests.services import PROGRAM, START_WAIT_S, STOP_WAIT_S, service_environment, wait_until
 
+T = TypeVar("T")
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 NODES: Final = ("node-a", "node-b", "node-c")
-SHARDS: Final = ("main", "s2", "s3")
+SHARDS: Final = {"main": 7701, "s2": 7702, "s3": 7703}  # ports on every node
+WEB: Final = "web"
+WEB_PORT: Final = 8000
+CLIENTS: Final = "clients"
+S3_SECRET: Final = "a-secret-of-the-object-store"
 _OBJECTS: Final = "s3://mqservice/log?endpoint=http://objects:7070"
 _SECRET: Final = "a-secret-of-tests-with-enough-characters"
-_NODE_ADDRESS: Final = re.compile(r"(?:node-[abc]):77\d\d")
+_NODE_ADDRESS: Final = re.compile(r"(node-[abc]):(77\d\d)")
 _VARIABLE: Final = re.compile(r"\$\{(\w+)(?::?[-?][^}]*)?\}")
 # Files of some kilobytes, so that nine stores fit anywhere.
 LIMITS: Final[Mapping[str, str]] = {
@@ -49,46 +57,85 @@ LIMITS: Final[Mapping[str, str]] = {
 }
 
 
-class Cluster:
-    """``url`` of the web process; ``key`` of an owner in the namespace ``demo``."""
+class Site(Protocol):
+    """Where the hosts of the file are, and what the others need of each. Names are the file's."""
 
-    def __init__(self, directory: Path, servers: TestServers) -> None:
+    @property
+    def log_url(self) -> str:
+        """Where the replicated log is."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """``DATABASE_URL``, ``VALKEY_URL`` and what else processes need here."""
+
+    def address(self, host: str, port: int) -> str:
+        """``HOST:PORT`` at which others reach what listens there."""
+
+    def run(self, host: str, work: Callable[[], T]) -> T:
+        """What ``work`` returns or raises, done on the host."""
+
+
+class OneHost:
+    """All on this machine's loopback."""
+
+    def __init__(self, servers: TestServers, log_directory: Path) -> None:
+        self.log_url = log_directory.as_uri()
+        self.environment = servers.environment()
+        self._ports: dict[tuple[str, int], int] = {}
+
+    def address(self, host: str, port: int) -> str:
+        if (host, port) not in self._ports:
+            self._ports[host, port] = find_steady_port()
+        return f"127.0.0.1:{self._ports[host, port]}"
+
+    def run(self, host: str, work: Callable[[], T]) -> T:
+        return work()
+
+
+class Cluster:
+    """``url`` of the web process; ``facts`` of an owner in the namespace ``demo``."""
+
+    def __init__(self, directory: Path, site: Site) -> None:
         text = (ROOT / "compose.cluster.yaml").read_text()
         self._services: dict[str, dict[str, Any]] = yaml.safe_load(text)[  # Any: compose's shapes
             "services"
         ]
         self._directory = directory
-        self._servers = servers
-        self._log = directory / "objects"
-        self._ports: dict[str, int] = {}
-        self._web_port = find_steady_port()
+        self._site = site
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self.url = f"http://127.0.0.1:{self._web_port}"
-        self.key = ""
+        self.url = f"http://{site.address(WEB, WEB_PORT)}"
+        self.facts: Quickstart
 
     # Processes ------------------------------------------------------------------------------
 
     def start(self, *names: str) -> None:
         for name in names:
-            with self.log(name).open("ab") as output:
-                self._running[name] = subprocess.Popen(
-                    self._command(name), env=self._environment(name), stdin=subprocess.DEVNULL,
-                    stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-                )  # fmt: skip
+            self._running[name] = self._site.run(host_of(name), lambda name=name: self._popen(name))  # type: ignore[misc]  # reason: bound early on purpose
+
+    def _popen(self, name: str) -> subprocess.Popen[bytes]:
+        with self.log(name).open("ab") as output:
+            return subprocess.Popen(
+                self._command(name), env=self._environment(name), stdin=subprocess.DEVNULL,
+                stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
 
     def start_all(self, *names: str) -> None:
         """Migrated first, and ready, nodes and web process at least."""
-        self._log.mkdir()
         self.run("migrate")
         self.start(*NODES, "web", *names)
         for node in NODES:
             self.await_ready(node)
         wait_until(self._is_web_ready, START_WAIT_S, "the web process is ready")
-        self.key = generate_api_key()
         made = self.django(
-            "bootstrap_demo", MQ_BOOTSTRAP_PASSWORD=_SECRET, MQ_BOOTSTRAP_API_KEY=self.key
+            "bootstrap_demo", MQ_BOOTSTRAP_PASSWORD=_SECRET, MQ_BOOTSTRAP_API_KEY=generate_api_key()
         )
-        assert json.loads(made.strip().rpartition("\n")[2])["namespace"] == "demo"
+        self.facts = Quickstart(
+            base_url=self.url,
+            ws_url=f"{self.url.replace('http', 'ws', 1)}/v1/ws",
+            console_url=self.url,
+            pids={},
+            **json.loads(made.strip().rpartition("\n")[2]),
+        )
 
     def run(self, name: str) -> None:
         """One that ends by itself."""
@@ -104,10 +151,12 @@ class Cluster:
         if with_disk:
             shutil.rmtree(self.data_dir(name))
 
-    def send(self, name: str, number: signal.Signals) -> None:
-        """To all processes of one."""
-        for pid in self.pids(self._running[name].pid):
+    def send(self, name: str, number: signal.Signals) -> list[int]:
+        """To all processes of one. Their pids."""
+        pids = self.pids(self._running[name].pid)
+        for pid in pids:
             os.kill(pid, number)
+        return pids
 
     def stop(self, name: str) -> int:
         """In order. The exit code."""
@@ -153,11 +202,19 @@ class Cluster:
 
     def owners(self) -> dict[str, str]:
         """By shard, the node that serves it at its own address."""
-        nodes = {f"tcp://{self._address(place)}": place.partition(":")[0] for place in self._ports}
-        url = self._servers.environment()["DATABASE_URL"]
-        with psycopg.connect(url, autocommit=True) as connection:
-            rows = connection.execute("SELECT name, owner, address FROM shards_shard").fetchall()
-        return {name: owner for name, owner, address in rows if nodes.get(address) == owner}
+
+        def find() -> list[tuple[str, str, str]]:
+            url = self._site.environment["DATABASE_URL"]
+            with psycopg.connect(url, autocommit=True) as connection:
+                return connection.execute(
+                    "SELECT name, owner, address FROM shards_shard WHERE owner <> ''"
+                ).fetchall()
+
+        return {
+            name: owner
+            for name, owner, address in self._site.run(WEB, find)
+            if address == f"tcp://{self._site.address(owner, SHARDS[name])}"
+        }
 
     def await_owner(self, shard: str, *nodes: str) -> None:
         """Until one of them serves it."""
@@ -170,30 +227,43 @@ class Cluster:
 
     def django(self, *arguments: str, **env: str) -> str:
         """A command in the environment of a web process. What it prints."""
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "django", *arguments],
-            env={**self._environment("web"), **env}, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+
+        def run() -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [sys.executable, "-P", "-m", "django", *arguments],
+                env={**self._environment(WEB), **env}, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+
+        done = self._site.run(WEB, run)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def command(self, *arguments: str) -> subprocess.Popen[str]:
         """``mqservice`` as its users run it, with the key of ``demo``."""
         env = service_environment(
-            self._directory / "user", MQ_BASE_URL=self.url, MQ_API_KEY=self.key, MQ_NAMESPACE="demo"
+            self._directory / "user",
+            MQ_BASE_URL=self.url,
+            MQ_API_KEY=self.facts.api_key,
+            MQ_NAMESPACE=self.facts.namespace,
         )
-        return subprocess.Popen(
-            [*PROGRAM, *arguments], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True,
+        return self._site.run(
+            CLIENTS,
+            lambda: subprocess.Popen(
+                [*PROGRAM, *arguments], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True,
+            ),
         )  # fmt: skip
 
     # As the file says it --------------------------------------------------------------------
 
     def _is_web_ready(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/readyz", trust_env=False).status_code == 200
+            answer = self._site.run(
+                CLIENTS, lambda: httpx.get(f"{self.url}/readyz", trust_env=False)
+            )
         except httpx.HTTPError:
             return False
+        return answer.status_code == 200
 
     def _command(self, name: str) -> list[str]:
         program, *arguments = self._services[name]["command"]
@@ -205,27 +275,28 @@ class Cluster:
         return [*programs[program], *arguments]
 
     def _environment(self, name: str) -> dict[str, str]:
-        servers = self._servers.environment()
+        here = self._site.environment
         given = {
-            "MQ_SECRET_KEY": _SECRET, "MQ_ENGINE_SECRET": _SECRET, "S3_SECRET_KEY": "secret",
+            "MQ_SECRET_KEY": _SECRET, "MQ_ENGINE_SECRET": _SECRET, "S3_SECRET_KEY": S3_SECRET,
             "MQ_BASE_URL": self.url, "MQ_SIGN_UP": "invited", "MQ_EMAIL_URL": "",
             "POSTGRES_PASSWORD": "",
         }  # fmt: skip
         said = self._services[name]["environment"]
         env = {key: self._here(_VARIABLE.sub(lambda m: given[m[1]], said[key])) for key in said}
-        env |= {key: servers[key] for key in ("DATABASE_URL", "VALKEY_URL") if key in env}
-        env |= {"MQ_PORT": str(self._web_port), "DJANGO_SETTINGS_MODULE": "mqservice.settings"}
+        env |= {key: here[key] for key in here if key in env or not key.endswith("_URL")}
+        port = self.url.rpartition(":")[2]
+        env |= {"MQ_PORT": port, "DJANGO_SETTINGS_MODULE": "mqservice.settings"}
         return service_environment(self.data_dir(name), **{**env, **LIMITS})
 
     def _here(self, value: str) -> str:
-        """With ports of this machine for the hosts of the file."""
-        value = value.replace(_OBJECTS, self._log.as_uri())
-        return _NODE_ADDRESS.sub(lambda match: self._address(match[0]), value)
+        """With addresses of the site for the hosts of the file."""
+        value = value.replace(_OBJECTS, self._site.log_url)
+        return _NODE_ADDRESS.sub(lambda match: self._site.address(match[1], int(match[2])), value)
 
-    def _address(self, place: str) -> str:
-        if place not in self._ports:
-            self._ports[place] = find_steady_port()
-        return f"127.0.0.1:{self._ports[place]}"
+
+def host_of(name: str) -> str:
+    """Where a process of the file runs: nodes by themselves, the rest beside the web process."""
+    return name if name in NODES else WEB
 
 
 @contextmanager
@@ -237,7 +308,8 @@ def running_cluster(*names: str) -> Iterator[Cluster]:
     try:
         servers.start_postgres()
         servers.start_valkey()
-        cluster = Cluster(directory, servers)
+        (directory / "objects").mkdir()
+        cluster = Cluster(directory, OneHost(servers, directory / "objects"))
         try:
             cluster.start_all(*names)
             yield cluster

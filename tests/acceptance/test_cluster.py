@@ -67,7 +67,7 @@ def await_more(cluster: Cluster, count: int) -> None:
 
 def stored_count(cluster: Cluster) -> int | None:
     """Messages of the drill's topic; None while the shard cannot be asked."""
-    headers = {"authorization": f"Bearer {cluster.key}"}
+    headers = {"authorization": f"Bearer {cluster.facts.api_key}"}
     path = f"{cluster.url}/v1/ns/demo/topics/failover-drill"
     answer = httpx.get(path, headers=headers, trust_env=False, timeout=60)
     if answer.status_code == 404:

@@ -263,3 +263,24 @@ def abandoned_calls_stay_held(real: Real, held: Thing, request_id: Thing) -> Non
 )
 def outage_begins_anew_with_each_call(real: Real, held: Thing) -> None:
     held._since_ms = held._clock.monotonic_ms()
+
+
+@planted(
+    "storage_engine.server.server:Server.refuse_changes",
+    "tests/storage_engine/replication/test_stopping_owner.py"
+    "::test_a_settle_that_the_log_will_not_have_is_not_confirmed",
+)
+def settles_are_confirmed_by_an_owner_that_stops(real: Real, server: Thing) -> None:
+    return
+
+
+@planted(
+    "storage_engine.wire.async_client:AsyncStoreClient._send_put_frame",
+    f"{_HELD}::test_a_put_that_a_stopping_engine_refuses_goes_to_the_next_one",
+)
+def refused_puts_do_not_wait_for_the_next_engine(
+    real: Real, client: Thing, lane: Thing, payload: Thing, waiters: Thing
+) -> None:
+    may_be_replaced, client._may_be_replaced = client._may_be_replaced, False
+    real(client, lane, payload, waiters)
+    client._may_be_replaced = may_be_replaced

@@ -28,6 +28,13 @@ from tests.torture.evidence import (
 )
 from tests.torture.page import EVIDENCE, PAGE, render
 from tests.torture.plan import QUICK, Plan
+from tests.torture.recorded_run import (
+    DRAWING,
+    RECORDED_RUN,
+    draw,
+    read_recorded_run,
+    write_recorded_run,
+)
 from tests.torture.running import run_jobs
 from tests.torture.steps import PlannedStep, planned_steps
 
@@ -84,7 +91,7 @@ def run(
         if only:
             taken = with_steps(read_evidence(EVIDENCE), taken, [step.name for step in planned])
         write_evidence(EVIDENCE, taken)
-        PAGE.write_text(render(read_evidence(EVIDENCE)))
+        page()
     if taken.violation_count:
         console.print(f"[red]{taken.violation_count} anomalies[/red]")
         raise typer.Exit(1)
@@ -93,8 +100,10 @@ def run(
 
 @app.command()
 def page() -> None:
-    """Make docs/reliability.md anew from the evidence that is kept."""
-    PAGE.write_text(render(read_evidence(EVIDENCE)))
+    """Make docs/reliability.md and its drawing anew from the evidence that is kept."""
+    recorded = read_recorded_run(RECORDED_RUN)
+    DRAWING.write_text(draw(recorded.recording))
+    PAGE.write_text(render(read_evidence(EVIDENCE), recorded))
 
 
 def _run_step(planned: PlannedStep, process_count: int, *, is_kept: bool) -> Step:
@@ -116,6 +125,8 @@ def _run_step(planned: PlannedStep, process_count: int, *, is_kept: bool) -> Ste
     step = msgspec.structs.replace(step, impossible=planned.impossible)
     if is_kept:  # a smaller run need not come by everything
         step = with_coverage(step)
+        for recording in [part.recording for part in parts if part.recording is not None][:1]:
+            write_recorded_run(RECORDED_RUN, recording)
     _say(step)
     return step
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from tests.acceptance.cluster_faults.run import ALL as ALL_CLUSTER_FAULTS
 from tests.acceptance.nemesis.run import ALL as ALL_FAULTS
 from tests.acceptance.nemesis.run import KILL_NOTHING
 from tests.acceptance.partitions.run import ALL as ALL_PARTITIONS
@@ -43,6 +44,7 @@ FAULTS: Final[dict[str, tuple[str, ...]]] = {
     "power_cuts": ("power cut of ext4",),
     "full_disks": ("put on a full disk",),
     "partitions": tuple(str(partition) for partition in ALL_PARTITIONS),
+    "cluster_faults": tuple(fault.name for fault in ALL_CLUSTER_FAULTS),
     "system_faults": tuple(fault.name for fault in ALL_FAULTS),
     "soak": tuple(fault.name for fault in KILL_NOTHING),
     "recovery_time": ("kill -9",),

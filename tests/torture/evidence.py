@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from bench.machine import Machine
+from tests.acceptance.cluster_faults.recording import Recording
 
 FORMAT_VERSION: Final = 1
 DETAILS_MAX: Final = 20  # texts of anomalies that are kept; all are counted
@@ -41,12 +42,15 @@ class Planted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """What one job of a step did. ``fired``: faults that really happened, by kind."""
+    """What one job of a step did. ``fired``: faults that really happened, by kind. ``recording``:
+    how it looked, where that is kept.
+    """
 
     counts: dict[str, int] = {}
     fired: dict[str, int] = {}
     anomalies: list[Anomaly] = []
     planted: list[Planted] = []
+    recording: Recording | None = None
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -23,6 +23,7 @@ from tests.torture.promises import (
     NOT_PROMISED,
     STORE,
 )
+from tests.torture.recorded_run import DRAWING, RecordedRun
 from tests.torture.replication_promises import REPLICATION
 from tests.torture.schedule_promises import SCHEDULE
 from tests.torture.service_promises import SERVICE
@@ -59,6 +60,7 @@ _TITLES: Final = {
     "power_cuts": "Power cuts",
     "full_disks": "Full disks",
     "partitions": "Partitions",
+    "cluster_faults": "Faults of a cluster",
     "system_faults": "Faults of the whole service",
     "soak": "Soak",
     "delivery_model": "Delivery model",
@@ -94,6 +96,16 @@ _TEXTS: Final = {
     "must work again within a minute, and the history of the clients must have no loss, no "
     "invented message, no reordering and no repetition without a cause. A cut that dropped no "
     "packet does not count.",
+    "cluster_faults": "Three nodes, a web process, PostgreSQL, Valkey and an object store run on "
+    "hosts of their own (network namespaces), with the commands and settings of "
+    "`compose.cluster.yaml`. Producers send to a `replicated` topic, some messages with a delay, "
+    "and consumers over REST and WebSocket ack them, while the machine of their shard's owner is "
+    "killed, paused, cut off or loses its disk, the shard is moved, and all nodes are restarted. "
+    "After each fault every shard must have an owner and two replicas again, without help. At the "
+    "end the topic is read from its beginning: what was acknowledged or delivered and is not at "
+    "its place was so before the replicated log had it. No message may be lost, early, invented, "
+    "or delivered again without a cause; only settles of the last 250 ms before an owner was lost "
+    "may be forgotten.",
     "system_faults": "A whole service with two web processes, under load over REST and WebSocket. "
     "Each of its processes is killed, or stopped for seconds, a backend of PostgreSQL is killed, "
     "twenty clients subscribe, never read and vanish, a tenant sends far beyond its quota, 32 "
@@ -129,7 +141,7 @@ skipped. `make test` runs one test of each kind at a smaller size; longer tests 
 """
 
 
-def render(evidence: Evidence) -> str:
+def render(evidence: Evidence, recorded: RecordedRun | None = None) -> str:
     """The whole page; the same evidence gives the same text."""
     return "".join(
         [
@@ -146,7 +158,7 @@ def render(evidence: Evidence) -> str:
             *(f"* {text}\n" for text in NOT_PROMISED),
             _measured(evidence),
             _coverage(evidence),
-            *(_step(step) for step in evidence.steps),
+            *(_step(step, recorded) for step in evidence.steps),
             _REPEAT,
         ]
     )
@@ -208,17 +220,31 @@ def _later(step: Step) -> str:
     return f" ({step.date}, commit `{step.commit}`{where})"
 
 
-def _step(step: Step) -> str:
+def _step(step: Step, recorded: RecordedRun | None) -> str:
     rows = [f"\n### {_TITLES[step.name]}\n\n{_TEXTS[step.name]}\n\n"]
     if step.impossible:
         return "".join([*rows, f"Not possible on that machine: {step.impossible}.\n"])
     rows.append("| count | |\n|---|---|\n")
     rows += [f"| {name.replace('_', ' ')} | {count:,} |\n" for name, count in step.counts.items()]
+    if step.name == "cluster_faults" and recorded is not None:
+        rows += _recorded(recorded)
     rows += _planted(step)
     if step.details:
         rows.append("\nAnomalies:\n\n")
         rows += [f"* `{detail}`\n" for detail in step.details]
     return "".join(rows)
+
+
+def _recorded(run: RecordedRun) -> list[str]:
+    machine, found = run.machine, run.recording
+    return [
+        f"\nThe course of one such run ({run.date}, commit `{run.commit}`, {found.object_store}). "
+        f"All hosts shared one machine: {machine.cpu}, {machine.cores} cores.\n\n"
+        f"![Messages acknowledged and delivered per second, and latencies]({DRAWING.name})\n\n"
+        "| fault | longest time without an acknowledgement | what became of the shard |\n"
+        "|---|---|---|\n",
+        *(f"| {each.name} | {each.gap_ms / 1_000:.1f} s | {each.text} |\n" for each in found.marks),
+    ]
 
 
 def _planted(step: Step) -> list[str]:

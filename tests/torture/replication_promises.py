@@ -50,8 +50,13 @@ REPLICATION: Final = (
     Promise(
         "R3",
         "An owner that was replaced acknowledges nothing more, no put and no settle, of whatever "
-        "topic, also when it stood still meanwhile.",
+        "topic, also when it stood still meanwhile. Nor does one that gives its shard up confirm "
+        "what the next owner will not have.",
         (
+            *_of(
+                "replication/stopping_owner",
+                "a_settle_that_the_log_will_not_have_is_not_confirmed",
+            ),
             *_of(_PUTS, "a_fenced_owner_acknowledges_nothing_more"),
             *_of(
                 "replication/deposed_server",
@@ -124,6 +129,7 @@ REPLICATION: Final = (
             *_of(
                 "wire/held_calls",
                 "what_was_not_sent_is_sent_to_the_next_engine_and_nothing_else",
+                "a_put_that_a_stopping_engine_refuses_goes_to_the_next_one",
                 "a_call_is_held_no_longer_than_its_limit",
                 "each_call_waits_for_its_own_time",
                 "no_more_calls_and_bytes_are_held_than_allowed",

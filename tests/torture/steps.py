@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from tests.acceptance.cluster_faults.run import ALL as CLUSTER_FAULTS
 from tests.acceptance.nemesis.run import ALL as FAULTS
 from tests.acceptance.partitions.network import why_no_namespaces
 from tests.acceptance.partitions.run import ALL
@@ -16,6 +17,7 @@ from tests.storage_engine.faults import machine
 from tests.storage_engine.planted.bugs import BUGS
 from tests.storage_engine.planted.catchers import SCENARIOS
 from tests.torture import named_bugs, work
+from tests.torture.cluster import cluster_faults
 from tests.torture.partitions import partitions
 from tests.torture.plan import Plan
 from tests.torture.running import Job
@@ -57,6 +59,7 @@ def planned_steps(plan: Plan) -> list[PlannedStep]:
         _cuts(plan),
         _full_disks(plan),
         _partitions(plan),
+        _cluster_faults(plan),
         _system_faults(plan),
         _seeded(plan, "soak", [Job(soak, (plan.soak_minutes,))]),
         _models(plan),
@@ -143,6 +146,13 @@ def _partitions(plan: Plan) -> PlannedStep:
     shares = [len(ALL)] * whole + [rest] * bool(rest)
     jobs = [Job(partitions, (share,)) for share in shares]
     return _seeded(plan, "partitions", jobs, why_no_namespaces())
+
+
+def _cluster_faults(plan: Plan) -> PlannedStep:
+    whole, rest = divmod(plan.cluster_faults, len(CLUSTER_FAULTS))
+    shares = [len(CLUSTER_FAULTS)] * whole + [rest] * bool(rest)
+    jobs = [Job(cluster_faults, (share,)) for share in shares]
+    return _seeded(plan, "cluster_faults", jobs, why_no_namespaces())
 
 
 def _system_faults(plan: Plan) -> PlannedStep:

@@ -50,6 +50,7 @@ _THINGS: Final[Mapping[str, Promise]] = {
     "keys": gettext_lazy("the API key %(name)s"),
     "members": gettext_lazy("the member %(name)s"),
     "masking": gettext_lazy("the mask %(name)s"),
+    "searches": gettext_lazy("the shared search %(name)s"),
     "namespaces": gettext_lazy("the namespace %(name)s"),
     "issues": gettext_lazy("the issue %(name)s"),
     "invitations": gettext_lazy("the invitation %(name)s"),

@@ -41,6 +41,7 @@ from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import SECOND_MS
 from mqservice.lib.timestamps import parse_rfc3339, rfc3339
+from mqservice.searches.queries import searches_of
 from mqservice.tasks.models import Task
 from mqservice.topics.models import Topic
 
@@ -75,8 +76,8 @@ class Bar:
 @page("messages", needs=Permission.CONSUME)
 def explorer(frame: Frame) -> HttpResponse:
     """``?q=&order=&cursor=``. Two calls of the data plane; for a group, calls and queries of its
-    dead letters; without a place to look, two queries. For its live switch the table alone, of what
-    came ``since`` the newest row: one call.
+    dead letters; without a place to look, three queries. For its live switch the table alone, of
+    what came ``since`` the newest row: one call.
     """
     given = frame.request.GET
     q = given.get("q", "").strip()[:QUERY_CHARS_MAX]
@@ -136,6 +137,7 @@ def explorer(frame: Frame) -> HttpResponse:
         ),
         page_rows=PAGE_ROWS,
         saved=filters_of(frame.user, frame.namespace, topic) if topic else [],
+        shared=searches_of(frame.namespace),
         exports=[kind.value for kind in Export],
         given={"q": q},
         curl=curl_of("GET", f"{path}?{urlencode(asked)}"),

@@ -29,12 +29,13 @@ from mqservice.console.messages.traces import TRACED_ID_CHARS_MAX, shown_trace
 from mqservice.console.shared.bodies import Stored, body_of, is_hidden, shown_body
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.data_plane import read_stored
-from mqservice.console.shared.form_views import number_of
+from mqservice.console.shared.form_views import act, number_of
 from mqservice.console.shared.frame import Crumb, Frame, page
 from mqservice.console.topics.views import found_topic
 from mqservice.delivery.reading.message_query import written
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.names import name_fault
+from mqservice.searches.services import delete_search, put_search
 
 _PART: Final = "console/_message.html"
 
@@ -84,6 +85,29 @@ def saved_filters(frame: Frame, topic: str) -> HttpResponse:
         return redirect(back)
     notes.success(frame.request, _("The filter %(name)s was saved.") % {"name": saved.name})
     return redirect(back)
+
+
+@page("messages", needs=Permission.SETTINGS_MANAGE, methods=("POST",))
+def shared_searches(frame: Frame) -> HttpResponse:
+    """``name`` with a search shares it with all of the namespace; ``delete`` with a name drops
+    one.
+    """
+    posted = frame.request.POST
+    q = posted.get("q", "").strip()
+    if dropped := posted.get("delete", ""):
+        return act(
+            frame,
+            lambda: delete_search(frame.principal, frame.namespace, dropped),
+            told=_("The shared search %(name)s was deleted.") % {"name": dropped},
+            back=explorer_url(frame, q),
+        )
+    name = "-".join(posted.get("name", "").split())
+    return act(
+        frame,
+        lambda: put_search(frame.principal, frame.namespace, name, q),
+        told=_("The search %(name)s is shared.") % {"name": name},
+        back=explorer_url(frame, q),
+    )
 
 
 @page("messages", needs=Permission.CONSUME)

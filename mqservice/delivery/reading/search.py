@@ -396,10 +396,10 @@ async def _source(context: DeliveryContext, request: Request, wanted: MessageQue
         group = await group_route(context, request)
         return Source(topic=dlq_of(group), group=group.name)
     if not wanted.topic:
-        raise Q.fault(
-            "say where to look: topic:NAME, or group:NAME for its dead letters; only a key or an "
-            "id can be searched for in all topics"
-        )
+        detail = "say where to look: topic:NAME, or group:NAME for its dead letters"
+        if not wanted.is_of_all_topics:  # else a search could, but this is no search
+            detail += "; only a key or an id can be searched for in all topics"
+        raise Q.fault(detail)
     request.principal.require(Scope.CONSUME, Kind.TOPIC, wanted.topic)
     return Source(topic=await topic_route(context, request), group="")
 

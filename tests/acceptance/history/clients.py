@@ -78,10 +78,13 @@ class Client(threading.Thread):
 
 
 class Producer(Client):
-    """Sends batches over REST, one after the other; what is unknown is not sent again."""
+    """Sends batches over REST, one after the other; what is unknown is not sent again. ``delay_s``:
+    after which its messages shall come.
+    """
 
     pause_s = PAUSE_S
     batch_count = BATCH
+    delay_s = 0
 
     def work(self) -> None:
         sequence = 0
@@ -93,25 +96,38 @@ class Producer(Client):
                     body = f"{self.name}|{sequence}|{self.random.getrandbits(64):016x}"
                     group = f"{self.name}-{self.random.randrange(MESSAGE_GROUPS)}"
                     more = {"message_group": group} if has_groups else {}
-                    self.history.add(Offered(body, self.name, sequence, more.get("message_group")))
+                    self.history.add(
+                        Offered(body, self.name, sequence, more.get("message_group"), self.delay_s)
+                    )
+                    more |= {"delay": f"{self.delay_s}s"} if self.delay_s else {}
                     offers.append({"body": body, **more})
                     sequence += 1
                 self._send(api, offers)
                 self._is_stopping.wait(self.pause_s)
 
+    def answered(self, outcomes: list[bool | None], asked_at: float) -> None:
+        """Told of each request: whether each message is stored, None where nobody knows."""
+
     def _send(self, api: httpx.Client, offers: list[dict[str, str]]) -> None:
-        bodies = [offer["body"] for offer in offers]
+        asked_at = time.monotonic()
         try:
             response = api.post(self.path(f"topics/{self.facts.topic}/messages:batch"), json=offers)
         except httpx.TransportError:
+            self.answered([None] * len(offers), asked_at)
             return
         answer: dict[str, Any] = response.json()
-        for body, result in zip(bodies, answer.get("results", ()), strict=False):
-            if result["status"] == 201:
-                self.history.add(Accepted(body, result["queue"], result["offset"]))
-        if answer.get("stored") is False:
-            for body in bodies:
-                self.history.add(Refused(body))
+        # A request that was refused as a whole has no results.
+        results: list[dict[str, Any]] = answer.get("results") or [answer] * len(offers)
+        outcomes: list[bool | None] = []
+        for offer, result in zip(offers, results, strict=True):
+            is_stored = True if result.get("status") == 201 else result.get("stored")
+            if is_stored:
+                offset = -1 if self.delay_s else result["offset"]  # it gets one when it is due
+                self.history.add(Accepted(offer["body"], result["queue"], offset))
+            elif is_stored is False:
+                self.history.add(Refused(offer["body"]))
+            outcomes.append(is_stored)
+        self.answered(outcomes, asked_at)
 
 
 class RestConsumer(Client):

@@ -17,12 +17,15 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Offered(Event):
-    """A producer is about to send; ``sequence`` counts its messages."""
+    """A producer is about to send; ``sequence`` counts its messages. ``delay_s``: it wants them to
+    come that much later, so that their order says nothing.
+    """
 
     body: str
     producer: str
     sequence: int
     message_group: str | None = None
+    delay_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,16 @@ class Killed(Event):
     """A process of the service was killed."""
 
     process: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerLost(Event):
+    """A shard lost its owner, and had the next one by ``until``. Leases of the old one are gone,
+    and what was settled in its last moments comes again.
+    """
+
+    shard: str
+    until: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
     History ── [judge] ──▶ Verdict
 
 The promises are those of the reliability design: D1 (an accepted message is delivered), D6 and L2
-(a refused or invented one never is), D9 (what was acked comes no more), O3 (the messages of one
+(a refused or invented one never is), D9 (what was acked comes no more, except with its owner lost),
+T1 (a delayed one is not early), O3 (the messages of one
 producer stand in their order in each queue, and a queue's first deliveries in one batch do too), O4
 (an ordered group gets each message group in its order, see ``message_groups.py``), L3 (every
 further delivery has a cause). Call it after the load has stopped and all has been consumed. What
@@ -27,12 +28,15 @@ from tests.acceptance.history.events import (
     History,
     Killed,
     Offered,
+    OwnerLost,
     Refused,
 )
 from tests.acceptance.history.message_groups import judge_message_groups
 
 # A lease that ends is noticed within a second, and clients see deliveries a little late.
 LATE_SECONDS = 0.2
+# Settles reach the replicated log within 250 ms.
+UNREPLICATED_SECONDS = 0.25
 
 
 @dataclass(slots=True)
@@ -43,6 +47,7 @@ class Verdict:
     phantom: list[str] = field(default_factory=list)
     refused_delivered: list[str] = field(default_factory=list)
     acked_again: list[str] = field(default_factory=list)
+    early: list[str] = field(default_factory=list)
     reordered: list[str] = field(default_factory=list)
     overtaken: list[str] = field(default_factory=list)
     held_twice: list[str] = field(default_factory=list)
@@ -58,6 +63,7 @@ class Verdict:
             "phantom": self.phantom,
             "refused_delivered": self.refused_delivered,
             "acked_again": self.acked_again,
+            "early": self.early,
             "reordered": self.reordered,
             "overtaken": self.overtaken,
             "held_twice": self.held_twice,
@@ -96,6 +102,12 @@ def judge(history: History, *, is_ordered: bool = False) -> Verdict:
     verdict.lost = [body for body in accepted if body not in deliveries]
     verdict.phantom = [body for body in deliveries if body not in offered]
     verdict.refused_delivered = [body for body in deliveries if body in refused]
+    verdict.early = [
+        f"{body}, {offered[body].delay_s} s after {offered[body].at}, at {each.at}"
+        for body, found in deliveries.items()
+        for each in found
+        if body in offered and each.at < offered[body].at + offered[body].delay_s
+    ]
     _judge_order(verdict, offered, accepted, deliveries)
     _judge_repeats(verdict, events, deliveries, LATE_SECONDS + late_s)
     if is_ordered:
@@ -111,6 +123,8 @@ def _judge_order(
 ) -> None:
     newest: dict[tuple[str, int], Accepted] = {}
     for body, place in sorted(accepted.items(), key=lambda item: offered[item[0]].sequence):
+        if offered[body].delay_s:
+            continue
         key = offered[body].producer, place.queue
         before = newest.get(key)
         if before is not None and before.offset >= place.offset:
@@ -138,13 +152,19 @@ def _judge_repeats(
     for event in events:
         if isinstance(event, GivenBack):
             given_back.setdefault(event.body, []).append(event.at)
+    losses = [event for event in events if isinstance(event, OwnerLost)]
     kills = [event.at for event in events if isinstance(event, Killed)]
+    kills += [at for loss in losses for at in (loss.at, loss.until)]
     cuts = [event for event in events if isinstance(event, Cut)]
     for body, found in deliveries.items():
         in_time = sorted(found, key=lambda each: each.at)
         for before, after in pairwise(in_time):
             came_late = _is_within(cuts, after.at)
-            if body in acked and acked[body] < after.at - slack_s and not came_late:
+            is_acked = body in acked and acked[body] < after.at - slack_s and not came_late
+            if is_acked and _is_lost_settle(losses, acked[body]):
+                verdict.explained["settled as its owner was lost"] += 1
+                continue
+            if is_acked:
                 verdict.acked_again.append(f"{body} to {after.consumer}, acked before")
             if any(before.at <= at <= after.at for at in given_back.get(body, ())):
                 cause = "given back"
@@ -160,6 +180,11 @@ def _judge_repeats(
                 verdict.unexplained.append(f"{body}: {before} {after}")
                 continue
             verdict.explained[cause] += 1
+
+
+def _is_lost_settle(losses: list[OwnerLost], at: float) -> bool:
+    """Whether the replicated log may have been without it."""
+    return any(loss.at - UNREPLICATED_SECONDS <= at <= loss.until for loss in losses)
 
 
 def _is_within(cuts: list[Cut], at: float) -> bool:

@@ -15,6 +15,7 @@ from tests.acceptance.history.events import (
     History,
     Killed,
     Offered,
+    OwnerLost,
     Refused,
 )
 from tests.acceptance.history.judge import judge
@@ -101,6 +102,29 @@ def test_two_that_come_at_once_out_of_a_cut_are_explained_by_it() -> None:
     verdict = judge(history(*SENT, delivered("a", 2), delivered("b", 2.1), cut, *events))
     assert verdict.violations == {}
     assert verdict.explained == {"lease ended": 1, "cut off": 1}
+
+
+def test_settles_of_an_owners_last_moments_may_be_forgotten_and_no_earlier_ones() -> None:
+    again = delivered("a", 7, batch=2)
+
+    lately = judge(history(*SENT, *DONE, OwnerLost("main", 6, at=3.2), again))
+    earlier = judge(history(*SENT, *DONE, OwnerLost("main", 6, at=3.3), again))
+
+    assert lately.violations == {}
+    assert lately.explained == {"settled as its owner was lost": 1}
+    assert earlier.violations.keys() == {"acked_again"}
+
+
+def test_a_delayed_message_is_early_before_its_time_and_in_any_order_after_it() -> None:
+    sent = [Offered(body, "later", n, None, 3.0, at=1.0) for n, body in enumerate("xy")]
+    stored = [Accepted("x", 0, -1, at=1.1), Accepted("y", 0, -1, at=1.1)]
+
+    in_time = judge(history(*sent, *stored, delivered("y", 4.1, offset=0),
+                            delivered("x", 4.2, offset=1, batch=2)))  # fmt: skip
+    early = judge(history(*sent, *stored, delivered("y", 3.9), delivered("x", 4.2, offset=1)))
+
+    assert in_time.violations == {}
+    assert early.violations.keys() == {"early"}
 
 
 def grouped(*bodies: str) -> list[Event]:

@@ -12,7 +12,7 @@ from tests.acceptance.partitions.network import Host
 TIMEOUT_S = 3.0
 
 
-class _OnHost(Client):
+class OnHost(Client):
     """``host`` is given after it was made."""
 
     host: Host
@@ -21,24 +21,26 @@ class _OnHost(Client):
         self.host.enter()
         super().run()
 
+
+class _Impatient(OnHost):
     def api(self) -> httpx.Client:
         return httpx.Client(headers=self.headers, timeout=TIMEOUT_S)
 
 
-class CutProducer(_OnHost, Producer):
+class CutProducer(_Impatient, Producer):
     """Small batches: requests meet a cut, messages only cost processor."""
 
     pause_s = 0.05
     batch_count = 10
 
 
-class CutRestConsumer(_OnHost, RestConsumer):
+class CutRestConsumer(_Impatient, RestConsumer):
     pass
 
 
-class CutSocketConsumer(_OnHost, SocketConsumer):
+class CutSocketConsumer(_Impatient, SocketConsumer):
     pass
 
 
-class CutControlAsker(_OnHost, ControlAsker):
+class CutControlAsker(_Impatient, ControlAsker):
     pass

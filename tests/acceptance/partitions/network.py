@@ -3,6 +3,9 @@
     Network(links) ──▶ a namespace for each host, a veth pair for each link, no route out of any
     [cut one end] ──▶ what that end sends is dropped without a word, and counted by the kernel
 
+A host has an address of its own, which its neighbours reach over their link with it, and one more
+on each link.
+
 A namespace has no name: it lives as long as this process, or one that was started in it, so nothing
 is left behind by a process that was killed. Addresses are those that are kept for documentation.
 Threads enter a namespace by themselves, and what they start or open there stays there.
@@ -90,7 +93,13 @@ class Network:
     """Each host is on all links that name it. At most 63 links."""
 
     def __init__(self, *links: Link) -> None:
+        self.links = links
         self.hosts = {name: Host(name) for link in links for name in link}
+        self.addresses = {
+            name: f"198.51.100.{number}" for number, name in enumerate(self.hosts, start=1)
+        }
+        for name, host in self.hosts.items():
+            host.command("ip", "address", "add", f"{self.addresses[name]}/32", "dev", "lo")
         self._addresses: dict[tuple[Link, str], str] = {}
         self._devices: dict[tuple[Link, str], str] = {}
         for number, link in enumerate(links):
@@ -140,6 +149,15 @@ class Network:
             host.command("ip", "link", "set", device, "up")
             self._addresses[link, name] = address
             self._devices[link, name] = device
+        for name, other in (link, reversed(link)):
+            self.hosts[name].command(
+                "ip",
+                "route",
+                "add",
+                f"{self.addresses[other]}/32",
+                "via",
+                self._addresses[link, other],
+            )
 
 
 @cache

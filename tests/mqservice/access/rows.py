@@ -200,6 +200,10 @@ CONTROL_ROWS: list[Row] = [
     _ns("POST", "/schedules/{schedule}:resume", Need.MANAGE_ALL),
     _ns("POST", "/schedules/{schedule}:send", Need.MANAGE_ALL),
     _ns("DELETE", "/schedules/{schedule}", Need.MANAGE_ALL, done=(204,)),
+    _ns("GET", "/searches", Need.CONSUME),
+    _ns("GET", "/searches/{search}", Need.CONSUME),
+    _ns("PUT", "/searches/{search}", Need.MANAGE_ALL, absent=(201,), body={"q": "topic:x"}),
+    _ns("DELETE", "/searches/{search}", Need.MANAGE_ALL, done=(204,)),
     _ns("GET", "/masking"),
     _ns("PUT", "/masking", Need.ADMIN, body={"bodies_for": "admin"}),
     _ns("GET", "/masking/{mask}"),
@@ -276,7 +280,7 @@ def framework_path(row: Row) -> str:
     for theirs, ours in _OTHER_NAMES.items():
         path = path.replace(f"{{{ours}}}", f"{{{theirs}}}")
     path = path.replace("{ended_issue}", "{issue_id}")  # reopening an open one is no change
-    for ours in ("alert", "mask", "namespace", "schedule"):
+    for ours in ("alert", "mask", "namespace", "schedule", "search"):
         path = path.replace(f"{{{ours}}}", "{name}")
     return path.replace(_REPORT, "{name}")
 

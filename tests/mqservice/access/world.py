@@ -173,7 +173,7 @@ class World:
             key, _ = create_api_key(tenant, name="idle", scopes=["produce"])
             self.names[name] = {
                 "ns": name, "topic": topic, "group": f"{topic}-readers", "alert": f"{topic}-late",
-                "mask": f"{topic}-cards", "schedule": f"{topic}-nightly",
+                "mask": f"{topic}-cards", "search": f"{topic}-late", "schedule": f"{topic}-nightly",
                 "key": key.public_id, "member": user.username, "namespace": empty.name,
                 "invitation": invitation.public_id, "run": _report_run(namespace),
                 "connection": f"s_{name}", "issue": _issue(namespace, f"{topic}-readers", "open"),
@@ -181,7 +181,7 @@ class World:
             }  # fmt: skip
         self.names[ABSENT] = {
             "ns": "nowhere", "topic": "nothing", "group": "nothing", "alert": "nothing",
-            "mask": "nothing", "schedule": "nothing",
+            "mask": "nothing", "schedule": "nothing", "search": "nothing",
             "key": "AAAAAAAA", "member": "nobody", "namespace": "nowhere",
             "invitation": "AAAAAAAAAAAA", "task": "task_nothing", "run": "run_nothing",
             "message": "0" * 34, "handle": "rc_nothing", "connection": "s_nothing",
@@ -218,6 +218,9 @@ class World:
             hidden = {"topics": "payments*", "part": "body"}
             mask = f"{root}/masking/{names['mask']}"
             made = await self.call("PUT", mask, headers, hidden, is_kept=True)
+            assert made.status_code == 201, made.text
+            search = f"{root}/searches/{names['search']}"
+            made = await self.call("PUT", search, headers, {"q": "topic:y"}, is_kept=True)
             assert made.status_code == 201, made.text
             nightly = {"topic": names["topic"], "cron": "@weekly", "message": {"body": "x"}}
             schedule = f"{root}/schedules/{names['schedule']}"

@@ -195,6 +195,12 @@ def test_what_cannot_be_searched_everywhere_says_why(
     assert says in problem["detail"], problem
 
 
+def test_a_histogram_is_of_one_topic(api: httpx.Client) -> None:
+    problem = api.get("/v1/-/messages:histogram", params={"q": "key:k"}).json()
+
+    assert problem["detail"].endswith("or group:NAME for its dead letters at ?q")
+
+
 def test_a_cursor_is_of_its_own_key(monkeypatch: pytest.MonkeyPatch, narrow: httpx.Client) -> None:
     monkeypatch.setattr(all_topics, "TOPICS_MAX", 1)
     cursor = search(narrow, "key:k")["next_cursor"]

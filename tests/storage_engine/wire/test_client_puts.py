@@ -16,6 +16,7 @@ from storage_engine.wire.client_types import ClientConfig, PutResult
 from storage_engine.wire.frames import (
     Frame,
     FrameDecoder,
+    encode_error,
     encode_frame,
     encode_put_reply,
     encode_struct,
@@ -59,6 +60,9 @@ class SlowEngine:
         for index in range(len(decode_records(frame.payload))):
             offsets += (index, 1_000 + index)
         self.writer.write(encode_frame(Op.PUT, frame.request_id, encode_put_reply(7, offsets)))
+
+    def refuse(self, frame: Frame, error: StoreError) -> None:
+        self.writer.write(encode_frame(Op.PUT, frame.request_id, encode_error(error), error.code))
 
 
 Scenario = Callable[[AsyncStoreClient, SlowEngine], Awaitable[None]]

@@ -61,6 +61,30 @@ def test_what_was_not_sent_is_sent_to_the_next_engine_and_nothing_else(tmp_path:
     play(tmp_path, scenario, hello=REPLICATED)
 
 
+def test_a_put_that_a_stopping_engine_refuses_goes_to_the_next_one(tmp_path: Path) -> None:
+    async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
+        put = client.put([record("a")])
+        engine.refuse(await engine.puts.get(), ShuttingDown("the engine is stopping"))
+        await lose(client, engine)
+        assert not put.done()
+        frame = await engine.puts.get()
+        assert (texts(frame), engine.connection_count) == (["a"], 2)
+        engine.answer(frame)
+        await put
+
+    play(tmp_path, scenario, hello=REPLICATED)
+
+
+def test_an_engine_that_nobody_can_replace_refuses_at_once_when_it_stops(tmp_path: Path) -> None:
+    async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
+        put = client.put([record("a")])
+        engine.refuse(await engine.puts.get(), ShuttingDown("the engine is stopping"))
+        with pytest.raises(ShuttingDown):
+            await put
+
+    play(tmp_path, scenario)
+
+
 def test_a_call_is_held_no_longer_than_its_limit(tmp_path: Path) -> None:
     async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
         await lose(client, engine)
