@@ -5,8 +5,9 @@
                     └── rel=next of its section ──────────┴── at most ROWS_MAX rows ◀──┘
 
 So a file has nothing that its reader may not see, and a column is declared once. A time is that of
-``datetime``, in UTC; a number has no separators; what stands for nothing is empty. Cells of columns
-without a title (marks, buttons) are left out. A text that a spreadsheet would calculate is quoted.
+``datetime``, in UTC; a number has no separators; of a choice it is what is chosen; what stands for
+nothing is empty. Cells of columns without a title that is seen (marks, buttons) are left out. A
+text that a spreadsheet would calculate is quoted.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ PAGES_MAX: Final = 1_000
 BYTE_ORDER_MARK: Final = "\ufeff"  # else Excel takes UTF-8 for something else
 _NOTHING: Final = ("–", "—")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,3}(?:,[0-9]{3})+")
-# Within a cell: what is no text of it, and what is only for the narrow page.
-_SILENT: Final = ("button", "form", "svg", "script", "style", "select", "template", "caption")
-_NARROW: Final = "only-narrow"
+# Within a cell: what is no text of it; what is only on a narrow page, or only read aloud; links
+# that act.
+_SILENT: Final = ("button", "svg", "script", "style", "template", "caption")
+_SILENT_CLASSES: Final = frozenset({"only-narrow", "sr-only", "button"})
 _VOID: Final = ("br", "img", "input", "hr", "meta", "link", "wbr")
 Row = list[str]
 
@@ -72,7 +74,7 @@ class TableReader(HTMLParser):
         if self._silent:
             if tag not in _VOID:
                 self._silent.append(tag)
-        elif tag in _SILENT or _NARROW in given.get("class", "").split():
+        elif _is_silent(tag, given):
             self._silent.append(tag)
         elif tag == "time" and self._cell is not None and "datetime" in given:
             self._cell.append(given["datetime"])
@@ -123,6 +125,12 @@ class TableReader(HTMLParser):
             self._section_depth += 1
         elif tag == "a" and given.get("rel") == "next" and given.get("href", "").startswith("?"):
             self.next_query = self.next_query or given["href"][1:]
+
+
+def _is_silent(tag: str, given: dict[str, str]) -> bool:
+    is_other_choice = tag == "option" and "selected" not in given
+    classes = given.get("class", "").split()
+    return tag in _SILENT or is_other_choice or not _SILENT_CLASSES.isdisjoint(classes)
 
 
 def table_response(

@@ -44,7 +44,11 @@ def csv(context: template.Context, name: str) -> dict[str, object]:
     """At the beginning of a table: a link to it as a file, from its first page on; see
     ``table_csv``. ``name``: its own on the page.
     """
-    return {"name": name, "url": query(context, csv=name, **dict.fromkeys(PLACES, ""))}
+    request = context["request"]
+    assert isinstance(request, HttpRequest)
+    # With its path: a part that another page has put into itself is still of its own address.
+    url = request.path + query(context, csv=name, **dict.fromkeys(PLACES, ""))
+    return {"name": name, "url": url}
 
 
 @register.simple_tag

@@ -79,6 +79,17 @@ def test_a_cell_is_its_text_as_a_program_reads_it() -> None:
     assert found.next_query == "after=b&q=1"
 
 
+def test_of_a_choice_it_is_what_is_chosen_and_nothing_that_is_only_read_aloud() -> None:
+    choice = (
+        "<form><label class='sr-only'>Role of bob</label><select><option value='a'>admin</option>"
+        "<option value='v' selected>viewer</option></select>"
+        "<button>Save</button></form><a class='button button-small'>Remove</a>"
+    )
+    found = read_table("t", html(f"<tr><td></td><th>bob</th><td>{choice}</td></tr>"))
+
+    assert found.rows == [["bob", "viewer", ""]]
+
+
 def test_a_link_to_another_page_is_no_next_page_of_the_table() -> None:
     assert read_table("t", html("<tr></tr>")).next_query == ""
     day = html("<tr></tr>", more="<a rel='next' href='/console/acme/reports/2026-11-28'></a>")
@@ -138,7 +149,7 @@ def test_the_file_of_a_list_has_its_filter_and_all_of_its_pages(
     page = file_of(client, topics.bob, "topics?q=t&after=t49").content.decode()
     link = re.search(r'<caption[^>]*><a[^>]* href="([^"]*)" download', page)
     assert link is not None
-    assert link[1] == "?q=t&amp;csv=topics"
+    assert link[1] == f"{ROOT}/topics?q=t&amp;csv=topics"
 
     answer = file_of(client, topics.bob, "topics?q=t&csv=topics")
 
