@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
@@ -146,7 +146,8 @@ class Cluster:
         """All its processes at once, as when its machine loses power."""
         process = self._running.pop(name)
         for pid in self.pids(process.pid):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended by itself since
+                os.kill(pid, signal.SIGKILL)
         process.wait(STOP_WAIT_S)
         if with_disk:
             shutil.rmtree(self.data_dir(name))
