@@ -116,10 +116,9 @@ class MessageLeaser:
 
     def _give_back(self, lease: Lease, first: int) -> None:
         """All messages of a new lease from its ``first`` on, as if nobody had had them."""
-        now_ms = self._clock.monotonic_ms()
         places = [(queue, offset) for queue, offsets in lease.parts for offset in offsets]
         for queue, offset in places[first:]:
-            queue.release(offset, now_ms, is_attempt=False)
+            queue.give_back(offset)
         kept = set(places[:first])
         lease.parts = [
             (queue, [offset for offset in offsets if (queue, offset) in kept])

@@ -1072,6 +1072,13 @@ class ProcessQueue:
         self.released[queue_offset] = ready_ms, lease.generation
         heapq.heappush(self.ready_heap, (ready_ms, queue_offset))
 
+    def give_back(self, queue_offset: int) -> None:
+        """Make available at once what was leased and given to nobody: receipts from before this
+        run are as good as they were.
+        """
+        self.release(queue_offset, _AT_ONCE[0], is_attempt=False)
+        self.released[queue_offset] = _AT_ONCE
+
     def move(self, queue_offset: int, lease: Lease) -> None:
         """Put a message that is in flight under another lease."""
         self.inflight[queue_offset].count -= 1

@@ -23,7 +23,7 @@ from storage_engine.errors import StoreCorrupt
 from storage_engine.log.bucket_files import (
     BucketFile,
     delete_left,
-    forget,
+    forget_before,
     read_bucket_files,
     write_bucket_files,
 )
@@ -191,8 +191,8 @@ class BucketLog(CommitLog):
         del self._left[: len(gone)]
         self._times = []
         loop = asyncio.get_running_loop()
-        bases = [each.base_offset for each in gone]
-        await loop.run_in_executor(None, forget, self._access, self._store, bases)
+        # Also of segments that were about to leave when the engine ended, and are here still.
+        await loop.run_in_executor(None, forget_before, self._access, self._store, offset)
         await loop.run_in_executor(None, self._run.delete, taken[len(gone) :])
 
     def close(self) -> None:

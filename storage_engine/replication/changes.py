@@ -152,14 +152,14 @@ class ChangeReader:
         return self._commit_log.start_offset
 
     def first_ms(self, base_offset: int) -> int:
-        """When the first record of a local segment was stored; 0 where that is damaged. Loop
-        thread.
+        """When the first record of a local segment was stored; 0 where that is damaged, or the
+        segment has gone meanwhile. Loop thread.
         """
-        segment = next(
-            each for each in self._commit_log.segments() if each.base_offset == base_offset
-        )
-        is_whole = segment.is_local and fault_at(segment.view, 0, base_offset) is None
-        return store_timestamp_of(segment.view, 0) if is_whole else 0
+        for segment in self._commit_log.segments():
+            if segment.base_offset == base_offset and segment.is_local:
+                is_whole = fault_at(segment.view, 0, base_offset) is None
+                return store_timestamp_of(segment.view, 0) if is_whole else 0
+        return 0
 
     def read_log(self, start: int, end: int) -> bytes:
         """Bytes of the durable log, all in one segment; retention waits until they are shipped."""

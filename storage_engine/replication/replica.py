@@ -226,6 +226,7 @@ class Replica:
             self._unsynced.add(path)
 
     def _delete_before(self, offset: int) -> None:
+        forget_before(self._files, self._path, offset)  # first: no gap behind them after a kill
         directory = self._path / COMMIT_LOG_DIR
         for base, following in itertools.pairwise(base_offsets_in(directory)):
             if following > offset:
@@ -233,7 +234,6 @@ class Replica:
             path = directory / segment_name(base)
             self._unsynced.discard(path)
             self._files.unlink(path)
-        forget_before(self._files, self._path, offset)
 
     def sync_log(self) -> None:
         """Make all bytes of the log durable that were applied. Raises ``SyncFailed``."""

@@ -51,6 +51,10 @@ class LocalRetention:
         self._is_full_of_scheduled = False
         self.left_segment_count = 0  # to the bucket, since the start
 
+    @property
+    def is_bounded(self) -> bool:
+        return self._config.local_retention_bytes > 0
+
     async def run(self, state: DiskState, *, below: int) -> int:
         """One pass; how many segments went. ``below``: above it everything is still needed here.
 
@@ -92,7 +96,7 @@ class LocalRetention:
     def _chosen(self, state: DiskState, below: int) -> list[BucketFile]:
         """The oldest local segments that may go, as the bucket has them."""
         config = self._config
-        if not config.local_retention_bytes:
+        if not self.is_bounded:
             return []
         size_bytes = config.segment_bytes
         local = [each for each in self._commit_log.segments() if each.is_local]

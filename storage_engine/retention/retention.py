@@ -11,7 +11,8 @@ disk is at 85 %. Scheduled messages still to come are appended again before thei
 
 Segments that a snapshot holds stay, until the disk is at 85 %: then snapshots end first. Segments
 that only the bucket has count as the others do, but a full disk deletes none of them, as it would
-gain nothing (``local_retention.py``).
+gain nothing. Where the local disk is bounded it deletes none that has not expired: what the bucket
+has leaves the disk (``local_retention.py``), and without the bucket messages are refused at 90 %.
 
 One pass deletes a few segments only. Messages grow old by a clock of their own, so that a wall
 clock that jumps ahead expires nothing at once, and what expires by age goes at most a tenth of the
@@ -244,7 +245,8 @@ class Retention:
         if self._config.retention_bytes:
             excess = len(segments) * size_bytes - self._config.retention_bytes
             count = max(0, -(-excess // size_bytes))
-        if state >= DiskState.FORCE and segments and segments[0].is_local:
+        is_left = self.local is not None and self.local.is_bounded
+        if state >= DiskState.FORCE and not is_left and segments and segments[0].is_local:
             count = max(count, 1)
         count = min(count, self._config.retention_files_max, len(segments) - 1)
         count = min(count, len(self._not_held(segments)))

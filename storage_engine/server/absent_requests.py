@@ -53,6 +53,11 @@ class AbsentRequests:
             except StoreError as exc:
                 error = exc
                 break
+            except OSError as exc:
+                error = OldMessagesUnavailable(
+                    f"old messages could not be kept on the local disk: {exc.strerror}"
+                )
+                break
             del self._waiting[frame.request_id]
             return
         del self._waiting[frame.request_id]

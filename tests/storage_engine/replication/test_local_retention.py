@@ -12,11 +12,16 @@ import pytest
 
 from storage_engine.clock import SystemClock
 from storage_engine.config import GIB, HOUR_MS, StoreConfig
+from storage_engine.disk.files import Files
 from storage_engine.disk.layout import BUCKET_DIR, COMMIT_LOG_DIR, INDEX_DIR, segment_name
 from storage_engine.errors import ConfigInvalid, NotLocal, OldMessagesUnavailable, StoreCorrupt
+from storage_engine.log.bucket_files import BucketFile, read_bucket_files, write_bucket_files
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.replicated_log.bucket import BucketRefused, Found
+from storage_engine.replicated_log.errors import Unavailable
 from storage_engine.replicated_log.opening import open_shard
+from storage_engine.replication.replica import Replica
+from storage_engine.replication.tail import Tail
 from storage_engine.tools.transfer.exporting import OwnStore
 from storage_engine.tools.transfer.source import SourceRejected
 from storage_engine.tools.verify.report import Kind
@@ -586,3 +591,108 @@ async def test_a_store_without_a_bucket_has_the_log_it_always_had(tmp_path: Path
         assert store.store.retention.local is None
         assert not (tmp_path / BUCKET_DIR).exists()
         assert (tmp_path / COMMIT_LOG_DIR).parent == tmp_path
+
+
+async def _published(tmp_path: Path, **limits: int) -> Shard:
+    """A shard of whose sealed segments a snapshot has all, and none has left the disk."""
+    shard = await Shard(tmp_path, **limits).begin()
+    await shard.fill(60)
+    await shard.owner.open.store.checkpoint()
+    await shard.owner.replicated()
+    await shard.owner.snapshotter.take()
+    return shard
+
+
+async def test_a_full_disk_leaves_segments_before_it_deletes_any(tmp_path: Path) -> None:
+    shard = await _published(tmp_path, local_retention_bytes=GIB)
+    owner, known = shard.owner, shard.owner.files.disk
+    owner.files.disk = (100, 10)
+    for _ in range(3):
+        await owner.open.store.retention.run()
+    assert owner.left_bases()
+    assert owner.open.store.retention.lost_message_count == 0
+    owner.files.disk = known
+    assert await owner.pull_bodies() == shard.bodies
+    await owner.stop()
+
+
+async def test_a_full_disk_deletes_nothing_while_the_bucket_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shard = await _published(tmp_path, local_retention_bytes=GIB)
+    owner, known = shard.owner, shard.owner.files.disk
+    bases = owner.local_bases()
+
+    async def refuse(_: object) -> None:
+        raise Unavailable("the bucket is away")
+
+    monkeypatch.setattr(owner.snapshotter, "confirm", refuse)
+    owner.files.disk = (100, 10)
+    for _ in range(3):
+        await owner.open.store.retention.run()
+    owner.files.disk = known
+    assert (owner.local_bases(), owner.left_bases()) == (bases, [])
+    assert await owner.pull_bodies() == shard.bodies
+    await owner.stop()
+
+
+async def test_what_was_about_to_leave_at_a_kill_may_expire_here(tmp_path: Path) -> None:
+    shard = await _published(tmp_path)
+    owner = shard.owner
+    bases = owner.local_bases()
+    sealed = owner.snapshotter.sealed_segments
+    write_bucket_files(Files(), owner.store_dir, [sealed[base] for base in bases[:2]])
+    await owner.stop()  # killed before it deleted the segments
+    owner.limits |= {"local_retention_bytes": GIB, "retention_bytes": 4 * SEGMENT_BYTES}
+    again = await owner.own()
+    while again.local_bases()[0] < bases[3]:
+        await again.open.store.retention.run()
+    await again.stop()
+    await (await owner.own()).stop()
+
+
+async def test_receipts_of_before_a_restart_are_good_when_nobody_got_the_messages(
+    tmp_path: Path,
+) -> None:
+    shard = await _published(tmp_path)
+    leased = shard.owner.open.receive(count=3)
+    assert await shard.owner.leave_old() == LOCAL_SEGMENTS
+    await shard.owner.stop()
+    again = await shard.owner.own()
+    with pytest.raises(NotLocal):
+        again.open.receive(count=3)
+    assert again.open.ack(leased).acked_count == 3
+    await again.stop()
+
+
+async def test_a_snapshot_of_a_segment_that_has_just_expired(tmp_path: Path) -> None:
+    shard = await _published(tmp_path)
+    store = shard.owner.open.store
+    await store._commit_log.delete_before(2 * SEGMENT_BYTES)
+    assert shard.owner.snapshotter._reader.first_ms(0) == 0
+    await shard.owner.stop()
+
+
+def test_a_replica_killed_while_old_segments_expire_has_no_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, store = Files(), tmp_path / "a"
+    left = [
+        BucketFile(base_offset=base, size_bytes=4096, piece_bytes=4096, pieces=["x"])
+        for base in (0, 4096)
+    ]
+    write_bucket_files(files, store, left)
+    files.make_dirs(store / COMMIT_LOG_DIR)
+    for base in (8192, 12288, 16384):
+        files.create(store / COMMIT_LOG_DIR / segment_name(base), 4096, 4096)
+    assert len(read_bucket_files(store)) == 2
+    unlink = files.unlink
+
+    def unlink_one(path: Path) -> None:
+        unlink(path)
+        raise Killed
+
+    monkeypatch.setattr(files, "unlink", unlink_one)
+    with pytest.raises(Killed):
+        Replica(files, store, Tail())._delete_before(12288)
+    read_bucket_files(store)
