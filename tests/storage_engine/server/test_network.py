@@ -206,7 +206,7 @@ async def test_another_secret_is_refused_by_both_sides() -> None:
             await async_refused(address, credentials=other),
         ):
             assert "the engine has another MQ_ENGINE_SECRET" in said
-        # Of both; a client that tries again may go before it has heard anything, which says no more.
+        # Of both; a client that tries again may go before it has heard anything: no hint then.
         async with asyncio.timeout(WAIT_S):
             while sum("another MQ_ENGINE_SECRET?" in each for each in refusals(engine)) < 2:
                 await asyncio.sleep(0.01)
