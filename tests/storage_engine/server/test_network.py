@@ -66,6 +66,10 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"MQ_ENGINE_TLS_CERT_FILE": str(certificate), "MQ_ENGINE_TLS_KEY_FILE": str(key)}
 
 
+# A client that tries again may be closed before it has heard anything.
+LEFT = "it went away before it had proved itself"
+
+
 def refusals(engine: Engine) -> list[str]:
     """Why the engine refused clients, from its log."""
     lines = [json.loads(line) for line in engine.log.read_text().splitlines() if line[:1] == "{"]
@@ -222,7 +226,7 @@ async def test_an_engine_of_another_shard_is_refused() -> None:
     with network_engine() as (engine, address):
         for said in refused(address, "s3"), await async_refused(address, "s3"):
             assert "owns the shard s2, not s3" in said
-        assert set(refusals(engine)) == {"this engine owns the shard s2, not s3"}
+        assert set(refusals(engine)) - {LEFT} == {"this engine owns the shard s2, not s3"}
         assert "owns the shard s2, not s3" in refused(engine.socket, "s3")
 
 
