@@ -270,10 +270,15 @@ def _untried(step: Step) -> list[str]:
     then = {bug.name for bug in step.planted}
     rows = [f"\nThe catalogues have {_plural(len(now), 'bug', 'bugs')}"]
     if fresh := sorted(now - then):
-        rows.append(f". Not yet in this run: {', '.join(fresh).replace('_', ' ')}")
+        rows.append(f". Not yet in this run: {_quoted(fresh)}")
     if gone := sorted(then - now):
-        rows.append(f". No longer in them: {', '.join(gone).replace('_', ' ')}")
+        rows.append(f". No longer in them: {_quoted(gone)}")
     return ["".join(rows) + ".\n"]
+
+
+def _quoted(names: list[str]) -> str:
+    """Names of bugs, each of which reads like a sentence."""
+    return ", ".join(f'"{name.replace("_", " ")}"' for name in names)
 
 
 def _catchers(caught_by: str) -> str:

@@ -1,7 +1,7 @@
 """A message body as pages show it: a tree, text, bytes, or one line of a table.
 
     message of the API ──▶ body_of ──▶ text_of ──▶ tree_of JSON, preview
-                              ├──────▶ tree_of MessagePack, of what is no text
+                              ├──────▶ msgpack_tree_of, where the bytes are not text
                               └──────▶ hex_of
 
 A body is what a tenant wrote: it is shown as text only, and downloaded as bytes of no type.
@@ -42,8 +42,8 @@ class TreeForm(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownBody:
-    """What the viewer shows of a body. ``text`` is None for what is no UTF-8. ``tree``: of what is
-    ``tree_form``.
+    """What the viewer shows of a body. ``text`` is None where the bytes are not UTF-8.
+    ``tree`` is the decoded value, from JSON or MessagePack as ``tree_form`` says.
 
     ``masked``: ``body`` where masking hides all of it, ``fields`` where values in it, else empty.
     """

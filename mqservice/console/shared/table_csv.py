@@ -4,10 +4,10 @@
         TableReader ──▶ rows ──▶ chunk of the answer      ▲                            │
                     └── rel=next of its section ──────────┴── at most ROWS_MAX rows ◀──┘
 
-So a file has nothing that its reader may not see, and a column is declared once. A time is that of
-``datetime``, in UTC; a number has no separators; of a choice it is what is chosen; what stands for
-nothing is empty. Cells of columns without a title that is seen (marks, buttons) are left out. A
-text that a spreadsheet would calculate is quoted.
+So a file has nothing that its reader may not see, and a column is declared once. Times are written
+as in ``datetime``, in UTC; numbers without separators; a choice as its chosen value; a dash that
+stands for nothing as an empty cell. Columns without a visible title (marks, buttons) are left out.
+Text that a spreadsheet would take for a formula is quoted.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ PAGES_MAX: Final = 1_000
 BYTE_ORDER_MARK: Final = "\ufeff"  # else Excel takes UTF-8 for something else
 _NOTHING: Final = ("–", "—")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,3}(?:,[0-9]{3})+")
-# Within a cell: what is no text of it; what is only on a narrow page, or only read aloud; links
-# that act.
+# Left out of a cell: elements that have no text of their own; text for narrow pages or screen
+# readers alone; links that are buttons.
 _SILENT: Final = ("button", "svg", "script", "style", "template", "caption")
 _SILENT_CLASSES: Final = frozenset({"only-narrow", "sr-only", "button"})
 _VOID: Final = ("br", "img", "input", "hr", "meta", "link", "wbr")
