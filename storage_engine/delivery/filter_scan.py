@@ -4,7 +4,9 @@
                └── spent ──▶ ``FilterScans`` goes on with it
 
 One look passes over so many units, reads so many records and takes so long at most. What was looked
-at is skipped for good, so the next look goes on behind it. Loop thread only.
+at is skipped for good, so the next look goes on behind it. A few records it reads however long they
+take: each look gets on, and a process that was held up does not cut short a small receive. Loop
+thread only.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ ReadChecked = Callable[[list[tuple[int, int]]], tuple[bytes, list[int]]]
 
 _UNITS_MAX: Final = 10_000  # about 1 ms when the tag hash decides
 _RECORDS_MAX: Final = 1_000  # about 5 ms with a usual condition and small bodies
+_RECORDS_MIN: Final = 16  # read before the time counts
 SCAN_MS_MAX: Final = 5
 
 
@@ -109,7 +112,9 @@ class FilterScan:
         properties = self.properties = self.read(physical_offset, record_bytes)
         is_wanted = properties is None or self._filter.matches(properties)
         self._records_left -= 1
-        if self._records_left <= 0 or self._clock.monotonic_ms() >= self._end_ms:
+        if self._records_left <= _RECORDS_MAX - _RECORDS_MIN and (
+            self._records_left <= 0 or self._clock.monotonic_ms() >= self._end_ms
+        ):
             self.units_left = 0
         return is_wanted
 

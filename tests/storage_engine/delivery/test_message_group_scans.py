@@ -12,10 +12,14 @@ from tests.storage_engine.doubles import ManualClock, OpenStore
 
 
 class HastyClock(ManualClock):
-    """A millisecond goes by whenever it is asked."""
+    """Some milliseconds go by whenever it is asked."""
+
+    def __init__(self, step_ms: int = 1) -> None:
+        super().__init__()
+        self.step_ms = step_ms
 
     def monotonic_ms(self) -> int:
-        self.steady_ms += 1
+        self.steady_ms += self.step_ms
         return self.steady_ms
 
 
@@ -63,9 +67,17 @@ async def test_nobody_looks_for_ever_when_no_more_may_be_passed_over(tmp_path: P
 
 
 async def test_what_may_come_takes_no_share_of_the_time_for_looking(tmp_path: Path) -> None:
-    store = await filled(tmp_path, *["-"] * 200, clock=HastyClock())
+    store = await filled(tmp_path, *["-"] * 800, clock=HastyClock())
     for _ in range(40):
         assert received(store)
+    await store.close()
+
+
+async def test_a_process_that_is_held_up_gives_all_that_a_small_receive_asks_for(
+    tmp_path: Path,
+) -> None:
+    store = await filled(tmp_path, "a", "b", "c", clock=HastyClock(step_ms=50))
+    assert received(store) == ["a", "b", "c"]
     await store.close()
 
 
