@@ -7,8 +7,8 @@
 Promises: nothing is sent twice by itself that changes anything. A call while disconnected, or while
 the engine is silent (``silence.py``), fails at once with ``StoreUnavailable`` (nothing was sent);
 it waits first if the engine has a replicated log, by which another one may take over
-(``held_calls.py``). One whose connection
-breaks, that waits longer than its limit, or whose engine stays silent fails with
+(``held_calls.py``), and so does one that such an engine refuses because it stops. One whose
+connection breaks, that waits longer than its limit, or whose engine stays silent fails with
 ``OutcomeUnknown``, or with ``StoreUnavailable`` if it changes nothing. What a receive leased that
 nobody waits for any more is given back when its reply comes. Bytes in flight are bounded. Not
 thread-safe: one event loop owns it.
@@ -345,16 +345,18 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         request_id, entry = self._register(op, call, extra_wait_ms)
         if isinstance(request, ReceiveRequest):
             entry.origin = request
-        if may_repeat and op.is_harmless:
-            entry.again = request, extra_wait_ms
-        self._send(op, encode_frame(op, request_id, encode_struct(request)))
+        payload = encode_struct(request)
+        if self._may_be_replaced:
+            entry.payload, entry.may_repeat = payload, may_repeat and op.is_harmless
+        self._send(op, encode_frame(op, request_id, payload))
         return request_id, entry
 
     def _register(
         self, op: AnyOperation, call: Call | None, extra_wait_ms: int = 0
     ) -> tuple[int, InFlight]:
         request_id = self._new_request_id()
-        entry = self._inflight[request_id] = InFlight(op, call, self._deadline_ms(extra_wait_ms))
+        deadline_ms = self._deadline_ms(extra_wait_ms)
+        entry = self._inflight[request_id] = InFlight(op, call, deadline_ms, extra_wait_ms)
         return request_id, entry
 
     def _new_request_id(self) -> int:
@@ -382,23 +384,35 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
     def _hold_request(
         self, op: AnyOperation, request: object, call: Call, extra_wait_ms: int
     ) -> tuple[int, InFlight]:
-        request_id, entry = self._new_request_id(), InFlight(op, call, 0)
+        request_id, entry = self._new_request_id(), InFlight(op, call, 0, extra_wait_ms)
         if isinstance(request, ReceiveRequest):
             entry.origin = request
-        self._hold_entry(request_id, entry, encode_struct(request), extra_wait_ms)
+        entry.payload = payload = encode_struct(request)
+        self._hold_entry(request_id, entry, payload)
         return request_id, entry
 
-    def _hold_entry(
-        self, request_id: int, entry: InFlight, payload: bytes, extra_wait_ms: int
-    ) -> None:
+    def _hold_entry(self, request_id: int, entry: InFlight, payload: bytes) -> None:
         def send() -> None:
             call = entry.call
             if call is not None and not call.done():
-                entry.deadline_ms = self._deadline_ms(extra_wait_ms)
+                entry.deadline_ms = self._deadline_ms(entry.extra_wait_ms)
                 self._inflight[request_id] = entry
                 self._send(entry.op, encode_frame(entry.op, request_id, payload))
 
         self._hold(request_id, len(payload), send, partial(fail_entry, entry))
+
+    def _is_held_after_refusal(self, request_id: int, entry: InFlight, status: int) -> bool:
+        """Whether an engine that stops has refused it, so that it waits for the next one."""
+        if status != ShuttingDown.code or entry.payload is None:
+            return False
+        if entry.op is Op.PUT:
+            self._hold_puts(entry.lane, entry.payload, entry.puts)
+            return True
+        try:
+            self._hold_entry(request_id, entry, entry.payload)
+        except StoreError:
+            return False
+        return True
 
     def _hold_unsent(self, lane: PutLane) -> None:
         """What waits in a lane was not sent: it waits on, or fails."""
@@ -479,7 +493,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         request_id, entry = self._register(Op.PUT, None)
         entry.puts, entry.lane = waiters, lane
         entry.put_bytes = len(payload)
-        entry.refusable = payload if self._may_be_replaced else None
+        entry.payload = payload if self._may_be_replaced else None
         lane.inflight_bytes += len(payload)
         lane.frame_count += 1
         self._unsent += encode_frame_head(Op.PUT, request_id, payload), payload
@@ -497,19 +511,17 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
             self._put_frame_ended(entry)
             if not status:
                 complete_puts(entry.puts, payload)
-            elif status == ShuttingDown.code and entry.refusable is not None:
-                self._hold_puts(entry.lane, entry.refusable, entry.puts)
-            else:
+            elif not self._is_held_after_refusal(request_id, entry, status):
                 fail_puts(entry.puts, decode_error(status, payload))
             return
         call = entry.call
         if call is None or call.done():
             if entry.origin is not None and status == 0:
                 self.release(entry.origin, payload)
-        elif status:
-            call.set_exception(decode_error(status, payload))
-        else:
+        elif not status:
             call.set_result(payload)
+        elif not self._is_held_after_refusal(request_id, entry, status):
+            call.set_exception(decode_error(status, payload))
 
     async def _keep_connected(self) -> None:
         delay_ms = self._config.reconnect_min_ms
@@ -724,12 +736,11 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         """Whether it is sent once more, on the next connection. Not a third time: it may be what
         ends the engine.
         """
-        if entry.again is None or not entry.is_awaited:
+        if entry.payload is None or not entry.may_repeat or not entry.is_awaited:
             return False
-        request, extra_wait_ms = entry.again
-        entry.again = None
+        entry.may_repeat = False
         try:
-            self._hold_entry(request_id, entry, encode_struct(request), extra_wait_ms)
+            self._hold_entry(request_id, entry, entry.payload)
         except StoreError:
             return False
         return True

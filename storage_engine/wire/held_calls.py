@@ -3,7 +3,8 @@
     client without connection ── hold ──▶ [HeldCalls] ── resume ──▶ send() of each
                                               └─ held too long ──▶ fail() of each
 
-Nothing in here was sent. An engine whose shard another one may take over is away for seconds, and
+Nothing in here has changed anything: it was not sent, or the engine refused it because it stops, or
+it only reads. An engine whose shard another one may take over is away for seconds, and
 its clients find the next one by themselves. How many wait, how many bytes, and for how long is
 bounded; in an outage that lasts longer than any takeover nobody waits any more. One loop owns it.
 """

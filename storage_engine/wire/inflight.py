@@ -23,26 +23,30 @@ class Call(Protocol):
 
 class InFlight:
     """``call`` is None when nobody waits; a PUT frame has ``puts`` and their ``lane`` instead.
-    ``again``: the request, and how long the engine may take on purpose, if it may be sent again on
-    another connection. ``refusable``: a PUT's payload, if it waits for the next engine where this
-    one refuses it because it stops; else None.
+    ``payload``: what was sent, where another engine may take over; it is sent to that one if this
+    one refuses it because it stops, and, where ``may_repeat``, if the connection breaks.
+    ``extra_wait_ms``: how long the engine may take on purpose.
     """
 
     __slots__ = (
-        "again", "call", "deadline_ms", "lane", "op", "origin", "put_bytes", "puts", "refusable",
+        "call", "deadline_ms", "extra_wait_ms", "lane", "may_repeat", "op", "origin", "payload",
+        "put_bytes", "puts",
     )  # fmt: skip
 
     lane: PutLane
 
-    def __init__(self, op: AnyOperation, call: Call | None, deadline_ms: int) -> None:
+    def __init__(
+        self, op: AnyOperation, call: Call | None, deadline_ms: int, extra_wait_ms: int = 0
+    ) -> None:
         self.op = op
         self.call = call
         self.deadline_ms = deadline_ms
+        self.extra_wait_ms = extra_wait_ms
         self.origin: ReceiveRequest | None = None
-        self.again: tuple[object, int] | None = None
+        self.payload: bytes | None = None
+        self.may_repeat = False
         self.puts: list[PutWaiter] = []
         self.put_bytes = 0
-        self.refusable: bytes | None = None
 
     @property
     def is_awaited(self) -> bool:

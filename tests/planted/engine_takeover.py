@@ -11,6 +11,7 @@ from storage_engine.errors import StoreUnavailable
 from storage_engine.puts.dispatcher import Dispatcher
 from storage_engine.puts.put_path import holds_one_record
 from storage_engine.replication.tail import write_tail
+from storage_engine.wire.operations import Op
 from tests.planted.plant import Plant, Real, Thing, planting
 
 PLANTS: Final[list[Plant]] = []
@@ -284,3 +285,24 @@ def refused_puts_do_not_wait_for_the_next_engine(
     may_be_replaced, client._may_be_replaced = client._may_be_replaced, False
     real(client, lane, payload, waiters)
     client._may_be_replaced = may_be_replaced
+
+
+@planted(
+    "storage_engine.wire.async_client:AsyncStoreClient._is_held_after_refusal",
+    f"{_HELD}::test_changes_that_a_stopping_engine_refuses_go_to_the_next_one",
+)
+def refused_changes_do_not_wait_for_the_next_engine(
+    real: Real, client: Thing, request_id: Thing, entry: Thing, status: Thing
+) -> bool:
+    return entry.op is Op.PUT and bool(real(client, request_id, entry, status))
+
+
+@planted(
+    "storage_engine.wire.async_client:AsyncStoreClient._is_held_again",
+    f"{_HELD}::test_changes_that_may_have_been_made_are_not_sent_to_the_next_engine",
+)
+def changes_that_may_have_been_made_are_sent_again(
+    real: Real, client: Thing, request_id: Thing, entry: Thing
+) -> bool:
+    entry.may_repeat = True
+    return bool(real(client, request_id, entry))

@@ -132,6 +132,8 @@ REPLICATION: Final = (
                 "wire/held_calls",
                 "what_was_not_sent_is_sent_to_the_next_engine_and_nothing_else",
                 "a_put_that_a_stopping_engine_refuses_goes_to_the_next_one",
+                "changes_that_a_stopping_engine_refuses_go_to_the_next_one",
+                "changes_that_may_have_been_made_are_not_sent_to_the_next_engine",
                 "a_call_is_held_no_longer_than_its_limit",
                 "each_call_waits_for_its_own_time",
                 "no_more_calls_and_bytes_are_held_than_allowed",

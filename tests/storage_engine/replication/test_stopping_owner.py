@@ -1,15 +1,17 @@
-"""An owner that gives its shard up: what it confirms until its end, the next one has."""
+"""An owner that gives its shard up: what it confirms until its end, the next one has, and what it
+refuses, its clients ask the next one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from storage_engine.client import LeaseRef, ReceiveRequest, SettleRequest, ShuttingDown
 from storage_engine.records.record import encode_record
-from tests.storage_engine.doubles import message
+from storage_engine.server.server import Server
+from tests.storage_engine.dedup.test_idempotent_puts import marked
+from tests.storage_engine.doubles import WAIT_S, message
 from tests.storage_engine.replicated_log.memory_log import SharedLog
 from tests.storage_engine.replication.nodes import Node
 from tests.storage_engine.replication.test_deposed_server import served
@@ -21,31 +23,69 @@ RECEIVE = ReceiveRequest(
 )  # fmt: skip
 
 
+def acks(generation: int, offset: int) -> SettleRequest:
+    lease = LeaseRef(topic="t", queue_id=0, lease_generation=generation, queue_offsets=[offset])
+    return SettleRequest(group="g", acks=[lease])
+
+
 async def test_a_settle_that_the_log_will_not_have_is_not_confirmed(tmp_path: Path) -> None:
     shared = SharedLog()
     node = await Node(tmp_path / "a", shared).own()
     node.open.group()
     async with served(node) as client:
         await client.put([encode_record(message(body)) for body in (b"one", b"two")])
-        received = await client.receive(RECEIVE)
-
-        def settle(offset: int) -> SettleRequest:
-            generation = received.head.lease_generation
-            lease = LeaseRef(
-                topic="t", queue_id=0, lease_generation=generation, queue_offsets=[offset]
-            )
-            return SettleRequest(group="g", acks=[lease])
-
+        generation = (await client.receive(RECEIVE)).head.lease_generation
         shared.hold()
-        assert (await client.settle(settle(0))).acked_count == 1
+        assert (await client.settle(acks(generation, 0))).acked_count == 1
         stopping = asyncio.ensure_future(node.stop())
         await wait_until(lambda: isinstance(node.open.store.refusal, ShuttingDown))
-        with pytest.raises(ShuttingDown):
-            await client.settle(settle(1))
+        late = asyncio.ensure_future(client.settle(acks(generation, 1)))
+        await wait_until(lambda: late.done() or len(client._held) == 1)
+        assert not late.done()
         shared.heal()
         await stopping
+        late.cancel()
     heir = await Node(tmp_path / "b", shared).own()
     async with served(heir) as client:
         received = await client.receive(RECEIVE)
     assert [record.body for record in received.records] == [b"two"]
+    await heir.stop()
+
+
+async def test_settles_and_idempotent_puts_that_a_stopping_owner_refuses_reach_the_next_one(
+    tmp_path: Path,
+) -> None:
+    shared = SharedLog()
+    node = await Node(tmp_path / "a", shared).own()
+    node.open.group()
+    async with served(node) as client:
+        await client.put([encode_record(message(body)) for body in (b"one", b"two")])
+        (known,) = await client.put_once([marked("known", b"known")])
+        generation = (await client.receive(RECEIVE)).head.lease_generation
+        shared.hold()
+        stopping = asyncio.ensure_future(node.stop())
+        await wait_until(lambda: isinstance(node.open.store.refusal, ShuttingDown))
+        settle = asyncio.ensure_future(client.settle(acks(generation, 0)))
+        puts = [
+            asyncio.ensure_future(client.put_once([marked(key, key.encode())]))
+            for key in ("known", "new")
+        ]
+        await wait_until(lambda: settle.done() or len(client._held) == 3)
+        shared.heal()
+        await stopping
+        heir = await Node(tmp_path / "b", shared).own()
+        server = Server(heir.open.store)
+        await server.start(str(node.store_dir.with_suffix(".socket")))
+        client.reconnect()
+        async with asyncio.timeout(WAIT_S):
+            settled = await settle
+            (again,), (first,) = await asyncio.gather(*puts)
+            (repeated,) = await client.put_once([marked("new", b"new")])
+            received = await client.receive(RECEIVE)
+        assert (settled.acked_count, settled.failures) == (1, [])
+        assert (again.is_duplicate, again.queue_offset) == (True, known.queue_offset)
+        assert (first.is_duplicate, repeated.is_duplicate) == (False, True)
+        assert repeated.queue_offset == first.queue_offset
+        assert [record.body for record in received.records] == [b"two", b"known", b"new"]
+        await server.stop()
     await heir.stop()

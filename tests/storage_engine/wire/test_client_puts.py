@@ -62,7 +62,7 @@ class SlowEngine:
         self.writer.write(encode_frame(Op.PUT, frame.request_id, encode_put_reply(7, offsets)))
 
     def refuse(self, frame: Frame, error: StoreError) -> None:
-        self.writer.write(encode_frame(Op.PUT, frame.request_id, encode_error(error), error.code))
+        self.writer.write(encode_frame(frame.op, frame.request_id, encode_error(error), error.code))
 
 
 Scenario = Callable[[AsyncStoreClient, SlowEngine], Awaitable[None]]

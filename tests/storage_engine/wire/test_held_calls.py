@@ -9,9 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from storage_engine.errors import OutcomeUnknown, ShuttingDown, StoreError, StoreUnavailable
+from storage_engine.errors import (
+    OutcomeUnknown,
+    ShuttingDown,
+    StoreBusy,
+    StoreError,
+    StoreUnavailable,
+)
 from storage_engine.wire.async_client import AsyncStoreClient
 from storage_engine.wire.client_types import ClientConfig, Received
+from storage_engine.wire.deliveries import LeaseRef, SettleRequest
+from storage_engine.wire.frames import Frame
 from storage_engine.wire.held_calls import HeldCalls
 from storage_engine.wire.operations import Op
 from storage_engine.wire.topics import TopicRef
@@ -20,6 +28,7 @@ from tests.storage_engine.wire.test_client_puts import HELLO, SlowEngine, play, 
 from tests.storage_engine.wire.test_engine_silence import QUICK, receive_request
 
 REPLICATED = msgspec.structs.replace(HELLO, is_replicated=True)
+LEASE = LeaseRef(topic="t", queue_id=0, lease_generation=7, queue_offsets=[0])
 NEVER_MS = 3_600_000  # the connection that was lost was the last one
 
 
@@ -75,12 +84,68 @@ def test_a_put_that_a_stopping_engine_refuses_goes_to_the_next_one(tmp_path: Pat
     play(tmp_path, scenario, hello=REPLICATED)
 
 
+def changes(client: AsyncStoreClient) -> list[asyncio.Future[Any]]:  # Any: replies
+    """Requests with a frame of their own that change something."""
+    settle = SettleRequest(group="g", acks=[LEASE])
+    return [
+        asyncio.ensure_future(client.settle(settle)),
+        asyncio.ensure_future(client.put_once([record("a")])),
+        asyncio.ensure_future(client.topic_delete(TopicRef(topic="t"))),
+    ]
+
+
+async def frames_of(calls: list[asyncio.Future[Any]], engine: SlowEngine) -> list[Frame]:
+    return [await engine.puts.get() for _ in calls]
+
+
+def sent(frames: list[Frame]) -> list[tuple[int, bytes]]:
+    return [(frame.op, bytes(frame.payload)) for frame in frames]
+
+
+def test_changes_that_a_stopping_engine_refuses_go_to_the_next_one(tmp_path: Path) -> None:
+    async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
+        calls = changes(client)
+        refused = await frames_of(calls, engine)
+        for frame in refused:
+            engine.refuse(frame, ShuttingDown("the engine is stopping"))
+        await lose(client, engine)
+        assert not any(call.done() for call in calls)
+        again = await frames_of(calls, engine)
+        assert (sent(again), engine.connection_count) == (sent(refused), 2)
+        for frame in again:
+            engine.refuse(frame, StoreBusy("by the next engine"))
+        for call in calls:
+            with pytest.raises(StoreBusy, match="by the next engine"):
+                await call
+
+    play(tmp_path, scenario, hello=REPLICATED)
+
+
+def test_changes_that_may_have_been_made_are_not_sent_to_the_next_engine(tmp_path: Path) -> None:
+    async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
+        calls = changes(client)
+        await frames_of(calls, engine)
+        await lose(client, engine)
+        for call in calls:
+            with pytest.raises(OutcomeUnknown):
+                await call
+        later = client.put([record("b")])
+        frame = await engine.puts.get()
+        assert texts(frame) == ["b"]
+        engine.answer(frame)
+        await later
+
+    play(tmp_path, scenario, hello=REPLICATED)
+
+
 def test_an_engine_that_nobody_can_replace_refuses_at_once_when_it_stops(tmp_path: Path) -> None:
     async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
-        put = client.put([record("a")])
-        engine.refuse(await engine.puts.get(), ShuttingDown("the engine is stopping"))
-        with pytest.raises(ShuttingDown):
-            await put
+        calls = [*changes(client), client.put([record("a")])]
+        for frame in await frames_of(calls, engine):
+            engine.refuse(frame, ShuttingDown("the engine is stopping"))
+        for call in calls:
+            with pytest.raises(ShuttingDown):
+                await call
 
     play(tmp_path, scenario)
 
