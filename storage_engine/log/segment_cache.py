@@ -81,7 +81,9 @@ class SegmentCache:
         """Delete what an earlier run has left; the store is this process's by now."""
         if not self._is_clean:
             self._is_clean = True
-            for path in (self._store / BUCKET_DIR).glob(f"*{_SUFFIX}"):
+            directory = self._store / BUCKET_DIR
+            self._files.drop_leftovers(directory)
+            for path in directory.glob(f"*{_SUFFIX}"):
                 self._files.unlink(path)
 
     def serve(self, loop: asyncio.AbstractEventLoop) -> None:

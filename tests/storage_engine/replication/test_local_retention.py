@@ -13,7 +13,13 @@ import pytest
 from storage_engine.clock import SystemClock
 from storage_engine.config import GIB, HOUR_MS, StoreConfig
 from storage_engine.disk.files import Files
-from storage_engine.disk.layout import BUCKET_DIR, COMMIT_LOG_DIR, INDEX_DIR, segment_name
+from storage_engine.disk.layout import (
+    BUCKET_DIR,
+    COMMIT_LOG_DIR,
+    INDEX_DIR,
+    TEMPORARY_SUFFIX,
+    segment_name,
+)
 from storage_engine.errors import ConfigInvalid, NotLocal, OldMessagesUnavailable, StoreCorrupt
 from storage_engine.log.bucket_files import BucketFile, read_bucket_files, write_bucket_files
 from storage_engine.log.commit_log import CommitLog
@@ -411,6 +417,21 @@ async def test_a_start_asks_the_bucket_for_no_old_segment(tmp_path: Path) -> Non
     assert not store.store.indexer.is_behind
     bucket.is_refusing = False
     assert (await shard.owner.pull_bodies())[:60] == shard.bodies
+    await shard.owner.stop()
+
+
+async def test_a_start_deletes_what_a_kill_left_of_fetched_segments(tmp_path: Path) -> None:
+    shard = await Shard(tmp_path).begin_old()
+    await here(lambda: shard.owner.open.receive(count=3))
+    directory = tmp_path / "a" / BUCKET_DIR
+    (fetched,) = directory.glob("*.part")
+    noted = sorted(directory.glob("*.json"))
+    await shard.owner.kill()
+    for path in (fetched, noted[0]):  # killed before these were renamed
+        path.with_name(path.name + TEMPORARY_SUFFIX).write_bytes(bytes(100))
+    await shard.owner.own()
+    assert sorted(directory.iterdir()) == noted
+    assert await shard.owner.pull_bodies() == shard.bodies
     await shard.owner.stop()
 
 
