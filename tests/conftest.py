@@ -41,10 +41,16 @@ END $$
 
 
 @pytest.fixture(scope="session")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def one_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """One whole service for all acceptance tests that neither stop nor harm it."""
     with running_service(tmp_path_factory.mktemp("service") / "data") as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def service(one_service: Service) -> Service:
+    """The same, by the name that folders give to what stands in its place."""
+    return one_service
 
 
 @pytest.fixture(scope="session")

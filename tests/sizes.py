@@ -3,7 +3,8 @@
     MQ_TORTURE ──▶ [sized] ──▶ kills, examples, messages
 
 Such tests carry the mark ``sized``; both runs have them. Tests with the mark ``torture`` show once
-more, or at length, what a test of ``make test`` shows; only ``make torture`` runs them.
+more, or at length, what a test of ``make test`` shows, or another case of what it shows; only
+``make torture`` runs them.
 """
 
 from __future__ import annotations

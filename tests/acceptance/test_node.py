@@ -29,7 +29,7 @@ from tests.services import (
     wait_until,
 )
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.torture, pytest.mark.acceptance, pytest.mark.timeout(600)]
 
 SECRET = "s" * 40
 MAKE_KEY = """

@@ -29,6 +29,7 @@ from mqservice.shards.models import Shard
 from mqservice.topics.models import Topic
 from tests.clock import ManualClock
 from tests.people import bearer, create_people, revoke
+from tests.sizes import sized
 
 WAIT_S = 60.0
 
@@ -299,7 +300,8 @@ async def test_nobody_waits_for_what_nobody_can_hear() -> None:
     assert caches._awaited == {}
 
 
-async def test_a_thousand_namespaces_of_eight_shards_route_without_a_query(
+@pytest.mark.sized
+async def test_namespaces_of_eight_shards_route_without_a_query(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared: set[str] = set()
@@ -310,7 +312,8 @@ async def test_a_thousand_namespaces_of_eight_shards_route_without_a_query(
     monkeypatch.setattr("mqservice.caches.prepare_store", prepare)
     # Nothing grows old, however long a slow machine takes for a thousand queries.
     monkeypatch.setattr("mqservice.lib.lookup_cache.SystemClock", ManualClock)
-    tenant = await sync_to_async(_fill)(namespace_count=1_000, shard_count=8)
+    count = sized(100, torture=1_000)
+    tenant = await sync_to_async(_fill)(namespace_count=count, shard_count=8)
     caches = Caches()
     wide = Principal(
         key_id="k",
@@ -320,7 +323,7 @@ async def test_a_thousand_namespaces_of_eight_shards_route_without_a_query(
         namespace=None,
         scopes=frozenset(),
     )
-    for number in range(1_000):
+    for number in range(count):
         await caches.routes.load_topic(wide, f"n{number}", "orders")
     assert prepared == {f"s{number}" for number in range(8)}
 
@@ -328,9 +331,9 @@ async def test_a_thousand_namespaces_of_eight_shards_route_without_a_query(
         raise AssertionError("asked again")
 
     monkeypatch.setattr("mqservice.caches.find_topic_route", fail)
-    found = [caches.routes.topic(wide, f"n{number}", "orders") for number in range(1_000)]
+    found = [caches.routes.topic(wide, f"n{number}", "orders") for number in range(count)]
     assert [route.shard for route in found if route is not None] == [
-        f"s{number % 8}" for number in range(1_000)
+        f"s{number % 8}" for number in range(count)
     ]
 
 

@@ -22,6 +22,7 @@ from tests.acceptance.console.messages import SCRIPT, produce
 from tests.clients.typescript.package import WORK, dist
 from tests.docs.markdown import ROOT
 from tests.services import Service
+from tests.sizes import in_torture
 from tests.storage_engine.faults.machine import need_node
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
@@ -83,7 +84,7 @@ def test_from_login_to_the_first_message_without_leaving_the_page(
     context.close()
 
 
-@pytest.mark.parametrize("language", ["curl", "Python", "TypeScript", "CLI"])
+@pytest.mark.parametrize("language", ["curl", "Python", *in_torture("TypeScript", "CLI")])
 def test_commands_of_each_tab_send_and_receive(page: Page, tmp_path: Path, language: str) -> None:
     """As somebody pastes them who chose the tab by the keyboard."""
     if language == "TypeScript":

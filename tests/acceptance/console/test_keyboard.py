@@ -16,7 +16,7 @@ from tests.acceptance.console.keyboard import Keyboard
 from tests.acceptance.console.messages import dead_letter, produce
 from tests.services import Service, client_of
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.torture, pytest.mark.acceptance, pytest.mark.timeout(600)]
 KEY: Final = "order-4711"
 
 
@@ -211,7 +211,6 @@ def test_twelve_tasks_are_done_by_keyboard_alone(page: Page, service: Service) -
     assert {name: count for name, count in counts.items() if count > most[name]} == {}, counts
 
 
-@pytest.mark.torture
 def test_twelve_tasks_take_fewer_keys_with_the_palette(page: Page, service: Service) -> None:
     """Prints both counts, for the notes on the console."""
     message_id = prepared(service)

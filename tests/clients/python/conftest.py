@@ -56,7 +56,8 @@ def service(request: pytest.FixtureRequest) -> Target:
     if getattr(request, "param", "real") == "fake":
         fake = FakeService(clock=lambda: time.time_ns() // 1_000_000)
         return Target("http://127.0.0.1:9", "mqk_fake", fake.network())
-    real: Service = request.getfixturevalue("service")
+    # Not by the name of this fixture: pytest would start it anew for each change of the parameter.
+    real: Service = request.getfixturevalue("one_service")
     return Target(real.facts.base_url, real.facts.api_key, process=real)
 
 

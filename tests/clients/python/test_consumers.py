@@ -139,10 +139,12 @@ def test_as_many_are_handled_at_a_time_as_was_asked_for(mq: Client) -> None:
 
 @pytest.mark.parametrize("ordered_by", ["message_group", "queue", None])
 def test_order_is_kept_where_it_was_asked_for(mq: Client, place: Place, ordered_by: Any) -> None:
+    at_once = {"message_group": 3, "queue": 1, None: 8}[ordered_by]
     seen: list[tuple[str | None, int]] = []
     active: Counter[str | None] = Counter()
     most: Counter[str | None] = Counter()
     lock = threading.Lock()
+    are_all_busy = threading.Event()
 
     @mq.consumer(*place, concurrency=8, prefetch=60, ordered_by=ordered_by)
     def handle(message: Message) -> None:
@@ -152,7 +154,10 @@ def test_order_is_kept_where_it_was_asked_for(mq: Client, place: Place, ordered_
             most[group] = max(most[group], active[group])
             most["all"] = max(most["all"], sum(active.values()))
             seen.append((group, message.json(int)))
-        threading.Event().wait(0.005)
+            if most["all"] >= at_once:
+                are_all_busy.set()
+        are_all_busy.wait(WAIT_S)
+        threading.Event().wait(0.005)  # for one too many to begin meanwhile
         with lock:
             active[group] -= 1
 
@@ -169,7 +174,7 @@ def test_order_is_kept_where_it_was_asked_for(mq: Client, place: Place, ordered_
             assert [number for each, number in seen if each == group] == sorted(
                 number for each, number in seen if each == group
             )
-    assert most["all"] == {"message_group": 3, "queue": 1, None: 8}[ordered_by]
+    assert most["all"] == at_once
 
 
 @pytest.mark.parametrize("is_coroutine", [False, True])

@@ -136,6 +136,7 @@ publish_on_commit({shop.prefix!r}, "at once")
     assert sorted(bodies, key=str) == [("created", b'{"order":1}'), (None, b"at once")]
 
 
+@pytest.mark.torture
 @WITH_ONE_DJANGO
 def test_urgent_tasks_overtake_others(shop: Shop, mq: Client) -> None:
     gate = shop.folder / "gate"
@@ -158,6 +159,7 @@ def test_urgent_tasks_overtake_others(shop: Shop, mq: Client) -> None:
     assert worker.poll() is None
 
 
+@pytest.mark.torture
 @WITH_ONE_DJANGO
 def test_a_task_runs_after_its_time_and_on_its_queue(shop: Shop) -> None:
     ids = shop.run(
@@ -199,6 +201,7 @@ result = [found.status, error.exception_class is ValueError, "no stock" in error
     assert found == ["FAILED", True, True]
 
 
+@pytest.mark.torture
 @WITH_EACH_DJANGO
 def test_a_task_is_run_again_where_the_settings_say_so(shop: Shop) -> None:
     ids = shop.run(
@@ -263,6 +266,7 @@ def test_a_worker_told_to_stop_ends_what_it_runs_and_gives_the_rest_back(
     assert shop.notes[2:] == ["waits"]
 
 
+@pytest.mark.torture
 @WITH_ONE_DJANGO
 def test_enqueuing_needs_no_service_and_a_worker_sends_later(shop: Shop) -> None:
     with held_port() as port:
@@ -279,6 +283,7 @@ def test_enqueuing_needs_no_service_and_a_worker_sends_later(shop: Shop) -> None
     assert shop.status(task_id) == "SUCCESSFUL"
 
 
+@pytest.mark.torture
 @WITH_ONE_DJANGO
 def test_a_burst_waits_for_a_service_that_is_slow(shop: Shop, service: Target) -> None:
     shop.run("from shop.jobs import remember; remember.enqueue('came late')")
@@ -323,6 +328,7 @@ result = asyncio.run(look_at())
     assert looks == [False, False, True, True]
 
 
+@pytest.mark.torture
 @WITH_ONE_DJANGO
 def test_a_task_whose_message_is_there_twice_runs_once(shop: Shop) -> None:
     shop.run(
@@ -345,6 +351,7 @@ with Client() as mq:
     assert shop.notes == ["once"]
 
 
+@pytest.mark.torture
 @WITH_ONE_DJANGO
 def test_a_task_that_is_gone_or_that_ends_its_workers_is_given_up(shop: Shop) -> None:
     ids = shop.run(
@@ -371,6 +378,7 @@ TaskRecord.objects.filter(pk=result[1]).update(worker_ids=["w"] * 10)
     ]
 
 
+@pytest.mark.torture
 @WITH_ONE_DJANGO
 def test_old_results_are_deleted(shop: Shop) -> None:
     shop.run("from shop.jobs import remember; remember.enqueue('old'); remember.enqueue('new')")

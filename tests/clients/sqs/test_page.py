@@ -20,7 +20,7 @@ from tests.pythons import installed_pythons, python_with
 from tests.services import Service, wait_until
 from tests.storage_engine.faults.machine import need_sqs_program
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.torture, pytest.mark.acceptance, pytest.mark.timeout(600)]
 PAGE: Final = Page(DOCS / "sqs-clients.md")
 PACKAGES: Final = (
     "django==5.2.*", "django-dramatiq==0.15.0", "dramatiq-sqs==0.4.4", "celery[sqs]==5.7.0",
@@ -208,7 +208,7 @@ def test_spring_listens_to_both_kinds_of_queues(
 
 
 @pytest.mark.parametrize(
-    "way", [pytest.param("celery", marks=pytest.mark.torture), "dramatiq"]
+    "way", ["celery", "dramatiq"]
 )  # Celery without Django is in tests/mqservice/sqs
 def test_django_runs_tasks_by_packages_of_others(
     way: str, service: Service, aws_environ: dict[str, str], tmp_path: Path

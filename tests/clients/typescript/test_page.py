@@ -38,6 +38,7 @@ def node() -> None:
     need_node()
 
 
+@pytest.mark.torture
 def test_snippets_compile_and_run(service: Service, tmp_path: Path) -> None:
     snippets = snippets_of(PAGES, "ts")
     assert len(snippets) > len(PAGES)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.mqservice.sqs.conftest import Desk
 from tests.services import wait_until
-from tests.sizes import sized
+from tests.sizes import in_torture, sized
 
 SHOP = "tests.mqservice.sqs.celery_shop"
 ROOT = Path(__file__).resolve().parents[3]
@@ -78,7 +78,7 @@ def end(worker: subprocess.Popen[bytes], how: signal.Signals) -> None:
     worker.wait(60)
 
 
-@pytest.mark.parametrize("is_predefined", [False, True])
+@pytest.mark.parametrize("is_predefined", [False, *in_torture(True)])
 def test_no_task_is_lost_when_a_worker_is_killed(
     desk: Desk, tmp_path: Path, is_predefined: bool
 ) -> None:

@@ -6,11 +6,15 @@ from collections import Counter
 from itertools import chain
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.settings.assignment import Assignment, QueueRef, Strategy, assign, unassigned
+from tests.sizes import sized
 
+pytestmark = pytest.mark.sized
+
+EXAMPLES = settings(max_examples=sized(25, torture=1_000))
 BALANCED = [Strategy.AVG, Strategy.AVG_BY_CIRCLE]
 EXHAUSTIVE = [*BALANCED, Strategy.CONSISTENT_HASH]
 ROOMS = ["hz", "sh", "bj"]
@@ -34,6 +38,7 @@ PLACED = st.builds(
 
 
 @pytest.mark.parametrize("strategy", EXHAUSTIVE)
+@EXAMPLES
 @given(queues=QUEUES, members=MEMBERS)
 def test_every_queue_has_exactly_one_member(
     strategy: Strategy, queues: list[QueueRef], members: list[str]
@@ -47,6 +52,7 @@ def test_every_queue_has_exactly_one_member(
 
 
 @pytest.mark.parametrize("strategy", BALANCED)
+@EXAMPLES
 @given(queues=QUEUES, members=MEMBERS)
 def test_no_member_has_two_queues_more_than_another(
     strategy: Strategy, queues: list[QueueRef], members: list[str]
@@ -57,6 +63,7 @@ def test_no_member_has_two_queues_more_than_another(
     assert sizes == sorted(sizes, reverse=True)
 
 
+@EXAMPLES
 @given(
     queues=QUEUES,
     members=MEMBERS,
@@ -78,6 +85,7 @@ def test_machine_room_assigns_the_named_rooms_and_no_other(
 
 
 @pytest.mark.parametrize("within", EXHAUSTIVE)
+@EXAMPLES
 @given(
     queues=st.lists(
         st.builds(QueueRef, st.just("t"), PLACED, st.integers(0, 20)),
@@ -98,6 +106,7 @@ def test_nearby_never_crosses_rooms_while_a_room_has_a_member(
             assert room == member.split("@")[0] or room not in staffed
 
 
+@EXAMPLES
 @given(queues=QUEUES, members=MEMBERS, data=st.data())
 def test_config_assigns_what_is_listed_and_there(
     queues: list[QueueRef], members: list[str], data: st.DataObject
@@ -116,6 +125,7 @@ def test_config_assigns_what_is_listed_and_there(
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
+@EXAMPLES
 @given(data=st.data())
 def test_the_order_of_the_input_does_not_matter(strategy: Strategy, data: st.DataObject) -> None:
     queues = data.draw(
@@ -137,6 +147,7 @@ def test_the_order_of_the_input_does_not_matter(strategy: Strategy, data: st.Dat
     assert list(again) == list(expected)
 
 
+@EXAMPLES
 @given(queues=QUEUES, members=MEMBERS, joining=NAMES)
 def test_a_member_that_joins_the_ring_takes_queues_and_moves_no_others(
     queues: list[QueueRef], members: list[str], joining: str
