@@ -23,6 +23,7 @@ from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.wait_until import wait_until
 from tests.mqservice.sqs.query_model import query_models
 from tests.people import People
+from tests.sizes import in_torture
 
 REGION = "eu-central-1"
 Sqs = Any  # Any: a client of boto3, whose methods are made at run time
@@ -99,9 +100,9 @@ def _start(server: Server, work: Callable[[], Any]) -> Future[Any]:  # Any: coro
     return asyncio.run_coroutine_threadsafe(work(), server._loop)
 
 
-@pytest.fixture(params=[JSON, QUERY])
+@pytest.fixture(params=[JSON, *in_torture(QUERY)])
 def sqs(desk: Desk, request: pytest.FixtureRequest) -> Sqs:
-    """A client with a key for namespace acme."""
+    """A client with a key for namespace acme; ``test_messages`` has both protocols each time."""
     return desk.client(request.param)
 
 

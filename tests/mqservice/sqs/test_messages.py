@@ -10,7 +10,12 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.mqservice.delivery.wait_until import wait_until
-from tests.mqservice.sqs.conftest import Sqs
+from tests.mqservice.sqs.conftest import JSON, QUERY, Desk, Sqs
+
+
+@pytest.fixture(params=[JSON, QUERY])
+def sqs(desk: Desk, request: pytest.FixtureRequest) -> Sqs:
+    return desk.client(request.param)
 
 
 def body_of(message: dict[str, Any]) -> str:  # Any: as boto3 answers
