@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -70,12 +71,21 @@ def test_no_function_of_the_product_is_longer_than_70_lines() -> None:
     lengths = {
         f"{path.relative_to(ROOT)}:{node.name}": _line_count(node)
         for path in _sources("mqservice", "storage_engine", "analytics", "clients")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in _statements(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
 
     too_long = {name: count for name, count in lengths.items() if count > FUNCTION_LINES_MAX}
     assert too_long.keys() == LONG_LOOPS.keys(), too_long
+
+
+def _statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """All below a node; without a look into expressions, of which there are ten times as many."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            yield child
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from _statements(child)
 
 
 def _line_count(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

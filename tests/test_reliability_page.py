@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import re
 from pathlib import Path
 
 import msgspec
@@ -44,14 +43,15 @@ def test_the_page_is_what_the_committed_evidence_makes() -> None:
 
 
 def test_every_test_that_a_promise_names_exists() -> None:
-    names = sorted({name for promise in PROMISES for name in promise.tests})
+    missing = []
+    for name in {name for promise in PROMISES for name in promise.tests}:
+        file, _, function = name.partition("::")
+        # Hypothesis makes a class of a state machine: ``TestDelivery = Delivery.TestCase``.
+        pattern = rf"^((async )?def )?{function or 'test_.*'}( =|[(])"
+        if re.search(pattern, (ROOT / file).read_text(), re.MULTILINE) is None:
+            missing.append(name)
 
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *names],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-    assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-2_000:]
+    assert missing == []
 
 
 def test_every_promise_has_a_test_or_is_known_to_have_none() -> None:

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mqservice.schedules.cron import ALIASES, Cron, CronFault, parse_cron
+from tests.sizes import sized
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -201,7 +202,8 @@ def test_each_time_is_one_that_the_clock_shows_or_the_end_of_a_gap(
     assert gap > timedelta(), "only where the clock was set forward"
 
 
-@settings(max_examples=15)  # each looks at 6,000 minutes
+@pytest.mark.sized
+@settings(max_examples=sized(5, torture=200))  # each looks at 6,000 minutes
 @given(_cron_and_moment())
 @example((parse_cron("*/30 1 * 10 *", "Europe/Berlin"), ms("2025-10-26T02:15+02:00")))
 @example((parse_cron("*/5 0 * * *", "America/Havana"), ms("2026-03-08T00:00-05:00")))
