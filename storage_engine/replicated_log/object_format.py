@@ -60,7 +60,10 @@ def decode(found: bytes, name: str) -> LogObject:
         raise Damaged(f"{name} ({len(found)} bytes) was not written by this program")
     _, version, kind, _, epoch, sequence, writer, length = _HEADER.unpack_from(found)
     if version != _VERSION:
-        raise Damaged(f"{name} is of version {version}; this program reads version {_VERSION}")
+        raise Damaged(
+            f"{name} has version {version}, this engine knows {_VERSION}: start the newer engine "
+            "that wrote it"
+        )
     if kind not in set(Kind):
         raise Damaged(f"{name} is of an unknown kind, {kind}")
     content = found[HEADER_BYTES:]

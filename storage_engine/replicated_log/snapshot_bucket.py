@@ -73,6 +73,7 @@ class SnapshotBucket:
         """Raises Trimmed: newer snapshots have taken the place of those that had it; Damaged,
         Unavailable, Misconfigured.
         """
+        await self._requests.check_deployment()
         name = self._pieces + piece
         found = await self._requests.patiently(
             lambda: self._requests.fetch_as(name, lambda content: _checked(name, content))
@@ -159,6 +160,7 @@ class SnapshotBucket:
         """That the bucket has all of these. Raises Damaged: it has not, though a snapshot has them;
         Unavailable, Misconfigured.
         """
+        await self._requests.check_deployment()
         for at in range(0, len(pieces), _CONFIRMED_AT_ONCE):
             names = [self._pieces + piece for piece in pieces[at : at + _CONFIRMED_AT_ONCE]]
             for name, is_there in zip(

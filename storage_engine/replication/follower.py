@@ -172,7 +172,7 @@ class Follower:
             if not listed or listed[0] == self._looked_at:
                 return
             manifest = decode_manifest(await self._snapshots.manifest(listed[0]))
-        except LogError as exc:
+        except (LogError, StoreCorrupt) as exc:  # a newer engine's, for one
             log.warning(
                 "Could not read the newest snapshot; old segments stay on the local disk for now",
                 extra={"action": "local_retention_failed", "reason": str(exc)},

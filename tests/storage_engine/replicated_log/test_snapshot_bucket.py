@@ -150,10 +150,23 @@ async def test_an_upload_that_failed_is_gone_on_with(view: View) -> None:
 
 async def test_a_bucket_of_another_deployment_is_refused() -> None:
     url = f"memory://snapshots-{next(_numbers)}"
-    await viewed(url).claim(1)
-    for wanted in (viewed(url, deployment="d2").claim(2), viewed(url, deployment="d2").listed()):
+    owner = viewed(url)
+    await owner.claim(1)
+    owner.begin(())
+    piece = await owner.write(b"a")
+
+    def stranger() -> SnapshotBucket:
+        return viewed(url, deployment="d2")
+
+    for wanted in (
+        stranger().claim(2),
+        stranger().listed(),
+        stranger().read(piece),
+        stranger().confirm([piece]),
+    ):
         with pytest.raises(Misconfigured, match=r"d1.*d2"):
             await wanted
+    assert await viewed(url).read(piece) == b"a"
 
 
 def test_kafka_is_no_bucket() -> None:

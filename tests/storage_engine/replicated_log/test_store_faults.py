@@ -234,6 +234,20 @@ async def test_what_others_put_into_the_bucket_is_refused() -> None:
         await bucket_log(bucket).open(1)
 
 
+async def test_a_log_of_a_newer_version_is_named_and_left_alone() -> None:
+    bucket = quiet_bucket()
+    await bucket_log(bucket).open(1)
+    name = f"wal/{SHARD}/boundary"
+    found = bucket.objects[name]
+    bucket.objects[name] = found._replace(content=b"MQRL\x02" + found.content[5:])
+    known = dict(bucket.objects)
+
+    with pytest.raises(Damaged, match=r"boundary has version 2.*start the newer engine"):
+        await bucket_log(bucket).open(2)
+
+    assert bucket.objects == known
+
+
 async def test_a_process_killed_between_put_and_answer_leaves_a_whole_entry() -> None:
     bucket = quiet_bucket()
     views = Views(lambda deployment: bucket_log(bucket, deployment))

@@ -20,7 +20,7 @@ from storage_engine.log.segment_cache import SegmentCache
 from storage_engine.recovery.warm_replica import WarmReplica
 from storage_engine.replicated_log.bucket import Bucket
 from storage_engine.replication.follower import Follower, take_over
-from tests.storage_engine.doubles import SEGMENT_BYTES, FaultyFiles, OpenStore, tiny_config
+from tests.storage_engine.doubles import SEGMENT_BYTES, OpenStore, tiny_config
 from tests.storage_engine.replicated_log.memory_log import MemoryLog, SharedLog
 from tests.storage_engine.replication.nodes import LIMITS, Node, snapshots_in
 
@@ -42,7 +42,6 @@ class BucketNode(Node):
             **limits,
         }
         self.cache: SegmentCache
-        self.files = FaultyFiles()
 
     def new_cache(self) -> SegmentCache:
         bucket = self.bucket

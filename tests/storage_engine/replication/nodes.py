@@ -19,7 +19,7 @@ from storage_engine.replication.follower import take_over
 from storage_engine.replication.replication import Replication
 from storage_engine.replication.snapshotter import Snapshotter
 from storage_engine.wire.topics import Durability
-from tests.storage_engine.doubles import ManualClock, OpenStore
+from tests.storage_engine.doubles import FaultyFiles, ManualClock, OpenStore
 from tests.storage_engine.replicated_log.memory_log import MemoryLog, SharedLog
 from tests.storage_engine.stopping import kill
 
@@ -40,6 +40,7 @@ class Node:
         self.shared = shared
         self.bucket = bucket  # for snapshots
         self.clock = ManualClock()
+        self.files = FaultyFiles()  # of the store that is served
         self.log: MemoryLog
         self.open: OpenStore
         self.run: asyncio.Task[None] | None = None
@@ -49,7 +50,9 @@ class Node:
         self.log = MemoryLog(self.shared, self.clock)
         snapshots = None if self.bucket is None else snapshots_in(self.bucket, self.clock)
         place = await take_over(self.log, snapshots, self.store_dir, Files(), epoch=epoch)
-        self.open = OpenStore(self.store_dir, clock=self.clock, limits=LIMITS, place=place).open()
+        self.open = OpenStore(
+            self.store_dir, clock=self.clock, files=self.files, limits=LIMITS, place=place
+        ).open()
         await self.replication.begin()
         if is_shipping:
             self.run = asyncio.ensure_future(self.replication.run())
