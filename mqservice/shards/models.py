@@ -30,9 +30,10 @@ class Shard(models.Model):
     ``address``: the path of a unix socket, ``tcp://HOST:PORT`` or ``tls://HOST:PORT``; empty until
     its node has said it. ``owner``: that node. ``epoch`` grows each time the shard changes hands.
     ``move_to``: the node that shall have it. ``log_end``: up to which physical offset the
-    replicated log has the store.
+    replicated log has the store. ``is_heard``: see ``queries.heard``.
     """
 
+    is_heard = False
     name = models.CharField(max_length=NAME_CHARS_MAX, primary_key=True)
     epoch = models.PositiveBigIntegerField(default=0, db_default=0)
     owner = models.CharField(max_length=NODE_CHARS_MAX, default="", db_default="", blank=True)
@@ -64,9 +65,11 @@ class Replica(models.Model):
     """A node that follows a shard and could take it over.
 
     ``log_end``: what it has of the replicated log, as a physical offset. ``behind_ms``: since it
-    was last at the end of that log, when it was heard of; -1: never.
+    was last at the end of that log, when it was heard of; -1: never. ``is_heard``: see
+    ``queries.heard``.
     """
 
+    is_heard = False
     shard = models.ForeignKey(Shard, on_delete=models.CASCADE, related_name="replicas")
     node = models.CharField(max_length=NODE_CHARS_MAX)
     heartbeat_at = models.DateTimeField()

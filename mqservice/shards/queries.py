@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from django.apps import apps
 from django.db import DatabaseError, InterfaceError
-from django.db.models import Count
-from django.utils import timezone
+from django.db.models import BooleanField, Count, ExpressionWrapper, Q, QuerySet
+from django.db.models.functions import Now
 
 from mqservice.lib.durations import SECOND_MS
 from mqservice.lib.names import MAIN_SHARD
@@ -17,15 +17,26 @@ from mqservice.lib.problem import Problem
 from mqservice.lib.shard_liveness import BEHIND_MS_MAX, SILENT_MS
 from mqservice.shards.models import Replica, Shard, ShardState
 
+_RowT = TypeVar("_RowT", Shard, Replica)
+
 GIB: Final = 1024**3
 _NAMES_CACHED_MS: Final = 10 * SECOND_MS
 
 _names: tuple[int, list[str]] | None = None
 
 
+def heard(rows: QuerySet[_RowT]) -> QuerySet[_RowT]:
+    """Shards or replicas that know whether they were heard of lately: by the clock of the database,
+    which their heartbeats have. That of this machine may be wrong.
+    """
+    since = Now() - timedelta(milliseconds=SILENT_MS)
+    is_heard = ExpressionWrapper(Q(heartbeat_at__gte=since), output_field=BooleanField())
+    return rows.annotate(is_heard=is_heard)  # type: ignore[no-redef]  # as the models declare it
+
+
 def shards() -> list[Shard]:
     """All of them, the main one first; one query."""
-    found = {shard.name: shard for shard in Shard.objects.order_by("name")}
+    found = {shard.name: shard for shard in heard(Shard.objects.order_by("name"))}
     return [found.pop(MAIN_SHARD, Shard(name=MAIN_SHARD)), *found.values()]
 
 
@@ -60,26 +71,27 @@ def find_address(name: str) -> str:
 
 
 def is_alive(shard: Shard) -> bool:
-    """Whether its node has been heard of lately. Nobody speaks for the main shard of an
-    installation that names no shards.
+    """Whether its node has been heard of lately, of one that ``heard`` has asked for. Nobody speaks
+    for the main shard of an installation that names no shards.
     """
     if shard.heartbeat_at is None:
         return shard.name == MAIN_SHARD
-    return timezone.now() - shard.heartbeat_at <= timedelta(milliseconds=SILENT_MS)
+    return shard.is_heard
 
 
 def replicas() -> dict[str, list[Replica]]:
     """Of each shard that has some, with their shard. One query."""
     found: dict[str, list[Replica]] = {}
-    for replica in Replica.objects.select_related("shard").order_by("shard", "node"):
+    for replica in heard(Replica.objects.select_related("shard").order_by("shard", "node")):
         found.setdefault(replica.shard_id, []).append(replica)
     return found
 
 
 def is_following(replica: Replica) -> bool:
-    """Whether it could take over: it was heard of lately, and at the end of the log lately."""
-    is_heard = timezone.now() - replica.heartbeat_at <= timedelta(milliseconds=SILENT_MS)
-    return is_heard and 0 <= replica.behind_ms <= BEHIND_MS_MAX
+    """Whether it could take over: it was heard of lately, and at the end of the log lately; of one
+    that ``heard`` has asked for.
+    """
+    return replica.is_heard and 0 <= replica.behind_ms <= BEHIND_MS_MAX
 
 
 def namespace_counts() -> dict[str, int]:

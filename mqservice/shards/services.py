@@ -16,6 +16,7 @@ from mqservice.lib.problem import Problem
 from mqservice.shards.models import Shard, ShardState
 from mqservice.shards.queries import (
     forget_shard_names,
+    heard,
     is_alive,
     is_following,
     namespace_counts,
@@ -81,7 +82,7 @@ def start_move(name: str, node: str) -> str:
 
     Raises Problem: NOT_FOUND, CONFLICT where nobody owns it, the node does already, or could not.
     """
-    shard = Shard.objects.filter(name=name).first()
+    shard = heard(Shard.objects.filter(name=name)).first()
     if shard is None:
         raise _not_found(name)
     if not shard.owner or not is_alive(shard):

@@ -30,6 +30,8 @@ from mqservice.shards.queries import (
     find_address,
     forget_shard_names,
     is_alive,
+    is_following,
+    replicas,
     shard_names,
     shard_of_new_namespace,
     shards,
@@ -229,6 +231,23 @@ def test_a_shard_is_handed_only_to_a_node_that_has_all_of_it() -> None:
     assert start_move("s2", "b") == "a"
     s2.refresh_from_db()
     assert s2.move_to == "b"
+
+
+@pytest.mark.parametrize("off", [-timedelta(hours=1), timedelta(hours=1)])
+def test_who_is_heard_does_not_depend_on_the_clock_of_this_machine(
+    monkeypatch: pytest.MonkeyPatch, off: timedelta
+) -> None:
+    s2 = make("s2", owner="a")
+    make("silent", owner="a", age_s=60)
+    follow(s2, "b")
+    now = timezone.now
+    monkeypatch.setattr(timezone, "now", lambda: now() + off)
+    alive = {shard.name: is_alive(shard) for shard in shards()}
+    assert alive == {MAIN_SHARD: True, "s2": True, "silent": False}
+    assert [is_following(each) for each in replicas()["s2"]] == [True]
+    assert start_move("s2", "b") == "a"
+    with pytest.raises(Problem, match="no node owns silent"):
+        start_move("silent", "b")
 
 
 def test_who_waits_for_a_hand_over_hears_how_it_ended() -> None:
