@@ -1,0 +1,62 @@
+"""Pages of single sign-on: off to the provider, back from it, and unlinking an account."""
+
+from __future__ import annotations
+
+from allauth.account.decorators import reauthentication_required
+from allauth.decorators import rate_limit
+from allauth.socialaccount.models import SocialAccount
+from django.conf import settings
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_POST
+
+from mqservice.accounts.models import User
+from mqservice.people.single_sign_on import PROVIDER_ID, failure_page
+from mqservice.people.social_adapter import tell_operator
+
+
+@never_cache
+@require_GET
+@rate_limit(action="single_sign_on", limit_get=True)  # type: ignore[untyped-decorator]  # allauth's
+def begin(request: HttpRequest) -> HttpResponse:
+    if not settings.MQ_OIDC_ISSUER:
+        raise Http404
+    if request.user.is_authenticated:
+        return redirect("console:overview")
+    from mqservice.people.openid import SignInFailed, begin_sign_in  # see ``single_sign_on``
+
+    try:
+        return begin_sign_in(request)
+    except SignInFailed as exc:
+        tell_operator(exc.failure, str(exc))
+        return failure_page(request, exc.failure)
+
+
+@never_cache
+@require_GET
+def finish(request: HttpRequest) -> HttpResponse:
+    if not settings.MQ_OIDC_ISSUER:
+        raise Http404
+    from mqservice.people.openid import SignInFailed, finish_sign_in  # as above
+
+    try:
+        return finish_sign_in(request)
+    except SignInFailed as exc:
+        tell_operator(exc.failure, str(exc))
+        return failure_page(request, exc.failure)
+
+
+@never_cache
+@require_POST
+@reauthentication_required  # type: ignore[untyped-decorator]  # as above
+@transaction.atomic
+def unlink(request: HttpRequest) -> HttpResponse:
+    """The account is signed in to by its password again, and may be linked to somebody else."""
+    user = request.user
+    assert isinstance(user, User), "reauthentication_required lets only users pass"
+    if user.has_usable_password():  # or nobody could sign in any more; the page says so
+        for identity in SocialAccount.objects.filter(user=user, provider=PROVIDER_ID):
+            identity.delete()  # each, so that the audit tells of it
+    return redirect("people:account")
