@@ -294,7 +294,7 @@ MQ_OIDC_CLIENT_SECRET = envsecret(
     default=None if MQ_OIDC_ISSUER else "",
 )
 # What people call it, for the button; 40 is what allauth's column has room for.
-MQ_OIDC_NAME = envtext("MQ_OIDC_NAME", "single sign-on")[:40]
+MQ_OIDC_NAME = envtext("MQ_OIDC_NAME", "SSO")[:40]
 SOCIALACCOUNT_ADAPTER = "mqservice.people.social_adapter.SocialAdapter"
 SOCIALACCOUNT_LOGIN_ON_GET = True  # our policy lets a form lead to no other site, a link may
 SOCIALACCOUNT_STORE_TOKENS = False
