@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import Final
+from urllib.parse import urlencode
 
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.http import HttpResponse, HttpResponseRedirect
+from django.urls import reverse
 
 # Of every identity: there is one provider at a time, and an identity's uid tells its issuer.
 PROVIDER_ID: Final = "openid"
@@ -30,20 +31,9 @@ class Failure(StrEnum):
     NO_ACCOUNT = "no_account"  # and nobody invited
 
 
-_STATUSES: Final = {
-    Failure.UNREACHABLE: 503,
-    Failure.MISCONFIGURED: 502,
-    Failure.INVALID: 502,
-    Failure.EXPIRED: 400,
-}
-_REFUSED: Final = 403
-
-
-def failure_page(request: HttpRequest, failure: Failure) -> HttpResponse:
-    """What went wrong, and what one can do now."""
-    return render(
-        request,
-        "account/single_sign_on_failed.html",
-        {"failure": failure.value},
-        status=_STATUSES.get(failure, _REFUSED),
-    )
+def failed(failure: Failure) -> HttpResponse:
+    """Off to the page that says what went wrong. The address of the provider's reply, which is used
+    up, is left: the page can be loaded again.
+    """
+    address = f"{reverse('people:single_sign_on_failed')}?{urlencode({'reason': failure.value})}"
+    return HttpResponseRedirect(address)

@@ -8,12 +8,12 @@ from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from mqservice.accounts.models import User
-from mqservice.people.single_sign_on import PROVIDER_ID, failure_page
+from mqservice.people.single_sign_on import PROVIDER_ID, Failure, failed
 from mqservice.people.social_adapter import tell_operator
 
 
@@ -31,7 +31,7 @@ def begin(request: HttpRequest) -> HttpResponse:
         return begin_sign_in(request)
     except SignInFailed as exc:
         tell_operator(exc.failure, str(exc))
-        return failure_page(request, exc.failure)
+        return failed(exc.failure)
 
 
 @never_cache
@@ -45,7 +45,19 @@ def finish(request: HttpRequest) -> HttpResponse:
         return finish_sign_in(request)
     except SignInFailed as exc:
         tell_operator(exc.failure, str(exc))
-        return failure_page(request, exc.failure)
+        return failed(exc.failure)
+
+
+@never_cache
+@require_safe
+def explain(request: HttpRequest) -> HttpResponse:
+    """Why nobody was signed in, and what one can do now."""
+    try:
+        failure = Failure(request.GET.get("reason", ""))
+    except ValueError:
+        raise Http404 from None
+    page = {"failure": failure.value}
+    return render(request, "account/single_sign_on_failed.html", page, status=403)
 
 
 @never_cache

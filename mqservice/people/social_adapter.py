@@ -27,7 +27,7 @@ from django.http import HttpRequest
 from mqservice.accounts.models import User
 from mqservice.people.auditing import OPENID_METHOD, record_user_action
 from mqservice.people.same_work import users_of
-from mqservice.people.single_sign_on import PROVIDER_ID, Failure, failure_page
+from mqservice.people.single_sign_on import PROVIDER_ID, Failure, failed
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class SocialAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # allau
         elif error == AuthError.CANCELLED:
             failure = Failure.DENIED
         tell_operator(failure, str(exception or "the provider sent an error in place of a code"))
-        raise ImmediateHttpResponse(failure_page(request, failure))
+        raise ImmediateHttpResponse(failed(failure))
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
         """Raises ``ImmediateHttpResponse`` for who is refused."""
@@ -84,14 +84,14 @@ class SocialAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # allau
         emails = [address.email for address in sociallogin.email_addresses if address.verified]
         if not emails:
             is_named = bool(sociallogin.email_addresses)
-            _refuse(request, Failure.EMAIL_UNVERIFIED if is_named else Failure.NO_EMAIL)
+            _refuse(Failure.EMAIL_UNVERIFIED if is_named else Failure.NO_EMAIL)
         row = EmailAddress.objects.filter(email=emails[0], verified=True).first()
         if row is not None:
             self._link(request, sociallogin, row.user_id)
         elif users_of(emails[0]):
-            _refuse(request, Failure.ACCOUNT_UNVERIFIED)
+            _refuse(Failure.ACCOUNT_UNVERIFIED)
         elif not self.is_open_for_signup(request, sociallogin):
-            _refuse(request, Failure.NO_ACCOUNT)
+            _refuse(Failure.NO_ACCOUNT)
 
     def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> Any:
         """User, address and identity, or nothing. Any: as allauth has it."""
@@ -99,7 +99,7 @@ class SocialAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # allau
             with transaction.atomic():
                 return super().save_user(request, sociallogin, form)
         except IntegrityError:  # the same person, a moment ago
-            _refuse(request, Failure.EXPIRED)
+            _refuse(Failure.EXPIRED)
 
     def _link(self, request: HttpRequest, sociallogin: SocialLogin, user_id: int) -> None:
         account = sociallogin.account
@@ -114,10 +114,10 @@ class SocialAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # allau
                     account.user = user
                     account.save()  # which the audit tells of
         except IntegrityError:  # the same person, a moment ago
-            _refuse(request, Failure.EXPIRED)
+            _refuse(Failure.EXPIRED)
         if not is_free:
             record_user_action(user, "user.login_fail", {"method": OPENID_METHOD})
-            _refuse(request, Failure.OTHER_IDENTITY)
+            _refuse(Failure.OTHER_IDENTITY)
         sociallogin.user = user
         if user.is_active:
             context = {"account": account, "provider": account.get_provider(request)}
@@ -133,5 +133,5 @@ def tell_operator(failure: Failure, error: str) -> None:
         )
 
 
-def _refuse(request: HttpRequest, failure: Failure) -> NoReturn:
-    raise ImmediateHttpResponse(failure_page(request, failure))
+def _refuse(failure: Failure) -> NoReturn:
+    raise ImmediateHttpResponse(failed(failure))

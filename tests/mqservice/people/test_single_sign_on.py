@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 import requests
@@ -45,6 +45,7 @@ from tests.mqservice.people.visitors import (
 from tests.people import PASSWORD, People
 
 BEGIN = "/account/single-sign-on/"
+FAILED = "/account/single-sign-on/failed/"
 UNLINK = "/account/single-sign-on/unlink/"
 
 
@@ -79,7 +80,15 @@ def back_from_provider(client: Client, begin: str = BEGIN) -> str:
 
 
 def single_sign_on(client: Client, begin: str = BEGIN) -> HttpResponse:
-    return client.get(back_from_provider(client, begin))  # type: ignore[return-value]
+    return explained(client, back_from_provider(client, begin))
+
+
+def explained(client: Client, address: str) -> HttpResponse:
+    """The response; where it leads to the page of failures, that page."""
+    response = client.get(address)
+    if response.status_code == 302 and response.headers["Location"].startswith(FAILED):
+        response = client.get(response.headers["Location"])
+    return response  # type: ignore[return-value]
 
 
 def words_of(response: HttpResponse) -> str:
@@ -307,7 +316,7 @@ def test_id_token_that_is_not_ours_opens_nothing(
 ) -> None:
     provider.claims, error = LIES[lie]
     refused = single_sign_on(client)
-    assert refused.status_code == 502
+    assert refused.status_code == 403
     assert "does not prove who you are" in words_of(refused)
     assert not get_user(client).is_authenticated
     assert not SocialAccount.objects.exists()
@@ -330,14 +339,14 @@ def test_state_of_another_browser_or_used_before_opens_nothing(
 ) -> None:
     address = back_from_provider(client)
     thief = Client()
-    stolen = thief.get(address)
-    assert stolen.status_code == 400
-    assert "was already used, or was started in another browser" in words_of(stolen)  # type: ignore[arg-type]
+    stolen = explained(thief, address)
+    assert stolen.status_code == 403
+    assert "was already used, or was started in another browser" in words_of(stolen)
     assert not get_user(thief).is_authenticated
     client.get(address)
     assert name_of(client) == "alice"
     client.post("/account/logout/")
-    assert client.get(address).status_code == 400
+    assert explained(client, address).status_code == 403
     assert not get_user(client).is_authenticated
 
 
@@ -347,24 +356,24 @@ def test_code_that_another_browser_was_given_opens_nothing(
     """PKCE: the code is only good with what the browser's own session holds."""
     thief = Client()
     given, own = (QueryDict(urlsplit(back_from_provider(each)).query) for each in (client, thief))
-    refused = thief.get(f"{BEGIN}callback/", {"code": given["code"], "state": own["state"]})
-    assert refused.status_code == 400
+    query = urlencode({"code": given["code"], "state": own["state"]})
+    refused = explained(thief, f"{BEGIN}callback/?{query}")
+    assert refused.status_code == 403
     assert not get_user(thief).is_authenticated
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "words"),
+    ("error", "words"),
     [
-        ("access_denied", 403, "Acme SSO refused to sign you in, or you cancelled it."),
-        ("server_error", 502, "does not prove who you are"),
+        ("access_denied", "Acme SSO refused to sign you in, or you cancelled it."),
+        ("server_error", "does not prove who you are"),
     ],
 )
 def test_refusal_by_the_provider_is_said_so(
-    db: None, client: Client, provider: Provider, error: str, status: int, words: str
+    db: None, client: Client, provider: Provider, error: str, words: str
 ) -> None:
     provider.refusal = error
     refused = single_sign_on(client)
-    assert refused.status_code == status
     assert words in words_of(refused)
 
 
@@ -380,7 +389,7 @@ def test_wrong_client_secret_is_said_and_logged_without_it(
 ) -> None:
     settings.MQ_OIDC_CLIENT_SECRET = "not the secret"
     refused = single_sign_on(client)
-    assert refused.status_code == 502
+    assert refused.status_code == 403
     assert "does not accept this service" in words_of(refused)
     [record] = of_operator(caplog)
     assert record["error"] == "the token endpoint replied 401 invalid_client"
@@ -393,10 +402,10 @@ def test_issuer_that_is_down_leaves_the_password(
 ) -> None:
     with running_provider(provider.key) as gone:
         settings.MQ_OIDC_ISSUER = gone.issuer
-    refused = client.get(BEGIN)
-    assert refused.status_code == 503
-    assert "Acme SSO did not respond" in words_of(refused)  # type: ignore[arg-type]
-    assert "sign in with your password" in words_of(refused)  # type: ignore[arg-type]
+    refused = explained(client, BEGIN)
+    assert refused.status_code == 403
+    assert "Acme SSO did not respond" in words_of(refused)
+    assert "sign in with your password" in words_of(refused)
     sign_in(client)
     assert name_of(client) == "alice"
 
@@ -407,7 +416,7 @@ def test_provider_that_breaks_down_half_way_is_said_so(
 ) -> None:
     provider.broken_paths.add(path)
     refused = single_sign_on(client)
-    assert refused.status_code == 503
+    assert refused.status_code == 403
     assert "did not respond" in words_of(refused)
 
 
@@ -425,9 +434,9 @@ def test_discovery_document_that_is_not_the_issuers_leads_nowhere(
     db: None, client: Client, provider: Provider, changed: dict[str, object]
 ) -> None:
     provider.discovery = changed
-    refused = client.get(BEGIN)
-    assert refused.status_code == 502
-    assert "does not accept this service" in words_of(refused)  # type: ignore[arg-type]
+    refused = explained(client, BEGIN)
+    assert refused.status_code == 403
+    assert "does not accept this service" in words_of(refused)
 
 
 @pytest.mark.parametrize(
@@ -437,8 +446,14 @@ def test_odd_replies_are_refused_and_not_an_error_of_ours(
     alice: User, client: Client, provider: Provider, reply: str
 ) -> None:
     provider.token_reply = Response(reply, content_type="application/json")
-    assert single_sign_on(client).status_code in (502, 503)
+    assert single_sign_on(client).status_code == 403
     assert not get_user(client).is_authenticated
+
+
+def test_page_of_failures_knows_no_other_reasons(db: None, client: Client) -> None:
+    assert client.get(f"{FAILED}?reason=expired").status_code == 403
+    assert client.get(f"{FAILED}?reason=<b>").status_code == 404
+    assert client.get(FAILED).status_code == 404
 
 
 def test_attempts_from_one_address_are_limited(
