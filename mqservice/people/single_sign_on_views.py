@@ -21,31 +21,15 @@ from mqservice.people.social_adapter import tell_operator
 @require_GET
 @rate_limit(action="single_sign_on", limit_get=True)  # type: ignore[untyped-decorator]  # allauth's
 def begin(request: HttpRequest) -> HttpResponse:
-    if not settings.MQ_OIDC_ISSUER:
-        raise Http404
     if request.user.is_authenticated:
         return redirect("console:overview")
-    from mqservice.people.openid import SignInFailed, begin_sign_in  # see ``single_sign_on``
-
-    try:
-        return begin_sign_in(request)
-    except SignInFailed as exc:
-        tell_operator(exc.failure, str(exc))
-        return failed(exc.failure)
+    return _sign_in(request, is_back=False)
 
 
 @never_cache
 @require_GET
 def finish(request: HttpRequest) -> HttpResponse:
-    if not settings.MQ_OIDC_ISSUER:
-        raise Http404
-    from mqservice.people.openid import SignInFailed, finish_sign_in  # as above
-
-    try:
-        return finish_sign_in(request)
-    except SignInFailed as exc:
-        tell_operator(exc.failure, str(exc))
-        return failed(exc.failure)
+    return _sign_in(request, is_back=True)
 
 
 @never_cache
@@ -72,3 +56,16 @@ def unlink(request: HttpRequest) -> HttpResponse:
         for identity in SocialAccount.objects.filter(user=user, provider=PROVIDER_ID):
             identity.delete()  # each, so that the audit tells of it
     return redirect("people:account")
+
+
+def _sign_in(request: HttpRequest, *, is_back: bool) -> HttpResponse:
+    """Off to the provider, or back from it."""
+    if not settings.MQ_OIDC_ISSUER:
+        raise Http404
+    from mqservice.people import openid  # see ``single_sign_on``
+
+    try:
+        return openid.finish_sign_in(request) if is_back else openid.begin_sign_in(request)
+    except openid.SignInFailed as exc:
+        tell_operator(exc.failure, str(exc))
+        return failed(exc.failure)
