@@ -19,6 +19,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off", ""})
+_THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def envtext(name: str, default: str | None = None) -> str:
@@ -84,6 +85,26 @@ def envorigin(name: str, text: str) -> str:
         raise ImproperlyConfigured(
             f"{name}: an origin must have a host in lower case and no user or *, found {text!r}"
         )
+    return text
+
+
+def is_private_url(url: SplitResult) -> bool:
+    """Whether nobody on the way can read or change what is sent: https, or within this machine."""
+    return bool(url.hostname) and (
+        url.scheme == "https" or (url.scheme == "http" and url.hostname in _THIS_MACHINE)
+    )
+
+
+def envissuer(name: str) -> str:
+    """An OpenID issuer as its provider writes it; empty when unset."""
+    text = envtext(name, "")
+    if not text:
+        return ""
+    url = envurl(name, "https", "http")
+    if url.query or url.fragment or "@" in url.netloc or "?" in text or "#" in text:
+        raise ImproperlyConfigured(f"{name} must be a URL without user, query and fragment")
+    if not is_private_url(url):
+        raise ImproperlyConfigured(f"{name} must start with https:// (http:// only on localhost)")
     return text
 
 

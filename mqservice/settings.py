@@ -6,6 +6,7 @@ optional   VALKEY_URL MQ_DATA_DIR MQ_ENGINE_SOCKET MQ_PORT MQ_BASE_URL MQ_ALLOWE
            MQ_LOG_LEVEL MQ_REDRIVE_RATE_DEFAULT MQ_REDRIVE_RATE_MAX MQ_TICK_MS
            MQ_EMAIL_URL MQ_EMAIL_FROM MQ_WEBHOOK_NETWORKS
            MQ_SIGN_UP MQ_FAILED_KEYS_MAX MQ_AUDIT_DAYS
+           MQ_OIDC_ISSUER MQ_OIDC_CLIENT_ID MQ_OIDC_CLIENT_SECRET MQ_OIDC_NAME
            MQ_SOCKETS_MAX MQ_TENANT_SOCKETS_MAX MQ_SOCKET_ORIGINS MQ_WEB_WORKERS MQ_ENGINE_STORE_DIR
            MQ_TAIL_WATCHERS_MAX MQ_SOCKET_COMMANDS_PER_SECOND_MAX MQ_SOCKET_NO_OPS_PER_SECOND_MAX
            MQ_REPORTS_AT MQ_REPORTS_ZONE MQ_REPORTS_MASTER MQ_REPORTS_MEMORY MQ_REPORTS_LIMIT_S
@@ -24,6 +25,7 @@ from mqservice.env import (
     envchoice,
     envclock,
     envint,
+    envissuer,
     envlist,
     envnetworks,
     envorigin,
@@ -89,6 +91,7 @@ INSTALLED_APPS = [
     "allauth",
     "allauth.account",
     "allauth.mfa",
+    "allauth.socialaccount",
     "allauth.usersessions",
     "django_htmx",
     "mqservice.shards",
@@ -255,6 +258,7 @@ ACCOUNT_REAUTHENTICATION_TIMEOUT = 5 * 60
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = _base_url.scheme
 ACCOUNT_RATE_LIMITS = {
     "login": "30/m/ip",
+    "single_sign_on": "60/m/ip",
     "login_failed": "10/m/ip,5/300s/key",
     "signup": "10/m/ip",
     "reset_password": "10/m/ip,3/10m/key",
@@ -277,6 +281,24 @@ USERSESSIONS_TRACK_ACTIVITY = False  # a write for each page
 MQ_FAILED_KEYS_MAX = envint("MQ_FAILED_KEYS_MAX", 300, minimum=0, maximum=1_000_000)
 # For how long the audit is kept.
 MQ_AUDIT_DAYS = envint("MQ_AUDIT_DAYS", 400, minimum=30, maximum=3_650)
+
+# ---- Single sign-on ----------------------------------------------------------------------------
+
+# The OpenID provider where people may sign in too; without it there is none. With it, both texts
+# that it gave this service are needed.
+MQ_OIDC_ISSUER = envissuer("MQ_OIDC_ISSUER")
+MQ_OIDC_CLIENT_ID = envtext("MQ_OIDC_CLIENT_ID", None if MQ_OIDC_ISSUER else "")
+MQ_OIDC_CLIENT_SECRET = envsecret(
+    "MQ_OIDC_CLIENT_SECRET",
+    chars_min=1 if MQ_OIDC_ISSUER else 0,
+    default=None if MQ_OIDC_ISSUER else "",
+)
+# What people call it, for the button; 40 is what allauth's column has room for.
+MQ_OIDC_NAME = envtext("MQ_OIDC_NAME", "SSO")[:40]
+SOCIALACCOUNT_ADAPTER = "mqservice.people.social_adapter.SocialAdapter"
+SOCIALACCOUNT_LOGIN_ON_GET = True  # our policy lets a form lead to no other site, a link may
+SOCIALACCOUNT_STORE_TOKENS = False
+SOCIALACCOUNT_EMAIL_AUTHENTICATION = False  # SocialAdapter decides whose address it is
 
 # ---- HTTP safety -------------------------------------------------------------------------------
 

@@ -48,6 +48,10 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
             return reverse("people:start")
         return str(super().get_login_redirect_url(request))
 
+    def get_signup_redirect_url(self, request: HttpRequest) -> str:
+        """Only a single sign-on signs somebody up and in at once."""
+        return self.get_login_redirect_url(request)
+
     def clean_password(self, password: str, user: Any = None) -> str:  # Any: as allauth has it
         if len(password) > PASSWORD_CHARS_MAX:
             raise ValidationError(f"Use at most {PASSWORD_CHARS_MAX} characters.")

@@ -1,11 +1,12 @@
 """What users do with their accounts, in the audit log of each of their tenants.
 
     signals of allauth and Django ──▶ [record_user_action] ─▶ a row for each membership
-    a second factor's row saved, deleted ──▶ the same, in the transaction of the change
+    row of a second factor, or of an identity, saved, deleted ──▶ the same, in its transaction
 
-Factors are told of by their rows and not by allauth, which says so once it has committed: a process
-that died in between would leave a change that nobody reads of. Who belongs to no tenant leaves no
-row: there is nobody who could read it. Failed attempts are bounded by the limits on attempts.
+Factors and identities are told of by their rows and not by allauth, which says so once it has
+committed: a process that died in between would leave a change that nobody reads of. Who belongs to
+no tenant leaves no row: there is nobody who could read it. Failed attempts are bounded by the
+limits on attempts.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import logging
 from typing import Any, Final
 
 from allauth.account import signals as account_signals
+from allauth.account.internal.flows.login import get_authentication_records
 from allauth.mfa import signals as mfa_signals
 from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth import signals as auth_signals
 from django.db import DatabaseError
 from django.db.models.signals import post_delete, post_save
 from django.dispatch import Signal
+from django.http import HttpRequest
 
 from mqservice.accounts.audit import Settings, entry_of, record_all
 from mqservice.accounts.models import AuditEntry, Member, Tenant, User
@@ -28,8 +32,10 @@ from mqservice.people.same_work import written
 log = logging.getLogger(__name__)
 
 TENANTS_MAX: Final = 100  # whose audits tell of one person
+OPENID_METHOD: Final = "openid"  # in the details of a sign-in; one by password has none
+_LOGIN: Final = "user.login"
 _ACCOUNT: Final[dict[str, Signal]] = {
-    "user.login": auth_signals.user_logged_in,
+    _LOGIN: auth_signals.user_logged_in,
     "user.logout": auth_signals.user_logged_out,
     "user.password_set": account_signals.password_set,
     "user.password_change": account_signals.password_changed,
@@ -53,6 +59,10 @@ def connect() -> None:
     post_save.connect(_factor_saved, Authenticator, weak=False, dispatch_uid="audit factor.add")
     post_delete.connect(
         _factor_deleted, Authenticator, weak=False, dispatch_uid="audit factor.remove"
+    )
+    post_save.connect(_identity_saved, SocialAccount, weak=False, dispatch_uid="audit identity.add")
+    post_delete.connect(
+        _identity_deleted, SocialAccount, weak=False, dispatch_uid="audit identity.remove"
     )
     auth_signals.user_login_failed.connect(_failed, weak=False, dispatch_uid="audit login failed")
 
@@ -97,9 +107,17 @@ def _unread_entry(action: str) -> AuditEntry:
 def _user_signal(action: str) -> Any:  # Any: receivers of signals take what they are sent
     def tell(sender: object, user: object = None, **more: Any) -> None:
         if isinstance(user, User):
-            record_user_action(user, action)
+            details = _method_of(more.get("request"), user) if action == _LOGIN else None
+            record_user_action(user, action, details)
 
     return tell
+
+
+def _method_of(request: object, user: User) -> Settings | None:
+    """What began the sign-in that has just been completed, also where a second factor followed."""
+    records = get_authentication_records(request, user) if isinstance(request, HttpRequest) else []
+    is_openid = any(each.get("method") == "socialaccount" for each in records)
+    return {"method": OPENID_METHOD} if is_openid else None
 
 
 def _factor(action: str) -> Any:  # Any: as above
@@ -122,6 +140,23 @@ def _factor_saved(
 def _factor_deleted(sender: object, instance: Authenticator, **more: Any) -> None:  # Any: as sent
     """Raises ``DatabaseError``, as above."""
     _record(instance.user, "factor.remove", {"type": str(instance.type)})
+
+
+def _identity_saved(
+    sender: object, instance: SocialAccount, created: bool, raw: bool = False, **more: Any
+) -> None:  # Any: as sent
+    """Raises ``DatabaseError``, as above."""
+    if created and not raw:
+        _record(instance.user, "identity.add", _issuer_of(instance))
+
+
+def _identity_deleted(sender: object, instance: SocialAccount, **more: Any) -> None:  # Any: as sent
+    """Raises ``DatabaseError``, as above."""
+    _record(instance.user, "identity.remove", _issuer_of(instance))
+
+
+def _issuer_of(identity: SocialAccount) -> Settings:
+    return {"issuer": str(identity.extra_data.get("iss", ""))}
 
 
 def _failed(sender: object, credentials: dict[str, Any], **more: Any) -> None:  # Any: as sent

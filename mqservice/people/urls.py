@@ -8,7 +8,7 @@ from allauth.mfa import urls as factor_urls
 from django.db import transaction
 from django.urls import URLPattern, URLResolver, include, path
 
-from mqservice.people import views
+from mqservice.people import single_sign_on_views, views
 
 
 def _atomic(patterns: Iterable[URLPattern | URLResolver]) -> list[URLPattern | URLResolver]:
@@ -31,6 +31,10 @@ _ours = [
     path("start/", views.start, name="start"),
     path("join/", views.join, name="join"),
     path("join/<str:token>/", views.follow, name="follow"),
+    path("single-sign-on/", single_sign_on_views.begin, name="single_sign_on"),
+    path("single-sign-on/callback/", single_sign_on_views.finish, name="single_sign_on_callback"),
+    path("single-sign-on/failed/", single_sign_on_views.explain, name="single_sign_on_failed"),
+    path("single-sign-on/unlink/", single_sign_on_views.unlink, name="single_sign_on_unlink"),
 ]
 urlpatterns = [
     path("", include((_ours, "people"))),

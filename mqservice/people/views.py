@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -22,6 +23,7 @@ from mqservice.lib.throttle import network_of
 from mqservice.people import invitation_links
 from mqservice.people.forms import NewTenantForm
 from mqservice.people.own_tenant import create_own_tenant, may_create_tenant
+from mqservice.people.single_sign_on import PROVIDER_ID
 
 TOO_MANY_STATUS: Final = 429
 
@@ -88,4 +90,9 @@ def account(request: HttpRequest) -> HttpResponse:
     user = request.user
     assert isinstance(user, User), "login_required lets only users pass"
     members = Member.objects.filter(user=user).select_related("tenant").order_by("tenant__name")
-    return render(request, "account/overview.html", {"members": list(members[:100])})
+    page = {
+        "members": list(members[:100]),
+        "identity": SocialAccount.objects.filter(user=user, provider=PROVIDER_ID).first(),
+        "has_password": user.has_usable_password(),
+    }
+    return render(request, "account/overview.html", page)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from mqservice.env import envbool, envint, envlist, envsecret, envtext, envurl
+from mqservice.env import envbool, envint, envissuer, envlist, envsecret, envtext, envurl
 
 NAME = "MQ_TEST_VALUE"
 
@@ -67,4 +67,35 @@ def test_url_of_another_form_is_refused_without_being_told(
     monkeypatch.setenv(NAME, text)
     with pytest.raises(ImproperlyConfigured, match=NAME) as caught:
         envurl(NAME, "postgresql")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "https://id.example", "https://id.example/realms/a/", "http://localhost:8080/a"]
+)
+def test_issuer_is_taken_as_its_provider_writes_it(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv(NAME, text)
+    assert envissuer(NAME) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("id.example", "must start with"),
+        ("http://id.example", "https://"),
+        ("http://localhost.evil.example", "https://"),
+        ("https://", "has no host"),
+        ("https://user:hunter2@id.example", "without user"),
+        ("https://id.example/?realm=a", "without user, query"),
+        ("https://id.example/#a", "without user, query"),
+    ],
+)
+def test_issuer_over_which_others_could_speak_is_refused(
+    monkeypatch: pytest.MonkeyPatch, text: str, reason: str
+) -> None:
+    monkeypatch.setenv(NAME, text)
+    with pytest.raises(ImproperlyConfigured, match=reason) as caught:
+        envissuer(NAME)
     assert "hunter2" not in str(caught.value)

@@ -23,6 +23,8 @@ MINE = {"", "email/", "password/change/", "factors/", "factors/totp/activate/",
 # Sent elsewhere without a state that other tests make.
 ELSEWHERE = {
     "start/", "password/set/", "reauthenticate/",
+    "single-sign-on/", "single-sign-on/callback/", "single-sign-on/failed/",
+    "single-sign-on/unlink/",
     "factors/authenticate/", "factors/reauthenticate/",
     "factors/totp/deactivate/", "factors/recovery-codes/", "factors/recovery-codes/generate/",
     "factors/recovery-codes/download/", "factors/webauthn/reauthenticate/", "login/code/confirm/",
