@@ -76,17 +76,11 @@ def guide_pages() -> dict[str, GuidePage]:
     return {page.name: page for section in guide_sections() for page in section.pages}
 
 
-@dataclass(frozen=True, slots=True)
-class FoundHeading:
-    """``title``: of the guide, and of the section if it is not the whole guide."""
+def find_headings(text: str, limit: int) -> list[tuple[str, str]]:
+    """Title and target (see ``guide_url``) of guides and sections.
 
-    title: str
-    url: str
-
-
-def find_headings(text: str, limit: int) -> list[FoundHeading]:
-    """Guides and sections with a word that begins with each word of the text, one of them in the
-    heading itself: guides first, then by level, and short headings before long ones.
+    Each word of the text begins a word of the heading or of its guide's title, one at least of the
+    heading. Guides come first, then it goes by level, and by length.
     """
     words = text.lower().split()
     if not words:
@@ -104,9 +98,9 @@ def find_headings(text: str, limit: int) -> list[FoundHeading]:
                 found.append((heading.level, length, page, heading))
     found.sort(key=lambda each: each[:2])  # stable: the rest in the order of the nav
     return [
-        FoundHeading(page.title, page.url)
+        (page.title, page.name)
         if level == 1
-        else FoundHeading(f"{page.title}: {heading.text}", f"{page.url}#{heading.anchor}")
+        else (f"{page.title}: {heading.text}", f"{page.name}#{heading.anchor}")
         for level, _, page, heading in found[:limit]
     ]
 

@@ -24,7 +24,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, override
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.guide.pages import find_headings
+from mqservice.console.guide.pages import find_headings, guide_url
 from mqservice.console.messages.explorer import explorer_url, parsed
 from mqservice.console.shared.frame import Frame
 from mqservice.console.shared.navigation import QUICK_START, SECTIONS, Text
@@ -231,7 +231,10 @@ def _pages(frame: Frame, words: list[str]) -> list[Entry]:
 
 
 def _guides(text: str, limit: int) -> list[Entry]:
-    return [Entry(title=each.title, url=each.url) for each in find_headings(text, limit)]
+    return [
+        Entry(title=title, url=guide_url(target) + ("" if "#" in target else CONTENT))
+        for title, target in find_headings(text, limit)
+    ]
 
 
 def _has_words(title: Text, words: list[str]) -> bool:
