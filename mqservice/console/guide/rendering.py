@@ -38,7 +38,8 @@ def rendered(name: str) -> SafeString:
     markdown = _markdown()
     tokens = markdown.parse(page.text)
     _adapt(tokens, page)
-    return mark_safe(markdown.renderer.render(tokens, markdown.options, {}))
+    html: str = markdown.renderer.render(tokens, markdown.options, {})
+    return mark_safe(html)
 
 
 @cache
