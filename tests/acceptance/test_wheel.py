@@ -102,6 +102,7 @@ def test_an_empty_environment_gets_the_whole_service(
                 client.get(link)
                 for link in re.findall(r'(?:href|src)="(/static/[^"]+)"', page.text)
             ]
+            guide = client.get("/guide/concepts")
             chinese = client.get("/", headers={"Accept-Language": "zh-hans"})
         command = ("consume", facts.topic, "--group", facts.group, "--ack", "--count", "1", "-q")
         environ = {"MQ_BASE_URL": facts.base_url, "MQ_API_KEY": facts.api_key}
@@ -112,6 +113,7 @@ def test_an_empty_environment_gets_the_whole_service(
     assert sent.status_code == 201
     assert [message["body"] for message in received.json()["messages"]] == ["by wheel"]
     assert page.status_code == 200
+    assert '<h2 id="groups-and-leases">' in guide.text
     assert parts
     assert {part.status_code for part in parts} == {200}
     assert "登录" in chinese.text
