@@ -50,6 +50,8 @@ COPY mqservice /app/mqservice
 COPY storage_engine /app/storage_engine
 COPY analytics /app/analytics
 COPY clients/python/mqservice_client /app/clients/python/mqservice_client
+COPY docs /app/docs
+COPY mkdocs.yml /app/
 COPY frontend/locale /app/frontend/locale
 COPY frontend/static /app/frontend/static
 COPY frontend/templates /app/frontend/templates

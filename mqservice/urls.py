@@ -6,6 +6,7 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 
 from mqservice.api import api
+from mqservice.console.guide import views as guide
 from mqservice.console.shared.error_views import error_page
 from mqservice.monitoring.views import healthz, readyz
 from mqservice.reference import views as reference
@@ -21,6 +22,11 @@ urlpatterns = [
     path("asyncapi.json", reference.asyncapi),
     path("v1/openapi.json", reference.openapi, name="openapi"),
     path("v1/asyncapi.json", reference.asyncapi, name="asyncapi"),
+    # /guide: the pages of docs/
+    path("guide", guide.contents, name="guide"),
+    path("guide/", RedirectView.as_view(pattern_name="guide")),
+    path("guide/<slug:name>", guide.guide_page, name="guide-page"),
+    path("guide/<path:path>", guide.drawing, name="guide-drawing"),
     # /v1/
     path("v1/", api.urls),
     # /errors/<slug>: what the ``type`` of a problem document leads to

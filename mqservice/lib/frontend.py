@@ -1,5 +1,5 @@
-"""Where templates, static files and translations are: beside the package in a checkout, inside it
-once installed from a wheel.
+"""Where templates, static files, translations and guides are: beside the package in a checkout,
+inside it once installed from a wheel.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from typing import Final
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 
 
-def _find() -> Path:
+def _find(name: str) -> Path:
     # Inside the package first: beside an installed one, `frontend` would be somebody else's.
-    installed = _PACKAGE / "frontend"
-    return installed if installed.is_dir() else _PACKAGE.parent / "frontend"
+    installed = _PACKAGE / name
+    return installed if installed.exists() else _PACKAGE.parent / name
 
 
-FRONTEND_DIR: Final = _find()
+FRONTEND_DIR: Final = _find("frontend")
+DOCS_DIR: Final = _find("docs")
+DOCS_NAV: Final = _find("mkdocs.yml")

@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 UV = Path(sys.executable).with_name("uv")
 # Brought by the wheel beside modules; of the console only what runs, not what it is built from.
 FRONTEND = ("locale", "static", "templates")
+GUIDES = ("docs", "mkdocs.yml")
 
 
 def built_wheel(folder: Path, project: Path = ROOT) -> Path:
@@ -46,9 +47,11 @@ def test_two_builds_of_one_tree_are_the_same_bytes(first: Path, tmp_path: Path) 
 
 
 def test_the_wheel_holds_every_tracked_file_that_runs(first: Path) -> None:
-    listed = _run("git", "ls-files", "mqservice", "storage_engine", "analytics", "frontend").split()
+    listed = _run(
+        "git", "ls-files", "mqservice", "storage_engine", "analytics", "frontend", *GUIDES
+    ).split()
     wanted = {
-        name.replace("frontend/", "mqservice/frontend/", 1)
+        f"mqservice/{name}" if name.startswith(("frontend/", *GUIDES)) else name
         for name in listed
         if not name.startswith("frontend/") or name.split("/")[1] in FRONTEND
     }
@@ -99,6 +102,7 @@ def test_an_empty_environment_gets_the_whole_service(
                 client.get(link)
                 for link in re.findall(r'(?:href|src)="(/static/[^"]+)"', page.text)
             ]
+            guide = client.get("/guide/concepts")
             chinese = client.get("/", headers={"Accept-Language": "zh-hans"})
         command = ("consume", facts.topic, "--group", facts.group, "--ack", "--count", "1", "-q")
         environ = {"MQ_BASE_URL": facts.base_url, "MQ_API_KEY": facts.api_key}
@@ -109,6 +113,7 @@ def test_an_empty_environment_gets_the_whole_service(
     assert sent.status_code == 201
     assert [message["body"] for message in received.json()["messages"]] == ["by wheel"]
     assert page.status_code == 200
+    assert '<h2 id="groups-and-leases">' in guide.text
     assert parts
     assert {part.status_code for part in parts} == {200}
     assert "登录" in chinese.text

@@ -10,11 +10,12 @@ Only the standard library: ``make docs`` runs this where nothing of the service 
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final
+
+from mqservice.console.guide.slugs import numbered_slugs
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"
@@ -88,8 +89,8 @@ class Page:
     def anchors(self) -> frozenset[str]:
         """Those that the site and the repository's pages both make."""
         headings = [each[1] for line in self.prose.splitlines() if (each := _HEADING.match(line))]
-        return frozenset(_numbered(headings, _site_slug, "_")) & frozenset(
-            _numbered(headings, _repository_slug, "-")
+        return frozenset(numbered_slugs(headings)) & frozenset(
+            numbered_slugs(headings, _repository_slug, "-")
         )
 
     @cached_property
@@ -118,30 +119,6 @@ class Page:
         assert opened is None, f"{self.path}: a fence has no end"
         assert not tab, f"{self.path}: a tab has no end"
         return "\n".join(prose), fences
-
-
-def _numbered(headings: list[str], slug: object, mark: str) -> list[str]:
-    """A slug for each heading; those that come again are counted."""
-    assert callable(slug)
-    counts: dict[str, int] = {}
-    made = []
-    for heading in headings:
-        base = slug(_plain(heading))
-        count = counts.get(base, 0)
-        counts[base] = count + 1
-        made.append(f"{base}{mark}{count}" if count else base)
-    return made
-
-
-def _plain(heading: str) -> str:
-    """A heading without its marks."""
-    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading)
-    return re.sub(r"[`*]", "", text)
-
-
-def _site_slug(text: str) -> str:
-    ascii_only = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
-    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", ascii_only).strip().lower())
 
 
 def _repository_slug(text: str) -> str:

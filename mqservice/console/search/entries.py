@@ -1,6 +1,7 @@
 """What a text may mean, for the page of the search and for the palette.
 
     text ──▶ a message by its ID ──▶ topics, groups ──▶ actions ──▶ pages ──▶ messages by key
+             │                                                                └──▶ guides
              └── only what the user may open; each entry is a title and an address ──┘
 
 An address leads to the content of its page, so that the next Tab is behind the navigation; that of
@@ -23,6 +24,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, override
 
 from mqservice.accounts.roles import Permission
+from mqservice.console.guide.pages import find_headings, guide_url
 from mqservice.console.messages.explorer import explorer_url, parsed
 from mqservice.console.shared.frame import Frame
 from mqservice.console.shared.navigation import QUICK_START, SECTIONS, Text
@@ -114,6 +116,7 @@ def entries_for(frame: Frame, text: str, names_max: int) -> list[EntryGroup]:
         EntryGroup(title=_("Actions"), entries=_actions(frame, topics, groups, words)),
         EntryGroup(title=_("Pages"), entries=_pages(frame, words)),
         EntryGroup(title=_("Search messages"), entries=_searches(frame, text)),
+        EntryGroup(title=_("Guides"), entries=_guides(text, names_max)),
     ]
     return [each for each in found if each.entries]
 
@@ -210,6 +213,7 @@ def _pages(frame: Frame, words: list[str]) -> list[Entry]:
         if frame.principal.permits(tab.needs)
     ]
     places += [
+        (gettext_lazy("Guides"), reverse("guide")),
         (gettext_lazy("API reference"), reverse("docs")),
         (gettext_lazy("Your account"), reverse("people:account")),
     ]
@@ -223,6 +227,13 @@ def _pages(frame: Frame, words: list[str]) -> list[Entry]:
         )
         for each in frame.namespaces
         if each.name != frame.namespace.name and words and _contains([each.name], words)
+    ]
+
+
+def _guides(text: str, limit: int) -> list[Entry]:
+    return [
+        Entry(title=title, url=guide_url(target) + ("" if "#" in target else CONTENT))
+        for title, target in find_headings(text, limit)
     ]
 
 

@@ -34,6 +34,7 @@ from mqservice.accounts.models import Namespace, User
 from mqservice.accounts.queries import namespaces_of
 from mqservice.accounts.roles import CHANGING, Permission
 from mqservice.accounts.session_access import find_session_principal
+from mqservice.console.guide.pages import guide_url
 from mqservice.console.shared import table_csv
 from mqservice.console.shared.navigation import (
     Item,
@@ -79,6 +80,12 @@ class Frame:
     def tabs(self) -> list[Item]:
         """Pages that are tabs of this one."""
         return tabs_for(self.principal, self.here)
+
+    @property
+    def guide_url(self) -> str:
+        """Of the section about this page, or of the contents."""
+        item = find_item(self.here)
+        return guide_url(item.guide if item else "")
 
     @property
     def can_manage(self) -> bool:

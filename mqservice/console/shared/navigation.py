@@ -20,11 +20,13 @@ Text = str | Promise  # a Promise is translated when it is shown
 @dataclass(frozen=True, slots=True)
 class Item:
     """``here``: what its views call themselves, and the name of its icon and, unless ``path`` is
-    another, of its path. Who lacks ``needs`` does not see it.
+    another, of its path. ``guide``: what its pages are about, as a guide's name and anchor. Who
+    lacks ``needs`` does not see it.
     """
 
     here: str
     title: Text
+    guide: str
     needs: Permission = Permission.SETTINGS_READ
     path: str = ""
 
@@ -59,21 +61,31 @@ SECTIONS: Final = (
     Section(
         "",
         (
-            _page(Item("home", _("Home"), path="namespace")),
-            _page(Item("topics", _("Topics"))),
-            _page(Item("groups", _("Groups"))),
-            _page(Item("messages", _("Messages"), needs=Permission.CONSUME)),
+            _page(Item("home", _("Home"), "rest#what-needs-attention", path="namespace")),
+            _page(Item("topics", _("Topics"), "concepts#topics-queues-and-offsets")),
+            _page(Item("groups", _("Groups"), "concepts#groups-and-leases")),
+            _page(
+                Item("messages", _("Messages"), "guide#find-a-message", needs=Permission.CONSUME)
+            ),
             Place(
                 _("Failures"),
                 "issues",
-                (Item("issues", _("Issues")), Item("dead-letters", _("Dead letters"))),
+                (
+                    Item("issues", _("Issues"), "rest#issues"),
+                    Item("dead-letters", _("Dead letters"), "guide#send-dead-letters-back"),
+                ),
             ),
             Place(
                 _("Schedules"),
                 "schedules",
                 (
-                    Item("schedules", _("Cron schedules")),
-                    Item("scheduled", _("Scheduled messages"), needs=Permission.CONSUME),
+                    Item("schedules", _("Cron schedules"), "rest#schedules"),
+                    Item(
+                        "scheduled",
+                        _("Scheduled messages"),
+                        "concepts#delays",
+                        needs=Permission.CONSUME,
+                    ),
                 ),
             ),
         ),
@@ -81,26 +93,33 @@ SECTIONS: Final = (
     Section(
         _("Monitor"),
         (
-            _page(Item("alerts", _("Alerts"))),
-            _page(Item("clients", _("Clients"))),
-            _page(Item("reports", _("Reports"))),
-            _page(Item("usage", _("Usage"))),
+            _page(Item("alerts", _("Alerts"), "rest#alerts")),
+            _page(Item("clients", _("Clients"), "websocket#heartbeat-and-closing")),
+            _page(Item("reports", _("Reports"), "analytics#reports")),
+            _page(Item("usage", _("Usage"), "rest#usage")),
         ),
     ),
     Section(
         _("Settings"),
         (
-            _page(Item("keys", _("API keys"), needs=Permission.KEYS_READ)),
-            _page(Item("members", _("Members"), needs=Permission.MEMBERS_READ)),
-            _page(Item("masking", _("Masking"))),
-            _page(Item("definitions", _("Definitions"))),
-            _page(Item("audit", _("Audit log"), needs=Permission.AUDIT_READ)),
-            _page(Item("read-only", _("Read-only mode"))),
+            _page(Item("keys", _("API keys"), "access#keys", needs=Permission.KEYS_READ)),
+            _page(
+                Item(
+                    "members",
+                    _("Members"),
+                    "access#members-and-invitations",
+                    needs=Permission.MEMBERS_READ,
+                )
+            ),
+            _page(Item("masking", _("Masking"), "access#masking")),
+            _page(Item("definitions", _("Definitions"), "rest#definitions")),
+            _page(Item("audit", _("Audit log"), "access#audit", needs=Permission.AUDIT_READ)),
+            _page(Item("read-only", _("Read-only mode"), "access#read-only-mode")),
         ),
     ),
 )
 # Not in a section: the frame has a link of its own to it.
-QUICK_START: Final = Item("quick-start", _("Quick start"))
+QUICK_START: Final = Item("quick-start", _("Quick start"), "quickstart")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,6 +73,11 @@ PAGES: Final = {
     "schedule": "schedules/nightly",
     "new-schedule": "new-schedule",
     "missing": "no/such/page",
+    "guide": "../../guide",
+    "guide-tabs": "../../guide/guide",
+    "guide-tables": "../../guide/rest",
+    "guide-drawings": "../../guide/concepts",
+    "guide-missing": "../../guide/no-such-guide",
 }
 New = Callable[..., Page]
 
@@ -97,6 +102,16 @@ def test_pages_are_of_use_without_javascript(new_page: New, service: Service) ->
     page.locator("details.menu-end > summary").click()
     page.get_by_role("button", name="简体中文").click()
     assert page.locator("html").get_attribute("lang") == "zh-hans"
+
+
+def test_tabs_of_a_guide_work_without_scripts(new_page: New) -> None:
+    page = new_page(java_script_enabled=False)
+    page.goto("/guide/quickstart")
+    send = page.locator(".snippets").nth(1)
+    expect(send.locator('[data-language="curl"]')).to_be_visible()
+    send.get_by_text("Python", exact=True).click()
+    expect(send.locator('[data-language="Python"]')).to_be_visible()
+    expect(send.locator('[data-language="curl"]')).to_be_hidden()
 
 
 def test_times_are_in_the_readers_zone(new_page: New, service: Service) -> None:

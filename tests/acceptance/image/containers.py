@@ -31,7 +31,8 @@ STOP_S_MAX: Final = 60
 _PROGRAMS: Final = ("buildah", "unshare", "nsenter", "chroot", "mount")
 _INPUTS: Final = (
     "Dockerfile", ".dockerignore", "*.lock", "LICENSE", "NOTICE", "manage.py", "deploy/image",
-    "mqservice", "storage_engine", "analytics", "frontend", "clients/python",
+    "mqservice", "storage_engine", "analytics", "frontend", "docs", "mkdocs.yml",
+    "clients/python",
 )  # fmt: skip
 _AS_USER: Final = (
     "/usr/bin/setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups",

@@ -67,7 +67,7 @@ def test_the_image_is_small_and_holds_no_build_tools(image: Image) -> None:
     assert names.isdisjoint({"pip", "uv"})
     assert packages.isdisjoint({"pip", "uv", "pytest", "pyspark"})
     assert {path.name for path in (image.root / "app").iterdir()} - {"__pycache__"} == {
-        "analytics", "frontend", "manage.py", "mqservice", "storage_engine",
+        "analytics", "docs", "frontend", "manage.py", "mkdocs.yml", "mqservice", "storage_engine",
     }  # fmt: skip
     assert not list((image.root / "var/lib/apt/lists").glob("*Packages*"))
     assert size_bytes("buildah", image.tag) / MB <= SIZE_MB_MAX

@@ -32,7 +32,7 @@ from tests.mqservice.delivery.store_double import StoreDouble
 from tests.people import People
 
 # Routes for people; what programs call is in the document.
-PAGES = re.compile(r"/|/docs|/errors/.*|/console/.*|/account/.*")
+PAGES = re.compile(r"/|/docs|/guide(?:/.*)?|/errors/.*|/console/.*|/account/.*")
 ALIASES = {"/openapi.json": "/v1/openapi.json", "/asyncapi.json": "/v1/asyncapi.json"}
 
 
