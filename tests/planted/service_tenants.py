@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+import jwt
 from allauth.account.auth_backends import AuthenticationBackend
 from allauth.account.forms import SignupForm
 
@@ -318,3 +319,32 @@ def known_address_costs_two_hashes(
     real: Real, backend: Thing, request: Thing, **credentials: Thing
 ) -> Thing:
     return AuthenticationBackend._authenticate(backend, request, **credentials)
+
+
+@planted(
+    "mqservice.people.openid:OpenIdProvider.extract_email_addresses",
+    f"{_TESTS}/people/test_single_sign_on.py"
+    "::test_address_that_the_provider_has_not_verified_opens_nothing",
+)
+def unverified_address_opens_an_account(real: Real, provider: Thing, data: Thing) -> Thing:
+    addresses = real(provider, data)
+    for address in addresses:
+        address.verified = True
+    return addresses
+
+
+@planted(
+    "mqservice.people.openid:OpenIdProvider.extract_uid",
+    f"{_TESTS}/people/test_single_sign_on.py"
+    "::test_same_subject_at_another_issuer_is_another_person",
+)
+def subject_alone_is_an_identity(real: Real, provider: Thing, data: Thing) -> Thing:
+    return data["sub"]
+
+
+@planted(
+    "mqservice.people.openid:OpenIdAdapter._proved",
+    f"{_TESTS}/people/test_single_sign_on.py::test_id_token_of_another_key_opens_nothing",
+)
+def anybody_signs_id_tokens(real: Real, adapter: Thing, id_token: Thing) -> Thing:
+    return jwt.decode(id_token, options={"verify_signature": False})
