@@ -8,6 +8,7 @@ import pytest
 from django.core.cache import cache
 from django.db import connection
 from django.test import Client
+from django.utils import translation
 from psycopg.conninfo import make_conninfo
 from pytest_django import Settings
 
@@ -30,6 +31,13 @@ def no_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     cache.clear()
     for throttle in (join_tenant.ACCEPTS, join_tenant.PASSWORDS):
         monkeypatch.setattr(throttle, "_clock", ManualClock())
+
+
+@pytest.fixture(autouse=True)
+def no_language() -> Iterator[None]:
+    """Requests leave their language to the thread, which here is that of the next test too."""
+    yield
+    translation.deactivate()
 
 
 @pytest.fixture
