@@ -45,7 +45,7 @@ S3_SECRET: Final = "a-secret-of-the-object-store"
 _OBJECTS: Final = "s3://mqservice/log?endpoint=http://objects:7070"
 _SECRET: Final = "a-secret-of-tests-with-enough-characters"
 _NODE_ADDRESS: Final = re.compile(r"(node-[abc]):(77\d\d)")
-_VARIABLE: Final = re.compile(r"\$\{(\w+)(?::?[-?][^}]*)?\}")
+_VARIABLE: Final = re.compile(r"\$\{(\w+)(?::-([^}]*)|:\?[^}]*)?\}")  # with a default, or needed
 # Files of some kilobytes, so that nine stores fit anywhere.
 LIMITS: Final[Mapping[str, str]] = {
     "MQ_ENGINE_SEGMENT_BYTES": str(1024 * 1024),
@@ -279,11 +279,14 @@ class Cluster:
         here = self._site.environment
         given = {
             "MQ_SECRET_KEY": _SECRET, "MQ_ENGINE_SECRET": _SECRET, "S3_SECRET_KEY": S3_SECRET,
-            "MQ_BASE_URL": self.url, "MQ_SIGN_UP": "invited", "MQ_EMAIL_URL": "",
-            "POSTGRES_PASSWORD": "",
+            "MQ_BASE_URL": self.url, "POSTGRES_PASSWORD": "",
         }  # fmt: skip
+
+        def value_of(variable: re.Match[str]) -> str:
+            return given[variable[1]] if variable[2] is None else given.get(*variable.groups())
+
         said = self._services[name]["environment"]
-        env = {key: self._here(_VARIABLE.sub(lambda m: given[m[1]], said[key])) for key in said}
+        env = {key: self._here(_VARIABLE.sub(value_of, said[key])) for key in said}
         env |= {key: here[key] for key in here if key in env or not key.endswith("_URL")}
         port = self.url.rpartition(":")[2]
         env |= {"MQ_PORT": port, "DJANGO_SETTINGS_MODULE": "mqservice.settings"}
