@@ -3,10 +3,10 @@
     signals of allauth and Django ──▶ [record_user_action] ─▶ a row for each membership
     row of a second factor, or of an identity, saved, deleted ──▶ the same, in its transaction
 
-Factors and identities are told of by their rows and not by allauth, which says so once it has
-committed: a process that died in between would leave a change that nobody reads of. Who belongs to
-no tenant leaves no row: there is nobody who could read it. Failed attempts are bounded by the
-limits on attempts.
+Changes of factors and identities are recorded when their rows change. allauth reports them only
+after the commit, so a process that died in between would leave a change without an entry. A user
+who belongs to no tenant has no entries, because nobody could read them. Failed attempts are bounded
+by the limits on attempts.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class SocialAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # allau
         raise ImmediateHttpResponse(failed(failure))
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
-        """Raises ``ImmediateHttpResponse`` for who is refused."""
+        """Raises ``ImmediateHttpResponse`` with the page that explains a refusal."""
         sociallogin.token = None  # used up; a session that waits for a second factor would keep it
         if sociallogin.is_existing:
             return
