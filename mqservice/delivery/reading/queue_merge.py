@@ -6,9 +6,15 @@
 Each queue is a lane with a position of its own, which moves over what was given or has not the
 wanted tag. So nothing is given twice or left out, whatever is stored or expires between two pages:
 what is new is behind the positions, and a position that has expired moves to the first message that
-is left. A lane gives only after all others have shown what they have next, or that they are at
-their end; when the pulls of a page are used up before that, the page is short and the positions say
-how far they got.
+is left. A lane gives only when no other has something that comes before it: each of the others has
+shown what it has next, is at its end, or has been looked through past the time at which the message
+was stored. When the pulls of a page are used up before that, the page is short and the positions
+say how far they got.
+
+                   position
+    lane 0   ······|x··········   x: matches, stored at T
+    lane 1   ···|······ e ·····   nothing found yet; stored at T or later is what comes behind e
+    newest first (the newest is on the right): x waits until the position of lane 1 is at e or below
 
 With a filter or a text a page ends early after ``SCAN_PULL_COUNT_MAX`` pulls, and with a text after
 ``SCAN_BYTES_MAX`` of messages; it says how many it has looked at.
@@ -36,10 +42,20 @@ from mqservice.delivery.limits import (
     SCAN_PULL_COUNT_MAX,
 )
 from mqservice.delivery.reading.walk import NO_END, BrowseQuery
-from mqservice.store import FilterKind, PullHead, PullRequest, PullStatus, Record, Store
+from mqservice.store import (
+    FilterKind,
+    OffsetAtTimeRequest,
+    PullHead,
+    PullRequest,
+    PullStatus,
+    Record,
+    Store,
+)
 
 # Units that the engine passes over in one pull with a filter; see ``storage_engine.reads.pull``.
 WINDOW_UNITS: Final = 800
+# Of messages that wait, asked for in one look-up; each takes 20 to 30 records of the engine.
+_TIMES_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +86,10 @@ class MergedPage:
 class _QueueCursor:
     """A queue on the way through a page.
 
-    ``next_at`` is the physical offset of its next message, None while that is not known. Its
-    records are in ``waiting``, unless they were let go for want of room.
+    ``next_at`` is the physical offset of its next message, None while that is not known, and
+    ``next_ms`` its store time. Its records are in ``waiting``, unless they were let go for want of
+    room. ``edges``: the offset in this queue from which on messages were stored at a time or later;
+    oldest first, later than it.
     """
 
     queue_id: int
@@ -82,6 +100,9 @@ class _QueueCursor:
     pulled_to: int = 0  # behind all that the last pull looked at
     max_offset: int = 0  # of the queue at the last pull
     next_at: int | None = None
+    next_ms: int = 0
+    edges: dict[int, int] = field(default_factory=dict)
+    is_narrowed: bool = False  # by the last pull, which found too much for one
     is_done: bool = False
 
     @property
@@ -114,8 +135,16 @@ class _QueueCursor:
         self.pulled_to = head.next_offset
         return [record for record in records if record.queue_offset < self.end]
 
+    def is_past(self, time_ms: int) -> bool:
+        """Whether nothing in it comes before what was stored at that time, which is an edge."""
+        return self.position >= self.edges[time_ms]
+
     def give(self, record: Record) -> None:
         self.position = record.queue_offset + 1
+
+    def look_at(self, record: Record) -> None:
+        """It is the next."""
+        self.next_at, self.next_ms = record.physical_offset, record.store_timestamp_ms
 
     def skip_to(self, record: Record) -> None:
         """Messages before the first wanted one need not be looked at again."""
@@ -152,6 +181,7 @@ class _NewestFirstCursor(_QueueCursor):
 
     def take(self, head: PullHead, records: list[Record]) -> list[Record] | None:
         self.end = max(self.end, head.min_offset)
+        self.is_narrowed = False
         if self.begin < 0:
             self.begin = max(self.end, min(self.position, head.max_offset))
         if self.position > head.max_offset:
@@ -164,8 +194,12 @@ class _NewestFirstCursor(_QueueCursor):
                 wanted = [record for record in records if record.queue_offset < self.position]
                 return wanted[::-1]
             self.width = max(1, min(self.width // 2, head.next_offset - self.pulled_from))
+            self.is_narrowed = True
         self.is_done = self.position <= self.end
         return None
+
+    def is_past(self, time_ms: int) -> bool:
+        return self.position <= self.edges[time_ms]
 
     def give(self, record: Record) -> None:
         self.position = record.queue_offset
@@ -204,8 +238,12 @@ class QueueMerge:
         self._pull_bytes = min(BROWSE_BYTES_MAX, MERGE_BYTES_MAX // count)
         pulls = SCAN_PULL_COUNT_MAX if question.is_scan else PAGE_PULL_COUNT_MAX
         self._pulls_left = pulls + 2 * count
+        self._look_ups_left = PAGE_PULL_COUNT_MAX + 2 * count
         self._scan_bytes_left = SCAN_BYTES_MAX
         self._waiting_bytes = 0
+        # Lanes that may have a next message: those whose next is known, by their turns, and others.
+        self._order: list[tuple[int, int]] = []
+        self._unknown: list[int] = []
 
     def _lane(self, each: QueueRange) -> _QueueCursor:
         if not self._question.is_newest_first:
@@ -230,8 +268,7 @@ class QueueMerge:
         Raises ``StoreError``.
         """
         records: list[Record] = []
-        if await self._look_ahead():
-            await self._merge(records)
+        await self._merge(records)
         return MergedPage(
             records=records,
             positions=[lane.position for lane in self._lanes],
@@ -239,28 +276,16 @@ class QueueMerge:
             scanned_count=sum(lane.scanned_count for lane in self._lanes),
         )
 
-    async def _look_ahead(self) -> bool:
-        """Learn what each lane has next; False when the pulls do not suffice for that."""
-        unknown = [lane for lane in self._lanes if lane.is_unknown]
-        # Every lane gets its first pull, so each page moves on: it gives, or a position moves.
-        while unknown and self._pulls_left > 0:
-            for start in range(0, len(unknown), PULLS_AT_ONCE_MAX):
-                some = unknown[start : start + PULLS_AT_ONCE_MAX]
-                await asyncio.gather(*(self._pull(lane) for lane in some))
-            unknown = [lane for lane in unknown if lane.is_unknown]
-        return not unknown
-
     async def _merge(self, records: list[Record]) -> None:
-        order = [
-            (lane.turn, index) for index, lane in enumerate(self._lanes) if lane.next_at is not None
-        ]
-        heapq.heapify(order)
+        # Every lane gets its first pull, so each page moves on: it gives, or a position moves.
+        await self._pull_all([index for index, lane in enumerate(self._lanes) if not lane.is_done])
         bytes_left = BROWSE_BYTES_MAX
-        while order and len(records) < self._messages_max:
-            _, index = heapq.heappop(order)
+        while len(records) < self._messages_max and await self._find_next():
+            _, index = heapq.heappop(self._order)
             lane = self._lanes[index]
             if not lane.waiting:
-                await self._refill(lane, is_kept=True)
+                lane.next_at = None
+                await self._pull(lane, is_kept=True)
             else:
                 record = lane.waiting[0]
                 size_bytes = _size_bytes(record)
@@ -274,31 +299,91 @@ class QueueMerge:
                     bytes_left -= size_bytes
                     records.append(record)
                 self._give(lane)
-                if not lane.waiting and not lane.is_done:
-                    await self._refill(lane)
-            if lane.next_at is not None:
-                heapq.heappush(order, (lane.turn, index))
-            elif not lane.is_done:
-                return  # nobody knows whether it comes before the others
+                if lane.is_unknown and self._pulls_left > 0:
+                    await self._pull(lane)
+            self._sort_in(index)
+
+    async def _find_next(self) -> bool:
+        """Pull until it is known which lane gives next; False when all are done, or the calls do
+        not suffice for that.
+        """
+        while self._unknown:
+            ahead = self._unknown
+            if self._order:
+                time_ms = self._lanes[self._order[0][1]].next_ms
+                if not await self._find_edges(time_ms):
+                    return False
+                ahead = [index for index in ahead if not self._lanes[index].is_past(time_ms)]
+                if not ahead:
+                    return True
+            if self._pulls_left <= 0:
+                return False
+            await self._pull_all(ahead)
+        return bool(self._order)
+
+    async def _find_edges(self, time_ms: int) -> bool:
+        """Let all unknown lanes know the edge of that time, and at once those of messages that come
+        next. False when that takes more look-ups than a page may.
+        """
+        lanes = [self._lanes[index] for index in self._unknown]
+        lanes = [lane for lane in lanes if time_ms not in lane.edges]
+        if len(lanes) > self._look_ups_left:
+            return False
+        self._look_ups_left -= len(lanes)
+        known = (self._lanes[index] for _, index in self._order)
+        times_ms = {record.store_timestamp_ms for lane in known for record in lane.waiting}
+        times_ms.add(time_ms)
+        is_newest_first = self._question.is_newest_first
+        nearest_ms = sorted(times_ms, reverse=is_newest_first)[:_TIMES_AT_ONCE]
+        nearest_ms.sort()
+        for start in range(0, len(lanes), PULLS_AT_ONCE_MAX):
+            some = lanes[start : start + PULLS_AT_ONCE_MAX]
+            await asyncio.gather(*(self._look_up_edges(lane, nearest_ms) for lane in some))
+        return True
+
+    async def _look_up_edges(self, lane: _QueueCursor, times_ms: list[int]) -> None:
+        """``times_ms`` ascend."""
+        later_ms = 0 if self._question.is_newest_first else 1
+        asked_ms = [time_ms + later_ms for time_ms in times_ms]
+        reply = await self._store.offset_at_time(
+            OffsetAtTimeRequest(
+                topic=self._topic,
+                queue_id=lane.queue_id,
+                timestamp_ms=asked_ms[0],
+                later_ms=asked_ms[1:],
+            )
+        )
+        lane.edges |= zip(times_ms, [reply.queue_offset, *reply.later_offsets], strict=True)
+
+    async def _pull_all(self, indexes: list[int]) -> None:
+        """One pull of each."""
+        for start in range(0, len(indexes), PULLS_AT_ONCE_MAX):
+            some = indexes[start : start + PULLS_AT_ONCE_MAX]
+            await asyncio.gather(*(self._pull(self._lanes[index]) for index in some))
+        pulled = set(indexes)
+        self._unknown = [index for index in self._unknown if index not in pulled]
+        for index in indexes:
+            self._sort_in(index)
+
+    def _sort_in(self, index: int) -> None:
+        """A lane that was pulled."""
+        lane = self._lanes[index]
+        if lane.next_at is not None:
+            heapq.heappush(self._order, (lane.turn, index))
+        elif not lane.is_done:
+            self._unknown.append(index)
 
     def _give(self, lane: _QueueCursor) -> None:
         record = lane.waiting.popleft()
         self._waiting_bytes -= _size_bytes(record)
         lane.give(record)
         if lane.waiting:
-            lane.next_at = lane.waiting[0].physical_offset
+            lane.look_at(lane.waiting[0])
         else:
             lane.pass_over()
 
-    async def _refill(self, lane: _QueueCursor, *, is_kept: bool = False) -> None:
-        """Pull until the lane knows its next message, is done, or the pulls are used up."""
-        lane.next_at = None
-        while lane.is_unknown and self._pulls_left > 0:
-            await self._pull(lane, is_kept=is_kept)
-
     async def _pull(self, lane: _QueueCursor, *, is_kept: bool = False) -> None:
         """One pull. ``is_kept``: the lane is next, so its records stay whatever waits already."""
-        self._pulls_left -= 1
         queue_offset, messages_max = lane.window(self._pull_messages)
         head, records = await self._store.pull(
             PullRequest(
@@ -313,12 +398,15 @@ class QueueMerge:
             )
         )
         wanted = lane.take(head, records)
+        # Else a page could end before any lane has moved, and the next one would do the same.
+        if not lane.is_narrowed or lane.scanned_count:
+            self._pulls_left -= 1
         if wanted is None:
             return
         if not wanted:
             lane.pass_over()
             return
-        lane.next_at = wanted[0].physical_offset
+        lane.look_at(wanted[0])
         size_bytes = sum(map(_size_bytes, wanted))
         if is_kept or self._waiting_bytes + size_bytes <= MERGE_BYTES_MAX:
             lane.waiting.extend(wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 
 import pytest
@@ -14,9 +15,16 @@ from mqservice.delivery.limits import (
     MERGE_BYTES_MAX,
     PAGE_PULL_COUNT_MAX,
 )
-from mqservice.delivery.reading.queue_merge import QueueMerge, QueueRange
+from mqservice.delivery.reading.queue_merge import WINDOW_UNITS, QueueMerge, QueueRange
 from mqservice.delivery.reading.walk import NO_END, BrowseQuery, SearchQuery
-from mqservice.store import PullHead, PullRequest, PullStatus, Record
+from mqservice.store import (
+    OffsetAtTimeReply,
+    OffsetAtTimeRequest,
+    PullHead,
+    PullRequest,
+    PullStatus,
+    Record,
+)
 from tests.mqservice.delivery.store_double import StoreDouble
 
 PAGES_MAX = 10_000
@@ -25,12 +33,15 @@ MIB = 1024 * 1024
 
 @dataclass
 class Queues(StoreDouble):
-    """Queues whose records are given, with a first offset and few units for each pull by tag."""
+    """Queues whose records are given, with a first offset and few units for each pull by tag or
+    condition, which both want those with a tag.
+    """
 
     logs: list[list[Record]] = field(default_factory=list)
     min_offset: int = 0
     units_max: int = 3
     pulls: int = 0
+    look_ups: int = 0
     reader: QueueMerge | None = None
     waiting_bytes_max: int = 0
 
@@ -47,8 +58,9 @@ class Queues(StoreDouble):
             return self._head(PullStatus.NO_NEW_MSG, offset, high), []
         found: list[Record] = []
         bytes_left = request.bytes_max
-        for record in log[offset : offset + (self.units_max if request.tags else high)]:
-            if not request.tags or record.tag in request.tags:
+        is_filtered = bool(request.tags or request.filter)
+        for record in log[offset : offset + (self.units_max if is_filtered else high)]:
+            if not is_filtered or record.tag:
                 if found and len(record.body) > bytes_left:
                     break
                 found.append(record)
@@ -58,6 +70,20 @@ class Queues(StoreDouble):
                 break
         status = PullStatus.FOUND if found else PullStatus.NO_MATCHED_MSG
         return self._head(status, offset, high), found
+
+    async def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply:
+        self.look_ups += 1
+        log = self.logs[request.queue_id]
+        offsets = [
+            max(self.min_offset, bisect_left(log, at_ms, key=lambda each: each.store_timestamp_ms))
+            for at_ms in (request.timestamp_ms, *request.later_ms)
+        ]
+        return OffsetAtTimeReply(
+            queue_offset=offsets[0],
+            min_offset=self.min_offset,
+            max_offset=len(log),
+            later_offsets=offsets[1:],
+        )
 
     def _head(self, status: PullStatus, next_offset: int, max_offset: int) -> PullHead:
         return PullHead(
@@ -80,7 +106,7 @@ def queues_of(places: list[tuple[int, bool]], queue_count: int, body: bytes = b"
                 queue_offset=len(log),
                 physical_offset=number,
                 born_timestamp_ms=0,
-                store_timestamp_ms=0,
+                store_timestamp_ms=number // 3,  # several in a millisecond
                 reconsume_times=0,
                 body=body,
                 tag="t" if has_tag else None,
@@ -93,10 +119,9 @@ def queues_of(places: list[tuple[int, bool]], queue_count: int, body: bytes = b"
     return Queues(logs=logs)
 
 
-def question_of(tags: list[str], *, newest_first: bool = False) -> BrowseQuery:
-    if newest_first:
-        return SearchQuery(None, tags, None, None, None, None)
-    return BrowseQuery(None, tags, None, None, None, None)
+def question_of(tags: list[str], *, newest_first: bool = False, condition: str = "") -> BrowseQuery:
+    kind = SearchQuery if newest_first else BrowseQuery
+    return kind(None, tags, None, None, None, None, condition)
 
 
 @async_to_sync
@@ -107,12 +132,14 @@ async def walk(
     tags: list[str] | None = None,
     end: int = NO_END,
     newest_first: bool = False,
+    condition: str = "",
+    page_count: int = PAGES_MAX,
 ) -> list[list[int]]:
-    """Places in the log of the messages of each page, until the last one."""
-    question = question_of(tags or [], newest_first=newest_first)
+    """Places in the log of the messages of each page, until the last one or so many."""
+    question = question_of(tags or [], newest_first=newest_first, condition=condition)
     positions = [NO_END if newest_first else 0] * len(store.logs)
     pages: list[list[int]] = []
-    for _ in range(PAGES_MAX):
+    while len(pages) < page_count:
         ranges = [
             QueueRange(queue_id=queue_id, position=position, end=end)
             for queue_id, position in enumerate(positions)
@@ -120,20 +147,21 @@ async def walk(
         merge = QueueMerge(store, "t", ranges, question=question, messages_max=limit)
         store.reader, pulls_before = merge, store.pulls
         page = await merge.page()
-        assert store.pulls - pulls_before <= PAGE_PULL_COUNT_MAX + 3 * len(positions)
+        assert store.pulls - pulls_before <= PAGE_PULL_COUNT_MAX + 12 * len(positions)
         assert page.is_last or page.records or page.positions != positions
         positions = page.positions
         pages.append([record.physical_offset for record in page.records])
         if page.is_last:
             return pages
-    raise AssertionError(f"{PAGES_MAX} pages and no end")
+    assert page_count < PAGES_MAX, f"{PAGES_MAX} pages and no end"
+    return pages
 
 
 @given(
     places=st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=80),
     queue_count=st.integers(1, 5),
     limit=st.integers(1, 10),
-    is_tagged=st.booleans(),
+    selection=st.sampled_from(["all", "tag", "condition"]),
     newest_first=st.booleans(),
     first=st.integers(0, 6),
     length=st.integers(0, 20),
@@ -142,7 +170,7 @@ def test_pages_are_the_log_in_order_without_what_was_not_asked_for(
     places: list[tuple[int, bool]],
     queue_count: int,
     limit: int,
-    is_tagged: bool,
+    selection: str,
     newest_first: bool,
     first: int,
     length: int,
@@ -154,11 +182,11 @@ def test_pages_are_the_log_in_order_without_what_was_not_asked_for(
     if newest_first:  # the lanes end where they have come down to
         first_wanted, end = max(length, store.min_offset), NO_END
 
-    tags = ["t"] if is_tagged else None
     pages = walk(
         store,
         limit=limit,
-        tags=tags,
+        tags=["t"] if selection == "tag" else None,
+        condition="n > 0" if selection == "condition" else "",
         end=length if newest_first else end,
         newest_first=newest_first,
     )
@@ -168,7 +196,8 @@ def test_pages_are_the_log_in_order_without_what_was_not_asked_for(
             record.physical_offset
             for log in store.logs
             for record in log
-            if first_wanted <= record.queue_offset < end and (record.tag == "t" or not is_tagged)
+            if first_wanted <= record.queue_offset < end
+            and (record.tag == "t" or selection == "all")
         ),
         reverse=newest_first,
     )
@@ -197,6 +226,52 @@ def test_many_large_messages_take_bounded_memory_and_lose_nothing(newest_first: 
     assert max(map(len, pages)) == BROWSE_BYTES_MAX // MIB
     # What comes next is kept whatever waits already.
     assert MIB < store.waiting_bytes_max <= MERGE_BYTES_MAX + MIB < queue_count * MIB
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_a_match_is_on_the_first_page_while_nothing_is_found_in_the_other_queues(
+    newest_first: bool,
+) -> None:
+    """Which are longer than one page looks through."""
+    others = [(1 + number % 3, False) for number in range(60_000)]
+    store = queues_of([*others, (0, True)] if newest_first else [(0, True), *others], 4)
+    store.units_max = WINDOW_UNITS
+
+    pages = walk(
+        store,
+        limit=10,
+        newest_first=newest_first,
+        end=0 if newest_first else NO_END,
+        condition="n > 0",
+        page_count=2,
+    )
+
+    assert pages == [[60_000 if newest_first else 0], []]
+
+
+def test_the_first_page_has_what_the_newest_messages_of_all_queues_have() -> None:
+    """All matches are in one queue: the others are not looked through further than it is."""
+    places = [(number % 4, number % 4 == 0 and number % 400 == 0) for number in range(120_000)]
+    store = queues_of(places, 4)
+    store.units_max = WINDOW_UNITS
+
+    [page] = walk(store, limit=50, newest_first=True, end=0, condition="n > 0", page_count=1)
+
+    assert page == list(range(119_600, 99_600, -400))
+    assert store.look_ups < PAGE_PULL_COUNT_MAX
+
+
+def test_queues_of_which_only_the_newest_part_matches_show_it_on_the_first_page() -> None:
+    """Each takes several pulls to come down to a window of which one pull holds all matches."""
+    queue_count = 64
+    count = 900 * queue_count
+    places = [(number, number >= 820 * queue_count) for number in range(count)]
+    store = queues_of(places, queue_count)
+    store.units_max = WINDOW_UNITS
+
+    [page] = walk(store, limit=50, newest_first=True, end=0, condition="n > 0", page_count=1)
+
+    assert page == list(range(count - 1, count - 51, -1))
 
 
 def test_a_queue_that_lost_its_end_has_nothing_more() -> None:

@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from mqservice.delivery.limits import SCAN_PULL_COUNT_MAX
+from mqservice.delivery.reading import queue_merge
 from mqservice.store import StoreClient, StoreMessage, encode_record, new_message_id
 from tests.mqservice.delivery.browsing import bodies, browse, put, walk
 from tests.mqservice.delivery.serving import Json
@@ -15,8 +16,8 @@ pytestmark = pytest.mark.real_engine()
 MIB = 1024 * 1024
 
 
-def fill(engine_socket: str, topic: str, count: int, body: bytes) -> None:
-    """Many messages in queue 0, past the data plane, which would take longer."""
+def fill(engine_socket: str, topic: str, count: int, body: bytes, *, queue_id: int = 0) -> None:
+    """Many messages in a queue, past the data plane, which would take longer."""
     with StoreClient(engine_socket, client_name="test") as client:
         step = 1_000 if len(body) < 1_000 else 8  # a put fits a frame
         for start in range(0, count, step):
@@ -24,7 +25,7 @@ def fill(engine_socket: str, topic: str, count: int, body: bytes) -> None:
                 [
                     encode_record(
                         StoreMessage(
-                            topic=f"acme%{topic}", queue_id=0, body=body, tag=None, keys=[],
+                            topic=f"acme%{topic}", queue_id=queue_id, body=body, tag=None, keys=[],
                             message_group=None, properties={"n": str(number)},
                             born_timestamp_ms=1, born_host=("127.0.0.1", 1),
                             message_id=new_message_id(),
@@ -109,6 +110,20 @@ def test_search_ends_after_bounded_work_and_continues_from_there(
     assert max(counts) <= 256 * (SCAN_PULL_COUNT_MAX + 2 * 4)
     found, counts = looked_at(api, topic, sql="n < 0")
     assert (bodies([found]), sum(counts)) == (["needle"], count + 1)
+
+
+def test_first_page_shows_the_newest_match_while_other_queues_have_none(
+    api: httpx.Client, topic: str, engine_socket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_merge, "SCAN_PULL_COUNT_MAX", 1)
+    fill(engine_socket, topic, 12_000, b"x", queue_id=1)
+    put(api, topic, {"body": "needle", "properties": {"n": "-1"}, "queue": 0})
+
+    page = api.get("/v1/-/messages", params={"q": f'topic:{topic} sql:"n < 0"'}).json()
+
+    assert bodies([page["messages"]]) == ["needle"]
+    assert 1 < page["scanned"] < 12_001
+    assert page["next_cursor"] is not None
 
 
 def test_large_bodies_end_a_page_by_their_bytes(
