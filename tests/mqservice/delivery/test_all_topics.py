@@ -94,6 +94,19 @@ def test_pages_go_on_behind_the_topics_that_were_searched(
     assert second["next_cursor"] is None
 
 
+def test_topics_are_loaded_few_at_a_time_for_one_page(
+    monkeypatch: pytest.MonkeyPatch, api: httpx.Client, narrow: httpx.Client, topics: list[str]
+) -> None:
+    monkeypatch.setattr(all_topics, "TOPICS_AT_ONCE", 1)
+    put(api, topics[2], {"body": "last", "keys": ["k"]})
+
+    answer = search(narrow, "key:k")
+
+    assert bodies([answer["messages"]]) == ["last"]
+    assert (answer["topics_searched"], answer["topics_left"]) == (3, 0)
+    assert answer["next_cursor"] is None
+
+
 def test_a_topic_without_room_on_a_page_is_on_the_next_one_as_a_whole(
     api: httpx.Client, narrow: httpx.Client, topics: list[str]
 ) -> None:
