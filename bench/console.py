@@ -2,6 +2,8 @@
 
 service, 1,000 topics, 100 groups, a backlog, samples of hours ─▶ log in ─▶ GET each page, in turn
     ─▶ p95 in ms, CPU of the web processes for one, KiB of it and all that it loads, gzipped
+
+``BENCH_CONSOLE_MILLIONS=10`` puts ten million messages into all topics instead; they take 8 GB.
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ from bench.processes import Service, service_running
 WORKLOAD: Final = "console"
 TOPICS: Final = 1_000
 GROUPS: Final = 100
-BACKLOG: Final = 300_000
-BACKLOG_TOPICS: Final = 20
+MILLIONS: Final = os.environ.get("BENCH_CONSOLE_MILLIONS")
+BACKLOG: Final = 300_000 if MILLIONS is None else round(float(MILLIONS) * 1_000_000)
+BACKLOG_TOPICS: Final = 20 if MILLIONS is None else TOPICS
 BATCH: Final = 500
 AT_ONCE: Final = 8
 PAGE_MS_TARGET: Final = 150.0
@@ -47,6 +50,7 @@ PAGES: Final = {
     "messages": f"topics/{_TOPIC}/messages",
     "messages by key": f"topics/{_TOPIC}/messages?key=key-7",
     "messages by key, all topics": "messages?q=key-7",
+    "one message by its key, all topics": "messages?q=order-299999",
     "publish": f"topics/{_TOPIC}/publish",
     "settings": f"topics/{_TOPIC}/edit",
     "search": "search?q=bench",
@@ -182,10 +186,12 @@ async def _fill(service: Service) -> None:
     async with AsyncClient(service.base_url, service.api_key, timeout="5m") as mq:
         await _all(mq.topics.create(name, queues=4) for name in topics)
         await _all(mq.groups.create(name) for name in groups)
-        for name in topics[:BACKLOG_TOPICS]:
+        of_topic = BACKLOG // BACKLOG_TOPICS
+        for place, name in enumerate(topics[:BACKLOG_TOPICS]):
             async with mq.batch(name, messages_max=BATCH) as batch:
-                for number in range(BACKLOG // BACKLOG_TOPICS):
-                    await batch.send(body, keys=f"key-{number % 50}", tag="created")
+                for number in range(of_topic):
+                    keys = [f"key-{number % 50}", f"order-{place * of_topic + number}"]
+                    await batch.send(body, keys=keys, tag="created")
         for number, name in enumerate(groups):
             async with mq.subscribe(topics[number % 5], name, prefetch=1) as messages:
                 if await messages.get("60s") is None:
