@@ -114,6 +114,7 @@ class Replication:
             epoch=tail.epoch,
             number=tail.number,
             position=tail.position,
+            is_first=tail.entry_epoch < tail.epoch,
             arrived=self._arrived,
             failed=self._end,
         )

@@ -66,6 +66,7 @@ class Shipper:
         epoch: int,
         number: int,
         position: Position,
+        is_first: bool,
         arrived: Callable[[], None],
         failed: Callable[[LogError], None],
     ) -> None:
@@ -77,7 +78,7 @@ class Shipper:
         self._failure: LogError | None = None
         self._epoch = epoch
         self._next_number = number + 1
-        self._is_first = True
+        self._is_first = is_first
         self._is_whole_due = True  # the epoch's entries do not have all small files yet
         self._in_flight: deque[_InFlight] = deque()
         self._newest: _InFlight  # that the log was given

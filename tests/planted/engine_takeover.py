@@ -197,7 +197,7 @@ def pieces_that_are_there_are_not_compared(real: Real, piece: Thing, content: Th
 
 
 @planted(
-    "storage_engine.store:reject_replica",
+    "storage_engine.store:reject_attached",
     f"{_TESTS}/test_takeover.py::test_a_replica_is_not_served_without_its_log",
 )
 def replica_served_without_its_log(real: Real, store_path: Thing) -> None:
