@@ -1,10 +1,10 @@
 """Takes a shard off its replicated log for good, so that its store is served without one.
 
     log, snapshots ── read to the end, fence, read the rest ──▶ store, all of it on this disk
-    log ◀── the last entry: the shard has left ── then topics are ``sync``, then the store may serve
+    log ◀── the last entry: the shard has left ── topics are ``sync`` ── the store may be served
 
-Until the last entry is in the log the store is an owner's, and may be served with its log as before;
-from then on nobody takes the shard over from there. Whoever was killed runs it again.
+Until the last entry is in the log the store is an owner's, and may be served with its log as
+before; from then on nobody takes the shard over from there. Whoever was killed runs it again.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from storage_engine.clock import Clock
 from storage_engine.catalog.config_table import TopicTable
+from storage_engine.clock import Clock
 from storage_engine.disk.files import Files
 from storage_engine.errors import StoreCorrupt
 from storage_engine.replicated_log.port import ReplicatedLog

@@ -137,7 +137,9 @@ class Restorer:
         return b"".join(found)
 
     async def bring_back(self, file: BucketFile) -> None:
-        """Have a segment here that only the bucket has: whole, or as before. Raises as ``restore``."""
+        """Have a segment here that only the bucket has, whole or not at all. Raises as ``restore``
+        does.
+        """
         path = self._path / COMMIT_LOG_DIR / segment_name(file.base_offset)
         part = bucket_path(self._path, file.base_offset).with_suffix(TEMPORARY_SUFFIX)
         await self._restore_segment(part, file, file.piece_bytes, file.size_bytes)

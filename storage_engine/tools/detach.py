@@ -18,7 +18,6 @@ from storage_engine.clock import SystemClock
 from storage_engine.config import ENV_PREFIX, StoreConfig, config_from_env
 from storage_engine.disk.files import Files
 from storage_engine.errors import ConfigInvalid, StoreError, StoreInUse
-from storage_engine.log.segment_cache import SegmentCache
 from storage_engine.recovery.open_checks import claim_store
 from storage_engine.recovery.warm_replica import WarmReplica
 from storage_engine.replicated_log.opening import open_shard
