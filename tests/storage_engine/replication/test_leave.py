@@ -25,8 +25,8 @@ from storage_engine.errors import (
 from storage_engine.log.bucket_files import bucket_offsets
 from storage_engine.replicated_log.bucket import Bucket
 from storage_engine.replication.follower import Follower, follow
-from storage_engine.replication.leave import leave_log
 from storage_engine.replication.tail import Tail, read_tail
+from storage_engine.tools.detach import leave_log
 from tests.sizes import sized
 from tests.storage_engine.doubles import FaultyFiles, Killed, OpenStore, fingerprint, message
 from tests.storage_engine.replicated_log.memory_log import MemoryLog, Record, SharedLog
