@@ -1,5 +1,5 @@
-"""``python -m storage_engine.tools.detach STORE [--again]``: takes a shard off its replicated log for
-good, so that its store is served without one.
+"""``python -m storage_engine.tools.detach STORE [--again]``: takes a shard off its replicated log,
+so that its store is served without one.
 
     log, snapshots ── read to the end, fence, read the rest ──▶ store, all of it on this disk
     log ◀── the last entry: the shard has left ── topics are ``sync`` ── the store may be served
