@@ -94,9 +94,14 @@ class ShardOwners:
         self._tasks = [asyncio.create_task(each.run()) for each in self._keepers]
         self._tasks.append(asyncio.create_task(self._listen()))
 
-    async def settled(self, timeout_s: float) -> None:
-        """Until it is known of each shard who has it, or the time is over."""
-        waiting = [asyncio.ensure_future(each.is_settled.wait()) for each in self._keepers]
+    async def settled(self, timeout_s: float, *, of: str = "") -> None:
+        """Until it is known of each shard who has it, or the time is over. ``of``: only this one,
+        if it is here.
+        """
+        keepers = [each for each in self._keepers if of in ("", each.place.name)]
+        waiting = [asyncio.ensure_future(each.is_settled.wait()) for each in keepers]
+        if not waiting:
+            return
         _, pending = await asyncio.wait(waiting, timeout=timeout_s)
         for each in pending:
             each.cancel()
