@@ -162,8 +162,8 @@ class Supervisor:
             await self._start_engines(env, metrics_port)
             await preparation.tables()
             await self._start_heartbeats(database_url)
-            if self._owners is not None:  # it may read or upload a whole store before it serves
-                await self._owners.settled(processes.ENGINE_START_MS // 1_000, of=MAIN_SHARD)
+            if self._owners is not None:
+                await self._owners.opened(MAIN_SHARD)
             await preparation.demo()
             web = processes.web_specs(env, config, metrics_port=metrics_port)
             if config.has_separate_workers:

@@ -11,12 +11,14 @@ import hashlib
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
 
 from storage_engine.client import (
+    SCHEDULE_TOPIC,
     DeadLettersReply,
     DeadLettersRequest,
     Durability,
@@ -52,6 +54,14 @@ RETAINING: Final = {
     "MQ_ENGINE_RETENTION_BYTES": "524288",
     "MQ_ENGINE_RETENTION_INTERVAL_MS": "50",
 }
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    for _ in range(READY_TRIES):
+        if condition():
+            return
+        threading.Event().wait(0.02)
+    raise AssertionError("it has not come")
 
 
 class Facts(NamedTuple):
@@ -90,9 +100,9 @@ def facts_of(client: StoreClient) -> Facts:
     )
 
 
-def fill(client: StoreClient) -> None:
+def fill(client: StoreClient, store: Path) -> None:
     """Messages, settles, a retry, a dead letter, a schedule, a key, and a topic that is deleted."""
-    for name in ("t", "other", "gone"):
+    for name in ("t", "other", "jobs", "gone"):
         client.topic_put(TopicConfig(topic=name, queue_count=1))
     for name in ("g", "h"):
         client.group_put(GroupConfig(group=name))
@@ -100,9 +110,12 @@ def fill(client: StoreClient) -> None:
     client.topic_delete(TopicRef(topic="gone"))
     for body in BODIES:
         client.put([encode_record(message(body))])
+    wait_until(lambda: base_offsets_in(store / COMMIT_LOG_DIR)[0] > 0)  # retention
+    # At the end of the log, where nothing expires while they are moved.
+    client.put([encode_record(message(b"%d" % number, topic="jobs")) for number in range(10)])
     got = client.receive(
         ReceiveRequest(
-            group="g", topic="t", member_id="m", messages_max=10, bytes_max=1 << 20, wait_ms=0,
+            group="g", topic="jobs", member_id="m", messages_max=10, bytes_max=1 << 20, wait_ms=0,
             lease_ms=60_000,
         )
     )  # fmt: skip
@@ -110,14 +123,20 @@ def fill(client: StoreClient) -> None:
 
     def nack(offset: int, *, is_dead: bool) -> Nack:
         return Nack(
-            topic="t", queue_id=0, lease_generation=generation, queue_offset=offset,
+            topic="jobs", queue_id=0, lease_generation=generation, queue_offset=offset,
             delay_ms=None if is_dead else HOUR_MS, is_dead=is_dead,
         )  # fmt: skip
 
-    acked = LeaseRef(topic="t", queue_id=0, lease_generation=generation, queue_offsets=offsets[2:])
+    acked = LeaseRef(
+        topic="jobs", queue_id=0, lease_generation=generation, queue_offsets=offsets[2:]
+    )
     nacks = [nack(offsets[0], is_dead=False), nack(offsets[1], is_dead=True)]
     reply = client.settle(SettleRequest(group="g", acks=[acked], nacks=nacks))
     assert reply.failures == []
+    letters = DeadLettersRequest(groups=["g"])
+    wait_until(lambda: client.dead_letters(letters).counts[0].count == 1)
+    schedule = TopicRef(topic=SCHEDULE_TOPIC)
+    wait_until(lambda: any(each.max_offset for each in client.topic_stats(schedule).queues))
     client.put_once([marked("key", topic="other")])
     client.put_once([marked("later", b"later", wait=Wait(delay_ms=HOUR_MS))])
 
@@ -161,11 +180,7 @@ def test_a_store_goes_to_another_machine_and_back_with_the_same_bytes(tmp_path: 
     log_url = shard._environment.pop("MQ_ENGINE_REPLICATED_LOG")
     with shard:
         with shard.client() as client:
-            fill(client)
-            for _ in range(READY_TRIES):  # retention has deleted what is oldest
-                if base_offsets_in(shard.store_dir / COMMIT_LOG_DIR)[0]:
-                    break
-                threading.Event().wait(0.02)
+            fill(client, shard.store_dir)
         for name in RETAINING:
             del shard._environment[name]
         assert shard.stop() == 0
