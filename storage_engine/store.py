@@ -57,7 +57,7 @@ from storage_engine.records.schedule_topic import SCHEDULE_QUEUES, SCHEDULE_TOPI
 from storage_engine.recovery.checkpointer import Checkpointer
 from storage_engine.recovery.open_checks import reject_foreign_files, reject_gaps
 from storage_engine.recovery.recovery import LogFound, Recovered, read_log, recover
-from storage_engine.replication.follower import reject_replica
+from storage_engine.replication.follower import reject_attached
 from storage_engine.replication.replication import Replication
 from storage_engine.replication.tail import LogPlace
 from storage_engine.retention.local_retention import LocalRetention
@@ -169,7 +169,7 @@ class Store:
         """
         reject_foreign_files(self.config.store_path)
         if self.replication is None:
-            reject_replica(self.config.store_path)
+            reject_attached(self.config.store_path)
         if self.cache is None:
             reject_bucket_files(self.config.store_path)
         self._files.make_dirs(self.config.store_path)

@@ -15,8 +15,10 @@ from mqservice.accounts.models import Namespace
 from mqservice.shards.models import ShardState
 from mqservice.shards.services import (
     add_shard,
+    forget_log,
     place_namespace,
     remove_shard,
+    require_detachable,
     set_state,
     start_move,
 )
@@ -46,6 +48,23 @@ def remove(name: str) -> None:
     shard = remove_shard(name)
     before = {"address": shard.address, "node": shard.owner}
     record(None, None, "shard.remove", _target(name), before=before)
+
+
+@transaction.atomic
+def detach(name: str) -> None:
+    """It has left its replicated log, as operators and the tenants in it read."""
+    require_detachable(name)
+    record(None, None, "shard.detach", _target(name))
+    for namespace, topic_count in forget_log(name).items():
+        record(
+            None,
+            Namespace.objects.get(pk=namespace),
+            "shard.detach",
+            _target(name),
+            {"topics": topic_count},
+            before={"durability": "replicated"},
+            after={"durability": "sync"},
+        )
 
 
 @transaction.atomic

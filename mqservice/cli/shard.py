@@ -5,6 +5,7 @@ list, and after each change; history ─▶ stdout: a table, or NDJSON
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import msgspec
@@ -12,10 +13,12 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.audit import Entry, entries_table
+from mqservice.cli.long_work import exit_on_error
 from mqservice.cli.operator_commands import run_operator_command
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.status import DataDirOption
 from mqservice.cli.tables import Table
+from mqservice.lib.names import MAIN_SHARD
 
 app = typer.Typer(no_args_is_help=True, help="Shards: the engines of an installation.")
 
@@ -106,6 +109,46 @@ def move(
     listed = run_operator_command(data_dir, ["shard", f"--node={node}", "--", "move", name])
     screen.notice(f"{node} serves {name} now")
     _show(listed)
+
+
+@app.command("detach")
+def detach(
+    name: NameArgument,
+    is_dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say whether it can be done, and where to.")
+    ] = False,
+    has_left_before: Annotated[
+        bool,
+        typer.Option(
+            "--again", help="It was detached before, and the disk with its store is lost."
+        ),
+    ] = False,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Take a shard off its replicated log, so that this machine serves it without one.
+
+    Stop its nodes first. What this machine does not have of the shard is downloaded, nobody can
+    take it over from the log any more, and its replicated topics become sync.
+    """
+    from mqservice.supervisor.config import data_dir_from_env
+    from mqservice.transfers.detaching import detach as take_off
+    from mqservice.transfers.errors import TransferError
+
+    place = data_dir_from_env(os.environ) if data_dir is None else data_dir.absolute()
+    with exit_on_error(TransferError):
+        store = take_off(
+            os.environ, place, name, is_dry_run=is_dry_run, has_left_before=has_left_before
+        )
+    if is_dry_run:
+        screen.notice(
+            f"no node has {name}; it would be downloaded into {store}, end its replicated log, and "
+            "its replicated topics would become sync"
+        )
+        return
+    serving = (
+        "`mqservice up`" if name == MAIN_SHARD else f"`mqservice up` and MQ_SHARDS=main,{name}"
+    )
+    screen.notice(f"{store} has all of {name}; start it with {serving}, without MQ_REPLICATED_LOG")
 
 
 @app.command("history")

@@ -9,11 +9,15 @@ from typing import Any, Final
 
 from django.apps import apps
 from django.db import IntegrityError, transaction
+from django.db.models import Count, F
+from django.utils import timezone
 
 from mqservice.lib.durations import SECOND_MS
 from mqservice.lib.names import MAIN_SHARD, name_fault
 from mqservice.lib.problem import Problem
-from mqservice.shards.models import Shard, ShardState
+from mqservice.lib.shard_liveness import SILENT_MS
+from mqservice.protocol.choices import Durability
+from mqservice.shards.models import Replica, Shard, ShardState
 from mqservice.shards.queries import (
     forget_shard_names,
     heard,
@@ -74,6 +78,44 @@ def remove_shard(name: str) -> Shard:
     shard.delete()
     forget_shard_names()
     return shard
+
+
+def require_detachable(name: str) -> None:
+    """Raises Problem: NOT_FOUND, or CONFLICT while a node has the shard or a replica of it, since
+    its engine would be started again and again.
+    """
+    shard = heard(Shard.objects.filter(name=name)).first()
+    if shard is None:
+        if name != MAIN_SHARD:
+            raise _not_found(name)
+        return
+    nodes = {shard.owner} if shard.owner and shard.is_heard else set()
+    nodes |= {each.node for each in replicas().get(name, []) if each.is_heard}
+    if nodes:
+        raise Problem.of(
+            "CONFLICT",
+            f"{', '.join(sorted(nodes))} has {name} or a replica of it: stop it, or take {name} "
+            f"out of its MQ_SHARDS and MQ_STANDBY, wait {SILENT_MS // SECOND_MS} s and try again",
+        )
+
+
+def forget_log(name: str) -> dict[int, int]:
+    """The shard has no replicated log any more: nobody owns it until an engine says so, and topics
+    are ``sync``. How many of them changed, by namespace. In a transaction.
+    """
+    Shard.objects.filter(name=name).update(
+        owner="", address="", heartbeat_at=None, move_to="", log_end=0
+    )
+    Replica.objects.filter(shard=name).delete()
+    topics: Any = apps.get_model("topics.Topic")  # Any: of an app that imports this one
+    found = topics.objects.filter(namespace__shard=name, durability=Durability.REPLICATED.value)
+    counts: dict[int, int] = dict(
+        found.values("namespace").annotate(count=Count("pk")).values_list("namespace", "count")
+    )
+    found.update(
+        durability=Durability.SYNC.value, revision=F("revision") + 1, updated_at=timezone.now()
+    )
+    return counts
 
 
 def start_move(name: str, node: str) -> str:

@@ -1,6 +1,7 @@
 """Runs the command between the databases and the web: migrations, and the demo tenant.
 
-    Preparation ── "go" ──▶ manage.py prepare ──▶ "tables" ──▶ one JSON line ──▶ DemoFacts
+    Preparation ── "go" ──▶ manage.py prepare ──▶ "tables"
+                ── "go", once the engine serves ──▶ one JSON line ──▶ DemoFacts
 
 The process is started beside the databases and waits, so that Django is loaded when they are ready.
 """
@@ -42,7 +43,9 @@ class DemoFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Preparation:
-    """One run of ``manage.py prepare``: ``start``, ``tables``, ``facts``, in any case ``end``."""
+    """One run of ``manage.py prepare``: ``start``, ``tables``, ``demo``, ``facts``, in any case
+    ``end``.
+    """
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -72,6 +75,16 @@ class Preparation:
 
     async def tables(self) -> None:
         """Brings the database to this version's tables. Raises StartFailed."""
+        await self._go()
+        line = await self._line()
+        if line != TABLES_READY:
+            raise StartFailed(f"{COMMAND} printed an unexpected line: {line!r}")
+
+    async def demo(self) -> None:
+        """Begins with the demo tenant, for which the engine must serve."""
+        await self._go()
+
+    async def _go(self) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
         try:
@@ -79,12 +92,9 @@ class Preparation:
             await self._process.stdin.drain()
         except ConnectionError:
             pass  # it has ended; the next line says how
-        line = await self._line()
-        if line != TABLES_READY:
-            raise StartFailed(f"{COMMAND} printed an unexpected line: {line!r}")
 
     async def facts(self) -> DemoFacts:
-        """Makes the demo tenant, or finds that of an earlier start. Raises StartFailed."""
+        """The demo tenant, made, or found of an earlier start. Raises StartFailed."""
         line = await self._line()
         try:
             facts = msgspec.json.decode(line, type=DemoFacts)

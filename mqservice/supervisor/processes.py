@@ -99,7 +99,7 @@ def segment_bytes(env: Mapping[str, str]) -> int:
     return int(text) if text.isascii() and text.isdigit() else SEGMENT_BYTES
 
 
-def _engine_env(env: Mapping[str, str]) -> dict[str, str]:
+def engine_env(env: Mapping[str, str]) -> dict[str, str]:
     """Its own settings and what any program needs: of other servers no address, key or password
     but those of the replicated log.
 
@@ -142,7 +142,7 @@ def engine_spec(
     return ChildSpec(
         name=engine_name(place),
         argv=tuple(program),
-        env={**_engine_env(env), METRICS_PORT_VARIABLE: str(metrics_port), **own},
+        env={**engine_env(env), METRICS_PORT_VARIABLE: str(metrics_port), **own},
         gate=gate,
         cwd=data_dir.path,
         refusal="storage_engine: ",

@@ -101,6 +101,16 @@ class ShardOwners:
         for each in pending:
             each.cancel()
 
+    async def opened(self, shard: str) -> None:
+        """While a shard's engine recovers its store, or uploads one, before it serves: hours, of a
+        large one.
+        """
+        for keeper in self._keepers:
+            while keeper.place.name == shard and keeper.is_opening:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(HEARTBEAT_MS / _MS):
+                        await keeper.is_settled.wait()
+
     async def stop(self) -> None:
         """Give up what is owned, so that others take it over at once."""
         for task in self._tasks:
@@ -140,6 +150,11 @@ class _Keeper:
         self._taken: Takeover | None = None  # not in the audit yet
         self._retry_ms = 0  # no attempt to take over before
         self._said = ""
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether its engine owns the shard and does not serve yet."""
+        return self._opening_epoch != 0 and not self.is_settled.is_set()
 
     async def run(self) -> None:
         while True:

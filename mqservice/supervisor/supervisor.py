@@ -162,6 +162,9 @@ class Supervisor:
             await self._start_engines(env, metrics_port)
             await preparation.tables()
             await self._start_heartbeats(database_url)
+            if self._owners is not None:
+                await self._owners.opened(MAIN_SHARD)
+            await preparation.demo()
             web = processes.web_specs(env, config, metrics_port=metrics_port)
             if config.has_separate_workers:
                 background = processes.separate_worker_specs(env, data_dir)

@@ -6,7 +6,8 @@
          0      4  magic          "MQRE"
          4      1  version        1
          5      1  flags          bit 0: the first of its epoch; bit 1: cut, the next one goes on;
-                              bit 2: with it the epoch's entries have all small files
+                              bit 2: with it the epoch's entries have all small files;
+                              bit 3: the last of all, the store is served without a log from now on
          6      2  section count
          8      8  epoch
         16      8  number         one more than that of the entry before, whichever epoch wrote it
@@ -46,6 +47,7 @@ _VERSION: Final = 1
 _IS_FIRST: Final = 1
 _IS_CUT: Final = 2
 _IS_WHOLE: Final = 4
+_IS_LEFT: Final = 8
 HEAD_BYTES: Final = _HEAD.size + _CRC.size
 SECTION_BYTES: Final = _SECTION.size
 assert HEAD_BYTES == 48
@@ -76,7 +78,8 @@ class Section(NamedTuple):
 
 class ReplicatedEntry(NamedTuple):
     """See the module's docstring. ``is_cut``: its files are whole with the next entry only;
-    ``is_whole``: with it the entries of its epoch have every small file that the store has.
+    ``is_whole``: with it the entries of its epoch have every small file that the store has;
+    ``is_left``: its store is served without a log, and nobody takes it over from here any more.
     """
 
     epoch: int
@@ -88,6 +91,7 @@ class ReplicatedEntry(NamedTuple):
     is_first: bool = False
     is_cut: bool = False
     is_whole: bool = False
+    is_left: bool = False
 
     @property
     def log_from(self) -> int:
@@ -101,7 +105,10 @@ def encode(entry: ReplicatedEntry) -> bytes:
     head = _HEAD.pack(
         _MAGIC,
         _VERSION,
-        entry.is_first * _IS_FIRST | entry.is_cut * _IS_CUT | entry.is_whole * _IS_WHOLE,
+        entry.is_first * _IS_FIRST
+        | entry.is_cut * _IS_CUT
+        | entry.is_whole * _IS_WHOLE
+        | entry.is_left * _IS_LEFT,
         len(entry.sections),
         entry.epoch,
         entry.number,
@@ -136,7 +143,7 @@ def decode(content: bytes) -> ReplicatedEntry:
         )
     if _CRC.unpack_from(content, _HEAD.size)[0] != crc32(content[HEAD_BYTES:], crc32(head)):
         raise _refused("its bytes do not have its CRC")
-    if flags > _IS_FIRST | _IS_CUT | _IS_WHOLE or log_start > log_end:
+    if flags > _IS_FIRST | _IS_CUT | _IS_WHOLE | _IS_LEFT or log_start > log_end:
         raise _refused(f"flags {flags}, log from {log_start} to {log_end}")
     sections, at = [], HEAD_BYTES
     for _ in range(count):
@@ -154,6 +161,7 @@ def decode(content: bytes) -> ReplicatedEntry:
         bool(flags & _IS_FIRST),
         bool(flags & _IS_CUT),
         bool(flags & _IS_WHOLE),
+        bool(flags & _IS_LEFT),
     )
     position = entry.log_from
     for section in sections:

@@ -5,8 +5,11 @@
     replication.json says       the log has behind that         what happens
     nothing, and no store       anything                        the newest snapshot is taken, then
                                                                 all that follows is applied
-    nothing, and a store        nothing                         the store is shipped to it
+    nothing, and a store        nothing                         the store is shipped to it, and
+                                                                nobody else can take it over before
+                                                                the log has all of it
     nothing, and a store        entries                         refused: of another shard, or a copy
+    anything                    the end of a shard that left it refused
     a replica                   anything                        applied
     a replica                   no more what follows            the newest snapshot is taken first
     an owner                    entries of its own epochs       compared; the store may have more,
@@ -30,7 +33,7 @@ import contextlib
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -55,12 +58,16 @@ from storage_engine.errors import (
     StoreCorrupt,
     StoreError,
 )
-from storage_engine.log.bucket_files import bucket_offsets
+from storage_engine.log.bucket_files import (
+    bucket_offsets,
+    read_bucket_files,
+    reject_bucket_files,
+)
 from storage_engine.replicated_log.errors import Fenced, LogError, Trimmed, Unavailable
 from storage_engine.replicated_log.port import Entry, Position, ReplicatedLog
 from storage_engine.replicated_log.snapshot_bucket import Listed, SnapshotBucket
 from storage_engine.replication.cut_off import keep
-from storage_engine.replication.entry import Kind, ReplicatedEntry, decode
+from storage_engine.replication.entry import Kind, ReplicatedEntry, decode, encode
 from storage_engine.replication.manifest import decode as decode_manifest
 from storage_engine.replication.manifest import sealed_segments
 from storage_engine.replication.replica import Derived, NothingDerived, Replica
@@ -77,7 +84,7 @@ _EPOCHS_TRIED_MAX: Final = 16  # of owners that wrote nothing, and so left no en
 
 class Follower:
     """See the module's docstring. ``leaves_old``: segments that the owner has only in the bucket
-    are not here either.
+    are not here either; ``passes_left``: epochs whose owner may have left the log for good.
     """
 
     def __init__(
@@ -89,8 +96,10 @@ class Follower:
         derived: Derived | None = None,
         *,
         leaves_old: bool = False,
+        passes_left: Container[int] = (),
     ) -> None:
         self._log = replicated_log
+        self._passes_left = passes_left
         self._derived = derived or NothingDerived()
         self._path = store_path
         self._files = files
@@ -103,6 +112,8 @@ class Follower:
                 snapshots, files, store_path, self._derived, leaves_old=leaves_old
             )
         found = read_tail(store_path)
+        if found is not None and found.has_left:
+            found = None
         self._is_known = found is not None
         self._tail = found or Tail()
         self._replica: Replica | None = None
@@ -116,6 +127,27 @@ class Follower:
         """What has been taken in."""
         return self._tail if self._replica is None else self._replica.tail
 
+    @property
+    def could_take_over(self) -> bool:
+        """Whether the log has all of the store that its first owner began to upload."""
+        return self._replica is None or not self._replica.tail.is_partial
+
+    async def take_over(self, wanted_epoch: int) -> LogPlace:
+        """See ``take_over`` of this module."""
+        await self.read_on()  # most of it, while the owner may still be served
+        self._reject_partial()
+        end, epoch = await self.fence(wanted_epoch)
+        await self.read_on()
+        self._reject_partial()
+        return await self.finish(end, epoch)
+
+    def _reject_partial(self) -> None:
+        if not self.could_take_over:
+            raise ReplicationUnavailable(
+                "the replicated log has only a part of the store that another engine uploads to "
+                "it. Start that engine, with its disk, until it serves; then others can take over"
+            )
+
     async def fence(self, wanted_epoch: int) -> tuple[Position, int]:
         """End the epochs of all others: the end of the log, and the epoch that it is open with.
 
@@ -126,7 +158,11 @@ class Follower:
         while True:
             # Before it is used: what is written with it is known to be of this store.
             known = self.tail
-            noted = msgspec.structs.replace(known, epochs=[*known.epochs, epoch])
+            noted = msgspec.structs.replace(
+                known,
+                epochs=[*known.epochs, epoch],
+                is_partial=known.is_partial or not self._is_known,
+            )
             if self._replica is None:
                 self._tail = noted
                 await asyncio.to_thread(write_tail, self._files, self._path, noted)
@@ -199,7 +235,27 @@ class Follower:
         self._derived.close()
         tail = msgspec.structs.replace(self.tail, position=end, epochs=[epoch])
         await asyncio.to_thread(write_tail, self._files, self._path, tail)
+        if tail.is_partial and not tail.number:
+            tail = await self._begin_upload(tail)
         return LogPlace(self._log, tail, self._snapshots)
+
+    async def _begin_upload(self, tail: Tail) -> Tail:
+        """Tell everybody that there is more to come, before recovery takes its time."""
+        begun = ReplicatedEntry(tail.epoch, 1, 0, 0, 0, is_first=True, is_cut=True)
+        position = await self._log.append(encode(begun))
+        return msgspec.structs.replace(
+            tail, entry_epoch=tail.epoch, number=1, position=Entry(position, b"").end
+        )
+
+    async def bring_back(self) -> None:
+        """Download the segments that only the bucket has. Raises as ``read_on`` does."""
+        left = await asyncio.to_thread(read_bucket_files, self._path)
+        if left and self._restorer is None:
+            reject_bucket_files(self._path)
+        assert self._restorer is not None or not left
+        for file in reversed(left):  # there is never a gap behind those that are still missing
+            assert self._restorer is not None
+            await self._restorer.bring_back(file)
 
     async def _restore(self) -> bool:
         """Go to the newest snapshot; False: there is none that is newer than what is here."""
@@ -221,7 +277,7 @@ class Follower:
                     f"{trimmed}, and no snapshot has them: set MQ_ENGINE_SNAPSHOT_URL as the "
                     "shard's owner has it"
                 ) from trimmed
-        elif self._is_known:
+        elif self._is_known and not self._tail.is_partial:
             # An owner writes down what it does not need before it trims the log: this is the next
             # one's. Whatever comes after what is known may be of this store alone.
             await asyncio.to_thread(self._step_down, self._tail.log_end)
@@ -230,10 +286,16 @@ class Follower:
 
     def _take(self, read: Entry) -> None:
         entry = decode(read.content)
+        if entry.is_left and entry.epoch not in self._passes_left:
+            raise ReplicationUnavailable(
+                f"the shard left this replicated log with epoch {entry.epoch}: its store is served "
+                "without one since. Nothing was changed: take the shard out of the settings of "
+                "this machine, or name the URL of another log"
+            )
         if self._replica is not None:
             self._replica.apply(entry, read.end)
             return
-        if not self._is_known:
+        if not self._is_known or (self._tail.is_partial and entry.epoch not in self._tail.epochs):
             raise self._stranger()
         if self._is_of_next_owner(entry):
             self._step_down(min(entry.log_from, self._tail.log_end)).apply(entry, read.end)
@@ -248,6 +310,7 @@ class Follower:
             entry_epoch=entry.epoch,
             number=entry.number,
             log_end=entry.log_end,
+            is_partial=self._tail.is_partial and not entry.is_whole,
         )
 
     def _stranger(self) -> StoreCorrupt:
@@ -339,17 +402,22 @@ class _BuiltAnew(Exception):
     """Reading begins again, for a store that has nothing."""
 
 
-def reject_replica(store_path: Path) -> None:
-    """Before a store is served without a replicated log. Raises ConfigInvalid: it is a replica,
-    which may lack what the log has.
+def reject_attached(store_path: Path) -> None:
+    """Before a store is served without a replicated log. Raises ConfigInvalid: it has not left its
+    log, which may have more, or be another engine's by now.
     """
     tail = read_tail(store_path)
-    if tail is not None and not tail.epochs:
+    if tail is not None and not tail.has_left:
+        reason = (
+            "another machine may own its shard by now"
+            if tail.epochs
+            else "it is a replica, and messages that were acknowledged may be in that log only"
+        )
         raise ConfigInvalid(
-            f"{store_path} is a replica: messages that were acknowledged may be in its replicated "
-            "log only. Nothing was changed: set MQ_ENGINE_REPLICATED_LOG to the URL of that log. "
-            "If the log is gone for good, delete "
-            f"{store_path / REPLICATION_FILE} to serve what the replica has"
+            f"{store_path} belongs to a replicated log: {reason}. Nothing was changed: set "
+            "MQ_ENGINE_REPLICATED_LOG to the URL of that log, or run `mqservice shard detach` to "
+            "serve the shard without one. If the log is gone for good, delete "
+            f"{store_path / REPLICATION_FILE} to serve what is here"
         )
 
 
@@ -372,9 +440,9 @@ async def take_over(
         StoreCorrupt: what is here is not of this log, or an entry cannot be applied.
         StoreInUse: an engine runs on the store.
     """
-    with _locked(store_path, files):
+    with locked(store_path, files):
         known = replicated_log, snapshots, store_path, files, derived
-        return await _take_over(Follower(*known, leaves_old=leaves_old), epoch)
+        return await Follower(*known, leaves_old=leaves_old).take_over(epoch)
 
 
 async def follow(
@@ -392,7 +460,7 @@ async def follow(
     """Apply what comes, and tell ``caught_up`` whenever that was all, until ``wanted_epoch`` says
     with which epoch to take over. Raises as ``take_over`` does.
     """
-    with _locked(store_path, files):
+    with locked(store_path, files):
         known = replicated_log, snapshots, store_path, files, derived
         follower = Follower(*known, leaves_old=leaves_old)
         loop = asyncio.get_running_loop()
@@ -400,7 +468,8 @@ async def follow(
         left_s = loop.time()
         while not wanted_epoch.done():
             await follower.read_on()
-            caught_up(follower.tail)
+            if follower.could_take_over:
+                caught_up(follower.tail)
             if loop.time() - flushed_s >= _FLUSH_S:
                 await follower.flush()
                 flushed_s = loop.time()
@@ -408,18 +477,11 @@ async def follow(
                 await follower.leave_old()
                 left_s = loop.time()
             await asyncio.wait([wanted_epoch], timeout=interval_ms / 1_000)
-        return await _take_over(follower, wanted_epoch.result())
-
-
-async def _take_over(follower: Follower, epoch: int) -> LogPlace:
-    await follower.read_on()  # most of it, while the owner may still be served
-    end, epoch = await follower.fence(epoch)
-    await follower.read_on()
-    return await follower.finish(end, epoch)
+        return await follower.take_over(wanted_epoch.result())
 
 
 @contextlib.contextmanager
-def _locked(store_path: Path, files: Files) -> Iterator[None]:
+def locked(store_path: Path, files: Files) -> Iterator[None]:
     """No engine runs on the store meanwhile; errors of the log come as the engine's."""
     files.make_dirs(store_path)
     lock = StoreLock(store_path)

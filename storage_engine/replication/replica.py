@@ -124,6 +124,7 @@ class Replica:
             entry_epoch=entry.epoch,
             number=entry.number,
             log_end=entry.log_end,
+            is_partial=not entry.is_whole and (self.tail.is_partial or not self.tail.number),
         )
         self.tail = tail
         if not entry.is_cut:

@@ -111,9 +111,7 @@ class Replication:
             replicated_log,
             self._reader,
             clock,
-            epoch=tail.epoch,
-            number=tail.number,
-            position=tail.position,
+            tail=tail,
             arrived=self._arrived,
             failed=self._end,
         )

@@ -21,12 +21,19 @@ from storage_engine.disk.files import Files
 from storage_engine.disk.layout import (
     CHECKPOINT_FILE,
     COMMIT_LOG_DIR,
+    TEMPORARY_SUFFIX,
     base_offsets_in,
     segment_name,
 )
 from storage_engine.disk.small_files import identities
 from storage_engine.errors import StoreCorrupt
-from storage_engine.log.bucket_files import BucketFile, forget_all_but, write_bucket_files
+from storage_engine.log.bucket_files import (
+    BucketFile,
+    bucket_path,
+    forget,
+    forget_all_but,
+    write_bucket_files,
+)
 from storage_engine.replicated_log.errors import Trimmed
 from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket, is_piece
 from storage_engine.replication.manifest import (
@@ -102,8 +109,9 @@ class Restorer:
         # What the next snapshot no longer has comes first: small files, the newest segment.
         contents = {each.name: await self._read(each.pieces) for each in manifest.files}
         left = self._left(manifest)
+        sizes = manifest.piece_bytes, manifest.segment_bytes
         for segment in reversed(manifest.segments[len(left) :]):
-            await self._restore_segment(manifest, segment)
+            await self._restore_segment(self._path / segment.name, segment, *sizes)
         await asyncio.to_thread(self._finish, manifest, contents, left)
         log.info(
             "Began with a snapshot of the shard's store",
@@ -128,21 +136,36 @@ class Restorer:
             found += await asyncio.gather(*map(self._bucket.read, pieces[at : at + _FETCHES_MAX]))
         return b"".join(found)
 
-    async def _restore_segment(self, manifest: Manifest, segment: StoredFile) -> None:
-        path = self._path / segment.name
-        missing = await asyncio.to_thread(self._missing, manifest, segment, path)
+    async def bring_back(self, file: BucketFile) -> None:
+        """Have a segment here that only the bucket has, whole or not at all. Raises as ``restore``
+        does.
+        """
+        path = self._path / COMMIT_LOG_DIR / segment_name(file.base_offset)
+        part = bucket_path(self._path, file.base_offset).with_suffix(TEMPORARY_SUFFIX)
+        await self._restore_segment(part, file, file.piece_bytes, file.size_bytes)
+        self._files.rename(part, path)
+        self._files.sync_dir(path.parent)
+        forget(self._files, self._path, [file.base_offset])
+
+    async def _restore_segment(
+        self, path: Path, segment: StoredFile | BucketFile, piece_bytes: int, segment_bytes: int
+    ) -> None:
+        sizes = piece_bytes, segment_bytes
+        missing = await asyncio.to_thread(self._missing, path, segment, *sizes)
         for at in range(0, len(missing), _FETCHES_MAX):
             places = missing[at : at + _FETCHES_MAX]
             contents = await asyncio.gather(*[self._bucket.read(each.piece) for each in places])
             await asyncio.to_thread(self._write, places, contents)
         await asyncio.to_thread(self._clear_behind, path, segment.size_bytes)
-        whole_count = segment.size_bytes // manifest.piece_bytes
+        whole_count = segment.size_bytes // piece_bytes
         self._have[path] = segment.pieces[:whole_count]
 
-    def _missing(self, manifest: Manifest, segment: StoredFile, path: Path) -> list[_Place]:
+    def _missing(
+        self, path: Path, segment: StoredFile | BucketFile, piece_bytes: int, segment_bytes: int
+    ) -> list[_Place]:
         """What the file does not have yet; it has the size of a segment on return."""
-        if not path.exists() or path.stat().st_size != manifest.segment_bytes:
-            self._files.create(path, manifest.segment_bytes, manifest.segment_bytes)
+        if not path.exists() or path.stat().st_size != segment_bytes:
+            self._files.create(path, segment_bytes, segment_bytes)
             self._have.pop(path, None)
         have = self._have.get(path, [])
         missing: list[_Place] = []
@@ -150,8 +173,8 @@ class Restorer:
             for number, piece in enumerate(segment.pieces):
                 if have[number : number + 1] == [piece]:
                     continue
-                start = number * manifest.piece_bytes
-                length = min(manifest.piece_bytes, segment.size_bytes - start)
+                start = number * piece_bytes
+                length = min(piece_bytes, segment.size_bytes - start)
                 file.seek(start)
                 if not is_piece(piece, file.read(length)):
                     missing.append(_Place(piece, path, start, length))

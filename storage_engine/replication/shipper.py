@@ -63,9 +63,7 @@ class Shipper:
         reader: ChangeReader,
         clock: Clock,
         *,
-        epoch: int,
-        number: int,
-        position: Position,
+        tail: Tail,
         arrived: Callable[[], None],
         failed: Callable[[LogError], None],
     ) -> None:
@@ -75,17 +73,17 @@ class Shipper:
         self._arrived = arrived
         self._failed = failed
         self._failure: LogError | None = None
-        self._epoch = epoch
-        self._next_number = number + 1
-        self._is_first = True
+        self._epoch = tail.epoch
+        self._next_number = tail.number + 1
+        self._is_first = tail.entry_epoch < tail.epoch
         self._is_whole_due = True  # the epoch's entries do not have all small files yet
         self._in_flight: deque[_InFlight] = deque()
         self._newest: _InFlight  # that the log was given
         self._has_room = asyncio.Event()
         self._shipping = asyncio.Lock()
         self.replicated_offset = 0
-        self.number = number
-        self.position = position
+        self.number = tail.number
+        self.position = tail.position
         self.tail: Tail | None = None
         self.confirmed_ms = 0  # monotonic: when the newest entry that arrived was sent
         self.shipped_bytes = 0

@@ -26,6 +26,8 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
     ``epochs``: those in which this store may have written behind ``position``; empty in a replica.
     ``has_own_files``: a former owner's, whose small files may say more than the log had; they count
     for nothing until those of the next owner have replaced all of them.
+    ``is_partial``: a store that was there before its log is not all in the log yet, so nobody else
+    can take it over. ``has_left``: it is served without a log, and that one is over.
     """
 
     entry_epoch: int = 0
@@ -34,6 +36,8 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
     position: Position = START
     epochs: list[int] = []
     has_own_files: bool = False
+    is_partial: bool = False
+    has_left: bool = False
 
     @property
     def epoch(self) -> int:

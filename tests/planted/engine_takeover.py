@@ -197,7 +197,7 @@ def pieces_that_are_there_are_not_compared(real: Real, piece: Thing, content: Th
 
 
 @planted(
-    "storage_engine.store:reject_replica",
+    "storage_engine.store:reject_attached",
     f"{_TESTS}/test_takeover.py::test_a_replica_is_not_served_without_its_log",
 )
 def replica_served_without_its_log(real: Real, store_path: Thing) -> None:
@@ -306,3 +306,31 @@ def changes_that_may_have_been_made_are_sent_again(
 ) -> bool:
     entry.may_repeat = True
     return bool(real(client, request_id, entry))
+
+
+_LEAVE: Final = f"{_TESTS}/test_leave.py"
+
+
+@planted(
+    "storage_engine.replication.follower:Follower._reject_partial",
+    f"{_LEAVE}::test_nobody_takes_over_a_store_that_is_not_all_uploaded",
+)
+def part_of_an_upload_taken_over(real: Real, follower: Thing) -> None:
+    return
+
+
+@planted(
+    "storage_engine.replication.follower:Follower._take",
+    f"{_LEAVE}::test_a_shard_that_leaves_its_log_is_served_from_this_disk_alone",
+)
+def shard_that_left_taken_over(real: Real, follower: Thing, read: Thing) -> None:
+    follower._passes_left = range(1 << 63)
+    real(follower, read)
+
+
+@planted(
+    "storage_engine.replication.follower:Follower.bring_back",
+    f"{_LEAVE}::test_segments_that_only_the_bucket_has_come_back",
+)
+async def segments_left_in_the_bucket(real: Real, follower: Thing) -> None:
+    return

@@ -265,4 +265,29 @@ REPLICATION: Final = (
             ),
         ),
     ),
+    Promise(
+        "R14",
+        "A store that exists goes into a replicated log and comes back to one machine with the "
+        "same bytes in its segments, whoever is killed: nobody takes it over before the log has "
+        "all of it, and nobody from a log that it has left.",
+        (
+            *_of(
+                "replication/round_trip",
+                "a_store_goes_to_another_machine_and_back_with_the_same_bytes",
+            ),
+            *_of(
+                "replication/leave",
+                "nobody_takes_over_a_store_that_is_not_all_uploaded",
+                "a_replica_of_a_partial_upload_does_not_say_that_it_could_take_over",
+                "a_log_of_another_store_is_refused_and_left_alone",
+                "a_shard_that_leaves_its_log_is_served_from_this_disk_alone",
+                "a_kill_at_any_moment_of_leaving_loses_nothing",
+                "of_two_who_leave_at_once_only_one_is_served",
+                "an_owner_that_still_runs_is_fenced",
+                "segments_that_only_the_bucket_has_come_back",
+            ),
+            "tests/acceptance/test_detach.py"
+            "::test_a_service_leaves_its_replicated_log_and_nothing_is_lost",
+        ),
+    ),
 )

@@ -46,7 +46,7 @@ def test_the_demo_follows_the_tables(
     key = generate_api_key()
     monkeypatch.setenv("MQ_BOOTSTRAP_PASSWORD", "a password for the demo")
     monkeypatch.setenv("MQ_BOOTSTRAP_API_KEY", key)
-    monkeypatch.setattr("sys.stdin", io.StringIO("go\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("go\ngo\n"))
     output = io.StringIO()
     call_command("prepare", stdout=output)
     first, second = output.getvalue().splitlines()

@@ -374,3 +374,37 @@ def test_shards_are_remembered_while_the_database_is_away(
 
 async def test_closing_leaves_no_client_behind() -> None:
     await close_store()
+
+
+def test_a_shard_leaves_its_log_once_no_node_has_it() -> None:
+    tenant = give("s2", 2)
+    first, second = Namespace.objects.order_by("name")
+    for namespace, name, durability in (
+        (first, "a", "replicated"), (first, "b", "sync"), (second, "c", "async"),
+    ):  # fmt: skip
+        Topic.objects.create(namespace=namespace, name=name, durability=durability)
+    with pytest.raises(CommandError, match="no shard s2"):
+        call_command("shard", "detach", "s2")
+    s2 = make("s2", owner="node-a", epoch=3, address="tcp://a:1", log_end=9)
+    follow(s2, "node-b", log_end=9)
+    for words in ("node-a, node-b has s2", "node-b has s2"):
+        for options in ({"dry_run": True}, {}):
+            with pytest.raises(CommandError, match=words):
+                call_command("shard", "detach", "s2", **options)
+        Shard.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
+    Replica.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
+    call_command("shard", "detach", "s2", dry_run=True)
+    s2.refresh_from_db()
+    assert (s2.owner, Topic.objects.filter(durability="replicated").count()) == ("node-a", 1)
+
+    call_command("shard", "detach", "s2")
+    s2.refresh_from_db()
+    assert (s2.owner, s2.address, s2.epoch, s2.heartbeat_at) == ("", "", 3, None)
+    assert not replicas()
+    rows = Topic.objects.order_by("name").values_list("durability", "revision")
+    assert list(rows) == [("sync", 2), ("sync", 1), ("async", 1)]
+    done = "the service took the shard s2 off its replicated log"
+    assert told(installation_history())[0] == done
+    [own] = AuditEntry.objects.filter(tenant=tenant)
+    assert (told([own])[0], own.namespace, own.details) == (done, first.name, {"topics": 1})
+    call_command("shard", "detach", MAIN_SHARD)  # which may have no row

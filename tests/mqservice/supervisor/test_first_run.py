@@ -55,10 +55,12 @@ async def test_it_begins_when_told_and_says_what_it_made(program: Program) -> No
     env = program.env(
         "assert sys.stdin.readline() == 'go\\n'\n"
         "print('tables', flush=True)\n"
+        "assert sys.stdin.readline() == 'go\\n'\n"
         f"print({FACTS!r} % os.environ['MQ_BOOTSTRAP_API_KEY'])\n"
     )
     preparation = await program.start(env)
     await preparation.tables()
+    await preparation.demo()
     facts = await preparation.facts()
     assert facts.api_key == load_or_create_secrets(program.data_dir.secrets).api_key
     assert facts.topic == "orders"

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from storage_engine.disk.layout import REPLICATION_FILE
 from storage_engine.errors import (
+    ConfigInvalid,
     NoReplicatedLog,
     NotLeader,
     OutcomeUnknown,
@@ -201,6 +203,9 @@ async def test_a_store_that_lost_its_log_refuses_what_was_replicated(tmp_path: P
     await wait_until(lambda: len(answers) == 1)
     assert node.open.store.stats(0).degraded == []
     await node.stop()
+    with pytest.raises(ConfigInvalid, match=f"delete {tmp_path / 'a' / REPLICATION_FILE}"):
+        OpenStore(tmp_path / "a").open()
+    (tmp_path / "a" / REPLICATION_FILE).unlink()
     async with OpenStore(tmp_path / "a") as store:
         put = await store.put(message(b"two"), message(b"sync", topic="s"))
         assert put.offsets == [(-NoReplicatedLog.code, 0), (0, put.offsets[1][1])]

@@ -1,4 +1,4 @@
-"""Shards for the operator: ``manage.py shard list|add|drain|activate|remove|place|move|history``.
+"""Shards for the operator: ``manage.py shard ACTION``, with one of the actions below.
 
 Prints one JSON line for each shard afterwards; ``history``: one for each change, the newest first.
 """
@@ -12,7 +12,15 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from mqservice.accounts.audit_api import AuditEntryOut
 from mqservice.accounts.audit_search import installation_history
-from mqservice.accounts.shard_changes import activate, add, ask_to_move, drain, place, remove
+from mqservice.accounts.shard_changes import (
+    activate,
+    add,
+    ask_to_move,
+    detach,
+    drain,
+    place,
+    remove,
+)
 from mqservice.lib.problem import Problem
 from mqservice.shards.queries import (
     is_alive,
@@ -21,9 +29,19 @@ from mqservice.shards.queries import (
     replicas,
     shards,
 )
-from mqservice.shards.services import await_move
+from mqservice.shards.services import await_move, require_detachable
 
-_ACTIONS: Final = ("list", "add", "drain", "activate", "remove", "place", "move", "history")
+_ACTIONS: Final = (
+    "list",
+    "add",
+    "drain",
+    "activate",
+    "remove",
+    "place",
+    "move",
+    "detach",
+    "history",
+)
 
 
 class Command(BaseCommand):
@@ -35,6 +53,7 @@ class Command(BaseCommand):
         parser.add_argument("--address", default="")
         parser.add_argument("--namespace", default="")
         parser.add_argument("--node", default="")
+        parser.add_argument("--dry-run", action="store_true")
 
     def handle(self, *args: Any, **options: Any) -> None:  # Any: Django's own signature
         action, name = options["action"], options["name"]
@@ -52,6 +71,10 @@ class Command(BaseCommand):
             elif action == "move":
                 ask_to_move(name, options["node"])
                 await_move(name, options["node"])
+            elif action == "detach" and options["dry_run"]:
+                require_detachable(name)
+            elif action == "detach":
+                detach(name)
         except Problem as exc:
             raise CommandError(exc.detail) from exc
         if action == "history":

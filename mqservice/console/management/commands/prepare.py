@@ -1,10 +1,11 @@
 """Run by ``mqservice up`` before the web processes: migrates the tables and creates the demo
 tenant.
 
-    stdin: a line ──▶ migrate, if anything is missing ──▶ "tables" ──▶ bootstrap_demo ──▶ facts
+    stdin: a line ──▶ migrate, if anything is missing ──▶ "tables"
+           another, once the engine serves ──▶ bootstrap_demo ──▶ facts
 
-It waits for the line so that Django loads while the databases and the engine start. The end of its
-input means that nobody waits for it any more.
+It waits for the first line so that Django loads while the databases and the engine start. The end
+of its input means that nobody waits for it any more.
 """
 
 from __future__ import annotations
@@ -28,17 +29,22 @@ TABLES_READY: Final = "tables"
 
 
 class Command(BaseCommand):
-    help = "After a line on stdin: bring the tables to this version, then create the demo tenant."
+    help = "After a line on stdin bring the tables to this version, after another make the demo."
     # They import every page, which takes longer than all that is done here.
     requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:  # Any: Django's own signature
-        if not sys.stdin.readline():
-            raise CommandError("the input ended before the line to begin")
+        _await_line()
         make_tables()
         self.stdout.write(TABLES_READY)
         self.stdout.flush()
+        _await_line()
         call_command("bootstrap_demo", stdout=self.stdout)
+
+
+def _await_line() -> None:
+    if not sys.stdin.readline():
+        raise CommandError("the input ended before the line to begin")
 
 
 def make_tables() -> None:
