@@ -197,7 +197,7 @@ def test_a_store_goes_to_another_machine_and_back_with_the_same_bytes(tmp_path: 
         assert min(segments) > 0
         assert findings_of(shard.store_dir) == []
 
-        # Into the log. An engine that is killed during the upload continues it when it starts again.
+        # Into the log. An engine killed during the upload continues it at its next start.
         shard._environment["MQ_ENGINE_REPLICATED_LOG"] = log_url
         for number in range(KILLS):
             starting = shard.launch()
