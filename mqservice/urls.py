@@ -7,6 +7,7 @@ from django.views.generic import RedirectView
 
 from mqservice.api import api
 from mqservice.console.guide import views as guide
+from mqservice.console.search.views import guide_search, guide_search_json
 from mqservice.console.shared.error_views import error_page
 from mqservice.monitoring.views import healthz, readyz
 from mqservice.reference import views as reference
@@ -25,6 +26,8 @@ urlpatterns = [
     # /guide: the pages of docs/
     path("guide", guide.contents, name="guide"),
     path("guide/", RedirectView.as_view(pattern_name="guide")),
+    path("guide/search", guide_search, name="guide-search"),
+    path("guide/search.json", guide_search_json, name="guide-search-json"),
     path("guide/<slug:name>", guide.guide_page, name="guide-page"),
     path("guide/<path:path>", guide.drawing, name="guide-drawing"),
     # /v1/

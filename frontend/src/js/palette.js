@@ -1,5 +1,5 @@
 // The palette: what a text may mean, each with an address. Ctrl-K and "/" open it; arrows choose,
-// Enter goes there, Escape closes. Without scripts #search is a link to the page of the search.
+// Enter goes there, Escape closes. Without scripts [data-palette] is a link to the page of the search.
 //
 //   typed ──▶ search.json?q= ──▶ groups of entries ──▶ options; an answer to an older text is dropped
 const WAIT_MS = 120;
@@ -24,7 +24,7 @@ export function startPalette() {
     if (dialog.open) dialog.close();
     else open();
   });
-  document.getElementById("search").addEventListener("click", (event) => {
+  document.querySelector("[data-palette]").addEventListener("click", (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
     open();
@@ -97,6 +97,7 @@ export function startPalette() {
     Object.assign(option, { id, href: url, textContent: title, className: "menu-item", tabIndex: -1 });
     option.setAttribute("role", "option");
     option.addEventListener("pointermove", () => choose(option));
+    option.addEventListener("click", () => dialog.close()); // it may be a section of this page
     return option;
   }
 

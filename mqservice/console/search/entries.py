@@ -24,7 +24,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, override
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.guide.pages import find_headings, guide_url
+from mqservice.console.guide.pages import find_headings, guide_pages, guide_url
 from mqservice.console.messages.explorer import explorer_url, parsed
 from mqservice.console.shared.frame import Frame
 from mqservice.console.shared.navigation import QUICK_START, SECTIONS, Text
@@ -118,6 +118,19 @@ def entries_for(frame: Frame, text: str, names_max: int) -> list[EntryGroup]:
         EntryGroup(title=_("Search messages"), entries=_searches(frame, text)),
         EntryGroup(title=_("Guides"), entries=_guides(text, names_max)),
     ]
+    return [each for each in found if each.entries]
+
+
+def guide_entries_for(frame: Frame | None, text: str, guides_max: int) -> list[EntryGroup]:
+    """Groups that have entries: guides, without a text the first ones of the contents, and the
+    pages of the frame's namespace. No query.
+    """
+    first = list(guide_pages().values())[:guides_max] if not text else []
+    guides = [_to_content(each.title, each.url) for each in first] or _guides(text, guides_max)
+    found = [EntryGroup(title=_("Guides"), entries=guides)]
+    if frame is not None:
+        title = _("Pages of %(name)s") % {"name": frame.namespace.name}
+        found.append(EntryGroup(title=title, entries=_pages(frame, text.lower().split())))
     return [each for each in found if each.entries]
 
 

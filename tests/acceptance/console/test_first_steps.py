@@ -254,3 +254,20 @@ def test_palette_is_used_by_keyboard_alone_and_is_read_aloud(page: Page) -> None
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")
     page.wait_for_url("**/demo/dead-letters#main")
+
+
+def test_palette_opens_on_a_guide_and_leads_to_a_section_of_it(page: Page) -> None:
+    page.goto("/guide/guide")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("combobox", name="Search the guides")).to_be_focused()
+    page.keyboard.type("dead letters back")
+    option = page.get_by_role("option", name="Send and consume: Send dead letters back")
+    expect(option).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/guide/guide#send-dead-letters-back")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(page.locator("#send-dead-letters-back")).to_be_in_viewport()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("audit")
+    page.get_by_role("option", name="Audit log", exact=True).click()
+    page.wait_for_url("**/demo/audit#main")

@@ -77,6 +77,7 @@ PAGES: Final = {
     "guide-tabs": "../../guide/guide",
     "guide-tables": "../../guide/rest",
     "guide-drawings": "../../guide/concepts",
+    "guide-search": "../../guide/search?q=alerts",
     "guide-missing": "../../guide/no-such-guide",
 }
 New = Callable[..., Page]

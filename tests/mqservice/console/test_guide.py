@@ -10,6 +10,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from mqservice.accounts.models import User
 from mqservice.console.guide.pages import find_headings, guide_pages, guide_sections, guide_url
 from mqservice.console.guide.rendering import drawings
 from mqservice.console.guide.views import DRAWING_CACHE_CONTROL
@@ -48,7 +49,7 @@ class Guide(HTMLParser):
             self.links.add(found["href"])
         if tag in ("link", "script", "img"):
             self.loads.add(found.get("href") or found["src"])
-        if tag == "input":
+        if found.get("type") == "radio":
             self.choices.setdefault(found["name"], []).append(found["value"])
             self.checked += [found["name"]] if "checked" in found else []
         if "data-language" in found:
@@ -82,7 +83,7 @@ def test_every_link_and_anchor_leads_somewhere(guides: dict[str, Guide]) -> None
                 lost.append(f"{path}: {link}")
     assert lost == []
     ours = {link for link in elsewhere if not re.match("https?://", link)}
-    assert ours == {reverse("docs"), reverse("console:overview")}
+    assert ours == {reverse("docs"), reverse("console:overview"), reverse("guide-search")}
 
 
 def test_anchors_are_those_of_the_site_and_each_is_there_once(guides: dict[str, Guide]) -> None:
@@ -207,3 +208,44 @@ def test_every_word_has_to_begin_one_of_the_heading_and_few_are_shown() -> None:
     assert find_headings("lerts", 8) == []
     assert find_headings("rest nothing-like-it", 8) == []
     assert len(find_headings("s", 3)) == 3
+
+
+def test_visitor_searches_the_guides_and_nothing_else(client: Client) -> None:
+    """Without a query: no database is there."""
+    assert client.get("/guide/search.json", {"q": "dead letters back"}).json() == {
+        "groups": [
+            {
+                "title": "Guides",
+                "entries": [
+                    {
+                        "title": "Send and consume: Send dead letters back",
+                        "url": "/guide/guide#send-dead-letters-back",
+                    }
+                ],
+            }
+        ]
+    }
+    assert client.get("/guide/search.json", {"q": "audit log\0"}).json() == {"groups": []}
+    [first] = client.get("/guide/search.json").json()["groups"]
+    assert first["entries"][0] == {"title": "What it is", "url": "/guide/index#main"}
+    assert client.post("/guide/search.json").status_code == 405
+
+
+def test_who_is_signed_in_finds_the_pages_of_a_namespace_from_a_guide(
+    people: People, client: Client
+) -> None:
+    client.force_login(people.bob)
+    groups = client.get("/guide/search.json", {"q": "topics"}).json()["groups"]
+    assert [each["title"] for each in groups] == ["Guides", "Pages of acme"]
+    assert groups[1]["entries"] == [{"title": "Topics", "url": "/console/acme/topics#main"}]
+    stranger = User.objects.create_user("stranger")
+    client.force_login(stranger)
+    groups = client.get("/guide/search.json", {"q": "topics"}).json()["groups"]
+    assert [each["title"] for each in groups] == ["Guides"]
+
+
+def test_guides_are_searched_without_scripts_too(client: Client) -> None:
+    shown = client.get("/guide/search", {"q": "dead letters back"}).content.decode()
+    assert '<a href="/guide/guide#send-dead-letters-back">' in shown
+    assert 'value="dead letters back"' in shown
+    assert "No matches" in client.get("/guide/search", {"q": "<b>"}).content.decode()
