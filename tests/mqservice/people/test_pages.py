@@ -24,7 +24,7 @@ MINE = {"", "email/", "password/change/", "factors/", "factors/totp/activate/",
 ELSEWHERE = {
     "start/", "password/set/", "reauthenticate/",
     "single-sign-on/", "single-sign-on/callback/", "single-sign-on/failed/",
-    "single-sign-on/unlink/",
+    "single-sign-on/unlink/", "single-sign-on/confirm/",
     "factors/authenticate/", "factors/reauthenticate/",
     "factors/totp/deactivate/", "factors/recovery-codes/", "factors/recovery-codes/generate/",
     "factors/recovery-codes/download/", "factors/webauthn/reauthenticate/", "login/code/confirm/",
