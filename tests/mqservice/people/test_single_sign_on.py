@@ -493,7 +493,8 @@ def test_who_has_no_other_proof_signs_on_again_and_goes_on(
     client = signed_up_client(settings)
     asked = client.get(path)
     assert asked.headers["Location"] == f"{CONFIRM}?{urlencode({'next': path})}"
-    assert "Sign in with Acme SSO again" in words_of(client.get(asked.headers["Location"]))
+    page = explained(client, asked.headers["Location"])
+    assert "Sign in with Acme SSO again" in words_of(page)
     back = sign_on_again(client, path)
     assert provider.asked[-1]["prompt"] == "login"
     assert provider.asked[-1]["max_age"] == "0"
