@@ -13,12 +13,7 @@ from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import (
-    require_GET,
-    require_http_methods,
-    require_POST,
-    require_safe,
-)
+from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from mqservice.accounts.models import User
 from mqservice.people.confirmation import can_only_sign_on_again, has_signed_on_again
@@ -42,21 +37,28 @@ def finish(request: HttpRequest) -> HttpResponse:
 
 
 @never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
+@require_safe
 @login_required
-@rate_limit(action="single_sign_on")  # type: ignore[untyped-decorator]  # as above
 def confirm(request: HttpRequest) -> HttpResponse:
-    """Asks to sign on again; POST does. Back from there it goes on with what was asked for."""
+    """Asks to sign on again. Back from there it goes on with what was asked for."""
     if has_signed_on_again(request):
         return resume_request(request) or redirect("people:account")
     if not can_only_sign_on_again(request.user):
         return redirect("account_reauthenticate")
-    next_url = get_next_redirect_url(request) or ""
-    if request.method == "POST":
-        from mqservice.people import openid  # see ``single_sign_on``
+    page = {"next_url": get_next_redirect_url(request) or ""}
+    return render(request, "account/single_sign_on_confirm.html", page)
 
-        return openid.begin_confirmation(request, next_url)
-    return render(request, "account/single_sign_on_confirm.html", {"next_url": next_url})
+
+@never_cache
+@require_GET  # browsers let no form of ours end on another site
+@login_required
+@rate_limit(action="single_sign_on", limit_get=True)  # type: ignore[untyped-decorator]  # as above
+def begin_again(request: HttpRequest) -> HttpResponse:
+    if not can_only_sign_on_again(request.user):
+        return redirect("account_reauthenticate")
+    from mqservice.people import openid  # see ``single_sign_on``
+
+    return openid.begin_confirmation(request, get_next_redirect_url(request) or "")
 
 
 @never_cache

@@ -25,6 +25,7 @@ ELSEWHERE = {
     "start/", "password/set/", "reauthenticate/",
     "single-sign-on/", "single-sign-on/callback/", "single-sign-on/failed/",
     "single-sign-on/unlink/", "single-sign-on/confirm/",
+    "single-sign-on/again/",
     "factors/authenticate/", "factors/reauthenticate/",
     "factors/totp/deactivate/", "factors/recovery-codes/", "factors/recovery-codes/generate/",
     "factors/recovery-codes/download/", "factors/webauthn/reauthenticate/", "login/code/confirm/",
