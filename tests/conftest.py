@@ -42,8 +42,17 @@ END $$
 
 @pytest.fixture(scope="session")
 def one_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """One whole service for all acceptance tests that neither stop nor harm it."""
-    with running_service(tmp_path_factory.mktemp("service") / "data") as running:
+    """One whole service for all acceptance tests that neither stop nor harm it.
+
+    Its sign-in page offers single sign-on, too; nobody answers there.
+    """
+    provider = {
+        "MQ_OIDC_ISSUER": "http://127.0.0.1:9",
+        "MQ_OIDC_CLIENT_ID": "mq-console",
+        "MQ_OIDC_CLIENT_SECRET": "nobody asks for it",
+        "MQ_OIDC_NAME": "W" * 40,  # the longest and widest that fits
+    }
+    with running_service(tmp_path_factory.mktemp("service") / "data", **provider) as running:
         yield running
 
 

@@ -29,6 +29,7 @@ _HINTS: Final = {
     "ALERT_NOT_FOUND": "create it with `mqservice alert set`, or see `mqservice alert list`",
     "SCHEDULE_NOT_FOUND": "create it with `mqservice schedule set`",
     "MASK_NOT_FOUND": "create it with `mqservice mask set`, or see `mqservice mask list`",
+    "SEARCH_NOT_FOUND": "see `mqservice saved-search list`",
     "ISSUE_NOT_FOUND": "see `mqservice issue list`",
     "KEY_NOT_FOUND": "see `mqservice key list`",
     "MEMBER_NOT_FOUND": "see `mqservice member list`",

@@ -30,6 +30,7 @@ class Program(LazyGroup):
         "consume": _command("Receive messages and print them.", "consume"),
         "browse": _command("Browse messages without receiving them.", "browse"),
         "search": _command("Search messages by key, tag, time, body or property.", "search"),
+        "saved-search": _group("Searches that a namespace shares.", "saved_search"),
         "topic": _group("Create, list, show, change, purge and delete topics.", "topic"),
         "group": _group(
             "Consumer groups: settings, pauses, progress.",

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.core import context
-from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.core.exceptions import ImmediateHttpResponse, ReauthenticationRequired
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
@@ -18,6 +18,7 @@ from django.urls import reverse
 
 from mqservice.accounts.models import User
 from mqservice.people import invitation_links
+from mqservice.people.confirmation import can_only_sign_on_again, must_sign_on_again
 from mqservice.people.own_tenant import may_create_tenant
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,19 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
     def get_signup_redirect_url(self, request: HttpRequest) -> str:
         """Only a single sign-on signs somebody up and in at once."""
         return self.get_login_redirect_url(request)
+
+    def is_reauthentication_required(self, *, app: str, **more: Any) -> bool:
+        """Raises ``ReauthenticationRequired`` for those whom allauth would not ask."""
+        if (request := _request()) is not None and must_sign_on_again(request):
+            raise ReauthenticationRequired
+        return bool(super().is_reauthentication_required(app=app, **more))
+
+    def get_reauthentication_methods(self, user: Any) -> list[dict[str, Any]]:
+        methods: list[dict[str, Any]] = super().get_reauthentication_methods(user)
+        if can_only_sign_on_again(user):
+            url = reverse("people:single_sign_on_confirm")
+            methods.append({"id": "single_sign_on", "description": "", "url": url})
+        return methods
 
     def clean_password(self, password: str, user: Any = None) -> str:  # Any: as allauth has it
         if len(password) > PASSWORD_CHARS_MAX:

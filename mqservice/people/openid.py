@@ -16,6 +16,7 @@ import hashlib
 import hmac
 import json
 import re
+import time
 from typing import Any, Final
 from urllib.parse import quote_plus, urlsplit
 
@@ -37,7 +38,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from mqservice.env import is_private_url
-from mqservice.people.single_sign_on import PROVIDER_ID, Failure
+from mqservice.people.single_sign_on import CONFIRMATION, PROVIDER_ID, Failure
 
 JsonObject = dict[str, Any]  # Any: a provider may say anything that JSON can
 
@@ -71,6 +72,27 @@ def begin_sign_in(request: HttpRequest) -> HttpResponse:
 def finish_sign_in(request: HttpRequest) -> HttpResponse:
     """Back from the provider. Up to four requests to it. Raises ``SignInFailed``."""
     return _serve(OAuth2CallbackView, request)
+
+
+def begin_confirmation(request: HttpRequest, next_url: str) -> HttpResponse:
+    """Off to the provider, which has to ask the user anew. One request to it. Raises
+    ``ImmediateHttpResponse`` with the page that explains a failure.
+    """
+    provider = get_adapter().get_provider(request, PROVIDER_ID)
+    response: HttpResponse = provider.redirect(
+        request,
+        process=CONFIRMATION,
+        next_url=next_url,
+        data={"began_at": int(time.time())},
+        auth_params={"prompt": "login", "max_age": "0"},
+    )
+    return response
+
+
+def was_asked_anew(login: Any) -> bool:  # Any: allauth has no types
+    """Whether the provider says so of the user of a confirmation. Clocks may differ."""
+    said, began_at = login.auth_time, login.state["data"]["began_at"]
+    return isinstance(said, int) and said >= began_at - _CLOCK_LEEWAY_S
 
 
 def _serve(view: Any, request: HttpRequest) -> HttpResponse:  # Any: allauth has no types
@@ -191,7 +213,9 @@ class OpenIdAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allaut
             if said.get("sub") != claims["sub"]:
                 raise SignInFailed(Failure.INVALID, "the user info is of another subject")
             claims |= {name: said.get(name) for name in ("email", "email_verified")}
-        return self.get_provider().sociallogin_from_response(request, claims)
+        login = self.get_provider().sociallogin_from_response(request, claims)
+        login.auth_time = claims.get("auth_time")
+        return login
 
     def _proved(self, id_token: object) -> JsonObject:
         if not isinstance(id_token, str):

@@ -12,6 +12,8 @@ from urllib.parse import urlencode
 from django.http import HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
+# In place of a sign-in: who is signed in and has no other proof to give signs on again.
+CONFIRMATION: Final = "confirm"
 # Of every identity: there is one provider at a time, and an identity's uid tells its issuer.
 PROVIDER_ID: Final = "openid"
 
@@ -29,6 +31,8 @@ class Failure(StrEnum):
     ACCOUNT_UNVERIFIED = "account_unverified"  # an account here claims the address
     OTHER_IDENTITY = "other_identity"  # the account is linked to another user of the provider
     NO_ACCOUNT = "no_account"  # and nobody invited
+    WRONG_USER = "wrong_user"  # who confirmed is not who is signed in
+    NOT_AGAIN = "not_again"  # the provider does not say that it asked anew
 
 
 def failed(failure: Failure) -> HttpResponse:

@@ -1,11 +1,14 @@
-"""Pages of single sign-on: off to the provider, back from it, and unlinking an account."""
+"""Pages of single sign-on: off to the provider, back from it, confirming, unlinking an account."""
 
 from __future__ import annotations
 
 from allauth.account.decorators import reauthentication_required
+from allauth.account.internal.flows.reauthentication import resume_request
+from allauth.account.utils import get_next_redirect_url
 from allauth.decorators import rate_limit
 from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
+from django.contrib.auth.decorators import login_required
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -13,6 +16,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from mqservice.accounts.models import User
+from mqservice.people.confirmation import can_only_sign_on_again, has_signed_on_again
 from mqservice.people.single_sign_on import PROVIDER_ID, Failure, failed
 from mqservice.people.social_adapter import tell_operator
 
@@ -30,6 +34,31 @@ def begin(request: HttpRequest) -> HttpResponse:
 @require_GET
 def finish(request: HttpRequest) -> HttpResponse:
     return _sign_in(request, is_back=True)
+
+
+@never_cache
+@require_safe
+@login_required
+def confirm(request: HttpRequest) -> HttpResponse:
+    """Asks to sign on again. Back from there it goes on with what was asked for."""
+    if has_signed_on_again(request):
+        return resume_request(request) or redirect("people:account")
+    if not can_only_sign_on_again(request.user):
+        return redirect("account_reauthenticate")
+    page = {"next_url": get_next_redirect_url(request) or ""}
+    return render(request, "account/single_sign_on_confirm.html", page)
+
+
+@never_cache
+@require_GET  # browsers let no form of ours end on another site
+@login_required
+@rate_limit(action="single_sign_on", limit_get=True)  # type: ignore[untyped-decorator]  # as above
+def begin_again(request: HttpRequest) -> HttpResponse:
+    if not can_only_sign_on_again(request.user):
+        return redirect("account_reauthenticate")
+    from mqservice.people import openid  # see ``single_sign_on``
+
+    return openid.begin_confirmation(request, get_next_redirect_url(request) or "")
 
 
 @never_cache

@@ -26,8 +26,9 @@ from django.http import HttpRequest
 
 from mqservice.accounts.models import User
 from mqservice.people.auditing import OPENID_METHOD, record_user_action
+from mqservice.people.confirmation import confirmed
 from mqservice.people.same_work import users_of
-from mqservice.people.single_sign_on import PROVIDER_ID, Failure, failed
+from mqservice.people.single_sign_on import CONFIRMATION, PROVIDER_ID, Failure, failed
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +80,8 @@ class SocialAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # allau
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
         """Raises ``ImmediateHttpResponse`` with the page that explains a refusal."""
         sociallogin.token = None  # used up; a session that waits for a second factor would keep it
+        if sociallogin.state.get("process") == CONFIRMATION:
+            _confirm(request, sociallogin)
         if sociallogin.is_existing:
             return
         emails = [address.email for address in sociallogin.email_addresses if address.verified]
@@ -122,6 +125,17 @@ class SocialAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # allau
         if user.is_active:
             context = {"account": account, "provider": account.get_provider(request)}
             self.send_notification_mail("socialaccount/email/account_connected", user, context)
+
+
+def _confirm(request: HttpRequest, sociallogin: SocialLogin) -> NoReturn:
+    """Nobody is signed in or out by it."""
+    from mqservice.people.openid import was_asked_anew  # see ``single_sign_on``
+
+    if not sociallogin.is_existing or sociallogin.user != request.user:
+        _refuse(Failure.WRONG_USER)
+    if not was_asked_anew(sociallogin):
+        _refuse(Failure.NOT_AGAIN)
+    raise ImmediateHttpResponse(confirmed(request, sociallogin.state.get("next") or ""))
 
 
 def tell_operator(failure: Failure, error: str) -> None:

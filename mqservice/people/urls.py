@@ -33,11 +33,14 @@ _ours = [
     path("join/<str:token>/", views.follow, name="follow"),
     path("single-sign-on/", single_sign_on_views.begin, name="single_sign_on"),
     path("single-sign-on/callback/", single_sign_on_views.finish, name="single_sign_on_callback"),
+    path("single-sign-on/confirm/", single_sign_on_views.confirm, name="single_sign_on_confirm"),
+    path("single-sign-on/again/", single_sign_on_views.begin_again, name="single_sign_on_again"),
     path("single-sign-on/failed/", single_sign_on_views.explain, name="single_sign_on_failed"),
     path("single-sign-on/unlink/", single_sign_on_views.unlink, name="single_sign_on_unlink"),
 ]
 urlpatterns = [
     path("", include((_ours, "people"))),
+    path("password/set/", views.set_password, name="account_set_password"),  # not allauth's
     path("", include("allauth.account.urls")),
     path("factors/", include(_atomic(factor_urls.urlpatterns))),
     path("sessions/", include("allauth.usersessions.urls")),

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from allauth.account import views as allauth_views
+from allauth.account.internal.flows.reauthentication import is_reauthentication_required
+from allauth.core.exceptions import ReauthenticationRequired
 from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -21,6 +24,7 @@ from mqservice.lib.json_logs import client_address_var
 from mqservice.lib.problem import Problem
 from mqservice.lib.throttle import network_of
 from mqservice.people import invitation_links
+from mqservice.people.confirmation import must_sign_on_again
 from mqservice.people.forms import NewTenantForm
 from mqservice.people.own_tenant import create_own_tenant, may_create_tenant
 from mqservice.people.single_sign_on import PROVIDER_ID
@@ -80,6 +84,18 @@ def start(request: HttpRequest) -> HttpResponse:
         else:
             return redirect("console:overview")
     return render(request, "account/start.html", {"form": form})
+
+
+@never_cache
+@login_required
+def set_password(request: HttpRequest) -> HttpResponse:
+    """allauth's, for who has confirmed who it is: a password stays when the session is over."""
+    if must_sign_on_again(request) or is_reauthentication_required(request, app="allauth.account"):
+        if request.method == "POST":  # the session would keep what was sent
+            return redirect("account_set_password")
+        raise ReauthenticationRequired
+    response: HttpResponse = allauth_views.password_set(request)
+    return response
 
 
 @never_cache

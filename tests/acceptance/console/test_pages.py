@@ -80,6 +80,12 @@ PAGES: Final = {
     "guide-search": "../../guide/search?q=alerts",
     "guide-missing": "../../guide/no-such-guide",
 }
+# Seen by who is not signed in.
+ENTRANCES: Final = {
+    "sign-in": "login/",
+    "sign-up": "signup/",
+    "sign-on-failed": "single-sign-on/failed/?reason=other_identity",
+}
 New = Callable[..., Page]
 
 
@@ -174,7 +180,6 @@ def test_no_page_has_a_serious_fault_for_those_who_see_or_hear_it(
     schedule(service, "paused", enabled=False, description="a longer text " * 14)
     dead_id, *_ = give_up(service, "given-up", f"for {theme}", "and another")
     found: list[str] = []
-    keeps_pictures = "MQ_TEST_SCREENSHOTS" in os.environ
     page = new_page(color_scheme=theme)
     more = {
         "message": f"topics/orders/messages/{message_id}",
@@ -183,20 +188,39 @@ def test_no_page_has_a_serious_fault_for_those_who_see_or_hear_it(
     }
     # In `make test` every fifth page.
     for name, path in list({**PAGES, **more}.items())[:: sized(5, torture=1)]:
-        page.set_viewport_size({"width": WIDTHS[0], "height": 900})
-        page.goto(f"/console/demo/{path}")
-        found += [f"{name}: {fault}" for fault in serious_faults(page, theme)]
-        # Nothing is laid out differently in the dark.
-        for width in WIDTHS if theme == "light" or keeps_pictures else ():
-            page.set_viewport_size({"width": width, "height": 900})
-            beyond = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-            if beyond > 0:
-                found.append(f"{name} at {width} px is {beyond} px too wide")
-            if keeps_pictures:
-                SCREENSHOTS.mkdir(exist_ok=True)
-                kept = SCREENSHOTS / f"{name}-{width}-{theme}.png"
-                page.screenshot(path=str(kept), full_page=True)
+        found += faults_of_page(page, name, f"/console/demo/{path}", theme)
     assert found == []
+
+
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.torture)])
+def test_no_page_before_signing_in_has_a_serious_fault_either(
+    new_page: New, faults: list[str], theme: str
+) -> None:
+    page = new_page(color_scheme=theme, storage_state=None)
+    found: list[str] = []
+    for name, path in ENTRANCES.items():
+        found += faults_of_page(page, name, f"/account/{path}", theme)
+    assert found == []
+    assert [each for each in faults if "status of 403" not in each] == []  # of sign-on-failed
+    faults.clear()
+
+
+def faults_of_page(page: Page, name: str, path: str, theme: str) -> list[str]:
+    keeps_pictures = "MQ_TEST_SCREENSHOTS" in os.environ
+    page.set_viewport_size({"width": WIDTHS[0], "height": 900})
+    page.goto(path)
+    found = [f"{name}: {fault}" for fault in serious_faults(page, theme)]
+    # Nothing is laid out differently in the dark.
+    for width in WIDTHS if theme == "light" or keeps_pictures else ():
+        page.set_viewport_size({"width": width, "height": 900})
+        beyond = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        if beyond > 0:
+            found.append(f"{name} at {width} px is {beyond} px too wide")
+        if keeps_pictures:
+            SCREENSHOTS.mkdir(exist_ok=True)
+            kept = SCREENSHOTS / f"{name}-{width}-{theme}.png"
+            page.screenshot(path=str(kept), full_page=True)
+    return found
 
 
 LONGEST: Final = "NO_PLACE_TO_BREAK_IT_" * 3 + "Z"

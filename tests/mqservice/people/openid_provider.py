@@ -47,6 +47,7 @@ class Provider:
     refusal: str = ""  # the error with which /authorize sends the browser back
     broken_paths: set[str] = field(default_factory=set)  # these answer 500
     paths: list[str] = field(default_factory=list)
+    asked: list[Json] = field(default_factory=list)  # what browsers brought to /authorize
     codes: dict[str, Json] = field(default_factory=dict)
 
     def document(self) -> Json:
@@ -71,6 +72,7 @@ class Provider:
                 "iat": now,
                 "exp": now + 300,
                 "nonce": nonce,
+                "auth_time": now,
                 "email": EMAIL,
                 "email_verified": True,
             },
@@ -130,6 +132,7 @@ def _application(provider: Provider) -> Flask:
         assert (asked["client_id"], asked["response_type"]) == (CLIENT_ID, "code")
         assert set(asked["scope"].split()) == {"openid", "email"}
         assert asked["code_challenge_method"] == "S256"
+        provider.asked.append(dict(asked))
         if provider.refusal:
             answer = {"error": provider.refusal, "state": asked["state"]}
         else:

@@ -46,6 +46,9 @@ from tests.people import PASSWORD, People
 
 BEGIN = "/account/single-sign-on/"
 FAILED = "/account/single-sign-on/failed/"
+AGAIN = "/account/single-sign-on/again/"
+CONFIRM = "/account/single-sign-on/confirm/"
+SET_PASSWORD = "/account/password/set/"
 UNLINK = "/account/single-sign-on/unlink/"
 
 
@@ -463,6 +466,107 @@ def test_attempts_from_one_address_are_limited(
     settings.ACCOUNT_RATE_LIMITS = {**settings.ACCOUNT_RATE_LIMITS, "single_sign_on": "2/h/ip"}
     assert [client.get(BEGIN).status_code for _ in range(3)] == [302, 302, 429]
     assert len(provider.paths) == 2
+
+
+# ---- Confirming --------------------------------------------------------------------------------
+
+
+def signed_up_client(settings: Settings) -> Client:
+    """Of somebody who has an account only by single sign-on."""
+    settings.MQ_SIGN_UP = "open"
+    client = Client()
+    single_sign_on(client)
+    assert name_of(client) == "alice"
+    return client
+
+
+def sign_on_again(client: Client, next_url: str) -> HttpResponse:
+    """From the page that asks to confirm; what is there behind the provider."""
+    return single_sign_on(client, f"{AGAIN}?{urlencode({'next': next_url})}")
+
+
+@pytest.mark.parametrize("path", [SET_PASSWORD, "/account/factors/totp/activate/"])
+def test_who_has_no_other_proof_signs_on_again_and_goes_on(
+    db: None, provider: Provider, settings: Settings, path: str
+) -> None:
+    client = signed_up_client(settings)
+    asked = client.get(path)
+    assert asked.headers["Location"] == f"{CONFIRM}?{urlencode({'next': path})}"
+    page = explained(client, asked.headers["Location"])
+    assert f'href="{AGAIN}?{urlencode({"next": path})}"' in words_of(page)
+    back = sign_on_again(client, path)
+    assert provider.asked[-1]["prompt"] == "login"
+    assert provider.asked[-1]["max_age"] == "0"
+    assert client.get(back.headers["Location"]).headers["Location"] == path
+    assert client.get(path).status_code == 200
+    assert name_of(client) == "alice"
+
+
+def test_what_was_posted_is_done_after_confirming_but_for_a_password(
+    db: None, provider: Provider, settings: Settings
+) -> None:
+    client = signed_up_client(settings)
+    form = {"action_add": "1", "email": "new@x.example"}
+    assert CONFIRM in client.post("/account/email/", form).headers["Location"]
+    assert not EmailAddress.objects.filter(email="new@x.example").exists()
+    client.get(sign_on_again(client, "/account/email/").headers["Location"])
+    assert EmailAddress.objects.filter(email="new@x.example").exists()
+
+    other = signed_up_client(settings)
+    passwords = {"password1": "a long and winding phrase", "password2": "a long and winding phrase"}
+    assert other.post(SET_PASSWORD, passwords).headers["Location"] == SET_PASSWORD
+    assert not User.objects.get().has_usable_password()
+    assert "winding" not in str([row.get_decoded() for row in Session.objects.all()])
+    other.get(sign_on_again(other, SET_PASSWORD).headers["Location"])
+    other.post(SET_PASSWORD, passwords)
+    assert User.objects.get().has_usable_password()
+
+
+def test_second_factor_confirms_in_place_of_signing_on_again(
+    db: None, provider: Provider, settings: Settings
+) -> None:
+    client = signed_up_client(settings)
+    secret, _ = give_totp(User.objects.get())
+    asked = client.get(SET_PASSWORD)
+    assert asked.headers["Location"].startswith("/account/factors/reauthenticate/")
+    assert client.get(CONFIRM).headers["Location"] == "/account/reauthenticate/"
+    assert client.get(AGAIN).headers["Location"] == "/account/reauthenticate/"
+    client.post("/account/factors/reauthenticate/", {"code": totp_code(secret)})
+    assert client.get(SET_PASSWORD).status_code == 200
+
+
+@pytest.mark.parametrize("auth_time", [None, 1_700_000_000, "now"])
+def test_provider_that_does_not_say_that_it_asked_anew_confirms_nothing(
+    db: None, provider: Provider, settings: Settings, auth_time: object
+) -> None:
+    client = signed_up_client(settings)
+    provider.claims = {"auth_time": auth_time}
+    refused = sign_on_again(client, SET_PASSWORD)
+    assert "does not say that it has asked you" in words_of(refused)
+    assert CONFIRM in client.get(SET_PASSWORD).headers["Location"]
+    assert name_of(client) == "alice"
+
+
+def test_another_user_of_the_provider_confirms_nothing_and_gets_no_account(
+    db: None, provider: Provider, settings: Settings
+) -> None:
+    client = signed_up_client(settings)
+    provider.claims = {"sub": "4712", "email": "mallory@x.example"}
+    refused = sign_on_again(client, SET_PASSWORD)
+    assert "as another user" in words_of(refused)
+    assert CONFIRM in client.get(SET_PASSWORD).headers["Location"]
+    assert name_of(client) == "alice"
+    assert User.objects.count() == 1
+
+
+def test_confirmation_is_over_with_its_time(
+    db: None, provider: Provider, settings: Settings
+) -> None:
+    client = signed_up_client(settings)
+    sign_on_again(client, SET_PASSWORD)
+    assert client.get(SET_PASSWORD).status_code == 200
+    settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = -1
+    assert CONFIRM in client.get(SET_PASSWORD).headers["Location"]
 
 
 # ---- Unlinking ---------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from typing import Final
 import pytest
 
 from analytics.session import spark_problem
+from tests.acceptance.console.keycloak_program import why_no_keycloak
 from tests.acceptance.image.containers import why_no_image
 from tests.acceptance.partitions.network import why_no_namespaces
 from tests.chromium import find_chromium, why_no_chromium
@@ -71,6 +72,12 @@ def need_kafka() -> None:
     """Skip where Kafka's broker cannot be run."""
     if reason := why_no_kafka():
         pytest.skip(reason)  # no Kafka here; the other adapters keep the same promises
+
+
+def need_keycloak() -> None:
+    """Skip where Keycloak cannot be run."""
+    if reason := why_no_keycloak():
+        pytest.skip(reason)  # no Keycloak here; a small provider shows what one may say
 
 
 def need_sqs_program(kind: str) -> None:
