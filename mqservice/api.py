@@ -2,6 +2,7 @@
 
 /v1/ns/{ns}/topics...   topics.api          everything raised ──▶ Problem ──▶ problem+json
 /v1/ns/{ns}/groups...   groups.api, groups.offset_api, groups.clients
+                        topic_schemas.api: the schema of one topic
                         sampling.api: the histories of both
 /v1/ns/{ns}/definitions...   definitions.api
 /v1/ns/{ns}/connections...   delivery.connections_api
@@ -57,6 +58,7 @@ from mqservice.sampling.api import router as histories_router
 from mqservice.schedules.api import router as schedules_router
 from mqservice.searches.api import router as searches_router
 from mqservice.tasks.api import router as tasks_router
+from mqservice.topic_schemas.api import router as topic_schemas_router
 from mqservice.topics.api import router as topics_router
 from mqservice.traces.api import router as traces_router
 from mqservice.usage.api import router as usage_router
@@ -83,6 +85,7 @@ api = ControlPlane(
     urls_namespace="control",
 )
 api.add_router("", topics_router)
+api.add_router("", topic_schemas_router)
 api.add_router("", histories_router)
 api.add_router("", offsets_router)  # before the groups: a path of theirs fits `{group}:seek` too
 api.add_router("", clients_router)

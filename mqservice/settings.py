@@ -101,6 +101,7 @@ INSTALLED_APPS = [
     "mqservice.quotas",
     "mqservice.masking",
     "mqservice.searches",
+    "mqservice.topic_schemas",
     "mqservice.topics",
     "mqservice.groups",
     "mqservice.usage",

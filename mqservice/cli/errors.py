@@ -30,6 +30,7 @@ _HINTS: Final = {
     "SCHEDULE_NOT_FOUND": "create it with `mqservice schedule set`",
     "MASK_NOT_FOUND": "create it with `mqservice mask set`, or see `mqservice mask list`",
     "SEARCH_NOT_FOUND": "see `mqservice saved-search list`",
+    "SCHEMA_NOT_FOUND": "set it with `mqservice schema set`",
     "ISSUE_NOT_FOUND": "see `mqservice issue list`",
     "KEY_NOT_FOUND": "see `mqservice key list`",
     "MEMBER_NOT_FOUND": "see `mqservice member list`",

@@ -32,6 +32,7 @@ class Program(LazyGroup):
         "search": _command("Search messages by key, tag, time, body or property.", "search"),
         "saved-search": _group("Searches that a namespace shares.", "saved_search"),
         "topic": _group("Create, list, show, change, purge and delete topics.", "topic"),
+        "schema": _group("Schemas of topics: how the console decodes their bodies.", "schema"),
         "group": _group(
             "Consumer groups: settings, pauses, progress.",
             "group",

@@ -35,6 +35,7 @@ from mqservice.console.shared.preferences import set_preferences
 from mqservice.console.shared.time_zones import choose_zone
 from mqservice.console.tail import views as views_tail
 from mqservice.console.topics import purge_views as views_topic_purge
+from mqservice.console.topics import schema_views as views_topic_schema
 from mqservice.console.topics import views as views_topics
 from mqservice.console.usage import views as views_usage
 
@@ -94,6 +95,11 @@ _OF_A_NAMESPACE = [
     path("topics/<str:topic>/edit", views_topics.edit_topic, name="edit-topic"),
     path("topics/<str:topic>/delete", views_topics.remove_topic, name="delete-topic"),
     path("topics/<str:topic>/purge", views_topic_purge.purge_topic_page, name="purge-topic"),
+    path("topics/<str:topic>/schema", views_topic_schema.topic_schema, name="topic-schema"),
+    path("topics/<str:topic>/schema/edit", views_topic_schema.edit_schema,
+         name="edit-topic-schema"),
+    path("topics/<str:topic>/schema/remove", views_topic_schema.remove_schema,
+         name="remove-topic-schema"),
     path("topics/<str:topic>/publish", views_publish.publish, name="publish"),
     path("topics/<str:topic>/messages", views_messages.topic_messages, name="topic-messages"),
     path("topics/<str:topic>/filters", views_messages.saved_filters, name="saved-filters"),

@@ -48,6 +48,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "SCHEDULE_NOT_FOUND": (404, "Schedule not found"),
     "MASK_NOT_FOUND": (404, "Masking rule not found"),
     "SEARCH_NOT_FOUND": (404, "Search not found"),
+    "SCHEMA_NOT_FOUND": (404, "Schema not found"),
     "KEY_NOT_FOUND": (404, "API key not found"),
     "MEMBER_NOT_FOUND": (404, "Member not found"),
     "INVITATION_NOT_FOUND": (404, "Invitation not found"),

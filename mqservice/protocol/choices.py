@@ -23,6 +23,13 @@ class StartFrom(StrEnum):
     TIMESTAMP = "timestamp"  # the first message stored at ``start_ms`` or later
 
 
+class SchemaKind(StrEnum):
+    """In which encoding bodies of a topic are that has a schema."""
+
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+
+
 class Dispatch(StrEnum):
     """Who reads a queue: any consumer at any time, the one that it is assigned to, or each client
     for itself.

@@ -164,6 +164,10 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "The namespace has no shared search of this name.",
         "List the shared searches.",
     ),
+    "SCHEMA_NOT_FOUND": Meaning(
+        "The topic has no schema.",
+        "Upload one if the console is to show bodies decoded.",
+    ),
     "METHOD_NOT_ALLOWED": Meaning(
         "The path exists, but not for this method.",
         "Use one of the methods in the header `Allow`.",

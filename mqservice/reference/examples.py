@@ -9,6 +9,10 @@ REQUESTS: Final[dict[str, object]] = {
     "writeMasking": {"bodies_for": "admin"},
     "writeSearch": {"q": "topic:orders tag:failed last:1h"},
     "writeMaskRule": {"topics": "payments-*", "part": "field", "path": "/card/number"},
+    "writeTopicSchema": {
+        "kind": "avro",
+        "definition": '{"type": "map", "values": {"type": "array", "items": "long"}}',
+    },
     "seekGroup": {"topic": "orders", "to": "earliest", "dry_run": True},
     "commitOffset": {"topic": "orders", "queue": 0, "offset": 0},
     "redriveDeadLetters": {"all": True, "rate": 100, "dry_run": True},

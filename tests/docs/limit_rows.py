@@ -20,6 +20,7 @@ _A: Final = "mqservice.accounts.limits:"
 _AL: Final = "mqservice.alerts.limits:"
 _IS: Final = "mqservice.issues.limits:"
 _S: Final = "mqservice.schedules.limits:"
+_SC: Final = "mqservice.topic_schemas.limits:"
 _M: Final = "mqservice.masking.limits:"
 _B: Final = "mqservice.web.socket_budget:BudgetLimits."
 _TASK: Final = "mqservice.tasks.limits:"
@@ -227,7 +228,7 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
         _row("Open invitations; lifetime of one", "{}; {} by default, {} at most",
              _A + "INVITATIONS_MAX", _A + "INVITATION_LIFE_DEFAULT", _A + "INVITATION_LIFE_MAX"),
     ),
-    "Alerts, issues, schedules, masking and reports": (
+    "Alerts, issues, schedules, masking, schemas and reports": (
         _row("Alert rules per namespace; addresses of one", "{}; {}", _AL + "RULES_MAX",
              _AL + "EMAILS_MAX"),
         _row("A webhook must respond within", "{}; {} attempts", _AL + "WEBHOOK_MS_MAX",
@@ -248,6 +249,9 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
              _M + "STEPS_MAX"),
         _row("A body whose fields are masked", "{}; a larger one is hidden completely",
              _M + "JSON_BYTES_MAX"),
+        _row("Definition of a topic's schema", "{}", _SC + "DEFINITION_BYTES_MAX"),
+        _row("A body that is decoded by a schema", "{}, {} values, {} levels",
+             _SC + "DECODED_BYTES_MAX", _SC + "VALUES_MAX", _SC + "NESTING_MAX"),
         _row("Usage is stored for", "{}", "mqservice.usage.limits:RETAINED_MS"),
         _row("Days per response of reports, per run by hand", "{}, {}",
              "mqservice.reports.limits:RANGE_DAYS_MAX",

@@ -51,6 +51,7 @@ _THINGS: Final[Mapping[str, Promise]] = {
     "keys": gettext_lazy("the API key %(name)s"),
     "members": gettext_lazy("the member %(name)s"),
     "masking": gettext_lazy("the mask %(name)s"),
+    "schemas": gettext_lazy("the schema of the topic %(name)s"),
     "searches": gettext_lazy("the shared search %(name)s"),
     "namespaces": gettext_lazy("the namespace %(name)s"),
     "issues": gettext_lazy("the issue %(name)s"),

@@ -36,6 +36,7 @@ from mqservice.delivery.reading.message_query import written
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.names import name_fault
 from mqservice.searches.services import delete_search, put_search
+from mqservice.topic_schemas.queries import find_schema
 
 _PART: Final = "console/_message.html"
 
@@ -172,7 +173,8 @@ def _message_page(
         message_id=stored["id"],
         origin=origin,
         group=group,
-        body=shown_body(stored),
+        body=shown_body(stored, find_schema(frame.namespace, origin)),
+        schema_topic=origin,
         body_href=frame.url(f"{name}-body", place, stored["id"]),
         keys=[
             (key, explorer_url(frame, f"{where} {written('key', key)}")) for key in stored["keys"]

@@ -54,6 +54,7 @@ from mqservice.schedules.services import (
     send_now,
     switch_schedule,
 )
+from mqservice.topic_schemas.queries import find_schema
 from mqservice.topics.queries import topic_names_of
 
 TOPICS_OFFERED_MAX: Final = 200
@@ -102,7 +103,10 @@ def schedule(frame: Frame, schedule: str) -> HttpResponse:
         schedule=found,
         runs=_runs(found.cron, found.time_zone, found.next_ms),
         message=message,
-        body=None if message is None else shown_body(message),
+        body=None
+        if message is None
+        else shown_body(message, find_schema(frame.namespace, found.topic)),
+        schema_topic=found.topic,
         crumbs=frame.crumbs_of("schedule", found.name),
         curl=curl_of("GET", _path(frame, found)),
     )

@@ -1,10 +1,13 @@
 """A message body as pages show it: a tree, text, bytes, or one line of a table.
 
-    message of the API ──▶ body_of ──▶ text_of ──▶ tree_of JSON, preview
+    message of the API ──▶ body_of ──▶ schema_tree_of, where its topic has a schema that matches
+                              ├──────▶ text_of ──▶ tree_of JSON, preview
                               ├──────▶ msgpack_tree_of, where the bytes are not text
                               └──────▶ hex_of
 
-A body is what a tenant wrote: it is shown as text only, and downloaded as bytes of no type.
+A body is what a tenant wrote: it is shown as text only, and downloaded as bytes of no type. What
+masking hides of a body is hidden before: a schema is not even tried where fields are, since the
+names of its fields are the schema's and not the body's.
 """
 
 from __future__ import annotations
@@ -20,9 +23,14 @@ from typing import Any, Final
 import msgspec
 from django.utils.translation import gettext as _
 
+from mqservice.protocol.choices import SchemaKind
+from mqservice.topic_schemas.limits import VALUES_MAX
+from mqservice.topic_schemas.models import TopicSchema
+from mqservice.topic_schemas.values import Figure
+
 PREVIEW_CHARS: Final = 160
 SHOWN_BYTES_MAX: Final = 64 * 1024
-TREE_NODES_MAX: Final = 2_000
+TREE_NODES_MAX: Final = VALUES_MAX
 MSGPACK_BYTES_MAX: Final = 1024 * 1024  # a larger one is bytes alone: a page waits for decoding
 HIDDEN: Final = "body"
 _BYTES_SHOWN_MAX: Final = 64  # of one value
@@ -38,23 +46,39 @@ class TreeForm(enum.StrEnum):
 
     JSON = "JSON"
     MSGPACK = "MessagePack"
+    AVRO = "Avro"
+    PROTOBUF = "Protobuf"
+
+
+FORMS: Final = {SchemaKind.AVRO: TreeForm.AVRO, SchemaKind.PROTOBUF: TreeForm.PROTOBUF}
+
+
+def encoding_of(schema: TopicSchema | None) -> str:
+    """What bodies of a topic are by its schema: ``Protobuf · shop.Order``; empty without one."""
+    if schema is None:
+        return ""
+    form = FORMS[SchemaKind(schema.kind)].value
+    return f"{form} · {schema.message}" if schema.message else form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownBody:
     """What the viewer shows of a body. ``text`` is None where the bytes are not UTF-8.
-    ``tree`` is the decoded value, from JSON or MessagePack as ``tree_form`` says.
+    ``tree`` is the decoded value, from what ``tree_form`` says.
 
-    ``masked``: ``body`` where masking hides all of it, ``fields`` where values in it, else empty.
+    ``schema_fault``: why the schema of the topic does not match; empty where it does, or there is
+    none. ``masked``: ``body`` where masking hides all of it, ``fields`` where values in it, else
+    empty.
     """
 
     size_bytes: int
     text: str | None
     is_cut: bool
     tree: list[dict[str, object]] | None
-    tree_form: TreeForm | None
+    tree_form: str
     hex: str
     is_hex_cut: bool
+    schema_fault: str = ""
     masked: str = ""
 
     @property
@@ -62,31 +86,38 @@ class ShownBody:
         return self.masked == HIDDEN
 
 
-def shown_body(message: Stored) -> ShownBody:
+def shown_body(message: Stored, schema: TopicSchema | None) -> ShownBody:
+    """``schema``: that of the topic which the message was produced to."""
     if is_hidden(message):
         return ShownBody(
             size_bytes=message["body_bytes"],
             text=None,
             is_cut=False,
             tree=None,
-            tree_form=None,
+            tree_form="",
             hex="",
             is_hex_cut=False,
             masked=HIDDEN,
         )
     body = body_of(message)
     text = text_of(body)
-    tree = tree_of(text) if text is not None else msgpack_tree_of(body)
-    form = TreeForm.JSON if text is not None else TreeForm.MSGPACK
+    masked, form = message.get("masked", ""), encoding_of(schema)
+    tree, fault = None, ""
+    if schema is not None and not masked:
+        tree, fault = schema_tree_of(body, schema)
+    if tree is None:
+        form = TreeForm.JSON if text is not None else TreeForm.MSGPACK
+        tree = tree_of(text) if text is not None else msgpack_tree_of(body)
     return ShownBody(
         size_bytes=len(body),
         text=None if text is None else text[:SHOWN_BYTES_MAX],
         is_cut=len(body) > SHOWN_BYTES_MAX,
         tree=tree,
-        tree_form=None if tree is None else form,
+        tree_form="" if tree is None else form,
         hex=hex_of(body[:_HEX_BYTES_MAX]),
         is_hex_cut=len(body) > _HEX_BYTES_MAX,
-        masked=message.get("masked", ""),
+        schema_fault=fault,
+        masked=masked,
     )
 
 
@@ -146,6 +177,14 @@ def msgpack_tree_of(body: bytes) -> list[dict[str, object]] | None:
         return None
 
 
+def schema_tree_of(body: bytes, schema: TopicSchema) -> tuple[list[dict[str, object]] | None, str]:
+    """The same of a body that the schema decodes; or None, and why it does not."""
+    decoded = schema.decode(body)
+    if decoded.fault:
+        return None, decoded.fault
+    return [_node("", decoded.value, iter(range(TREE_NODES_MAX)))], ""
+
+
 def _node(key: str, value: object, budget: Iterator[int]) -> dict[str, object]:
     """Raises StopIteration when there are too many."""
     next(budget)
@@ -155,7 +194,7 @@ def _node(key: str, value: object, budget: Iterator[int]) -> dict[str, object]:
     if isinstance(value, list):
         children = [_node(str(index), each, budget) for index, each in enumerate(value)]
         return {"key": key, "children": children, "summary": f"[{len(children)}]"}
-    kind = "text" if isinstance(value, str) else "figure"
+    kind = "text" if isinstance(value, str) and not isinstance(value, Figure) else "figure"
     return {"key": key, "kind": kind, "text": _shown(value)}
 
 
@@ -166,6 +205,8 @@ def _key_of(key: object) -> str:
 
 def _shown(value: object) -> str:
     """A value as JSON writes it; what JSON does not have in words."""
+    if isinstance(value, Figure):
+        return str(value)
     if isinstance(value, bytes):
         beginning = value[:_BYTES_SHOWN_MAX].hex(" ")
         return f"{beginning} …" if len(value) > _BYTES_SHOWN_MAX else beginning

@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from mqservice.accounts.roles import Permission
 from mqservice.console.charts.series import Span
 from mqservice.console.charts.views import span_of
+from mqservice.console.shared.bodies import encoding_of
 from mqservice.console.shared.columns import columns_of
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import (
@@ -30,6 +31,7 @@ from mqservice.console.shared.listing import list_query
 from mqservice.console.topics.forms import TopicForm
 from mqservice.console.topics.queries import Order, topics_page
 from mqservice.console.topics.topic import topic_page
+from mqservice.topic_schemas.queries import find_schema
 from mqservice.topics.models import Topic
 from mqservice.topics.queries import get_topic
 from mqservice.topics.schemas import read_change, shown_settings
@@ -66,6 +68,7 @@ def topic(frame: Frame, topic: str) -> HttpResponse:
     return frame.render(
         "console/topic.html",
         page=topic_page(frame.namespace, row),
+        encoding=encoding_of(find_schema(frame.namespace, row.name)),
         curl=curl_of("GET", _path(frame, row.name)),
         topic=row,
         tab="overview",

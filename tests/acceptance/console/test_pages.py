@@ -32,6 +32,8 @@ PAGES: Final = {
     "edit": "topics/orders/edit",
     "delete": "topics/orders/delete",
     "purge": "topics/orders/purge",
+    "topic-schema": "topics/orders/schema",
+    "schema-edit": "topics/orders/schema/edit",
     "publish": "topics/orders/publish",
     "messages": "messages?q=topic:orders",
     "messages-start": "messages",

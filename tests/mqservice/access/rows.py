@@ -93,6 +93,7 @@ _TOPIC, _GROUP = "/topics/{topic}", "/groups/{group}"
 _LAG = {"kind": "lag", "group": "{group}", "threshold": 7}
 _EACH_NIGHT = {"topic": "{topic}", "cron": "@daily", "message": {"body": "x"}}
 _MASK = {"topics": "orders*", "part": "field", "path": "/card"}
+_SCHEMA = {"kind": "avro", "definition": '"long"'}
 _SEEK = {"topic": "{topic}", "to": {"offset": 0, "queue": 0}}
 _COMMIT = {"topic": "{topic}", "queue": 0, "offset": 0}
 _DEFINITIONS = {"version": 1, "topics": [{"name": "{topic}", "retention": "2d"}]}
@@ -146,6 +147,9 @@ CONTROL_ROWS: list[Row] = [
     _ns("GET", _TOPIC),
     _ns("PUT", _TOPIC, Need.MANAGE, absent=(201,), body={"retention": "2d"}),
     _ns("DELETE", _TOPIC, Need.MANAGE, done=(204,)),
+    _ns("GET", f"{_TOPIC}/schema"),
+    _ns("PUT", f"{_TOPIC}/schema", Need.MANAGE, body=_SCHEMA),
+    _ns("DELETE", f"{_TOPIC}/schema", Need.MANAGE, done=(204,)),
     _ns("POST", f"{_TOPIC}:purge", Need.MANAGE),
     _ns("GET", f"{_TOPIC}/rate/history", query=_SINCE),
     _ns("GET", "/groups"),

@@ -222,6 +222,9 @@ class World:
             search = f"{root}/searches/{names['search']}"
             made = await self.call("PUT", search, headers, {"q": "topic:y"}, is_kept=True)
             assert made.status_code == 201, made.text
+            schema = {"kind": "avro", "definition": '"int"'}
+            made = await self.call("PUT", f"{topic}/schema", headers, schema, is_kept=True)
+            assert made.status_code == 201, made.text
             nightly = {"topic": names["topic"], "cron": "@weekly", "message": {"body": "x"}}
             schedule = f"{root}/schedules/{names['schedule']}"
             made = await self.call("PUT", schedule, headers, nightly, is_kept=True)

@@ -131,7 +131,7 @@ def test_no_road_to_messages_shows_what_is_hidden(
     assert SECRET not in json.dumps(message)
     assert message["body_json"] == {"id": 1, "card": MASK}
     assert preview(message) == json.dumps({"id": 1, "card": MASK}, ensure_ascii=False)
-    body = shown_body(message)
+    body = shown_body(message, None)
     assert body.masked == "fields"
     assert SECRET not in f"{body.text}{body.tree}{body.hex}"
     assert (message["properties"], message["masked_properties"]) == ({"pin": MASK}, ["pin"])
@@ -153,7 +153,7 @@ def test_what_is_no_json_is_hidden_as_a_whole(
     [message] = asked(people, PATHS[0]).data["messages"]
     assert not [name for name in message if name in ("body", "body_b64", "body_json", "body_text")]
     assert preview(message) == "hidden from your role"
-    body = shown_body(message)
+    body = shown_body(message, None)
     assert (body.is_hidden, body.text, body.tree, body.hex) == (True, None, None, "")
     assert body.size_bytes > 0
 

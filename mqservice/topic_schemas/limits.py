@@ -1,0 +1,17 @@
+"""Limits of a topic's schema, and of how much of a body is decoded by it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+DEFINITION_BYTES_MAX: Final = 256 * KIB  # as it is sent: JSON, or the base64 of a descriptor set
+NAME_CHARS_MAX: Final = 255  # of a type, field, symbol or message
+NESTING_MAX: Final = 64  # of a definition, and of values in a body
+DECODED_BYTES_MAX: Final = MIB  # a larger body is shown as bytes: a page waits for decoding
+VALUES_MAX: Final = 2_000  # of a body, containers included: as many as a tree shows
+DEFINITION_VALUES_MAX: Final = (
+    40_000  # of a descriptor set: some 5,000 fields, read in half a second
+)
+PARSED_SCHEMAS_MAX: Final = 16  # that a process keeps; some MiB each at most

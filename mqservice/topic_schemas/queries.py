@@ -1,0 +1,20 @@
+"""Reads of schemas, each within one namespace."""
+
+from __future__ import annotations
+
+from mqservice.accounts.models import Namespace
+from mqservice.lib.problem import Problem
+from mqservice.topic_schemas.models import TopicSchema
+
+
+def find_schema(namespace: Namespace, topic: str) -> TopicSchema | None:
+    """One query."""
+    return TopicSchema.objects.filter(topic__namespace=namespace, topic__name=topic).first()
+
+
+def get_schema(namespace: Namespace, topic: str) -> TopicSchema:
+    """Raises Problem SCHEMA_NOT_FOUND. One query."""
+    row = find_schema(namespace, topic)
+    if row is None:
+        raise Problem.of("SCHEMA_NOT_FOUND", f"{topic} has no schema")
+    return row
