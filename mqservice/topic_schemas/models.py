@@ -8,7 +8,8 @@ from django.db import models
 
 from mqservice.protocol.choices import SchemaKind
 from mqservice.topic_schemas.definitions import Decoded, parsed
-from mqservice.topic_schemas.limits import NAME_CHARS_MAX
+from mqservice.topic_schemas.limits import LINE_BYTES_MAX, NAME_CHARS_MAX
+from mqservice.topic_schemas.values import json_line
 from mqservice.topics.models import Topic
 
 
@@ -41,3 +42,12 @@ class TopicSchema(models.Model):
     def decode(self, body: bytes) -> Decoded:
         """A body of the topic. Some milliseconds at most, after the first."""
         return parsed(SchemaKind(self.kind), self.definition, self.message).decode(body)
+
+    def line_of(self, body: bytes) -> str | None:
+        """A body of the topic as JSON in one line; None where it is larger than is decoded for one
+        line, or the schema does not match.
+        """
+        if len(body) > LINE_BYTES_MAX:
+            return None
+        decoded = self.decode(body)
+        return None if decoded.fault else json_line(decoded.value)

@@ -5,6 +5,7 @@ Readers return None, bool, int, float, str, bytes, lists, dicts by text, and ``F
 
 from __future__ import annotations
 
+import json
 import struct
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
@@ -20,6 +21,11 @@ class Figure(str):
     """A value that is written without quotes: a time, a decimal, the name of a constant."""
 
     __slots__ = ()
+
+
+def json_line(value: object) -> str:
+    """A value as JSON in one line, bytes in hex."""
+    return json.dumps(value, ensure_ascii=False, default=lambda each: bytes(each).hex(" "))
 
 
 def float_of(four_bytes: bytes) -> float:

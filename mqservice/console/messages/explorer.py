@@ -21,7 +21,7 @@ from mqservice.accounts.roles import Permission
 from mqservice.console.dead_letters.queries import letters_of
 from mqservice.console.messages.exports import Export
 from mqservice.console.messages.saved_filters import filters_of
-from mqservice.console.shared.bodies import Stored, preview
+from mqservice.console.shared.bodies import Stored, previews
 from mqservice.console.shared.columns import columns_of
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.data_plane import DataPlaneResponse, call_data_plane
@@ -208,7 +208,9 @@ def _page_of(frame: Frame, answer: DataPlaneResponse, took_ms: int, q: str) -> d
     if answer.problem is not None:
         return {"problem": answer.problem}
     scanned = answer.data.get("scanned")
-    rows = [(each, preview(each), _url_of(frame, each)) for each in answer.data["messages"]]
+    found = answer.data["messages"]
+    texts = previews(frame.namespace, found)
+    rows = [(each, text, _url_of(frame, each)) for each, text in zip(found, texts, strict=True)]
     return {
         "rows": rows,
         "next_cursor": answer.data["next_cursor"],

@@ -25,7 +25,7 @@ from mqservice.accounts.key_services import NewKey, issue_key
 from mqservice.accounts.models import Role
 from mqservice.accounts.roles import Permission
 from mqservice.accounts.scopes import Grant, Scope
-from mqservice.console.shared.bodies import preview
+from mqservice.console.shared.bodies import previews
 from mqservice.console.shared.data_plane import call_data_plane
 from mqservice.console.shared.form_views import FORM_METHODS
 from mqservice.console.shared.frame import Frame, page
@@ -100,7 +100,7 @@ def arrived(frame: Frame) -> HttpResponse:
         topic=topic,
         since_ms=since_ms,
         message=found[0] if found else None,
-        text=preview(found[0]) if found else "",
+        text=previews(frame.namespace, found, topic)[0] if found else "",
         is_over=SystemClock().now_ms() - since_ms > WAIT_MS_MAX,
     )
 

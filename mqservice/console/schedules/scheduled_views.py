@@ -24,7 +24,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mqservice.accounts.roles import Permission
-from mqservice.console.shared.bodies import Stored, preview
+from mqservice.console.shared.bodies import Stored, previews
 from mqservice.console.shared.columns import columns_of
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.data_plane import call_data_plane
@@ -137,7 +137,7 @@ def _list_page(frame: Frame, topic: str) -> HttpResponse:
         given=given,
         is_filtered=any(given.values()),
         problem=problem,
-        rows=[(message, preview(message)) for message in shown],
+        rows=list(zip(shown, previews(frame.namespace, shown, topic), strict=True)),
         columns=columns_of(frame.user, "topic_scheduled"),
         is_by_time=is_by_time,
         listed_max=LISTED_MAX,

@@ -23,9 +23,11 @@ from typing import Any, Final
 import msgspec
 from django.utils.translation import gettext as _
 
+from mqservice.accounts.models import Namespace
 from mqservice.protocol.choices import SchemaKind
 from mqservice.topic_schemas.limits import VALUES_MAX
 from mqservice.topic_schemas.models import TopicSchema
+from mqservice.topic_schemas.queries import schemas_of
 from mqservice.topic_schemas.values import Figure
 
 PREVIEW_CHARS: Final = 160
@@ -143,11 +145,29 @@ def text_of(body: bytes) -> str | None:
         return None
 
 
-def preview(message: Stored) -> str:
+def previews(namespace: Namespace, messages: list[Stored], topic: str = "") -> list[str]:
+    """The beginnings of bodies, for one line of a table each. One query.
+
+    Args:
+        topic: that of all; empty where each message says its own.
+    """
+    topics = [topic or str(message.get("topic") or "") for message in messages]
+    schemas = schemas_of(namespace, topics)
+    return [
+        preview(message, schemas.get(name)) for message, name in zip(messages, topics, strict=True)
+    ]
+
+
+def preview(message: Stored, schema: TopicSchema | None) -> str:
     """The beginning of a body, for one line of a table."""
     if is_hidden(message):
         return _("hidden from your role")
-    text = text_of(body_of(message))
+    body = body_of(message)
+    text = None
+    if schema is not None and not message.get("masked"):
+        text = schema.line_of(body)
+    if text is None:
+        text = text_of(body)
     if text is None:
         return _("binary")
     return " ".join(text[: 2 * PREVIEW_CHARS].split())[:PREVIEW_CHARS]

@@ -4,6 +4,7 @@
     page   ──▶ {"tag": "", "key": "", "paused": false}         what fits, whenever it changes
     server ──▶ {"rows": […], "per_s": 950.0, "one_of": 4.8}    the oldest first, each TICK_MS
                                                            without what masking hides from who looks
+                                                           and decoded by the schema of the topic
            ──▶ {"engine": "away"}, {"engine": "back"}          it goes on by itself where it was
 
 A look begins when the one before it was sent: a slow page gets fewer of them, each with what came
@@ -35,11 +36,13 @@ from mqservice.delivery.context import DeliveryContext
 from mqservice.lib.durations import SECOND_MS
 from mqservice.masking.masks import TopicMask, masks_of
 from mqservice.store import Record, StoreError, TopicNotFound
+from mqservice.topic_schemas.models import TopicSchema
+from mqservice.topic_schemas.queries import find_schema
 from mqservice.topics.models import Topic
 
 TICK_MS: Final = 500
 REST_MS: Final = 5 * SECOND_MS  # a paused tail asks so often whether it may go on
-MASK_MS: Final = 5 * SECOND_MS  # a rule holds for tails that are open after so long
+MASK_MS: Final = 5 * SECOND_MS  # rules and schemas hold for tails that are open after so long
 
 
 class TailOrder(TailFilter, frozen=True, forbid_unknown_fields=True):
@@ -98,6 +101,7 @@ class TailConsumer(PageSocket):
         self._is_ordered = asyncio.Event()  # and not paused
         self._masked_ms = 0
         self._mask: TopicMask
+        self._schema: TopicSchema | None = None
 
     async def serve(self, namespace: Namespace, receive: Any) -> None:  # Any: as ASGI has it
         topic = await database_sync_to_async(_find_topic)(namespace, self.query("topic"))
@@ -152,19 +156,20 @@ class TailConsumer(PageSocket):
     async def _rows(self, namespace: Namespace, records: list[Record]) -> list[TailRow]:
         if self.context.clock.monotonic_ms() - self._masked_ms >= MASK_MS:
             await self._look_up_mask(namespace)
-        mask = self._mask
-        if not mask.paths:
-            return [row_of(record, mask) for record in records]
-        # Bodies are looked through for fields to hide: not on the loop that serves everybody.
-        return await asyncio.to_thread(lambda: [row_of(record, mask) for record in records])
+        mask, schema = self._mask, self._schema
+        if not mask.paths and schema is None:
+            return [row_of(record, mask, None) for record in records]
+        # Bodies are looked through or decoded: not on the loop that serves everybody.
+        return await asyncio.to_thread(lambda: [row_of(each, mask, schema) for each in records])
 
     async def _look_up_mask(self, namespace: Namespace) -> None:
-        """What is hidden now from who looks. Raises Closed: they may no longer."""
+        """What is hidden now from who looks, and the schema. Raises Closed: they may no longer."""
         mask = await database_sync_to_async(_find_mask)(
             await self._user(), namespace, self.query("topic")
         )
         if mask is None:
             raise Closed(4404)
+        self._schema = await database_sync_to_async(find_schema)(namespace, self.query("topic"))
         self._mask, self._masked_ms = mask, self.context.clock.monotonic_ms()
 
     def _audit_seen(self, user: User, namespace: Namespace) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from mqservice.lib.timestamps import rfc3339
 from mqservice.masking.masks import TopicMask
 from mqservice.store import Record
+from mqservice.topic_schemas.models import TopicSchema
 
 TEXT_CHARS: Final = 160
 KEYS_SHOWN: Final = 3
@@ -58,9 +59,12 @@ class TailFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return not wanted or any(wanted in key.casefold() for key in record.keys)
 
 
-def row_of(record: Record, mask: TopicMask) -> TailRow:
-    """One line of the table, without what ``mask`` hides."""
+def row_of(record: Record, mask: TopicMask, schema: TopicSchema | None) -> TailRow:
+    """One line of the table, without what ``mask`` hides. ``schema``: that of the topic."""
     shown = mask.body(record.body)
+    text = None if shown is None else text_of(shown[0])
+    if schema is not None and not mask.hides_bodies:
+        text = _one_line(schema.line_of(record.body)) or text
     masked = "body" if shown is None else "fields" if shown[1] else ""
     return TailRow(
         record.message_id,
@@ -70,7 +74,7 @@ def row_of(record: Record, mask: TopicMask) -> TailRow:
         record.tag,
         record.keys[:KEYS_SHOWN],
         max(0, len(record.keys) - KEYS_SHOWN),
-        None if shown is None else text_of(shown[0]),
+        text,
         len(record.body),
         masked,
     )
@@ -84,4 +88,8 @@ def text_of(body: bytes) -> str | None:
         text = codecs.getincrementaldecoder("utf-8")().decode(start, final=len(start) == len(body))
     except UnicodeDecodeError:
         return None
-    return " ".join(text.split())[:TEXT_CHARS]
+    return _one_line(text)
+
+
+def _one_line(text: str | None) -> str | None:
+    return None if text is None else " ".join(text.split())[:TEXT_CHARS]

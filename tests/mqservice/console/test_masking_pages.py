@@ -130,7 +130,7 @@ def test_no_road_to_messages_shows_what_is_hidden(
     [message] = asked(people, path).data["messages"]
     assert SECRET not in json.dumps(message)
     assert message["body_json"] == {"id": 1, "card": MASK}
-    assert preview(message) == json.dumps({"id": 1, "card": MASK}, ensure_ascii=False)
+    assert preview(message, None) == json.dumps({"id": 1, "card": MASK}, ensure_ascii=False)
     body = shown_body(message, None)
     assert body.masked == "fields"
     assert SECRET not in f"{body.text}{body.tree}{body.hex}"
@@ -152,7 +152,7 @@ def test_what_is_no_json_is_hidden_as_a_whole(
     answer["messages"] = [{**bare, **forms}]
     [message] = asked(people, PATHS[0]).data["messages"]
     assert not [name for name in message if name in ("body", "body_b64", "body_json", "body_text")]
-    assert preview(message) == "hidden from your role"
+    assert preview(message, None) == "hidden from your role"
     body = shown_body(message, None)
     assert (body.is_hidden, body.text, body.tree, body.hex) == (True, None, None, "")
     assert body.size_bytes > 0
@@ -268,11 +268,11 @@ def record(body: bytes) -> Record:
 def test_rows_of_the_tail_are_masked(people: People) -> None:
     hide(people, part="field", path="/card")
     mask = masks_of(people.acme.tenant_id, "acme", Role.DEVELOPER).of_topic("payments")
-    row = row_of(record(b'{"card": "4111-1111"}'), mask)
+    row = row_of(record(b'{"card": "4111-1111"}'), mask, None)
     assert (row.text, row.masked) == (f'{{"card": "{MASK}"}}', "fields")
-    row = row_of(record(b"4111-1111"), mask)
+    row = row_of(record(b"4111-1111"), mask, None)
     assert (row.text, row.masked, row.body_bytes) == (None, "body", 9)
-    assert row_of(record(b'{"a": 1}'), mask).masked == ""
+    assert row_of(record(b'{"a": 1}'), mask, None).masked == ""
 
 
 async def test_further_pages_of_an_export_are_masked_and_audited_like_the_first(

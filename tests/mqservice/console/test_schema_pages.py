@@ -12,12 +12,14 @@ from django.test import Client
 
 from mqservice.accounts.models import Member, Role
 from mqservice.console.shared import data_plane
-from mqservice.console.shared.bodies import TreeForm, shown_body
+from mqservice.console.shared.bodies import TreeForm, previews, shown_body
 from mqservice.console.shared.data_plane import DataPlaneResponse
+from mqservice.console.tail import consumer
 from mqservice.masking.models import MaskRule
-from mqservice.topic_schemas.limits import DEFINITION_BYTES_MAX, NESTING_MAX
+from mqservice.topic_schemas.limits import DEFINITION_BYTES_MAX, LINE_BYTES_MAX, NESTING_MAX
 from mqservice.topic_schemas.models import TopicSchema
 from mqservice.topics.models import Topic
+from tests.mqservice.console.tail_sockets import CountedStore, Sockets, signed_in
 from tests.mqservice.console.test_exports import letter
 from tests.mqservice.topic_schemas.descriptors import LEGACY, ORDER, message_class, set_of
 from tests.people import People
@@ -205,3 +207,42 @@ def test_where_fields_are_hidden_no_schema_gives_them_another_name(
     page = client.get(path).content.decode()
     assert "•••••" in page
     assert "does not match" not in page
+
+
+def test_a_line_of_a_list_is_decoded_by_the_schema_of_its_topic(
+    people: People, topic: Topic
+) -> None:
+    schema_of(topic, '{"type": "record", "name": "R", "fields": [{"name": "b", "type": "bytes"}]}')
+    short, large = b"\x04\xff\xfe", b"\x80\x40" + b"\xff" * LINE_BYTES_MAX
+    listed = [
+        stored(short), stored(large), stored(b"\xff"), stored(b"text"),
+        {**stored(short), "masked": "fields"}, {**stored(short), "topic": "payments"},
+    ]  # fmt: skip
+    line = '{"b": "ff fe"}'
+    assert previews(people.acme, listed) == [line, "binary", "binary", "text", "binary", "binary"]
+    assert previews(people.acme, [{**stored(short), "topic": None}], "orders") == [line]
+    assert previews(people.rival, [stored(short)]) == ["binary"]
+    assert previews(people.acme, []) == []
+
+
+async def test_a_live_tail_shows_bodies_decoded_where_no_field_is_hidden(
+    cast_of_tail: People, tailed: CountedStore, sockets: Sockets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer, "MASK_MS", 0)
+    topic = await Topic.objects.aget(namespace=cast_of_tail.acme, name="orders")
+    await TopicSchema.objects.acreate(topic=topic, kind="avro", definition=RECORD)
+    await Member.objects.filter(user=cast_of_tail.alice).aupdate(role=Role.DEVELOPER.value)
+    socket = sockets.new(await signed_in(cast_of_tail.alice))
+    await socket.open()
+    await socket.say()
+    await tailed.add(BODY.decode(), "other")
+    rows = (await socket.told("rows"))["rows"]
+    line = '{"id": 1, "at": "1970-01-01T00:00:00.000Z", "note": "<b>é!"}'
+    assert [row["text"] for row in rows] == [line, "other"]
+    await MaskRule.objects.acreate(
+        namespace=cast_of_tail.acme, name="notes", topics="orders", part="field", path="/secret"
+    )
+    await tailed.add(BODY.decode())
+    (row,) = (await socket.told("rows"))["rows"]
+    assert (row["text"], row["masked"]) == (None, "body")
+    await socket.leave()
