@@ -138,7 +138,9 @@ def take_pictures(service: Service, folder: Path) -> None:
             )
             page = context.new_page()
             sign_in(page, service)
-            page.goto(f"/console/demo/{path}")
+            answer = page.goto(f"/console/demo/{path}")
+            assert answer is not None
+            assert answer.ok, page.inner_text("body")
             page.wait_for_load_state("networkidle" if theme == "dark" else "load")
             page.locator("h1").first.wait_for()
             for chart in page.locator(".chart").all():

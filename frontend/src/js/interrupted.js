@@ -4,10 +4,11 @@
 //   submit ──▶ sessionStorage ──▶ is the next page the sign-in? ── no ──▶ forgotten: it has arrived
 //                                        └── yes ──▶ signed in ──▶ the form's page, its fields
 //
-// For this tab and this user; never passwords and files.
+// For this tab and this user; never passwords and files. What the service would refuse for its size is
+// not sent, so that it stays in its form.
 const KEY = "mq-interrupted-form";
 const LEFT_OUT = new Set(["password", "file", "hidden", "submit", "button"]);
-const { user, restored } = document.getElementById("main")?.dataset ?? {};
+const { user, restored, formBytesMax, tooLarge } = document.getElementById("main")?.dataset ?? {};
 
 export function startInterruptedForms() {
   const kept = read();
@@ -20,7 +21,12 @@ export function startInterruptedForms() {
     sessionStorage.removeItem(KEY);
     if (kept.isInterrupted && kept.user === user && kept.url === here()) fill(kept);
   }
-  document.addEventListener("submit", (event) => keep(event.target));
+  document.addEventListener("submit", (event) => {
+    if (isTooLarge(event.target)) {
+      event.preventDefault();
+      note(event.target, tooLarge, "error", "alert");
+    } else keep(event.target);
+  });
 }
 
 function read() {
@@ -58,6 +64,21 @@ function keep(form) {
   if (fields.length) write({ url: here(), user, place, fields });
 }
 
+function isTooLarge(form) {
+  const isText = form.method === "post" && form.enctype === "application/x-www-form-urlencoded";
+  return formBytesMax && isText && new URLSearchParams(new FormData(form)).toString().length > formBytesMax;
+}
+
+function note(form, text, className, role) {
+  form.querySelector("[data-form-note]")?.remove();
+  const said = document.createElement("p");
+  Object.assign(said, { className, textContent: text });
+  said.setAttribute("role", role);
+  said.dataset.formNote = "";
+  form.prepend(said);
+  said.scrollIntoView({ block: "center" });
+}
+
 function leadBack(signIn, kept) {
   write({ ...kept, isInterrupted: true });
   const next = signIn.elements.next ?? signIn.appendChild(document.createElement("input"));
@@ -78,11 +99,7 @@ function fill({ place, fields }) {
     else field.value = kept.value;
     for (const name of ["input", "change"]) field.dispatchEvent(new Event(name, { bubbles: true }));
   });
-  const note = document.createElement("p");
-  note.className = "note";
-  note.setAttribute("role", "status");
-  note.textContent = restored;
-  form.prepend(note);
   form.closest("dialog")?.showModal();
   form.closest("details")?.setAttribute("open", "");
+  note(form, restored, "note", "status");
 }

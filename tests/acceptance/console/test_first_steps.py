@@ -295,3 +295,12 @@ def test_what_was_typed_stays_when_the_session_ends_before_it_is_sent(
     expect(page.get_by_role("heading", level=1)).to_have_text("interrupted")
     page.goto("/console/demo/new-schedule")
     expect(page.get_by_label("Name", exact=True)).to_have_value("")
+
+
+def test_form_that_the_service_would_not_take_stays_with_what_was_typed(page: Page) -> None:
+    page.goto("/console/demo/topics/orders/publish")
+    typed = "y" * 1_100_000
+    page.get_by_label("Body", exact=False).first.fill(typed)
+    page.get_by_role("button", name="Publish", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("This form takes 1 MiB at most.")
+    assert page.get_by_label("Body", exact=False).first.input_value() == typed
