@@ -106,7 +106,7 @@ class AttentionItem:
 
 
 def attention_of(namespace: Namespace, principal: Principal, now_ms: int) -> list[AttentionItem]:
-    """The most urgent first, at most ``ITEMS_MAX``. Eleven queries and a call to the engine.
+    """The most urgent first, at most ``ITEMS_MAX``. Twelve queries and a call to the engine.
 
     What ``principal`` may not read, such as words of dead letters, is left out of the causes.
     """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mqservice.accounts.models import Namespace
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.problem import Problem
@@ -39,10 +41,20 @@ def get_group(namespace: Namespace, name: str) -> ConsumerGroup:
 
 def progress(client: StoreClient, group: ConsumerGroup) -> GroupStats | None:
     """The group's progress; None when the engine cannot tell. One call to the engine."""
+    return progress_of_all(client, [group])[0]
+
+
+def progress_of_all(
+    client: StoreClient, groups: Sequence[ConsumerGroup]
+) -> list[GroupStats | None]:
+    """The progress of each in order; None where the engine cannot tell. It is asked for several of
+    them at a time.
+    """
     try:
-        return client.group_stats(GroupRef(group=group.engine_name))
+        replies = client.group_stats_all([GroupRef(group=each.engine_name) for each in groups])
     except StoreError:
-        return None
+        return [None] * len(groups)
+    return [None if isinstance(reply, StoreError) else reply for reply in replies]
 
 
 def offset_lag(queue: GroupQueueStats) -> int:

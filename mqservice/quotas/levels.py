@@ -47,7 +47,7 @@ class QuotaUse:
 
 
 def quota_uses(tenant_id: int) -> list[QuotaUse]:
-    """In the order of ``LIMIT_NAMES``. Three queries and a call to the engine."""
+    """In the order of ``LIMIT_NAMES``. Four queries and a call to the engine."""
     limits, usage = limits_of(tenant_id), usage_of(tenant_id)
     return [
         QuotaUse(

@@ -141,7 +141,7 @@ def put_recipients(request: AuthedRequest, ns: str, wanted: RecipientsIn) -> Rec
 
 @router.get("/ns/{ns}/reports/daily.html")
 def read_page(request: AuthedRequest, ns: str, date: OneDate = None) -> HttpResponse:
-    """Read a day's report as a page; by default the newest. Three queries."""
+    """Read a day's report as a page; by default the newest. Four queries."""
     namespace = get_namespace(request.auth, ns)
     day = date or last_day(namespace)
     if day is None:

@@ -8,6 +8,7 @@ A part that is missing is None or empty, never 0.
 from __future__ import annotations
 
 import datetime as dt
+import functools
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any, Final
@@ -134,12 +135,15 @@ class Day:
 
 
 def read_day(namespace: Namespace, date: dt.date) -> Day:
-    """Everything of one day. Three queries, each bounded."""
+    """Everything of one day. Four queries, each bounded."""
     compared = ["usage_daily", "dlq_daily"]
     hourly = ["throughput_hourly", "consumer_lag_hourly"]
     daily = ["delivery_latency_daily", "storage_growth_daily"]
     parts = parts_of(namespace, compared + hourly + daily, date, date + _DAY)
-    parts += parts_of(namespace, compared + hourly, date - _WEEK, date - _WEEK + _DAY)
+    parts += parts_of(
+        namespace, [*compared, "throughput_hourly"], date - _WEEK, date - _WEEK + _DAY
+    )
+    parts += totals_of(namespace, ["consumer_lag_hourly"], [date - _WEEK])
     # Of the other days of two weeks only totals are shown, which may be those of many topics.
     others = [date - back * _DAY for back in range(1, 14) if back != _WEEK.days]
     parts += totals_of(namespace, compared, others)
@@ -370,5 +374,6 @@ def _clock_of(hour: dt.datetime) -> tuple[int, int]:
     return hour.hour, hour.fold
 
 
+@functools.lru_cache(maxsize=1_000)  # many rows of one hour
 def _instant(text: str) -> dt.datetime:
     return dt.datetime.fromisoformat(text)

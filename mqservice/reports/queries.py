@@ -17,10 +17,14 @@ from mqservice.reports.limits import CSV_ROWS_MAX
 from mqservice.reports.models import ReportPart, ReportRun, RunState, Trigger
 
 _TOTALS: Final = """
-    SELECT report, date, zone, is_complete, rows_left_out, made_ms,
-           (SELECT sum((row ->> 'message_count')::bigint) FROM jsonb_array_elements(rows) AS row),
-           (SELECT sum((row ->> 'stored_bytes')::bigint) FROM jsonb_array_elements(rows) AS row)
-    FROM reports_reportpart
+    SELECT report, date, zone, is_complete, rows_left_out, made_ms, message_count, stored_bytes,
+           lag_max
+    FROM reports_reportpart, LATERAL (
+        SELECT sum((row ->> 'message_count')::bigint) AS message_count,
+               sum((row ->> 'stored_bytes')::bigint) AS stored_bytes,
+               max((row ->> 'lag_max')::bigint) AS lag_max
+        FROM jsonb_array_elements(rows) AS row
+    ) AS total
     WHERE namespace_id = %s AND report = ANY(%s) AND date = ANY(%s)
 """
 
@@ -54,13 +58,17 @@ def parts_of(
 
 def totals_of(namespace: Namespace, reports: list[str], dates: list[dt.date]) -> list[ReportPart]:
     """Parts of these days that are not saved, with one row for all of theirs: ``message_count`` and
-    ``stored_bytes`` (0 where the report has none). One query, which adds up in the database.
+    ``stored_bytes`` (0 where the report has none), and the greatest ``lag_max`` (None where none is
+    known). One query, which adds up in the database.
     """
     found = []
     with connection.cursor() as cursor:
         cursor.execute(_TOTALS, [namespace.pk, reports, dates])
-        for report, date, zone, is_complete, left_out, made_ms, count, size in cursor.fetchall():
-            row = {"topic": "", "message_count": int(count or 0), "stored_bytes": int(size or 0)}
+        for report, date, zone, is_complete, left_out, made_ms, count, size, lag in cursor:
+            row = {
+                "topic": "", "message_count": int(count or 0), "stored_bytes": int(size or 0),
+                "lag_max": lag,
+            }  # fmt: skip
             found.append(
                 ReportPart(
                     namespace=namespace, report=report, date=date, zone=zone, rows=[row],

@@ -1,7 +1,7 @@
 """Measures groups, topics and the store of a shard once, and saves the finest samples.
 
-    rows of groups and topics ── names ──▶ engine, a call each ──▶ [take_samples] ──▶ sample rows
-                                                                            └──▶ marks
+    rows of groups and topics ── names ──▶ engine, several at a time ──▶ [take_samples] ──▶ rows
+                                                                               └──▶ marks
 
 One round for each moment that is a multiple of ``SAMPLE_MS``: a second one for the same moment
 writes nothing. What the engine does not know of a thing is NULL.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from mqservice.groups.lag import lag_of
 from mqservice.groups.models import ConsumerGroup
@@ -24,14 +24,17 @@ from mqservice.store import (
     GroupRef,
     GroupStats,
     ObserveReply,
-    QueueStats,
     StoreClient,
+    StoreError,
     TopicLag,
     TopicNotFound,
     TopicRef,
+    TopicStats,
     dlq_topic_of,
 )
 from mqservice.topics.models import Topic
+
+ReplyT = TypeVar("ReplyT")
 
 log = logging.getLogger(__name__)
 
@@ -42,23 +45,34 @@ _WHOLE_GROUP: Final = ""
 def take_samples(client: StoreClient, now_ms: int) -> int:
     """Measure and write everything of a shard; the number of things measured.
 
-    Two calls to the engine a group and one a topic. Raises ``StoreError`` or ``DatabaseError``.
+    The engine is asked twice about each group and once about each topic. Raises ``StoreError`` or
+    ``DatabaseError``.
     """
     at_ms = now_ms - now_ms % SAMPLE_MS
     observed = client.observe()
     groups = _sampled_groups(client.shard)
+    names = [group.engine_name for group in groups]
+    all_stats = client.group_stats_all([GroupRef(group=name) for name in names])
+    letters = client.topic_stats_all([TopicRef(topic=dlq_topic_of(name)) for name in names])
     group_rows: list[GroupSample] = []
     standings: list[GroupPositions] = []
-    for group in groups:
-        try:
-            stats = client.group_stats(GroupRef(group=group.engine_name))
-        except GroupNotFound:
+    for group, reply, of_letters in zip(groups, all_stats, letters, strict=True):
+        stats = _unless(GroupNotFound, reply)
+        if stats is None:
             continue  # deleted since, or its deletion was cut off
-        group_rows += _group_samples(client, group, stats, observed, at_ms, now_ms)
+        whole = _group_sample(group, _WHOLE_GROUP, stats, stats.topics, at_ms, now_ms)
+        whole.member_last = observed.member_counts.get(group.engine_name, 0)
+        whole.dead_last = _stored_count(_unless(TopicNotFound, of_letters))
+        group_rows += [*_topic_group_samples(group, stats, at_ms, now_ms), whole]
         if group.dispatch != Dispatch.BROADCAST:  # its clients are each somewhere else
             standings.append(GroupPositions(group.namespace_id, group.name, stats.queues))
     topics = _sampled_topics(client.shard)
-    topic_rows = [row for topic in topics for row in _topic_samples(client, topic, at_ms)]
+    replies = client.topic_stats_all([TopicRef(topic=topic.engine_name) for topic in topics])
+    topic_rows = [
+        _topic_sample(topic, known, at_ms)
+        for topic, reply in zip(topics, replies, strict=True)
+        if (known := _unless(TopicNotFound, reply)) is not None
+    ]
     GroupSample.objects.bulk_create(group_rows, ignore_conflicts=True, batch_size=1_000)
     TopicSample.objects.bulk_create(topic_rows, ignore_conflicts=True, batch_size=1_000)
     StoreSample.objects.bulk_create([_store_sample(observed, at_ms)], ignore_conflicts=True)
@@ -80,6 +94,7 @@ def take_samples(client: StoreClient, now_ms: int) -> int:
 def _sampled_groups(shard: str) -> list[ConsumerGroup]:
     rows = ConsumerGroup.objects.filter(namespace__shard=shard)
     rows = rows.select_related("namespace").order_by("id")
+    rows = rows.only("name", "dispatch", "namespace__name")
     found = list(rows[: SAMPLED_GROUPS_MAX + 1])
     _warn_beyond("groups", len(found), SAMPLED_GROUPS_MAX)
     return found[:SAMPLED_GROUPS_MAX]
@@ -87,7 +102,8 @@ def _sampled_groups(shard: str) -> list[ConsumerGroup]:
 
 def _sampled_topics(shard: str) -> list[Topic]:
     rows = Topic.objects.filter(namespace__shard=shard)
-    found = list(rows.select_related("namespace").order_by("id")[: SAMPLED_TOPICS_MAX + 1])
+    rows = rows.select_related("namespace").only("name", "namespace__name").order_by("id")
+    found = list(rows[: SAMPLED_TOPICS_MAX + 1])
     _warn_beyond("topics", len(found), SAMPLED_TOPICS_MAX)
     return found[:SAMPLED_TOPICS_MAX]
 
@@ -100,22 +116,21 @@ def _warn_beyond(things: str, count: int, count_max: int) -> None:
         )
 
 
-def _group_samples(
-    client: StoreClient,
-    group: ConsumerGroup,
-    stats: GroupStats,
-    observed: ObserveReply,
-    at_ms: int,
-    now_ms: int,
+def _unless(absent: type[StoreError], reply: ReplyT | StoreError) -> ReplyT | None:
+    """None where the engine does not have it; raises what else was wrong."""
+    if not isinstance(reply, StoreError):
+        return reply
+    if isinstance(reply, absent):
+        return None
+    raise reply
+
+
+def _topic_group_samples(
+    group: ConsumerGroup, stats: GroupStats, at_ms: int, now_ms: int
 ) -> Iterable[GroupSample]:
-    name = group.engine_name
     prefix_chars = len(group.namespace.name) + 1
     for topic in stats.topics:
         yield _group_sample(group, topic.topic[prefix_chars:], stats, [topic], at_ms, now_ms)
-    whole = _group_sample(group, _WHOLE_GROUP, stats, stats.topics, at_ms, now_ms)
-    whole.member_last = observed.member_counts.get(name, 0)
-    whole.dead_last = _dead_count(client, name)
-    yield whole
 
 
 def _group_sample(
@@ -149,26 +164,19 @@ def _group_sample(
     return sample
 
 
-def _dead_count(client: StoreClient, engine_group: str) -> int:
-    try:
-        queues = client.topic_stats(TopicRef(topic=dlq_topic_of(engine_group))).queues
-    except TopicNotFound:
-        return 0  # nothing was given up yet
-    return sum(queue.max_offset for queue in queues)
+def _stored_count(stats: TopicStats | None) -> int:
+    """Ever; of a topic that is not there, nothing was stored yet."""
+    return 0 if stats is None else sum(queue.max_offset for queue in stats.queues)
 
 
-def _topic_samples(client: StoreClient, topic: Topic, at_ms: int) -> Iterable[TopicSample]:
-    try:
-        queues: list[QueueStats] = client.topic_stats(TopicRef(topic=topic.engine_name)).queues
-    except TopicNotFound:
-        return
-    yield TopicSample(
+def _topic_sample(topic: Topic, stats: TopicStats, at_ms: int) -> TopicSample:
+    return TopicSample(
         namespace_id=topic.namespace_id,
         topic=topic.name,
         resolution_ms=SAMPLE_MS,
         at_ms=at_ms,
-        stored_last=sum(queue.max_offset for queue in queues),
-        readable_last=sum(queue.max_offset - queue.min_offset for queue in queues),
+        stored_last=_stored_count(stats),
+        readable_last=sum(queue.max_offset - queue.min_offset for queue in stats.queues),
     )
 
 

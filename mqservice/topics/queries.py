@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mqservice.accounts.models import Namespace
 from mqservice.lib.problem import Problem
 from mqservice.lib.rows import RowFinder
@@ -41,7 +43,15 @@ def get_topic(namespace: Namespace, name: str) -> Topic:
 
 def queue_stats(client: StoreClient, topic: Topic) -> list[QueueStats] | None:
     """Offsets per queue; None when the engine cannot tell. One call to the engine."""
+    return queue_stats_of_all(client, [topic])[0]
+
+
+def queue_stats_of_all(
+    client: StoreClient, topics: Sequence[Topic]
+) -> list[list[QueueStats] | None]:
+    """Those of each topic in order. The engine is asked for several topics at a time."""
     try:
-        return client.topic_stats(TopicRef(topic=topic.engine_name)).queues
+        replies = client.topic_stats_all([TopicRef(topic=each.engine_name) for each in topics])
     except StoreError:
-        return None
+        return [None] * len(topics)
+    return [None if isinstance(reply, StoreError) else reply.queues for reply in replies]

@@ -17,7 +17,7 @@ import ssl
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from storage_engine.clock import Clock, SystemClock
 from storage_engine.errors import (
@@ -53,6 +53,8 @@ from storage_engine.wire.frames import (
 )
 from storage_engine.wire.groups import (
     GroupConfig,
+    GroupRef,
+    GroupStats,
 )
 from storage_engine.wire.inflight import no_reply
 from storage_engine.wire.operations import AnyOperation, Op, Operation
@@ -67,6 +69,8 @@ from storage_engine.wire.reply_handlers import decode_received
 from storage_engine.wire.scheduled import DeliverDueRequest
 from storage_engine.wire.topics import (
     TopicConfig,
+    TopicRef,
+    TopicStats,
 )
 
 RequestT = TypeVar("RequestT")
@@ -74,6 +78,8 @@ ReplyT = TypeVar("ReplyT")
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 _READ_BYTES: Final = 256 * 1024
 _PUTS_AT_ONCE: Final = 256  # of topics and groups: their replies fit any socket's buffer
+# The engine answers what comes together in one turn of its loop, for which all others wait.
+_CALLS_AT_ONCE: Final = 16
 
 
 class StoreClient(ClientCalls, BlockingCaller):
@@ -163,6 +169,14 @@ class StoreClient(ClientCalls, BlockingCaller):
         payload = self._request(operation, encode_struct(request), operation.wait_ms(request))
         return operation.decode_reply(payload)
 
+    def group_stats_all(self, requests: Sequence[GroupRef]) -> list[GroupStats | StoreError]:
+        """``group_stats`` of many groups: see ``_call_all``."""
+        return self._call_all(Op.GROUP_STATS, requests)
+
+    def topic_stats_all(self, requests: Sequence[TopicRef]) -> list[TopicStats | StoreError]:
+        """``topic_stats`` of many topics: see ``_call_all``."""
+        return self._call_all(Op.TOPIC_STATS, requests)
+
     def put(self, records: list[bytes]) -> list[PutResult]:
         """Append records of ``encode_record``; one result per record, in order."""
         payload = b"".join(records)
@@ -182,6 +196,27 @@ class StoreClient(ClientCalls, BlockingCaller):
     def deliver_due(self, ahead_ms: int = 0) -> None:
         """Have the scheduled messages delivered that are due by now, or soon, at their time."""
         self.call(Op.DELIVER_DUE, DeliverDueRequest(ahead_ms=ahead_ms))
+
+    def _call_all(
+        self, operation: Operation[Any, ReplyT], requests: Sequence[object]
+    ) -> list[ReplyT | StoreError]:
+        """A round trip for several requests at a time instead of one for each.
+
+        Returns a reply to each, or why there is none, in order. Raises ``OutcomeUnknown`` and
+        ``StoreUnavailable``.
+        """
+        frames: list[Frame] = []
+        with self._lock:
+            for at in range(0, len(requests), _CALLS_AT_ONCE):
+                some = requests[at : at + _CALLS_AT_ONCE]
+                self._ensure_connected()
+                frames += self._exchange_all([(operation, encode_struct(each)) for each in some])
+        return [
+            decode_error(frame.status, frame.payload)
+            if frame.status
+            else operation.decode_reply(frame.payload)
+            for frame in frames
+        ]
 
     def _request(self, op: AnyOperation, payload: bytes, extra_wait_ms: int = 0) -> bytes:
         with self._lock:

@@ -24,7 +24,7 @@ from mqservice.accounts.models import Namespace
 from mqservice.console.live.hub import Hub, Watch
 from mqservice.console.live.page_socket import Closed, PageSocket
 from mqservice.console.live.texts import texts_of
-from mqservice.console.shared.figures import Figures, figures_of
+from mqservice.console.shared.figures import Figures, add_health, figures_of
 from mqservice.delivery.context import DeliveryContext
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.names import NAME_CHARS_MAX
@@ -106,7 +106,9 @@ def _measure(namespace_id: int) -> Figures:
     namespace = Namespace.objects.select_related("tenant").get(pk=namespace_id)
     is_up = engine_stats(namespace.shard) is not None
     with blocking_client(namespace.shard) as client:
-        return figures_of(namespace, client if is_up else None, SystemClock().now_ms())
+        figures = figures_of(namespace, client if is_up else None, SystemClock().now_ms())
+    add_health(figures, namespace)
+    return figures
 
 
 def live_application(context: Callable[[], DeliveryContext]) -> Any:

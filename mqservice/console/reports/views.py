@@ -56,7 +56,7 @@ def run(frame: Frame) -> HttpResponse:
 
 @page("reports")
 def report(frame: Frame, date: str) -> HttpResponse:
-    """A day, drawn. Three queries."""
+    """A day, drawn. Four queries."""
     day = _date(date)
     found = read_day(frame.namespace, day)
     return frame.render(
@@ -77,7 +77,7 @@ def report(frame: Frame, date: str) -> HttpResponse:
 
 @page("reports")
 def report_page(frame: Frame, date: str) -> HttpResponse:
-    """The day as one HTML file that needs nothing else, as over REST. Three queries."""
+    """The day as one HTML file that needs nothing else, as over REST. Four queries."""
     day = read_day(frame.namespace, _date(date))
     if not day.is_there:
         raise Http404

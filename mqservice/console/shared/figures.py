@@ -1,7 +1,7 @@
 """The current numbers of a namespace's topics and groups, for every page and socket.
 
     samples (PostgreSQL, each 10 s) ── rates, and all of it in a large namespace ─┐
-    engine, a call for each topic and group ── counts, up to DIRECT_ROWS_MAX ─────┴─▶ Figures
+    engine, asked for each topic and group ─── counts, up to DIRECT_ROWS_MAX ─────┴─▶ Figures
 
 What nobody knows is None and is shown as unknown, never as 0. Samples older than ``FRESH_MS`` are
 not believed any more.
@@ -9,7 +9,7 @@ not believed any more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,7 +19,7 @@ from mqservice.accounts.models import Namespace
 from mqservice.console.shared.listing import NAMES_MAX
 from mqservice.groups.lag import lag_of
 from mqservice.groups.models import ConsumerGroup
-from mqservice.groups.queries import group_names_of, groups_of, progress
+from mqservice.groups.queries import group_names_of, groups_of, progress_of_all
 from mqservice.lib.durations import HOUR_MS, SECOND_MS
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.sampling.group_health import (
@@ -33,9 +33,9 @@ from mqservice.sampling.limits import SAMPLE_MS
 from mqservice.sampling.models import GroupSample, TopicSample
 from mqservice.store import GroupStats, StoreClient
 from mqservice.topics.models import Topic
-from mqservice.topics.queries import queue_stats, topic_names_of, topics_of
+from mqservice.topics.queries import queue_stats_of_all, topic_names_of, topics_of
 
-# Topics and groups that are asked for one by one: well under a tenth of a millisecond each.
+# Topics and groups that the engine is asked for: some tenths of a millisecond each.
 DIRECT_ROWS_MAX: Final = 200
 FRESH_MS: Final = 4 * SAMPLE_MS  # far enough to have two rounds, which may be late
 _DAY_MS: Final = 24 * HOUR_MS
@@ -151,7 +151,8 @@ def figures_of(
     *,
     direct_max: int = DIRECT_ROWS_MAX,
 ) -> Figures:
-    """Six queries, or eight and a call to the engine for each topic and group where there are few.
+    """All but the health of the groups. Four queries, or six and a question to the engine for each
+    topic and group where there are few.
 
     Args:
         client: None when the engine is known to be away.
@@ -161,12 +162,10 @@ def figures_of(
     group_names = group_names_of(namespace, limit=NAMES_MAX)
     found = sampled(namespace, topic_names, group_names, now_ms)
     if len(topic_names) + len(group_names) > direct_max:
-        add_health(found, namespace)
         return found
-    for topic in topics_of(namespace):
-        measure_topic(found.topics.setdefault(topic.name, TopicFigures()), client, topic)
-    _measure_groups(found, namespace, client)
-    add_health(found, namespace)
+    measure_topics(found, client, topics_of(namespace))
+    measure_groups(found, client, groups_of(namespace))
+    by_topic(found)
     return Figures(at_ms=now_ms, topics=found.topics, groups=found.groups, is_direct=True)
 
 
@@ -179,7 +178,7 @@ def figures_of_topic(
     direct_max: int = DIRECT_ROWS_MAX,
 ) -> Figures:
     """Of one topic and the groups that read it. Four queries, a call to the engine for the topic,
-    and one for each group of the namespace where there are few.
+    and a question for each group of the namespace where there are few.
     """
     group_names = group_names_of(namespace, limit=direct_max + 1)
     are_few = len(group_names) <= direct_max
@@ -191,24 +190,25 @@ def figures_of_topic(
             topic=topic.name,
         )
         group_names = list(fresh.values_list("group_name", flat=True).distinct())
-    found = sampled(namespace, [topic.name], group_names, now_ms, only_topic=topic.name)
-    measure_topic(found.topics[topic.name], client, topic)
+    found = sampled(namespace, [topic.name], group_names, now_ms, lag_on=[topic.name])
+    measure_topics(found, client, [topic])
     if are_few:
-        _measure_groups(found, namespace, client)
+        measure_groups(found, client, groups_of(namespace))
+        by_topic(found)
     return found
 
 
 def sampled(
     namespace: Namespace,
-    topic_names: Iterable[str],
-    group_names: Iterable[str],
+    topic_names: Sequence[str],
+    group_names: Sequence[str],
     now_ms: int,
     *,
-    only_topic: str = "",
+    lag_on: Sequence[str] | None = None,
 ) -> Figures:
-    """Of these from the last rounds of samples alone. Two queries.
+    """Of these from the last rounds of samples alone. Two queries, one without topics.
 
-    ``only_topic``: read no rows of other topics, nor of other groups.
+    ``lag_on``: topics on which the progress of the groups is read; None: all.
     """
     found = Figures(
         at_ms=now_ms,
@@ -222,21 +222,25 @@ def sampled(
     of_groups = GroupSample.objects.filter(
         namespace=namespace, resolution_ms=SAMPLE_MS, at_ms__gte=now_ms - FRESH_MS
     )
-    if only_topic:
-        of_topics = of_topics.filter(topic=only_topic)
-        of_groups = of_groups.filter(topic__in=["", only_topic], group_name__in=list(found.groups))
+    # Samples of others take longer to read than all the rest of a page.
+    if len(topic_names) <= DIRECT_ROWS_MAX:
+        of_topics = of_topics.filter(topic__in=topic_names)
+    if len(group_names) <= DIRECT_ROWS_MAX:
+        of_groups = of_groups.filter(group_name__in=group_names)
+    if lag_on is not None:
+        of_groups = of_groups.filter(topic__in=["", *lag_on])
     _add_topic_samples(found, of_topics)
     _add_group_samples(found, of_groups)
     by_topic(found)
     return found
 
 
-def add_health(figures: Figures, namespace: Namespace) -> None:
-    """Tell of each group how it is doing: by its samples, and by what the engine has said of one
-    that was not sampled yet. Two queries.
+def add_health(figures: Figures, namespace: Namespace, names: Sequence[str] | None = None) -> None:
+    """Tell of each group, or of these, how it is doing: by its samples, and by what the engine has
+    said of one that was not sampled yet. Two queries.
     """
-    are_few = len(figures.groups) <= DIRECT_ROWS_MAX
-    names = list(figures.groups) if are_few else None
+    if names is None and len(figures.groups) <= DIRECT_ROWS_MAX:
+        names = list(figures.groups)
     for condition in conditions_of(namespace, figures.at_ms, names=names):
         group = figures.groups.get(condition.name)
         if group is None:
@@ -318,29 +322,25 @@ def _rate(before: tuple[int, int | None] | None, at_ms: int, total: int | None) 
     return (total - before[1]) * SECOND_MS / SAMPLE_MS if total >= before[1] else None
 
 
-def measure_topic(figures: TopicFigures, client: StoreClient | None, topic: Topic) -> None:
-    """Ask the engine for the counts of one topic."""
-    queues = None if client is None else queue_stats(client, topic)
-    if queues is None:
-        figures.stored = figures.readable = None
-        return
-    figures.stored = sum(queue.max_offset for queue in queues)
-    figures.readable = sum(queue.max_offset - queue.min_offset for queue in queues)
+def measure_topics(found: Figures, client: StoreClient | None, topics: Sequence[Topic]) -> None:
+    """Ask the engine for the counts of these topics."""
+    all_queues = [None] * len(topics) if client is None else queue_stats_of_all(client, topics)
+    for topic, queues in zip(topics, all_queues, strict=True):
+        figures = found.topics.setdefault(topic.name, TopicFigures())
+        if queues is None:
+            figures.stored = figures.readable = None
+            continue
+        figures.stored = sum(queue.max_offset for queue in queues)
+        figures.readable = sum(queue.max_offset - queue.min_offset for queue in queues)
 
 
-def _measure_groups(found: Figures, namespace: Namespace, client: StoreClient | None) -> None:
-    """Ask the engine for each group, and tell the topics."""
-    for group in groups_of(namespace):
-        figures = found.groups.setdefault(group.name, GroupFigures())
-        measure_group(figures, client, group, found.at_ms)
-    by_topic(found)
-
-
-def measure_group(
-    figures: GroupFigures, client: StoreClient | None, group: ConsumerGroup, now_ms: int
+def measure_groups(
+    found: Figures, client: StoreClient | None, groups: Sequence[ConsumerGroup]
 ) -> None:
-    """Ask the engine how far a group is."""
-    measure_from(figures, None if client is None else progress(client, group), now_ms)
+    """Ask the engine how far these groups are; the topics are not told."""
+    all_stats = [None] * len(groups) if client is None else progress_of_all(client, groups)
+    for group, stats in zip(groups, all_stats, strict=True):
+        measure_from(found.groups.setdefault(group.name, GroupFigures()), stats, found.at_ms)
 
 
 def measure_from(figures: GroupFigures, stats: GroupStats | None, now_ms: int) -> None:

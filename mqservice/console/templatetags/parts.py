@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -17,6 +18,7 @@ from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 
 from mqservice.console.assets import version
@@ -27,6 +29,7 @@ from mqservice.lib.units import count
 register = template.Library()
 
 PLACES: Final = ("after", "before", "cursor", "page", "skip")  # parameters that name a page
+VALUE_CHARS_MAX: Final = 200  # of a setting, before and after
 TREND_HEIGHT: Final = 24
 TREND_BARS_MAX: Final = 24  # more of them would be too thin
 
@@ -52,6 +55,7 @@ def csv(context: template.Context, name: str) -> dict[str, object]:
 
 
 @register.simple_tag
+@functools.cache  # the same files for as long as the process runs; pages have dozens of them
 def icon(name: str) -> SafeString:
     """One of ``templates/icons``, which is only for the eye."""
     return SafeString(get_template(f"icons/{name}.svg").render().strip())
@@ -92,6 +96,27 @@ def in_field(text: str) -> str:
 def zone_field() -> SafeString:
     """Says which zone the times of a form are in; each form with times has it."""
     return format_html('<input type="hidden" name="{}" value="{}">', ZONE_FIELD, zone_name())
+
+
+@register.simple_tag
+def setting_change(name: str, before: str, after: str) -> SafeString:
+    """A setting that became different. No include: a page of the audit has hundreds of them."""
+    was = SafeString()
+    if before:
+        was = format_html('<del>{}</del> <span aria-hidden="true">→</span> ', _shortened(before))
+    if after:
+        now = format_html("<ins>{}</ins>", _shortened(after))
+    elif before:
+        now = format_html('<span class="soft">{}</span>', _("removed"))
+    else:
+        now = SafeString('<span class="soft">–</span>')
+    return format_html(
+        '<div class="change"><span class="soft small">{}</span> {}{}</div>', name, was, now
+    )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= VALUE_CHARS_MAX else Truncator(text).chars(VALUE_CHARS_MAX)
 
 
 @register.simple_tag

@@ -6,6 +6,8 @@ from typing import Final
 
 from django import template
 from django.utils.functional import Promise
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 register = template.Library()
@@ -107,3 +109,12 @@ def word(value: object) -> str:
 def tone(state: object) -> str:
     """How the state of a task or the health of a group is coloured."""
     return _TONES.get(str(state), "plain")
+
+
+@register.simple_tag
+def group_state(name: str, health: object) -> SafeString:
+    """How a group is doing, which the page's socket keeps up to date."""
+    return format_html(
+        '<span class="badge badge-{}" data-live="g:{}:health" data-live-tone="g:{}:tone">{}</span>',
+        tone(health), name, name, word(health),
+    )  # fmt: skip

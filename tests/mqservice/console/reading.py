@@ -1,10 +1,16 @@
-"""What a page of the console says."""
+"""What a page of the console says, and how often it asks the engine."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
+import pytest
 from django.test import Client
+
+from mqservice.store import StoreClient
 
 
 def text_of(client: Client, path: str) -> str:
@@ -17,3 +23,17 @@ def text_of(client: Client, path: str) -> str:
 def names(client: Client, path: str) -> list[str]:
     """Of the rows of a list, in order."""
     return re.findall(r'class="name" href="[^"]*" title="([^"]*)"', text_of(client, path))
+
+
+@contextmanager
+def round_trips(patch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How many requests went to the engine together, each time that it was asked."""
+    real, found = StoreClient._exchange_all, list[int]()
+
+    def count(client: StoreClient, requests: Any, *of_wait: int) -> Any:  # Any: as it has them
+        found.append(len(requests))
+        return real(client, requests, *of_wait)
+
+    with patch.context() as patched:
+        patched.setattr(StoreClient, "_exchange_all", count)
+        yield found

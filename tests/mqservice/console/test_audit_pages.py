@@ -79,7 +79,8 @@ def test_what_cannot_be_read_is_reported(entries: None, alice: Client, query: st
 
 
 def test_change_shows_both_sides_who_asked_and_from_where(people: People, alice: Client) -> None:
-    before, after = {"queue_count": 2, "gone": "x"}, {"queue_count": 3, "new": ["a"]}
+    before = {"queue_count": 2, "gone": "<x>"}
+    after = {"queue_count": 3, "new": ["a"], "long": 300 * "y"}
     record("user:alice", people.acme, "topic.put", "topics/o", before=before, after=after)
     alice.post(
         "/console/acme/members/bob/role",
@@ -90,6 +91,9 @@ def test_change_shows_both_sides_who_asked_and_from_where(people: People, alice:
     page = alice.get(AUDIT).content.decode()
     assert "<del>2</del>" in page
     assert "<ins>3</ins>" in page
+    assert "<del>&lt;x&gt;</del>" in page
+    assert '</del> <span aria-hidden="true">→</span> <span class="soft">removed</span>' in page
+    assert f"<ins>{199 * 'y'}…</ins>" in page
     assert "192.0.2.9" in page
     assert "story &lt;b&gt;/1" in page
 

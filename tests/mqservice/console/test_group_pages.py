@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from mqservice.accounts.models import AuditEntry, Role
 from mqservice.accounts.services import set_role
@@ -15,7 +17,7 @@ from mqservice.protocol.choices import AssignmentStrategy, Dispatch
 from mqservice.sampling.limits import SAMPLE_MS
 from mqservice.sampling.models import GroupSample
 from mqservice.store import AssignmentPolicy, ReceiveRequest
-from tests.mqservice.console.reading import names, text_of
+from tests.mqservice.console.reading import names, round_trips, text_of
 from tests.mqservice.groups.reading import Reader
 from tests.people import People
 
@@ -83,6 +85,25 @@ def test_broadcast_group_is_made_of_the_form_as_it_stands(engine: str, alice: Cl
     alice.post("/console/acme/new-group", FORM | {"dispatch": "broadcast", "retry": "list"})
     group = ConsumerGroup.objects.get(name="billing")
     assert (group.dispatch, group.max_reconsume_times) == ("broadcast", 16)
+
+
+def test_a_page_of_groups_asks_for_its_rows_alone_and_for_many_at_a_time(
+    people: People, engine: str, alice: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_groups(people, 300)
+    with (
+        round_trips(monkeypatch) as together,
+        CaptureQueriesContext(connection) as queries,
+    ):
+        assert len(names(alice, GROUPS)) == 50
+    assert sum(together) >= 50
+    assert len(together) <= 10
+    sampled = [each["sql"] for each in queries if "sampling_" in each["sql"]]
+    figures = [sql for sql in sampled if "settled_last" in sql and "dead_last" in sql]
+    assert len(figures) == 1
+    assert "group-0049" in figures[0]
+    assert "group-0050" not in figures[0]
+    assert not any("sampling_topicsample" in sql for sql in sampled)
 
 
 @pytest.mark.parametrize(

@@ -115,9 +115,12 @@ def test_day_is_drawn_with_a_week_before_and_unknown_is_not_zero(
     part(people.acme, "usage_daily", usage(300), usage(7, "new"))
     part(people.acme, "usage_daily", usage(200), date=DATE - 7 * DAY)
     part(people.acme, "consumer_lag_hourly", lag(3, 12_000), lag(4, None), lag(5, 0))
+    earlier = (lag(3, 1_000), lag(4, None), lag(5, 10_000))
+    part(people.acme, "consumer_lag_hourly", *earlier, date=DATE - 7 * DAY)
     part(people.acme, "dlq_daily", letter(SCRIPT))
     text = text_of(alice, f"{REPORTS}/{DATE}")
     assert "+54 % in a week" in text
+    assert "+20 % in a week" in text  # of the greatest lag
     assert "none a week before" in text  # dead letters, and the topic that is new
     assert "no data for the day before" not in text
     assert "Lag of billing per hour, maximum 12,000 messages" in text

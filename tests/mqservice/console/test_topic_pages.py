@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from mqservice.accounts.models import AuditEntry
 from mqservice.groups.models import ConsumerGroup
@@ -16,7 +18,7 @@ from mqservice.sampling.models import GroupSample, TopicSample
 from mqservice.store import blocking_client, encode_plain, new_message_id
 from mqservice.topics.models import Topic
 from mqservice.topics.services import TopicChange, put_topic
-from tests.mqservice.console.reading import names, text_of
+from tests.mqservice.console.reading import names, round_trips, text_of
 from tests.people import People
 
 TOPICS = "/console/acme/topics"
@@ -208,6 +210,22 @@ def test_topics_page_asks_no_more_of_a_thousand_topics(
     make_topics(people, 1_000)
     with django_assert_max_num_queries(16):  # type: ignore[operator]  # pytest-django's
         assert alice.get(TOPICS).status_code == 200
+
+
+def test_a_page_of_topics_asks_for_its_rows_alone_and_for_many_at_a_time(
+    people: People, engine: str, alice: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_topics(people, 300)
+    with (
+        round_trips(monkeypatch) as together,
+        CaptureQueriesContext(connection) as queries,
+    ):
+        assert len(names(alice, TOPICS)) == 50
+    assert sum(together) >= 50
+    assert len(together) <= 10
+    (figures,) = [each["sql"] for each in queries if "sampling_topicsample" in each["sql"]]
+    assert "topic-0049" in figures
+    assert "topic-0050" not in figures
 
 
 def test_name_in_the_page_is_text(people: People, engine: str, alice: Client) -> None:

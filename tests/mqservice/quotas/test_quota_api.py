@@ -9,11 +9,17 @@ import msgspec
 import psycopg
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
+from mqservice.accounts.models import Namespace
+from mqservice.groups.models import ConsumerGroup
 from mqservice.quotas.limits import DEFAULTS, LIMIT_NAMES, QuotaLimits
 from mqservice.quotas.models import QuotaRow
 from mqservice.quotas.queries import limits_of
+from mqservice.quotas.usage import usage_of
+from mqservice.topics.models import Topic
 from tests.people import People, create_people
 
 Api = Callable[[str], Client]
@@ -39,6 +45,24 @@ def test_a_tenant_sees_what_holds_and_what_it_uses(owner: Client, people: People
     assert content["limits"] == msgspec.to_builtins(DEFAULTS)
     assert set(content["own"].values()) == {None}
     assert (content["usage"]["topic_count"], content["usage"]["group_count"]) == (0, 0)
+
+
+def test_topics_and_groups_of_all_namespaces_are_counted_each_by_itself(people: People) -> None:
+    second = Namespace.objects.create(tenant=people.acme.tenant, name="acme-2")
+    for namespace, topic_count, group_count in ((people.acme, 3, 2), (second, 1, 4)):
+        Topic.objects.bulk_create(
+            Topic(namespace=namespace, name=f"topic-{at}") for at in range(topic_count)
+        )
+        ConsumerGroup.objects.bulk_create(
+            ConsumerGroup(namespace=namespace, name=f"group-{at}") for at in range(group_count)
+        )
+    with CaptureQueriesContext(connection) as queries:
+        usage = usage_of(people.acme.tenant_id)
+    assert (usage.topic_count, usage.group_count) == (4, 6)
+    both = [
+        each["sql"] for each in queries if "topics_topic" in each["sql"] and "group" in each["sql"]
+    ]
+    assert both == []  # a query over both would join each topic with each group
 
 
 def test_a_tenant_lowers_its_limits_and_cannot_raise_them(owner: Client) -> None:

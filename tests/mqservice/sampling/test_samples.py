@@ -13,6 +13,7 @@ from django.test import Client
 from mqservice.alerts.evaluation import evaluate
 from mqservice.alerts.models import AlertRule
 from mqservice.alerts.values import read_values
+from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from mqservice.lib.names import MAIN_SHARD
@@ -42,7 +43,7 @@ from mqservice.store import (
     encode_record,
     new_message_id,
 )
-from storage_engine.wire.operations import Op
+from mqservice.topics.models import Topic
 from tests.mqservice.tasks.desk import Desk, numbered, open_desk
 from tests.people import People
 
@@ -135,12 +136,17 @@ def test_history_and_metrics_say_whether_a_lag_is_estimated(
     with blocking_client(MAIN_SHARD) as client:
         client.receive(desk._receive_request(desk.topic, wait_ms=0))
 
-        def measured(client: StoreClient, group: GroupRef) -> GroupStats:
-            stats = client.call(Op.GROUP_STATS, group)
-            topics = [msgspec.structs.replace(each, lag_is=lag_is) for each in stats.topics]
-            return msgspec.structs.replace(stats, topics=topics)
+        def measured(client: StoreClient, groups: list[GroupRef]) -> list[GroupStats]:
+            found = [client.group_stats(group) for group in groups]
+            return [
+                msgspec.structs.replace(
+                    stats,
+                    topics=[msgspec.structs.replace(each, lag_is=lag_is) for each in stats.topics],
+                )
+                for stats in found
+            ]
 
-        monkeypatch.setattr(type(client), "group_stats", measured)
+        monkeypatch.setattr(type(client), "group_stats_all", measured)
     at_ms = now_ms()
     take(at_ms)
     path = f"/v1/ns/acme/groups/{desk.group.name}/lag/history"
@@ -176,6 +182,19 @@ def test_lag_of_a_group_that_has_read_nothing_is_unknown(desk: Desk) -> None:
     assert (row.known_count, row.lag_last, row.lag_ms_max) == (0, None, None)
     assert row.settled_last is None
     assert (row.member_last, row.dead_last) == (0, 0)
+
+
+def test_what_the_engine_no_longer_has_is_left_out_and_the_others_are_measured(
+    desk: Desk,
+) -> None:
+    ConsumerGroup.objects.create(namespace=desk.namespace, name="a-gone")
+    Topic.objects.create(namespace=desk.namespace, name="a-gone")
+    desk_records(desk, 4)
+    desk.taken()
+    take(now_ms())
+    assert whole(desk).settled_last == 4
+    assert {row.group_name for row in GroupSample.objects.all()} == {desk.group.name}
+    assert {row.topic for row in TopicSample.objects.all()} == {desk.topic.name}
 
 
 def test_a_second_round_for_the_same_moment_writes_nothing(desk: Desk) -> None:

@@ -26,7 +26,7 @@ from storage_engine.store import Store
 from storage_engine.tools.dump import dump
 from storage_engine.tools.verify.report import Severity
 from storage_engine.tools.verify.verification import Verification
-from tests.sizes import IS_TORTURE, sized
+from tests.sizes import IS_TORTURE, in_torture, sized
 from tests.storage_engine.doubles import (
     SEGMENT_BYTES,
     FaultyFiles,
@@ -205,7 +205,9 @@ async def rocketmq(path: Path) -> None:
     store.write(path)
 
 
-STATES: Final = [in_order, killed, power_cut, without_checkpoint, without_queues, rocketmq]
+STATES: Final = [
+    killed, rocketmq, *in_torture(in_order, power_cut, without_checkpoint, without_queues),
+]  # fmt: skip
 
 # Damages ----------------------------------------------------------------------------------------
 

@@ -89,7 +89,7 @@ def test_old_messages_are_read_through_the_socket_unless_the_bucket_is_away() ->
 
 @pytest.mark.sized
 def test_no_acknowledged_message_is_lost_where_old_segments_are_in_the_bucket() -> None:
-    count = sized(2, torture=60)
+    count = sized(1, torture=60)
     history = run_takeovers(count, seed=SEED, acked_each=3 * ACKED_EACH, **OLD)
     assert broken_promises(history) == []
     assert history.count(Outcome.ACKED) >= 3 * ACKED_EACH * count

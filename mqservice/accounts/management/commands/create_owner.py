@@ -13,17 +13,18 @@ import msgspec
 from allauth.account.models import EmailAddress
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 
 from mqservice.accounts.audit import record
 from mqservice.accounts.models import Member, Role, Tenant, User
 from mqservice.accounts.tenant_creation import create_tenant
 from mqservice.env import envsecret
+from mqservice.lib.commands import ServiceCommand
 from mqservice.lib.problem import Problem
 
 
-class Command(BaseCommand):
+class Command(ServiceCommand):
     help = "Make a user the owner of a tenant; both are created if they do not exist."
 
     def add_arguments(self, parser: CommandParser) -> None:

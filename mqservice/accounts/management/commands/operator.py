@@ -8,14 +8,15 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from mqservice.accounts.models import User
+from mqservice.lib.commands import ServiceCommand
 
 log = logging.getLogger(__name__)
 
 
-class Command(BaseCommand):
+class Command(ServiceCommand):
     help = "Give a user access to the operator console, or remove it."
 
     def add_arguments(self, parser: CommandParser) -> None:

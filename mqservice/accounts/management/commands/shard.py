@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from mqservice.accounts.audit_api import AuditEntryOut
 from mqservice.accounts.audit_search import installation_history
@@ -21,6 +21,7 @@ from mqservice.accounts.shard_changes import (
     place,
     remove,
 )
+from mqservice.lib.commands import ServiceCommand
 from mqservice.lib.problem import Problem
 from mqservice.shards.queries import (
     is_alive,
@@ -44,7 +45,7 @@ _ACTIONS: Final = (
 )
 
 
-class Command(BaseCommand):
+class Command(ServiceCommand):
     help = "List the shards, add one, have it take no new namespaces, or remove it."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import transaction
 
 from mqservice.accounts.access import pepper_version, secret_mac
@@ -26,6 +26,7 @@ from mqservice.accounts.services import (
 from mqservice.env import envsecret
 from mqservice.groups.services import GroupChange, put_group
 from mqservice.lib.api_keys import parse_api_key
+from mqservice.lib.commands import ServiceCommand
 from mqservice.lib.problem import Problem
 from mqservice.topics.services import TopicChange, put_topic
 
@@ -36,7 +37,7 @@ GROUP: Final = "billing"
 USERNAME: Final = "admin"
 
 
-class Command(BaseCommand):
+class Command(ServiceCommand):
     help = "Create the demo tenant with its key, user, topic and group; print them as JSON."
 
     def handle(self, *args: Any, **options: Any) -> None:  # Any: Django's own signature

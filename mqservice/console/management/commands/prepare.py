@@ -15,12 +15,14 @@ import sys
 from typing import Any, Final
 
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-# Loaded while waiting.
 from mqservice.console.management.commands import bootstrap_demo  # noqa: F401
+
+# Loaded while waiting.
+from mqservice.lib.commands import ServiceCommand
 from mqservice.lib.restore_stamp import FORGET
 
 log = logging.getLogger(__name__)
@@ -28,10 +30,8 @@ log = logging.getLogger(__name__)
 TABLES_READY: Final = "tables"
 
 
-class Command(BaseCommand):
+class Command(ServiceCommand):
     help = "After a line on stdin bring the tables to this version, after another make the demo."
-    # They import every page, which takes longer than all that is done here.
-    requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:  # Any: Django's own signature
         _await_line()

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 
 from mqservice.accounts.models import Namespace
 from mqservice.accounts.services import get_or_create_namespace, get_or_create_tenant
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.services import GroupChange, PlannedGroup, plan_group, write_groups
+from mqservice.lib.commands import ServiceCommand
 from mqservice.lib.problem import Problem
 from mqservice.topics.models import Topic
 from mqservice.topics.services import PlannedTopic, TopicChange, plan_topic, write_topics
@@ -46,7 +47,7 @@ class _Imported(msgspec.Struct, frozen=True):
     groups: list[_GroupOut]
 
 
-class Command(BaseCommand):
+class Command(ServiceCommand):
     help = "Create the rows of imported topics and groups. Run by mqservice import-store."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from mqservice.accounts.models import Tenant
+from mqservice.lib.commands import ServiceCommand
 from mqservice.lib.problem import Problem
 from mqservice.quotas.limits import LIMIT_NAMES, effective
 from mqservice.quotas.models import Source
@@ -19,7 +20,7 @@ from mqservice.quotas.queries import find_row, limits_of
 from mqservice.quotas.services import put_limits
 
 
-class Command(BaseCommand):
+class Command(ServiceCommand):
     help = "Show or set the limits of a tenant, or the default of all tenants."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -32,6 +32,7 @@ from tests.mqservice.delivery.resume.resuming import (
 )
 from tests.mqservice.delivery.serving import Server
 from tests.mqservice.delivery.wait_until import wait_until
+from tests.sizes import sized
 
 pytestmark = pytest.mark.real_engine(queue_count=2)
 
@@ -293,10 +294,11 @@ def test_an_exclusive_queue_waits_for_what_a_disconnected_session_holds(
     assert [message["b"] for message in messages] == ["2", "3"]
 
 
+@pytest.mark.sized
 def test_sessions_of_one_process_leave_nothing_behind(
     server: Server, api: httpx.Client, topic: str, group: str, key: str
 ) -> None:
-    count = 100
+    count = sized(20, torture=100)
     put(api, topic, *[{"body": str(number)} for number in range(count * 2)])
     resumed = 0
     for number in range(count):
