@@ -20,6 +20,7 @@ const short = new Intl.NumberFormat("en", { notation: "compact", maximumFraction
 const BYTES = ["B", "KiB", "MiB", "GiB", "TiB"];
 const BYTE_STEPS = BYTES.flatMap((_, power) => [1, 2, 4, 8, 16, 32, 64, 128, 256, 512].map((step) => step * 1024 ** power));
 const SECOND_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800];
+const TIME_STEPS = SECOND_STEPS.filter((step) => step >= 60); // a moment is named by its minute
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -119,7 +120,7 @@ function drawn(data, index) {
       stroke: line,
       fill: data.series.length > 1 ? undefined : pale(line, 0.08),
       width: 1.75,
-      points: { filter: (plot, at) => aloneIn(plot.data[at]) },
+      points: { filter: (plot, at) => aloneIn(plot.data[at]), size: 8, fill: line },
     };
   }
   const count = data.series.length;
@@ -161,7 +162,7 @@ function options(box, data) {
     cursor: { sync: { key: "charts" }, points: { size: 6 } },
     scales: { y: { range: () => [0, highest * 1.1] }, x: { range: () => range } },
     axes: [
-      { stroke: soft, grid: { show: false }, ticks: grid, values: (_, ticks) => ticks.map((tick) => moment(tick, range)) },
+      { stroke: soft, grid: { show: false }, ticks: grid, incrs: TIME_STEPS, values: (_, ticks) => ticks.map((tick) => moment(tick, range)) },
       { stroke: soft, grid, ticks: { show: false }, size: 64, incrs: steps, values: (_, ticks) => ticks.map((tick) => shown(tick, data.unit, short)) },
     ],
     series: [

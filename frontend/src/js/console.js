@@ -6,6 +6,7 @@ import { startDrawer } from "./drawer.js";
 import { startDialogs } from "./dialogs.js";
 import { startExplorerLive } from "./explorer_live.js";
 import { startHistogram } from "./histogram.js";
+import { startInterruptedForms } from "./interrupted.js";
 import { startLive } from "./live.js";
 import { startMenus } from "./menus.js";
 import { startPalette } from "./palette.js";
@@ -19,6 +20,7 @@ Alpine.data("toast", toast);
 Alpine.data("marks", marks);
 Alpine.start();
 
+startInterruptedForms();
 startMenus();
 startPalette();
 startDialogs();

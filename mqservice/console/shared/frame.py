@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Concatenate, ParamSpec, TypeVar, cast
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import (
@@ -86,6 +87,11 @@ class Frame:
         """Of the section about this page, or of the contents."""
         item = find_item(self.here)
         return guide_url(item.guide if item else "")
+
+    @property
+    def form_bytes_max(self) -> int:
+        """What one form may send."""
+        return int(settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
 
     @property
     def can_manage(self) -> bool:

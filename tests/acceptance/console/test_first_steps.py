@@ -271,3 +271,35 @@ def test_palette_opens_on_a_guide_and_leads_to_a_section_of_it(page: Page) -> No
     page.keyboard.type("audit")
     page.get_by_role("option", name="Audit log", exact=True).click()
     page.wait_for_url("**/demo/audit#main")
+
+
+def test_what_was_typed_stays_when_the_session_ends_before_it_is_sent(
+    page: Page, service: Service
+) -> None:
+    body = '{"of":\n "\u05e9\u05dc\u05d5\u05dd"}'
+    page.goto("/console/demo/new-schedule")
+    page.get_by_label("Name", exact=True).fill("interrupted")
+    page.get_by_label("Topic", exact=True).fill("orders")
+    page.get_by_label("Cron expression").fill("@yearly")
+    page.get_by_label("Body", exact=True).fill(body)
+    page.context.clear_cookies(name="mq_session")
+    page.get_by_role("button", name="Create schedule").click()
+    page.get_by_label("Username or email").fill(service.facts.username)
+    page.get_by_label("Password", exact=True).fill(service.facts.password)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/demo/new-schedule")
+    expect(page.get_by_text("Here is what you typed")).to_be_visible()
+    expect(page.get_by_label("Body", exact=True)).to_have_value(body)
+    page.get_by_role("button", name="Create schedule").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("interrupted")
+    page.goto("/console/demo/new-schedule")
+    expect(page.get_by_label("Name", exact=True)).to_have_value("")
+
+
+def test_form_that_the_service_would_not_take_stays_with_what_was_typed(page: Page) -> None:
+    page.goto("/console/demo/topics/orders/publish")
+    typed = "y" * 1_100_000
+    page.get_by_label("Body", exact=False).first.fill(typed)
+    page.get_by_role("button", name="Publish", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("This form takes 1 MiB at most.")
+    assert page.get_by_label("Body", exact=False).first.input_value() == typed

@@ -279,3 +279,32 @@ def test_columns_are_chosen_by_keyboard_and_without_scripts(
     page.get_by_role("button", name="Reset").click()
     expect(page.locator("tbody td[data-label='Tag']").first).to_be_visible()
     expect(page.locator("tbody td[data-label='Message ID']")).to_have_count(0)
+
+
+def test_chart_of_one_value_shows_a_dot_and_names_no_minute_twice(page: Page) -> None:
+    newest = 1_768_383_000_000
+    points = [[at, None] for at in range(newest - 3_600_000, newest, 10_000)]
+    answer = {
+        "unit": "/s",
+        "series": [{"label": "in", "points": [*points, [newest, 12]]}],
+        "bars": None,
+        "thresholds": [],
+        "from_ms": newest - 3_600_000,
+        "to_ms": newest,
+    }
+    page.route("**/charts/**", lambda route: route.fulfill(json=answer))
+    page.goto("/console/demo/topics/orders")
+    expect(page.locator(".chart canvas").first).to_be_visible()
+    minutes, colour = page.evaluate(
+        """() => {
+            const plot = document.querySelector(".chart").uplot;
+            const at = plot.data[0].length - 1;
+            const x = plot.valToPos(plot.data[0][at], "x", true);
+            const y = plot.valToPos(plot.data[1][at], "y", true);
+            return [plot.axes[0]._values, [...plot.ctx.getImageData(x - 2, y, 1, 1).data]];
+        }"""
+    )
+    assert len(minutes) == len(set(minutes)) > 3
+    red, _, blue, alpha = colour
+    assert alpha == 255
+    assert red < 150 < blue, "an empty ring is white in the middle"
