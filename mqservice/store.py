@@ -29,6 +29,8 @@ from storage_engine.client import *  # noqa: F403  # the door shows all that the
 from storage_engine.client import (
     AsyncStoreClient,
     Credentials,
+    KeyTopicsReply,
+    KeyTopicsRequest,
     LeaveRequest,
     LookUpHead,
     LookUpRequest,
@@ -102,6 +104,8 @@ class Store(Protocol):
     async def topic_stats(self, request: TopicRef, /) -> TopicStats: ...
 
     async def look_up(self, request: LookUpRequest, /) -> tuple[LookUpHead, list[Record]]: ...
+
+    async def key_topics(self, request: KeyTopicsRequest, /) -> KeyTopicsReply: ...
 
     async def offset_at_time(self, request: OffsetAtTimeRequest, /) -> OffsetAtTimeReply: ...
 

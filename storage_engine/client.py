@@ -138,6 +138,8 @@ from storage_engine.wire.protocol import CheckpointReply, StatsReply
 from storage_engine.wire.put_coalescer import PutCall
 from storage_engine.wire.put_once import PutOncePlace
 from storage_engine.wire.reads import (
+    KeyTopicsReply,
+    KeyTopicsRequest,
     LookUpHead,
     LookUpRequest,
     OffsetAtTimeReply,

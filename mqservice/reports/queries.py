@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
+import msgspec
 from django.db import connection
-from django.db.models import Count, Max, Min, Q
+from django.db.models import Count, Max, Min, Q, TextField
+from django.db.models.functions import Cast
 
 from mqservice.accounts.models import Namespace
 from mqservice.lib.problem import Problem
@@ -50,10 +52,16 @@ def parts_of(
     namespace: Namespace, reports: list[str], from_date: dt.date, to_date: dt.date
 ) -> list[ReportPart]:
     """The days ``[from_date, to_date)``, by report and date. One query."""
-    rows = ReportPart.objects.filter(
+    found = ReportPart.objects.filter(
         namespace=namespace, report__in=reports, date__gte=from_date, date__lt=to_date
     )
-    return list(rows.order_by("report", "date"))
+    # As text: Django's own way to read thousands of rows takes three times as long.
+    found = found.annotate(rows_text=Cast("rows", TextField())).defer("rows")
+    parts: list[ReportPart] = []
+    for part in found.order_by("report", "date"):
+        part.rows = msgspec.json.decode(part.rows_text)
+        parts.append(part)
+    return parts
 
 
 def totals_of(namespace: Namespace, reports: list[str], dates: list[dt.date]) -> list[ReportPart]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from django.db.models import Q
 
@@ -12,6 +12,12 @@ from mqservice.accounts.scopes import ANYTHING
 from mqservice.lib.names import engine_name
 from mqservice.topics.models import Topic
 from mqservice.topics.queue_options import NO_OPTIONS, QueueOptions, queue_options_of
+
+# The arguments of ``_route_of``: a thousand topics as models take four times as long.
+_COLUMNS: Final = (
+    "namespace__name", "namespace__shard", "name", "queue_count", "body_bytes_max", "durability",
+    "message_type", "sqs", "letter_sources",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +38,11 @@ class TopicRoute:
 
 def find_topic_route(tenant_id: int, namespace: str, name: str) -> TopicRoute | None:
     """One query, which cannot see another tenant's rows."""
-    rows = Topic.objects.select_related("namespace")
-    topic = rows.filter(
+    rows = Topic.objects.filter(
         namespace__tenant_id=tenant_id, namespace__name=namespace, name=name
-    ).first()
-    return None if topic is None else _route_of(topic)
+    )
+    row = rows.values_list(*_COLUMNS).first()
+    return None if row is None else _route_of(*row)
 
 
 class TopicsAfter(NamedTuple):
@@ -58,17 +64,18 @@ class TopicRoutes(NamedTuple):
 
 def find_topic_routes(asked: TopicsAfter) -> TopicRoutes:
     """One query, and one more where there are more; neither sees another tenant's rows."""
-    rows = Topic.objects.select_related("namespace").filter(
+    rows = Topic.objects.filter(
         namespace__tenant_id=asked.tenant_id, namespace__name=asked.namespace, name__gt=asked.after
     )
     if ANYTHING not in asked.patterns:
         rows = rows.filter(_any_of(asked.patterns))
-    found = list(rows.order_by("name")[: asked.count_max + 1])
+    some = rows.values_list(*_COLUMNS).order_by("name")[: asked.count_max + 1]
+    found = [_route_of(*row) for row in some]
     left_count = 0
     if len(found) > asked.count_max:
         found.pop()
         left_count = rows.filter(name__gt=found[-1].name).count()
-    return TopicRoutes([_route_of(each) for each in found], left_count)
+    return TopicRoutes(found, left_count)
 
 
 def _any_of(patterns: Iterable[str]) -> Q:
@@ -81,17 +88,26 @@ def _any_of(patterns: Iterable[str]) -> Q:
     return wanted
 
 
-def _route_of(topic: Topic) -> TopicRoute:
-    namespace, name = topic.namespace.name, topic.name
+def _route_of(
+    namespace: str,
+    shard: str,
+    name: str,
+    queue_count: int,
+    body_bytes_max: int,
+    durability: str,
+    message_type: str,
+    sqs: Any,  # Any: as the model has it
+    letter_sources: list[str],
+) -> TopicRoute:
     return TopicRoute(
         namespace=namespace,
         name=name,
-        shard=topic.namespace.shard,
+        shard=shard,
         engine_name=engine_name(namespace=namespace, name=name),
-        queue_count=topic.queue_count,
-        body_bytes_max=topic.body_bytes_max,
-        durability=topic.durability,
-        message_type=topic.message_type,
-        queue=queue_options_of(topic.sqs),
-        letter_sources=tuple(topic.letter_sources),
+        queue_count=queue_count,
+        body_bytes_max=body_bytes_max,
+        durability=durability,
+        message_type=message_type,
+        queue=queue_options_of(sqs),
+        letter_sources=tuple(letter_sources),
     )

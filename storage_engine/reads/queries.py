@@ -1,6 +1,6 @@
 """Reads that change nothing: by offset, by key, by time.
 
-    server ── pull, look_up, offset_at_time ──▶ [Queries] ──▶ consume queues, index, commit log
+    server ── pull, look_up, key_topics, offset_at_time ──▶ [Queries] ──▶ consume queues, index, log
 
 Loop thread only.
 """
@@ -15,11 +15,14 @@ from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.errors import BadRequest, QueueNotFound
 from storage_engine.index.indexer import Indexer
 from storage_engine.index.key_lookup import IsRemoved, KeyLookup
+from storage_engine.index.key_topics import topics_with_keys
 from storage_engine.log.offset_at_time import offset_at_time
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.reads.pull import pull
 from storage_engine.records.topic_names import DLQ_PREFIX
 from storage_engine.wire.reads import (
+    KeyTopicsReply,
+    KeyTopicsRequest,
     LookUpHead,
     LookUpRequest,
     OffsetAtTimeReply,
@@ -83,6 +86,12 @@ class Queries:
         )
         self._indexer.flush()
         return lookup.page(is_complete=not self._indexer.is_behind)
+
+    def key_topics(self, request: KeyTopicsRequest) -> KeyTopicsReply:
+        """See ``key_topics``. Raises ``BadRequest``."""
+        self._indexer.flush()
+        indexes = topics_with_keys(self._indexer.index, request.topics, request.keys)
+        return KeyTopicsReply(indexes=indexes, is_complete=not self._indexer.is_behind)
 
     def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply:
         """See ``offset_at_time``. Raises ``TopicNotFound``, ``QueueNotFound``, ``BadRequest``."""

@@ -145,6 +145,7 @@ def _add_inspection(calls: StoreCalls, store: Store) -> None:
         return MessageTracer(consumption.clock, store.queries, consumption).trace(request)
 
     calls.add(Op.OFFSET_AT_TIME, store.queries.offset_at_time)
+    calls.add(Op.KEY_TOPICS, store.queries.key_topics)
     calls.add(Op.GROUP_STATS, group_stats)
     calls.add(Op.GROUP_CLIENTS, consumption.group_clients)
     calls.add(Op.GROUP_MEMBERS, lambda request: members_of(consumption, request.group))

@@ -85,6 +85,7 @@ class ClientCalls:
     pull = Method(Op.PULL)
     settle = Method(Op.SETTLE)
     look_up = Method(Op.LOOK_UP)
+    key_topics = Method(Op.KEY_TOPICS)
     offset_at_time = Method(Op.OFFSET_AT_TIME)
     offset_commit = Method(Op.OFFSET_COMMIT)
     offset_reset = Method(Op.OFFSET_RESET)

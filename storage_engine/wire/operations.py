@@ -67,6 +67,8 @@ from storage_engine.wire.protocol import (
 )
 from storage_engine.wire.put_once import PutOnceReply, PutOnceRequest
 from storage_engine.wire.reads import (
+    KeyTopicsReply,
+    KeyTopicsRequest,
     LookUpHead,
     LookUpRequest,
     OffsetAtTimeReply,
@@ -251,6 +253,7 @@ class Op:
     SNAPSHOT_RELEASE = Operation(51, SnapshotRelease, SnapshotReleaseReply)
     PUT_ONCE = Operation(52, PutOnceRequest, PutOnceReply)
     USE = Operation(53, UsageRequest, UsageReply, is_harmless=True)
+    KEY_TOPICS = Operation(54, KeyTopicsRequest, KeyTopicsReply, is_harmless=True)
     REDRIVE = Operation(56, RedriveRequest, RedriveReply)
     PURGE = Operation(57, PurgeRequest, PurgeReply)
     DEAD_LETTERS = Operation(58, DeadLettersRequest, DeadLettersReply, is_harmless=True)

@@ -70,6 +70,23 @@ class LookUpHead(Wire, frozen=True, kw_only=True):
     is_complete: bool
 
 
+class KeyTopicsRequest(Wire, frozen=True, kw_only=True):
+    """Which of ``topics`` may have a message whose id or one of whose keys is in ``keys``?"""
+
+    topics: list[str]
+    keys: list[str]
+
+
+class KeyTopicsReply(Wire, frozen=True, kw_only=True):
+    """``indexes`` into the topics of the request, ascending: the others have none.
+
+    ``is_complete`` is False while the index lacks the newest messages.
+    """
+
+    indexes: list[int]
+    is_complete: bool
+
+
 class OffsetAtTimeRequest(Wire, frozen=True, kw_only=True):
     """Where is the first message of a queue that was stored at ``timestamp_ms`` or later? And at
     each of ``later_ms``, which ascend from there.

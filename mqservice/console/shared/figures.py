@@ -37,6 +37,8 @@ from mqservice.topics.queries import queue_stats_of_all, topic_names_of, topics_
 
 # Topics and groups that the engine is asked for: some tenths of a millisecond each.
 DIRECT_ROWS_MAX: Final = 200
+# Groups of a namespace of which each is asked whether it reads a topic; of more, samples say it.
+READERS_MAX: Final = 50
 FRESH_MS: Final = 4 * SAMPLE_MS  # far enough to have two rounds, which may be late
 _DAY_MS: Final = 24 * HOUR_MS
 _COLUMNS: Final = (
@@ -170,31 +172,30 @@ def figures_of(
 
 
 def figures_of_topic(
-    namespace: Namespace,
-    topic: Topic,
-    client: StoreClient | None,
-    now_ms: int,
-    *,
-    direct_max: int = DIRECT_ROWS_MAX,
+    namespace: Namespace, topic: Topic, client: StoreClient | None, now_ms: int
 ) -> Figures:
     """Of one topic and the groups that read it. Four queries, a call to the engine for the topic,
-    and a question for each group of the namespace where there are few.
+    and a question for each of these groups; where there are few groups, for each of the namespace.
     """
-    group_names = group_names_of(namespace, limit=direct_max + 1)
-    are_few = len(group_names) <= direct_max
-    if not are_few:
+    group_names = group_names_of(namespace, limit=READERS_MAX + 1)
+    are_many = len(group_names) > READERS_MAX
+    if are_many:
         fresh = GroupSample.objects.filter(
             namespace=namespace,
             resolution_ms=SAMPLE_MS,
             at_ms__gte=now_ms - FRESH_MS,
             topic=topic.name,
         )
-        group_names = list(fresh.values_list("group_name", flat=True).distinct())
+        group_names = sorted(set(fresh.values_list("group_name", flat=True)))
     found = sampled(namespace, [topic.name], group_names, now_ms, lag_on=[topic.name])
     measure_topics(found, client, [topic])
-    if are_few:
-        measure_groups(found, client, groups_of(namespace))
-        by_topic(found)
+    if are_many and client is None:
+        return found
+    readers = ConsumerGroup.objects.filter(
+        namespace=namespace, name__in=group_names[:DIRECT_ROWS_MAX]
+    )
+    measure_groups(found, client, list(readers.select_related("namespace")))
+    by_topic(found)
     return found
 
 

@@ -28,7 +28,6 @@ from django.http import (
     QueryDict,
 )
 from django.shortcuts import render
-from django.urls import reverse
 
 from mqservice.accounts.access import Principal
 from mqservice.accounts.models import Namespace, User
@@ -46,6 +45,7 @@ from mqservice.console.shared.navigation import (
     tabs_for,
 )
 from mqservice.console.shared.waiting import forget_counts, waiting_counts
+from mqservice.lib.page_urls import page_url
 from mqservice.lib.problem import Problem
 
 P = ParamSpec("P")
@@ -116,7 +116,7 @@ class Frame:
         item = find_item(here or self.here)
         if item is None:
             return []
-        url = reverse(item.url, args=[self.namespace.name]) if steps else ""
+        url = page_url(item.url, self.namespace.name) if steps else ""
         below = [step if isinstance(step, Crumb) else Crumb(title=step) for step in steps]
         return [Crumb(title=item.title, url=url), *below]
 
@@ -128,7 +128,7 @@ class Frame:
 
     def url(self, name: str, *args: object) -> str:
         """Of a page of this namespace."""
-        return reverse(f"console:{name}", args=[self.namespace.name, *args])
+        return page_url(f"console:{name}", self.namespace.name, *args)
 
     def render(self, template: str, status: int = 200, **context: object) -> HttpResponse:
         """A whole page; its template extends ``console/frame.html``."""

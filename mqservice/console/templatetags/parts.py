@@ -16,7 +16,7 @@ from django.http import HttpRequest
 from django.template.loader import get_template
 from django.templatetags.static import static
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.translation import gettext as _
@@ -24,6 +24,7 @@ from django.utils.translation import gettext as _
 from mqservice.console.assets import version
 from mqservice.console.shared.form_times import field_time
 from mqservice.console.shared.time_zones import UTC_NAME, ZONE_FIELD, zone_name
+from mqservice.lib.page_urls import page_url
 from mqservice.lib.units import count
 
 register = template.Library()
@@ -33,7 +34,7 @@ VALUE_CHARS_MAX: Final = 200  # of a setting, before and after
 TREND_HEIGHT: Final = 24
 TREND_BARS_MAX: Final = 24  # more of them would be too thin
 
-_FORMATS = {"m": "%Y-%m-%d %H:%M", "s": "%Y-%m-%d %H:%M:%S", "ms": "%Y-%m-%d %H:%M:%S.%f"}
+_SHOWN_CHARS: Final = {"m": 16, "s": 19, "ms": 23}  # of 2026-01-31 12:34:56.789+02:00
 
 
 @register.simple_tag
@@ -62,6 +63,12 @@ def icon(name: str) -> SafeString:
 
 
 @register.simple_tag
+def url(view: str, *args: object, **kwargs: object) -> str:
+    """In place of Django's tag of this name, which looks up each address anew."""
+    return page_url(view, *args, **kwargs)
+
+
+@register.simple_tag
 def moment(value: datetime | int | str | None, precision: str = "s") -> str | SafeString:
     """A time (epoch ms where it is a number, RFC 3339 where it is a text) in the zone of the page,
     with its distance from UTC; scripts show it without, in the same zone.
@@ -74,16 +81,11 @@ def moment(value: datetime | int | str | None, precision: str = "s") -> str | Sa
         value = datetime.fromtimestamp(value / 1000, tz=UTC)
     elif isinstance(value, str):
         value = datetime.fromisoformat(value)
-    local = value.astimezone(timezone.get_current_timezone())
-    text = local.strftime(_FORMATS[precision])
-    offset = local.strftime("%z")
-    return format_html(
-        '<time datetime="{}" data-precision="{}">{} {}</time>',
-        value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        precision,
-        text[:-3] if precision == "ms" else text,
-        zone_name() if zone_name() == UTC_NAME else f"{offset[:3]}:{offset[3:]}",
-    )
+    local = value.astimezone(timezone.get_current_timezone()).isoformat(" ", "milliseconds")
+    utc = value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    shown, distance = local[: _SHOWN_CHARS[precision]], local[_SHOWN_CHARS["ms"] :][:6]
+    zone = UTC_NAME if zone_name() == UTC_NAME else distance
+    return SafeString(f'<time datetime="{utc}" data-precision="{precision}">{shown} {zone}</time>')
 
 
 @register.filter
@@ -130,21 +132,21 @@ def live(key: str, value: object, text: str | None = None) -> SafeString:
 def trend(values: Sequence[int | None], label: str) -> SafeString:
     """How a number came about: a line, or bars where there are few of them; gaps stay gaps."""
     known = [value for value in values if value is not None]
-    most = max([*known, 1])
-    heights = [None if value is None else TREND_HEIGHT * value / most for value in values]
+    scale = TREND_HEIGHT / max([*known, 1])
     if len(values) <= TREND_BARS_MAX:
-        bars = ((at, TREND_HEIGHT - height, height) for at, height in enumerate(heights) if height)
-        shape = format_html_join(
-            "", '<rect x="{}.1" y="{}" width="0.8" height="{}"/>',
-            ((at, f"{top:.1f}", f"{height:.1f}") for at, top, height in bars),
-        )  # fmt: skip
+        shape = SafeString("".join(
+            f'<rect x="{at}.1" y="{TREND_HEIGHT - value * scale:.1f}" width="0.8"'
+            f' height="{value * scale:.1f}"/>'
+            for at, value in enumerate(values)
+            if value
+        ))  # fmt: skip
     else:
-        steps, is_drawn = [], False
-        for at, height in enumerate(heights):
-            if height is not None:
-                steps.append(f"{'L' if is_drawn else 'M'}{at} {TREND_HEIGHT - height:.1f}")
-            is_drawn = height is not None
-        shape = format_html('<path d="{}"/>', "".join(steps))
+        steps, verb = [], "M"
+        for at, value in enumerate(values):
+            if value is not None:
+                steps.append(f"{verb}{at} {TREND_HEIGHT - value * scale:.1f}")
+            verb = "M" if value is None else "L"
+        shape = SafeString(f'<path d="{"".join(steps)}"/>')
     said = [label, *(count(value) for value in (known[0], known[-1]))] if known else [label]
     return format_html(
         '<svg class="trend" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img"'

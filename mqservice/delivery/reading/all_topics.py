@@ -1,7 +1,8 @@
 """Finds a key or IDs in all topics of a namespace, through the key index.
 
-    topics after the last one ──▶ [topics_page] ── LOOK_UP, some at once ──▶ engine
-    newest first, topics with more, last topic ◀──────┘
+    topics after the last one ──▶ [topics_page] ── KEY_TOPICS, which may have it ──▶ engine
+                                       │ └──────── LOOK_UP in these, some at once ─▶ engine
+    newest first, topics with more, last topic ◀┘
 
 Topics are gone through by name. A page has a few messages of each: the topics that have more are
 named, and a search of one topic goes on there. It ends after ``TOPICS_MAX`` topics, after
@@ -22,14 +23,15 @@ from mqservice.delivery.reading.key_search import find_by_id, key_page
 from mqservice.delivery.reading.walk import BrowsePage, SearchQuery
 from mqservice.lib.durations import SECOND_MS
 from mqservice.lib.problem import Problem
-from mqservice.store import Record, Store, TopicNotFound
+from mqservice.store import KeyTopicsRequest, Record, Store, TopicNotFound
 from mqservice.topics.routes import TopicRoute
 
-TOPICS_MAX: Final = 1_024  # of one page: about 150 ms when most do not have the key
-TOPICS_AT_ONCE: Final = 256
+TOPICS_MAX: Final = 1_024  # of one page
+TOPICS_AT_ONCE: Final = 256  # with IDS_MAX ids as many as the engine is asked for together
 PER_TOPIC_MAX: Final = 8
 IDS_MAX: Final = 8  # each is looked for in each topic
 SEARCH_MS_MAX: Final = SECOND_MS
+_NOTHING: Final = BrowsePage(records=[], place=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,7 @@ async def topics_page(
     found: list[tuple[TopicRoute, Record]] = []
     more_in: list[str] = []
     topics: list[TopicRoute] = []
+    may_have: set[str] = set()
     searched_count, left_count, bytes_left = 0, 1, BROWSE_BYTES_MAX
     is_complete, has_room = True, True
     while has_room and searched_count < TOPICS_MAX:
@@ -78,11 +81,19 @@ async def topics_page(
                 principal, ns, after=last, count_max=count_max
             )
             topics += more
-        batch = topics[searched_count : searched_count + PULLS_AT_ONCE_MAX]
+            asked = KeyTopicsRequest(
+                topics=[topic.engine_name for topic in more], keys=ids or [question.key or ""]
+            )
+            reply = await store.key_topics(asked)
+            may_have.update(more[at].name for at in reply.indexes)
+            is_complete = is_complete and reply.is_complete
+        batch, looked_into = _batch(topics[searched_count:], may_have)
         pages = await asyncio.gather(
-            *(_topic_page(store, topic, question, ids, each_max) for topic in batch)
+            *(_topic_page(store, topic, question, ids, each_max) for topic in looked_into)
         )
-        for topic, page in zip(batch, pages, strict=True):
+        page_of = {topic.name: page for topic, page in zip(looked_into, pages, strict=True)}
+        for topic in batch:
+            page = page_of.get(topic.name, _NOTHING)
             size_bytes = sum(len(record.body) for record in page.records)
             if found and (len(found) + len(page.records) > messages_max or size_bytes > bytes_left):
                 has_room = False
@@ -105,6 +116,19 @@ async def topics_page(
         more_in=more_in,
         is_complete=is_complete,
     )
+
+
+def _batch(
+    topics: list[TopicRoute], may_have: set[str]
+) -> tuple[list[TopicRoute], list[TopicRoute]]:
+    """The next ones of ``topics``, and those of them that are looked into at once."""
+    looked_into: list[TopicRoute] = []
+    for at, topic in enumerate(topics):
+        if topic.name in may_have:
+            looked_into.append(topic)
+            if len(looked_into) == PULLS_AT_ONCE_MAX:
+                return topics[: at + 1], looked_into
+    return topics, looked_into
 
 
 async def _topic_page(

@@ -10,15 +10,17 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from mqservice.accounts.models import AuditEntry
+from mqservice.console.shared.figures import READERS_MAX
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.names import MAIN_SHARD
 from mqservice.sampling.limits import SAMPLE_MS
 from mqservice.sampling.models import GroupSample, TopicSample
-from mqservice.store import blocking_client, encode_plain, new_message_id
+from mqservice.store import GroupRef, blocking_client, encode_plain, new_message_id
 from mqservice.topics.models import Topic
 from mqservice.topics.services import TopicChange, put_topic
 from tests.mqservice.console.reading import names, round_trips, text_of
+from tests.mqservice.groups.reading import Reader
 from tests.people import People
 
 TOPICS = "/console/acme/topics"
@@ -226,6 +228,31 @@ def test_a_page_of_topics_asks_for_its_rows_alone_and_for_many_at_a_time(
     (figures,) = [each["sql"] for each in queries if "sampling_topicsample" in each["sql"]]
     assert "topic-0049" in figures
     assert "topic-0050" not in figures
+
+
+def test_of_many_groups_those_are_asked_for_that_samples_know_to_read_the_topic(
+    people: People, reader: Reader, alice: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader.put(3)
+    reader.receive(1)
+    ConsumerGroup.objects.bulk_create(
+        ConsumerGroup(namespace=people.acme, name=f"other-{index}") for index in range(READERS_MAX)
+    )
+    path = f"{TOPICS}/{reader.topic}"
+    assert f"groups/{reader.group}" not in text_of(alice, path)  # not sampled yet
+    now_ms = SystemClock().now_ms()
+    GroupSample.objects.create(
+        namespace=people.acme, group_name=reader.group, topic=reader.topic, lag_last=77,
+        resolution_ms=SAMPLE_MS, at_ms=now_ms - now_ms % SAMPLE_MS, known_count=1,
+    )  # fmt: skip
+    with round_trips(monkeypatch) as together:
+        text = text_of(alice, path)
+    row = text.partition(f"groups/{reader.group}")[2].partition("</tr>")[0]
+    (known,) = reader.store.group_stats(GroupRef(group=f"acme%{reader.group}")).topics
+    assert f">{known.lag}<" in row
+    assert ">77<" not in row
+    assert sum(together) < 15
+    assert "other-" not in text
 
 
 def test_name_in_the_page_is_text(people: People, engine: str, alice: Client) -> None:

@@ -13,6 +13,8 @@ import msgspec
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.store import (
     Extend,
+    KeyTopicsReply,
+    KeyTopicsRequest,
     LeaseExpired,
     LeaseRef,
     LeaveRequest,
@@ -337,6 +339,18 @@ class StoreDouble:
         stop = start + request.messages_max
         cursor = str(stop) if stop < len(found) else ""
         return LookUpHead(cursor=cursor, is_complete=self.is_index_complete), found[start:stop]
+
+    async def key_topics(self, request: KeyTopicsRequest) -> KeyTopicsReply:
+        indexes = [
+            at
+            for at, topic in enumerate(request.topics)
+            if any(
+                key in (record.message_id, *record.keys)
+                for record in self.records(topic)
+                for key in request.keys
+            )
+        ]
+        return KeyTopicsReply(indexes=indexes, is_complete=self.is_index_complete)
 
     async def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply:
         log = self._log(request.topic, request.queue_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -11,6 +12,9 @@ import pytest
 from mqservice.accounts.scopes import Grant, Kind, Scope
 from mqservice.delivery.reading import all_topics
 from mqservice.delivery.reading.all_topics import IDS_MAX, PER_TOPIC_MAX
+from mqservice.delivery.reading.walk import BrowsePage
+from mqservice.store import Store
+from mqservice.topics.routes import TopicRoute
 from tests.mqservice.delivery.browsing import bodies, put
 from tests.mqservice.delivery.engine_serving import grow_topic
 from tests.mqservice.delivery.serving import Json, Server
@@ -143,13 +147,33 @@ def test_a_page_ends_when_its_time_is_over(
 ) -> None:
     monkeypatch.setattr(all_topics, "SEARCH_MS_MAX", 0)
     monkeypatch.setattr(all_topics, "PULLS_AT_ONCE_MAX", 1)
-    put(api, topics[1], {"body": "b", "keys": ["k"]})
+    for topic in topics[1:]:
+        put(api, topic, {"body": topic[-1], "keys": ["k"]})
 
     first = search(narrow, "key:k")
     second = search(narrow, "key:k", cursor=first["next_cursor"])
 
-    assert (first["messages"], first["topics_searched"], first["topics_left"]) == ([], 1, 2)
-    assert bodies([second["messages"]]) == ["b"]
+    assert bodies([first["messages"]]) == ["b"]  # the topic before has none, which costs nothing
+    assert (first["topics_searched"], first["topics_left"]) == (2, 1)
+    assert bodies([second["messages"]]) == ["c"]
+
+
+def test_topics_that_cannot_have_it_are_not_looked_into(
+    monkeypatch: pytest.MonkeyPatch, api: httpx.Client, narrow: httpx.Client, topics: list[str]
+) -> None:
+    looked_into = []
+    real = all_topics._topic_page
+
+    async def page(store: Store, topic: TopicRoute, *question: Any) -> BrowsePage:
+        looked_into.append(topic.name)
+        return await real(store, topic, *question)
+
+    monkeypatch.setattr(all_topics, "_topic_page", page)
+    put(api, topics[0], {"body": "a", "keys": ["other"]})
+    put(api, topics[1], {"body": "b", "keys": ["k"]})
+
+    assert search(narrow, "key:k")["topics_searched"] == 3
+    assert looked_into == [topics[1]]
 
 
 def test_ids_are_found_in_their_topics(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mqservice.topics.models import Topic
-from mqservice.topics.routes import TopicsAfter, find_topic_routes
+from mqservice.topics.queue_options import QueueOptions
+from mqservice.topics.routes import TopicsAfter, find_topic_route, find_topic_routes
 from tests.people import People
 
 NAMES = ("Orders", "a_b", "axb", "orders", "orders-eu", "stock")
@@ -51,3 +52,16 @@ def test_each_is_found_once_in_parts_and_those_behind_are_counted(topics: People
 def test_namespaces_of_others_have_no_topics(topics: People) -> None:
     asked = TopicsAfter(topics.acme.tenant_id, "rival", ("*",), "", 10)
     assert find_topic_routes(asked).routes == []
+
+
+def test_a_topic_is_told_of_alike_alone_and_among_others(topics: People) -> None:
+    orders = Topic.objects.filter(namespace=topics.acme, name="orders")
+    orders.update(letter_sources=["a"], body_bytes_max=77, sqs={"delay_s": 7})
+    alone = find_topic_route(topics.acme.tenant_id, "acme", "orders")
+    assert alone is not None
+    assert (alone.namespace, alone.shard, alone.queue_count) == ("acme", "main", 3)
+    assert (alone.body_bytes_max, alone.letter_sources) == (77, ("a",))
+    assert alone.queue == QueueOptions(delay_s=7)
+    found = find_topic_routes(TopicsAfter(topics.acme.tenant_id, "acme", ("*",), "", 10))
+    assert alone in found.routes
+    assert find_topic_route(topics.acme.tenant_id, "acme", "nothing") is None

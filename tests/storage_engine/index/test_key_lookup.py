@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage_engine.errors import BadRequest, CursorInvalid, TopicNotFound
+from storage_engine.index import key_topics as key_topics_module
+from storage_engine.wire.reads import KeyTopicsRequest
 from tests.storage_engine.doubles import OpenStore, fingerprint
-from tests.storage_engine.index.keyed import index_files, keyed, look_up, pages
+from tests.storage_engine.index.keyed import index_files, index_hash, keyed, look_up, pages
 from tests.storage_engine.recovering import poke
 
 # "Aa" and "BB" have one hash, and so do "AaAa", "AaBB", "BBAa", "BBBB".
@@ -85,6 +87,49 @@ async def _compare(
                             from_ms=from_ms, to_ms=to_ms,
                         )  # fmt: skip
                         assert [record.body for record in found] == expected
+            known = {
+                index_hash(step.topic, key)
+                for step, _stamp, _body in stored
+                for key in (step.message_id, *step.keys)
+            }
+            for key in [*KEYS, "1" * 34, "absent"]:
+                asked = KeyTopicsRequest(topics=["u", "absent", "t"], keys=[key])
+                reply = store.store.queries.key_topics(asked)
+                assert reply.is_complete
+                assert reply.indexes == [
+                    at for at, topic in enumerate(asked.topics) if index_hash(topic, key) in known
+                ]
+
+
+async def test_topics_of_any_of_several_keys_are_named_and_too_many_are_refused(
+    tmp_path: Path,
+) -> None:
+    async with OpenStore(tmp_path) as store:
+        for topic, key in (("t", "a"), ("u", "b"), ("v", "c")):
+            store.topic(topic)
+            await store.put(keyed("1" * 34, [key], topic=topic))
+        key_topics = store.store.queries.key_topics
+
+        asked = KeyTopicsRequest(topics=["t", "u", "v"], keys=["c", "x", "a"])
+        assert key_topics(asked).indexes == [0, 2]
+        assert key_topics(KeyTopicsRequest(topics=[], keys=["a"])).indexes == []
+        with pytest.raises(BadRequest, match="at most 2048 pairs"):
+            key_topics(KeyTopicsRequest(topics=["t"] * 1_025, keys=["a", "b"]))
+        with pytest.raises(BadRequest, match="the key is empty"):
+            key_topics(KeyTopicsRequest(topics=["t"], keys=["a", ""]))
+
+
+async def test_a_topic_may_have_what_stands_behind_a_long_chain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_topics_module, "_CHAIN_MAX", 1)
+    async with OpenStore(tmp_path) as store:
+        store.topic("t")
+        await store.put(*(keyed(f"{index:034d}", ["k"]) for index in range(3)))
+
+        reply = store.store.queries.key_topics(KeyTopicsRequest(topics=["t"], keys=["0" * 34]))
+
+        assert reply.indexes == [0]
 
 
 async def test_newest_message_comes_first(tmp_path: Path) -> None:

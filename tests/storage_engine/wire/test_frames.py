@@ -69,7 +69,7 @@ def test_numbers_of_the_protocol_never_change() -> None:
         "GROUP_PUT": 40, "GROUP_LIST": 41, "GROUP_STATS": 42, "GROUP_DELETE": 43,
         "GROUP_MEMBERS": 45, "TRACE": 46, "OFFSETS_CHANGED": 44, "OBSERVE": 47,
         "CHECKPOINT": 48, "STATS": 49, "SNAPSHOT": 50, "SNAPSHOT_RELEASE": 51,
-        "PUT_ONCE": 52, "USE": 53, "REDRIVE": 56, "PURGE": 57, "DEAD_LETTERS": 58,
+        "PUT_ONCE": 52, "USE": 53, "KEY_TOPICS": 54, "REDRIVE": 56, "PURGE": 57, "DEAD_LETTERS": 58,
         "DELIVER_DUE": 60, "SCHEDULED_LIST": 61, "SCHEDULED_CANCEL": 62, "SCHEDULED_SEND_NOW": 63,
         "SCHEDULED_MOVE": 64,
     }  # fmt: skip
