@@ -3,7 +3,7 @@
     a guarded page ──▶ [must_sign_on_again] ──▶ single-sign-on/confirm/ ──▶ the provider, which asks
     anew ──▶ [confirmed] ──▶ single-sign-on/confirm/ ──▶ the page
 
-allauth asks everybody else for the password or a factor, and these for nothing.
+allauth asks everybody else for the password or a factor, but asks these users for nothing.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def start(request: HttpRequest) -> HttpResponse:
 @never_cache
 @login_required
 def set_password(request: HttpRequest) -> HttpResponse:
-    """allauth's, for who has confirmed who it is: a password stays when the session is over."""
+    """allauth's, for users who have confirmed who they are: a password outlives the session."""
     if must_sign_on_again(request) or is_reauthentication_required(request, app="allauth.account"):
         if request.method == "POST":  # the session would keep what was sent
             return redirect("account_set_password")

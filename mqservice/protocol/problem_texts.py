@@ -166,7 +166,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     ),
     "SCHEMA_NOT_FOUND": Meaning(
         "The topic has no schema.",
-        "Upload one if the console is to show bodies decoded.",
+        "Upload one if you want the console to decode bodies.",
     ),
     "METHOD_NOT_ALLOWED": Meaning(
         "The path exists, but not for this method.",

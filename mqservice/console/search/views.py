@@ -1,6 +1,6 @@
 """``search?q=``, a page that needs no scripts, and ``search.json?q=``, which the palette asks.
 
-Those below ``/guide`` need nobody to be signed in.
+Those below ``/guide`` work without signing in.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def search_json(frame: Frame) -> HttpResponse:
 @never_cache
 @require_safe
 def guide_search(request: HttpRequest) -> HttpResponse:
-    """Four queries at most, none for who is not signed in."""
+    """Four queries at most, none for a visitor who is not signed in."""
     text = _text_of(request)
     context = {
         "found": guide_entries_for(_guide_frame(request), text, FOUND_PAGE_MAX),
@@ -65,7 +65,7 @@ def guide_search(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def guide_search_json(request: HttpRequest) -> HttpResponse:
-    """Four queries at most, none for who is not signed in."""
+    """Four queries at most, none for a visitor who is not signed in."""
     return _as_json(guide_entries_for(_guide_frame(request), _text_of(request), FOUND_MAX))
 
 

@@ -301,5 +301,5 @@ def test_form_that_the_service_would_not_take_stays_with_what_was_typed(page: Pa
     typed = "y" * 1_100_000
     page.get_by_label("Body", exact=False).first.fill(typed)
     page.get_by_role("button", name="Publish", exact=True).click()
-    expect(page.get_by_role("alert")).to_contain_text("This form takes 1 MiB at most.")
+    expect(page.get_by_role("alert")).to_contain_text("This form can send at most 1 MiB.")
     assert page.get_by_label("Body", exact=False).first.input_value() == typed

@@ -553,7 +553,7 @@ def test_another_user_of_the_provider_confirms_nothing_and_gets_no_account(
     client = signed_up_client(settings)
     provider.claims = {"sub": "4712", "email": "mallory@x.example"}
     refused = sign_on_again(client, SET_PASSWORD)
-    assert "as another user" in words_of(refused)
+    assert "as a different user from the one signed in here" in words_of(refused)
     assert CONFIRM in client.get(SET_PASSWORD).headers["Location"]
     assert name_of(client) == "alice"
     assert User.objects.count() == 1

@@ -60,7 +60,7 @@ export const REMEDIES = {
   REPORT_NOT_FOUND: "List the reports and the runs.",
   REQUEST_TIMEOUT: "Send it again, over a faster connection or in smaller parts.",
   SCHEDULE_NOT_FOUND: "List the schedules.",
-  SCHEMA_NOT_FOUND: "Upload one if the console is to show bodies decoded.",
+  SCHEMA_NOT_FOUND: "Upload one if you want the console to decode bodies.",
   SCHEMA_REJECTED: "Correct the message, or register a version of the schema that allows it.",
   SEARCH_NOT_FOUND: "List the shared searches.",
   STORAGE_BUSY: "Send it again after `retry_after_ms`, and more slowly.",

@@ -19,9 +19,7 @@ from django.core.management.base import CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-from mqservice.console.management.commands import bootstrap_demo  # noqa: F401
-
-# Loaded while waiting.
+from mqservice.console.management.commands import bootstrap_demo  # noqa: F401  # loaded while waiting
 from mqservice.lib.commands import ServiceCommand
 from mqservice.lib.restore_stamp import FORGET
 
