@@ -26,18 +26,18 @@ from mqservice.lib.wire import refused
 router = Router(tags=["definitions"])
 
 
-@router.get("/ns/{ns}/definitions", response=DefinitionsOut)
+@router.get("/ns/{ns}/definitions", response=DefinitionsOut, by_alias=True)
 def export_definitions(
     request: AuthedRequest, ns: str, prefix: str = ""
 ) -> DefinitionsOut | HttpResponse:
     """Export all settings of the topics and groups of a namespace as one document, to store or to
-    import.
+    import, with the schemas of topics.
 
     It has no messages and no offsets; nor filters, which come from consumers, nor whether a group
     is paused, which is no setting. A document holds at most 2,000 topics and groups: export more in
     parts, by `prefix`. With `Accept: application/yaml` it is YAML.
 
-    Three queries.
+    Five queries.
     """
     document = export(get_namespace(request.auth, ns), prefix)
     # Who takes neither gets JSON, as everybody did before there was a choice.

@@ -17,30 +17,53 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from mqservice.accounts.models import Namespace
-from mqservice.definitions.limits import DEFINITION_COUNT_MAX, VERSION
+from mqservice.definitions.limits import (
+    DEFINITION_COUNT_MAX,
+    SCHEMA_CHARS_MAX,
+    VERSION,
+    VERSION_MIN,
+)
 from mqservice.definitions.schemas import DefinitionsOut, GroupDefinition, TopicDefinition
 from mqservice.groups.schemas import read_settings as read_group
 from mqservice.groups.services import GroupChange
 from mqservice.lib.json_fields import FAULTS_MAX, Fields, json_text, read_object
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem, ProblemItem
-from mqservice.lib.settings_table import Integer, Name
+from mqservice.lib.settings_table import Choice, Integer, Name, Text
+from mqservice.lib.settings_table import Document as ObjectSetting
 from mqservice.lib.wire import refused
+from mqservice.protocol.choices import SchemaKind
+from mqservice.topic_schemas.queries import definition_chars, schemas_of
+from mqservice.topic_schemas.services import SchemaChange
 from mqservice.topics.schemas import read_settings as read_topic
 from mqservice.topics.services import TopicChange
 
 ChangeT = TypeVar("ChangeT", TopicChange, GroupChange)
 NAME: Final = Name(name="name", is_required=True)
-_VERSION: Final = Integer(name="version", low=VERSION, high=VERSION, is_required=True)
+SCHEMA: Final = ObjectSetting(
+    name="schema",
+    ref="TopicSchemaIn",
+    parts=(
+        Choice(name="kind", values=SchemaKind, is_required=True),
+        Text(name="definition", is_required=True),
+        Text(name="message"),
+    ),
+    about="The schema of its bodies; from version 2.",
+)
+_VERSION: Final = Integer(name="version", low=VERSION_MIN, high=VERSION, is_required=True)
+_HAS_SCHEMAS: Final = 2  # the version from which topics have them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defined(Generic[ChangeT]):
-    """One topic or group of a document; ``pointer`` is its place there."""
+    """One topic or group of a document; ``pointer`` is its place there. ``schema``: of a topic that
+    the document gives one.
+    """
 
     name: str
     change: ChangeT
     pointer: str
+    schema: SchemaChange | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +75,9 @@ class Document:
 
 
 def export(namespace: Namespace, prefix: str = "") -> DefinitionsOut:
-    """Of all topics and groups whose names begin with ``prefix``. Two queries.
+    """Of all topics and groups whose names begin with ``prefix``. Four queries.
 
-    Raises Problem BAD_REQUEST: there are more than one document holds.
+    Raises Problem BAD_REQUEST: there is more than one document holds.
     """
     limit = DEFINITION_COUNT_MAX + 1
     topics = list(namespace.topics.filter(name__startswith=prefix).order_by("name")[:limit])
@@ -66,8 +89,17 @@ def export(namespace: Namespace, prefix: str = "") -> DefinitionsOut:
             "the most in one document: export them in parts, with one prefix after "
             "the other",
         )
+    names = [topic.name for topic in topics]
+    if (chars := definition_chars(namespace, names)) > SCHEMA_CHARS_MAX:
+        raise refused(
+            "?prefix",
+            f"the schemas of these topics have {chars} characters, and one document "
+            f"has at most {SCHEMA_CHARS_MAX}: export them in parts, with one prefix "
+            "after the other",
+        )
+    schemas = schemas_of(namespace, names)
     return DefinitionsOut(
-        topics=[TopicDefinition.of(topic) for topic in topics],
+        topics=[TopicDefinition.of(topic, schemas.get(topic.name)) for topic in topics],
         groups=[GroupDefinition.of(group) for group in groups],
     )
 
@@ -77,8 +109,9 @@ def read_document(body: bytes) -> Document:
     fields = read_object(body)
     if body.strip():
         reject_duplicates(body)
-    _VERSION.read(fields)
-    topics = _read_list(fields, "topics", read_topic)
+    version = _VERSION.read(fields)
+    has_schemas = version is None or version >= _HAS_SCHEMAS
+    topics = _read_list(fields, "topics", read_topic, has_schemas=has_schemas)
     groups = _read_list(fields, "groups", read_group)
     count = len(topics) + len(groups)
     if count > DEFINITION_COUNT_MAX:
@@ -138,7 +171,11 @@ def _too_many(count: int) -> str:
 
 
 def _read_list(
-    fields: Fields, name: str, read: Callable[[Fields], ChangeT]
+    fields: Fields,
+    name: str,
+    read: Callable[[Fields], ChangeT],
+    *,
+    has_schemas: bool = False,
 ) -> list[Defined[ChangeT]]:
     value = fields.find(name)
     if value is None:
@@ -158,9 +195,17 @@ def _read_list(
             continue
         own = Fields(content, pointer, fields.faults)
         thing = _read_name(own, places, pointer, "TOPIC" if name == "topics" else "GROUP")
-        found.append(Defined(name=thing, change=read(own), pointer=pointer))
+        change = read(own)
+        schema = _read_schema(own) if has_schemas else None
+        found.append(Defined(name=thing, change=change, pointer=pointer, schema=schema))
         own.reject_unknown()
     return found
+
+
+def _read_schema(own: Fields) -> SchemaChange | None:
+    """None where there is none, or it has a fault."""
+    found = SCHEMA.read(own)
+    return None if found is None else SchemaChange(**found)
 
 
 def _read_name(own: Fields, places: dict[str, str], pointer: str, kind: str) -> str:

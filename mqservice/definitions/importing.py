@@ -27,7 +27,14 @@ from mqservice.accounts.audit import difference
 from mqservice.accounts.locks import lock_namespace
 from mqservice.accounts.models import Namespace
 from mqservice.accounts.scopes import Kind, Scope
-from mqservice.definitions.documents import ChangeT, Defined, Document, faults_at, reject
+from mqservice.definitions.documents import (
+    SCHEMA,
+    ChangeT,
+    Defined,
+    Document,
+    faults_at,
+    reject,
+)
 from mqservice.definitions.schemas import (
     Action,
     GroupDefinition,
@@ -41,6 +48,8 @@ from mqservice.groups.services import ROWS as GROUPS
 from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.quotas.queries import count_and_limit
 from mqservice.store import GroupConfig, StoreError, TopicConfig, blocking_client
+from mqservice.topic_schemas.queries import StoredSchema, stored_schemas
+from mqservice.topic_schemas.services import PlannedSchema, plan_schema, write_schemas
 from mqservice.topics.queue_options import SQS
 from mqservice.topics.services import ROWS as TOPICS
 
@@ -57,12 +66,15 @@ Rows = EngineRows[Any, Any]  # Any: of topics or of groups
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One thing of a document. ``former``: what the engine had of it; None of a new one."""
+    """One thing of a document. ``former``: what the engine had of it; None of a new one.
+    ``schema``: of a topic that the document gives one.
+    """
 
     pointer: str
     rows: Rows
     planned: Planned[Any]  # Any: as above
     former: Config | None
+    schema: PlannedSchema | None
     shown: ImportedOut
 
     @property
@@ -101,7 +113,7 @@ class Plan:
 
 
 def preview_import(namespace: Namespace, document: Document, *, by: Principal) -> Plan:
-    """What ``import_definitions`` would do now. Four queries. Raises Problem as it would."""
+    """What ``import_definitions`` would do now. Five queries. Raises Problem as it would."""
     _require_scopes(document, by)
     topics, faults = _steps(namespace, document.topics, TOPICS, TopicDefinition)
     groups, others = _steps(namespace, document.groups, GROUPS, GroupDefinition)
@@ -135,6 +147,7 @@ def import_definitions(
         )
     for rows, steps in ((TOPICS, plan.topics), (GROUPS, plan.groups)):
         rows.write((step.planned for step in steps), by=by)
+    write_schemas(by, namespace, [step.schema for step in plan.topics if step.schema])
     _put_in_engine(namespace, plan.steps)
     return plan
 
@@ -159,10 +172,12 @@ def _steps(
     rows: Rows,
     definition: type[TopicDefinition | GroupDefinition],
 ) -> tuple[list[Step], list[ProblemItem]]:
-    """What to do for each, and every fault. One query."""
+    """What to do for each, and every fault. Two queries."""
     names = [thing.name for thing in things]
     found = rows.model._default_manager.filter(namespace=namespace, name__in=names)
     known = {row.name: row for row in found}
+    with_schema = [thing.name for thing in things if thing.schema is not None]
+    schemas = stored_schemas(namespace, with_schema) if with_schema else {}
     steps, faults = [], []
     for thing in things:
         row = known.get(thing.name)
@@ -175,13 +190,56 @@ def _steps(
         except Problem as problem:
             faults += faults_at(thing.pointer, problem)
             continue
-        old, new = difference(before, _settings(definition.of(planned.row)))
-        changed = Action.CHANGED if planned.is_different else Action.UNCHANGED
-        action = Action.CREATED if planned.is_new else changed
-        shown = ImportedOut(name=thing.name, action=action, before=old, after=new or {})
-        pointer = thing.pointer
-        steps.append(Step(pointer=pointer, rows=rows, planned=planned, former=former, shown=shown))
+        try:
+            schema = _planned_schema(thing, planned, schemas.get(thing.name))
+        except Problem as problem:
+            faults += faults_at(f"{thing.pointer}/{SCHEMA.name}", problem)
+            continue
+        step = Step(
+            pointer=thing.pointer,
+            rows=rows,
+            planned=planned,
+            former=former,
+            schema=schema,
+            shown=_shown(planned, schema, before, _settings(definition.of(planned.row))),
+        )
+        steps.append(step)
     return steps, faults
+
+
+def _planned_schema(
+    thing: Defined[ChangeT],
+    planned: Planned[Any],  # Any: of a topic, where there is a schema
+    stored: StoredSchema | None,
+) -> PlannedSchema | None:
+    """Raises Problem: it is none."""
+    if thing.schema is None:
+        return None
+    return plan_schema(planned.row, stored, thing.schema.checked())
+
+
+def _shown(
+    planned: Planned[Any],  # Any: of a topic or a group
+    schema: PlannedSchema | None,
+    before: dict[str, object] | None,
+    after: dict[str, object],
+) -> ImportedOut:
+    """``before`` and ``after``: all settings, without the schema."""
+    old, new = difference(before, after)
+    new = new or {}
+    is_changed = planned.is_different
+    if schema is not None and schema.is_different:
+        is_changed = True
+        new[SCHEMA.name] = _shown_schema(schema.after)
+        if old is not None:
+            old[SCHEMA.name] = None if schema.before is None else _shown_schema(schema.before)
+    changed = Action.CHANGED if is_changed else Action.UNCHANGED
+    action = Action.CREATED if planned.is_new else changed
+    return ImportedOut(name=planned.row.name, action=action, before=old, after=new)
+
+
+def _shown_schema(settings: dict[str, object]) -> dict[str, object]:
+    return {**settings, "message": settings["message"] or None}
 
 
 def _settings(definition: TopicDefinition | GroupDefinition) -> dict[str, object]:

@@ -1,8 +1,8 @@
 """Definitions on the wire: the contents of an export, and the result of an import.
 
 A definition has every setting that ``PUT`` of the topic or group takes, in the same words, so that
-it can be sent back as it is. Not in it: messages, offsets, filters, which consumers bring, and
-whether a group is paused.
+it can be sent back as it is; of a topic that has a schema also what ``PUT`` of that takes. Not in
+it: messages, offsets, filters, which consumers bring, and whether a group is paused.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ import enum
 import operator
 from typing import Any
 
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from mqservice.definitions.limits import VERSION
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.schemas import shown_settings as shown_group
 from mqservice.groups.settings import SETTINGS as GROUP_SETTINGS
 from mqservice.lib.settings_table import definition_fields
+from mqservice.protocol.choices import SchemaKind
+from mqservice.topic_schemas.models import TopicSchema
+from mqservice.topic_schemas.schemas import TopicSchemaIn
 from mqservice.topics.models import Topic
 from mqservice.topics.schemas import shown_settings as shown_topic
 from mqservice.topics.settings import SETTINGS as TOPIC_SETTINGS
@@ -34,13 +37,28 @@ _GroupSettings = create_model(
 
 
 class TopicDefinition(_TopicSettings):  # type: ignore[valid-type, misc]  # reason: of the table
-    """All settings of a topic. ``sqs``: what Amazon SQS knows of the queue, if that is anything."""
+    """All settings of a topic. ``sqs``: what Amazon SQS knows of the queue, if that is anything.
+    ``schema``: of its bodies, if it has one.
+    """
+
+    # ``schema`` is a method of pydantic's.
+    model_config = ConfigDict(serialize_by_alias=True)
 
     sqs: Settings = Field(default={}, exclude_if=operator.not_)
+    body_schema: TopicSchemaIn | None = Field(
+        default=None, alias="schema", exclude_if=operator.not_
+    )
 
     @classmethod
-    def of(cls, topic: Topic) -> TopicDefinition:
-        return cls(name=topic.name, **shown_topic(topic), sqs=topic.sqs)
+    def of(cls, topic: Topic, schema: TopicSchema | None = None) -> TopicDefinition:
+        shown = None
+        if schema is not None:
+            shown = TopicSchemaIn(
+                kind=SchemaKind(schema.kind),
+                definition=schema.definition,
+                message=schema.message or None,
+            )
+        return cls(name=topic.name, **shown_topic(topic), sqs=topic.sqs, schema=shown)
 
 
 class GroupDefinition(_GroupSettings):  # type: ignore[valid-type, misc]  # reason: of the table
@@ -69,7 +87,7 @@ class Action(enum.StrEnum):
 
 class ImportedOut(BaseModel):
     """`before` and `after`: the settings that change; for something new `before` is null and
-    `after` has all of its settings."""
+    `after` has all of its settings. Of a `schema` they have the `sha256`, not the definition."""
 
     name: str
     action: Action

@@ -79,7 +79,7 @@ def update_all(rows: Sequence[M], names: Sequence[str]) -> None:
             rows,
             batch_size=_BATCH_ROWS,
             update_conflicts=True,
-            unique_fields=["id"],
+            unique_fields=["pk"],
             update_fields=list(names),
         )
 

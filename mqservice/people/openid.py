@@ -54,6 +54,9 @@ _ALGORITHMS: Final = (
 )  # fmt: skip
 _ERROR_CODE: Final = re.compile(r"[a-z_]{1,40}", re.ASCII)
 _USED_CODE: Final = "invalid_grant"
+GOOGLE: Final = "https://accounts.google.com"
+# Google sends ``auth_time`` only to who asks by name, whatever ``max_age`` is.
+_CLAIMS: Final = json.dumps({"id_token": {"auth_time": {"essential": True}}})
 
 
 class SignInFailed(OAuth2Error):  # type: ignore[misc]  # allauth has no types
@@ -84,7 +87,12 @@ def begin_confirmation(request: HttpRequest, next_url: str) -> HttpResponse:
         process=CONFIRMATION,
         next_url=next_url,
         data={"began_at": int(time.time())},
-        auth_params={"prompt": "login", "max_age": "0"},
+        auth_params={
+            # Google knows no ``login``; this one makes it show a page, where one can sign in anew.
+            "prompt": "select_account" if settings.MQ_OIDC_ISSUER == GOOGLE else "login",
+            "max_age": "0",
+            "claims": _CLAIMS,
+        },
     )
     return response
 

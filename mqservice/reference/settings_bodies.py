@@ -15,8 +15,8 @@ from mqservice.accounts.settings import (
 )
 from mqservice.alerts.settings import BODY as ALERT
 from mqservice.alerts.settings import MUTE
-from mqservice.definitions.documents import NAME
-from mqservice.definitions.limits import DEFINITION_COUNT_MAX, VERSION
+from mqservice.definitions.documents import NAME, SCHEMA
+from mqservice.definitions.limits import DEFINITION_COUNT_MAX, VERSION, VERSION_MIN
 from mqservice.groups.settings import ASSIGNMENT, RETRY
 from mqservice.groups.settings import SETTINGS as GROUP
 from mqservice.lib.settings_table import body_object
@@ -37,14 +37,17 @@ SCHEMAS: Final[dict[str, JsonObject]] = {
         GROUP,
         f"Settings of a consumer group. {_UNCHANGED} Some settings require a certain `dispatch`.",
     ),
-    "TopicDefinitionIn": body_object((NAME, *TOPIC, SQS), f"A topic. {_UNCHANGED}"),
+    "TopicDefinitionIn": body_object((NAME, *TOPIC, SQS, SCHEMA), f"A topic. {_UNCHANGED}"),
     "GroupDefinitionIn": body_object((NAME, *GROUP), f"A group. {_UNCHANGED}"),
     "DefinitionsIn": {
         "type": "object",
         "description": f"Topics and groups, {DEFINITION_COUNT_MAX:,} in all; names are unique in "
         "each list.",
         "properties": {
-            "version": {"const": VERSION, "description": "The version of the format."},
+            "version": {
+                "enum": [*range(VERSION_MIN, VERSION + 1)],
+                "description": f"The version of the format; only {VERSION} has schemas of topics.",
+            },
             "topics": {
                 "type": ["array", "null"],
                 "items": ref("TopicDefinitionIn"),

@@ -241,8 +241,6 @@ class MessageLeaser:
         deadline_ms = now_ms + subscription.config.consume_timeout_ms
         lease = Lease(0, request.member_id, self._clock.now_ms(), deadline_ms)
         lease.is_unnamed = request.is_unnamed
-        records: list[tuple[int, int]] = []
-        attempts: list[int] = []
         found: list[_Found] = []
         count_left = request.messages_max
         bytes_left = min(request.bytes_max, self._config.receive_bytes_max)
@@ -297,15 +295,21 @@ class MessageLeaser:
             return None
         if request.ignores_queues and len(found) > 1 and not is_by_group:
             found = _as_stored(found)
+        lease_ms = min(request.lease_ms, subscription.config.consume_timeout_ms)
+        return lease, *self._start(lease, found, lease_ms, now_ms)
+
+    def _start(
+        self, lease: Lease, found: list[_Found], lease_ms: int, now_ms: int
+    ) -> tuple[list[tuple[int, int]], list[int]]:
+        """The records of what was taken under it, and which attempt each is."""
+        records: list[tuple[int, int]] = []
+        attempts: list[int] = []
         for process_queue, taken in found:
             offsets, places, sizes, counts = zip(*taken, strict=True)
             lease.parts.append((process_queue, list(offsets)))
             records += zip(places, sizes, strict=True)
             attempts += counts
-        self._start(lease, min(request.lease_ms, subscription.config.consume_timeout_ms), now_ms)
-        return lease, records, attempts
-
-    def _start(self, lease: Lease, lease_ms: int, now_ms: int) -> None:
         lease.generation = self._next_generation()
         lease.until_ms, lease.ends_ms = lease.started_ms + lease_ms, now_ms + lease_ms
         self._lease_until(lease.ends_ms, lease)
+        return records, attempts

@@ -197,6 +197,8 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
         _row("Members of an exclusive group on a topic", "{}", _E + "member_count_max"),
         _row("Topics and groups per definitions document", "{}",
              "mqservice.definitions.limits:DEFINITION_COUNT_MAX"),
+        _row("Schemas in one export of definitions", "{} characters",
+             "mqservice.definitions.limits:SCHEMA_CHARS_MAX"),
     ),
     "Quotas of a tenant": (
         _row("Produced per second", "{} messages, {}", _Q + "messages_in_per_second",

@@ -259,3 +259,24 @@ def seal_held_whatever_the_bytes(
     real: Real, seals: Thing, stretches: Thing, record_count: Thing, run: Thing
 ) -> Thing:
     return True
+
+
+@planted(
+    "storage_engine.index.key_topics:_may_have",
+    f"{_TESTS}/index/test_key_lookup.py::test_look_up_finds_what_a_plain_model_finds",
+)
+def topic_with_the_key_further_down_its_chain_left_out(
+    real: Real, file: Thing, hash_: Thing
+) -> Thing:
+    number = file.newest_number(hash_)
+    return bool(number) and file.entry(number).key_hash == hash_
+
+
+@planted(
+    "storage_engine.index.key_topics:topics_with_keys",
+    f"{_TESTS}/index/test_key_lookup.py::test_topics_of_any_of_several_keys_are_named_and_too_many_are_refused",
+)
+def every_topic_named_where_one_has_the_key(
+    real: Real, index: Thing, topics: Thing, keys: Thing
+) -> Thing:
+    return [*range(len(topics))] if real(index, topics, keys) else []

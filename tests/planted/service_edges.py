@@ -6,6 +6,8 @@ from ipaddress import ip_address
 from typing import Final
 
 import msgspec
+from allauth.account.internal.flows.login import get_authentication_records
+from allauth.socialaccount.models import SocialAccount
 
 from tests.planted.plant import Plant, Real, Thing, planting
 
@@ -13,6 +15,7 @@ PLANTS: Final[list[Plant]] = []
 planted: Final = planting("Edges, logs and audit", PLANTS)
 
 _TESTS: Final = "tests/mqservice"
+_SINGLE_SIGN_ON: Final = f"{_TESTS}/people/test_single_sign_on.py"
 
 
 @planted(
@@ -186,3 +189,37 @@ def import_differs_from_its_preview(
     real: Real, namespace: Thing, document: Thing, by: Thing, digest: Thing = None
 ) -> Thing:
     return real(namespace, document, by=by)
+
+
+@planted(
+    "mqservice.people.openid:was_asked_anew",
+    f"{_SINGLE_SIGN_ON}::test_provider_that_does_not_say_that_it_asked_anew_confirms_nothing",
+)
+def old_session_at_the_provider_confirms(real: Real, login: Thing) -> Thing:
+    return True
+
+
+@planted(
+    "mqservice.people.confirmation:must_sign_on_again",
+    f"{_SINGLE_SIGN_ON}::test_who_has_no_other_proof_signs_on_again_and_goes_on",
+    f"{_SINGLE_SIGN_ON}::test_what_was_posted_is_done_after_confirming_but_for_a_password",
+)
+def account_without_a_password_confirms_nothing(real: Real, request: Thing) -> Thing:
+    return False
+
+
+@planted(
+    "mqservice.people.confirmation:has_signed_on_again",
+    f"{_SINGLE_SIGN_ON}::test_confirmation_is_over_with_its_time",
+)
+def confirmation_lasts_for_the_whole_session(real: Real, request: Thing) -> Thing:
+    records = get_authentication_records(request, request.user)
+    return any(each.get("reauthenticated") for each in records)
+
+
+@planted(
+    "mqservice.people.confirmation:can_only_sign_on_again",
+    f"{_SINGLE_SIGN_ON}::test_second_factor_confirms_in_place_of_signing_on_again",
+)
+def provider_confirms_in_place_of_a_second_factor(real: Real, user: Thing) -> Thing:
+    return SocialAccount.objects.filter(user=user).exists()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from tests.planted.plant import Plant, Real, Thing, planting
 
 PLANTS: Final[list[Plant]] = []
@@ -11,6 +13,7 @@ planted: Final = planting("Masking", PLANTS)
 
 _MASKING: Final = "tests/mqservice/masking"
 _PAGES: Final = "tests/mqservice/console/test_masking_pages.py"
+_SCHEMAS: Final = "tests/mqservice/console/test_schema_pages.py"
 
 
 @planted(
@@ -77,3 +80,33 @@ def who_is_masked_may_lift_the_mask(real: Real, principal: Thing, least: Thing) 
 async def open_tail_never_hears_of_a_rule(real: Real, tail: Thing, namespace: Thing) -> None:
     if not hasattr(tail, "_mask"):
         await real(tail, namespace)
+
+
+@planted(
+    "mqservice.console.shared.bodies:shown_body",
+    f"{_SCHEMAS}::test_where_fields_are_hidden_no_schema_gives_them_another_name",
+)
+def schema_decodes_where_fields_are_hidden(real: Real, message: Thing, schema: Thing) -> Thing:
+    if message.get("masked") == "fields":
+        message = {**message, "masked": ""}
+    return real(message, schema)
+
+
+@planted(
+    "mqservice.console.shared.bodies:preview",
+    f"{_SCHEMAS}::test_a_line_of_a_list_is_decoded_by_the_schema_of_its_topic",
+)
+def line_of_a_masked_body_decoded_by_its_schema(real: Real, message: Thing, schema: Thing) -> Thing:
+    return real({**message, "masked": ""}, schema)
+
+
+@planted(
+    "mqservice.console.tail.rows:row_of",
+    f"{_SCHEMAS}::test_a_live_tail_shows_bodies_decoded_where_no_field_is_hidden",
+)
+def tail_decodes_before_masking_decides(
+    real: Real, record: Thing, mask: Thing, schema: Thing
+) -> Thing:
+    text = schema.line_of(record.body) if schema is not None else None
+    row = real(record, mask, None)
+    return replace(row, text=text) if text else row

@@ -12,6 +12,7 @@ from allauth.account.forms import SignupForm
 from mqservice.accounts.models import AuditEntry, Namespace, Role, Tenant
 from mqservice.accounts.scopes import Kind
 from mqservice.topics.models import Topic
+from mqservice.topics.routes import TopicRoutes
 from tests.planted.plant import Plant, Real, Thing, planting
 
 PLANTS: Final[list[Plant]] = []
@@ -348,3 +349,16 @@ def subject_alone_is_an_identity(real: Real, provider: Thing, data: Thing) -> Th
 )
 def anybody_signs_id_tokens(real: Real, adapter: Thing, id_token: Thing) -> Thing:
     return jwt.decode(id_token, options={"verify_signature": False})
+
+
+@planted(
+    "mqservice.topics.routes:find_topic_routes",
+    f"{_TESTS}/topics/test_routes.py::test_topics_of_another_namespace_of_the_tenant_are_not_searched",
+    f"{_TESTS}/topics/test_routes.py::test_namespaces_of_others_have_no_topics",
+)
+def key_is_searched_in_every_namespace(real: Real, asked: Thing) -> Thing:
+    rows = Namespace.objects.values_list("tenant_id", "name")
+    found = [real(asked._replace(tenant_id=tenant, namespace=name)) for tenant, name in rows]
+    routes = sorted((route for each in found for route in each.routes), key=lambda each: each.name)
+    left = sum(each.left_count for each in found) + max(0, len(routes) - asked.count_max)
+    return TopicRoutes(routes[: asked.count_max], left)

@@ -51,7 +51,7 @@ class ImportForm(RefusableForm):
         strip=False,
         label=gettext_lazy("Or paste its contents"),
         widget=forms.Textarea(
-            attrs={"rows": 8, "spellcheck": "false", "placeholder": '{"version": 1, "topics": []}'}
+            attrs={"rows": 8, "spellcheck": "false", "placeholder": '{"version": 2, "topics": []}'}
         ),
     )
     form: Form = Form.JSON

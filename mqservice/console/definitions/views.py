@@ -26,6 +26,7 @@ from mqservice.console.shared.signed_previews import EXPIRED
 from mqservice.definitions.document_format import Form, serialize, with_line_numbers
 from mqservice.definitions.documents import export, read_document
 from mqservice.definitions.importing import Plan, import_definitions, preview_import
+from mqservice.definitions.limits import VERSION
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
 
@@ -125,7 +126,7 @@ def _page(
     command = curl_of("GET", root)
     if frame.can_manage:
         example: dict[str, object] = {
-            "version": 1,
+            "version": VERSION,
             "topics": [{"name": "orders", "queues": 8}],
             "groups": [],
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import urlencode
 
@@ -39,11 +39,14 @@ _PLACES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionLink:
-    """``url`` is a page; ``verb``: it is a form that sends this instead."""
+    """``url`` is a page; ``verb``: it is a form that sends this instead. ``is_allowed``: whether
+    the user may do it.
+    """
 
     title: Promise
     url: str
     verb: str = ""
+    is_allowed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +62,14 @@ class LinkedItem:
 
 
 def linked(frame: Frame, item: AttentionItem) -> LinkedItem:
-    """With the actions that the user may do."""
+    """With its actions."""
     word, tone = _SAID[item.kind]
     links = [
-        _link(frame, item, action)
+        replace(
+            _link(frame, item, action),
+            is_allowed=action.name is ActionName.INSPECT or frame.can_manage,
+        )
         for action in item.actions
-        if action.name is ActionName.INSPECT or frame.can_manage
     ]
     is_quota = item.kind in (AttentionKind.QUOTA_FULL, AttentionKind.QUOTA_HIGH)
     return LinkedItem(

@@ -15,7 +15,6 @@ from __future__ import annotations
 import base64
 import enum
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -25,7 +24,7 @@ from django.utils.translation import gettext as _
 
 from mqservice.accounts.models import Namespace
 from mqservice.protocol.choices import SchemaKind
-from mqservice.topic_schemas.limits import VALUES_MAX
+from mqservice.topic_schemas.limits import NESTING_MAX, VALUES_MAX
 from mqservice.topic_schemas.models import TopicSchema
 from mqservice.topic_schemas.queries import schemas_of
 from mqservice.topic_schemas.values import Figure
@@ -33,6 +32,8 @@ from mqservice.topic_schemas.values import Figure
 PREVIEW_CHARS: Final = 160
 SHOWN_BYTES_MAX: Final = 64 * 1024
 TREE_NODES_MAX: Final = VALUES_MAX
+LEAF_CHARS_MAX: Final = 4 * 1024  # of one value or key of a tree
+TREE_CHARS_MAX: Final = 128 * 1024  # of all of them
 MSGPACK_BYTES_MAX: Final = 1024 * 1024  # a larger one is bytes alone: a page waits for decoding
 HIDDEN: Final = "body"
 _BYTES_SHOWN_MAX: Final = 64  # of one value
@@ -174,7 +175,8 @@ def preview(message: Stored, schema: TopicSchema | None) -> str:
 
 
 def tree_of(text: str) -> list[dict[str, object]] | None:
-    """A JSON object or array as nested nodes; None for anything else, and for what is too large.
+    """A JSON object or array as nested nodes; None for anything else, and for too many of them.
+    Long values and keys are cut.
 
     A node has ``key``, and either ``kind`` and ``text``, or ``children`` and ``summary``.
     """
@@ -182,8 +184,8 @@ def tree_of(text: str) -> list[dict[str, object]] | None:
         return None
     try:
         value = json.loads(text)
-        return [_node("", value, iter(range(TREE_NODES_MAX)))]
-    except (ValueError, RecursionError, StopIteration):
+        return [_node("", value, _Budget())]
+    except (ValueError, RecursionError, _TooMany):
         return None
 
 
@@ -192,8 +194,8 @@ def msgpack_tree_of(body: bytes) -> list[dict[str, object]] | None:
     if not body or body[0] not in _MSGPACK_BEGINNINGS or len(body) > MSGPACK_BYTES_MAX:
         return None
     try:
-        return [_node("", msgspec.msgpack.decode(body), iter(range(TREE_NODES_MAX)))]
-    except (msgspec.DecodeError, ValueError, TypeError, RecursionError, StopIteration):
+        return [_node("", msgspec.msgpack.decode(body), _Budget())]
+    except (msgspec.DecodeError, ValueError, TypeError, RecursionError, _TooMany):
         return None
 
 
@@ -202,20 +204,48 @@ def schema_tree_of(body: bytes, schema: TopicSchema) -> tuple[list[dict[str, obj
     decoded = schema.decode(body)
     if decoded.fault:
         return None, decoded.fault
-    return [_node("", decoded.value, iter(range(TREE_NODES_MAX)))], ""
+    return [_node("", decoded.value, _Budget())], ""
 
 
-def _node(key: str, value: object, budget: Iterator[int]) -> dict[str, object]:
-    """Raises StopIteration when there are too many."""
-    next(budget)
+class _TooMany(Exception):
+    """A tree has more nodes than are shown, or they are nested deeper."""
+
+
+@dataclass(slots=True)
+class _Budget:
+    """What a tree may still have."""
+
+    node_count: int = TREE_NODES_MAX
+    chars: int = TREE_CHARS_MAX
+
+    def take_node(self, depth: int) -> None:
+        """Raises _TooMany."""
+        self.node_count -= 1
+        if self.node_count < 0 or depth > NESTING_MAX:
+            raise _TooMany
+
+    def cut(self, text: str) -> str:
+        """As much of a text as there is room for. Half of a character, which JSON may have but no
+        page can, is shown as its escape.
+        """
+        part = text[: min(LEAF_CHARS_MAX, self.chars)]
+        self.chars -= len(part)
+        shown = part.encode(errors="backslashreplace").decode()
+        return shown + "…" if len(part) < len(text) else shown
+
+
+def _node(key: str, value: object, budget: _Budget, depth: int = 0) -> dict[str, object]:
+    """Raises _TooMany."""
+    budget.take_node(depth)
+    key = budget.cut(key)
     if isinstance(value, dict):
-        children = [_node(_key_of(name), each, budget) for name, each in value.items()]
+        children = [_node(_key_of(name), each, budget, depth + 1) for name, each in value.items()]
         return {"key": key, "children": children, "summary": f"{{{len(children)}}}"}
     if isinstance(value, list):
-        children = [_node(str(index), each, budget) for index, each in enumerate(value)]
+        children = [_node(str(at), each, budget, depth + 1) for at, each in enumerate(value)]
         return {"key": key, "children": children, "summary": f"[{len(children)}]"}
     kind = "text" if isinstance(value, str) and not isinstance(value, Figure) else "figure"
-    return {"key": key, "kind": kind, "text": _shown(value)}
+    return {"key": key, "kind": kind, "text": budget.cut(_shown(value))}
 
 
 def _key_of(key: object) -> str:

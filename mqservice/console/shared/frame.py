@@ -28,6 +28,7 @@ from django.http import (
     QueryDict,
 )
 from django.shortcuts import render
+from django.utils.translation import gettext as _
 
 from mqservice.accounts.access import Principal
 from mqservice.accounts.models import Namespace, User
@@ -45,6 +46,7 @@ from mqservice.console.shared.navigation import (
     tabs_for,
 )
 from mqservice.console.shared.waiting import forget_counts, waiting_counts
+from mqservice.console.templatetags.words import word
 from mqservice.lib.page_urls import page_url
 from mqservice.lib.problem import Problem
 
@@ -105,6 +107,16 @@ class Frame:
     @property
     def can_consume(self) -> bool:
         return self.principal.permits(Permission.CONSUME)
+
+    @property
+    def why_not(self) -> str:
+        """Why actions that others have are not this user's here."""
+        if self.namespace.is_read_only:
+            return _("This namespace is read-only, so nothing in it can be changed here.")
+        role = word(self.principal.role)
+        return _("Your role, %(role)s, may not do this. Ask an admin of the tenant.") % {
+            "role": role
+        }
 
     @property
     def api_root(self) -> str:

@@ -88,6 +88,25 @@ def moment(value: datetime | int | str | None, precision: str = "s") -> str | Sa
     return SafeString(f'<time datetime="{utc}" data-precision="{precision}">{shown} {zone}</time>')
 
 
+@register.simple_tag(takes_context=True)
+def why_not(
+    context: template.Context, text: str, icon_name: str = "", *, small: bool = False
+) -> SafeString:
+    """In place of an action that the user may not do: its name, which opens the reason. Works
+    without scripts and without a mouse.
+    """
+    frame = context.get("frame")
+    return format_html(
+        '<details class="menu why-not"><summary class="button button-quiet{}" title="{}">{}{}'
+        "</summary><p>{}</p></details>",
+        " button-small" if small else "",
+        reason := frame.why_not if frame else _("You are not allowed to do this."),
+        icon(icon_name) if icon_name else "",
+        text,
+        reason,
+    )
+
+
 @register.filter
 def in_field(text: str) -> str:
     """A time as ``<input type="datetime-local">`` has it, in the zone of the page."""

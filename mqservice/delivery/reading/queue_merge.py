@@ -17,7 +17,7 @@ say how far they got.
     newest first (the newest is on the right): x waits until the position of lane 1 is at e or below
 
 With a filter or a text a page ends early after ``SCAN_PULL_COUNT_MAX`` pulls, and with a text after
-``SCAN_BYTES_MAX`` of messages; it says how many it has looked at.
+``SCAN_BYTES_MAX`` of messages and the rest of that pull; it says how many it has looked at.
 
 Memory is bounded: at most ``MERGE_BYTES_MAX`` of messages wait, and the pulls under way at the same
 time. Of a lane beyond that only the place of its next message is kept. One event loop.
@@ -289,15 +289,10 @@ class QueueMerge:
             else:
                 record = lane.waiting[0]
                 size_bytes = _size_bytes(record)
-                if self._question.reads_bodies:
-                    if self._scan_bytes_left <= 0:
-                        return
-                    self._scan_bytes_left -= size_bytes
-                if self._question.matches_body(record.body):
-                    if records and size_bytes > bytes_left:
-                        return
-                    bytes_left -= size_bytes
-                    records.append(record)
+                if records and size_bytes > bytes_left:
+                    return
+                bytes_left -= size_bytes
+                records.append(record)
                 self._give(lane)
                 if lane.is_unknown and self._pulls_left > 0:
                     await self._pull(lane)
@@ -403,6 +398,8 @@ class QueueMerge:
             self._pulls_left -= 1
         if wanted is None:
             return
+        if self._question.reads_bodies:
+            wanted = self._with_text(wanted)
         if not wanted:
             lane.pass_over()
             return
@@ -413,6 +410,14 @@ class QueueMerge:
             self._waiting_bytes += size_bytes
         else:
             lane.skip_to(wanted[0])
+
+    def _with_text(self, records: list[Record]) -> list[Record]:
+        """Those whose body is wanted. A page that looked through enough has no more pulls."""
+        self._scan_bytes_left -= sum(map(_size_bytes, records))
+        if self._scan_bytes_left <= 0:
+            self._pulls_left = 0
+        matches_body = self._question.matches_body
+        return [record for record in records if matches_body(record.body)]
 
 
 def _size_bytes(record: Record) -> int:

@@ -20,6 +20,17 @@ def text_of(client: Client, path: str) -> str:
     return " ".join(answer.content.decode().split())
 
 
+def why_not(text: str) -> dict[str, str]:
+    """Actions that the user may not do, and why, of a page."""
+    found = re.findall(
+        r'<details class="menu why-not"><summary[^>]*>(?:<svg.*?</svg>)?([^<]*)</summary>'
+        r"<p>([^<]*)</p>",
+        text,
+        re.DOTALL,
+    )
+    return dict(found)
+
+
 def names(client: Client, path: str) -> list[str]:
     """Of the rows of a list, in order."""
     return re.findall(r'class="name" href="[^"]*" title="([^"]*)"', text_of(client, path))

@@ -10,12 +10,15 @@ import msgspec
 import pytest
 
 from mqservice.console.shared.bodies import (
+    LEAF_CHARS_MAX,
     MSGPACK_BYTES_MAX,
+    TREE_CHARS_MAX,
     TREE_NODES_MAX,
     ShownBody,
     TreeForm,
     shown_body,
 )
+from mqservice.topic_schemas.limits import NESTING_MAX
 
 Node = dict[str, object]
 
@@ -80,6 +83,8 @@ def test_what_json_does_not_have_is_told_in_words() -> None:
         b"\xff\xd8\xff\xe0 a picture",
         b'{"a": ',  # JSON that is cut
         b"{" * 100_000,
+        b"[" * (NESTING_MAX + 2) + b"]" * (NESTING_MAX + 2),  # deeper than a page can show
+        b"\x91" * (NESTING_MAX + 1) + b"\x90",
     ],
 )
 def test_what_is_neither_is_text_or_bytes(body: bytes) -> None:
@@ -96,3 +101,32 @@ def test_text_is_never_taken_for_messagepack() -> None:
 
     assert found.tree_form == ""
     assert found.text is not None
+
+
+def test_half_of_a_character_is_shown_as_its_escape() -> None:
+    tree = shown(rb'{"\ud800": "a\udfff"}').tree
+
+    assert tree is not None
+    assert leaves(tree[0]) == [("\\ud800", '"a\\udfff"')]
+
+
+def test_long_values_and_keys_of_a_tree_are_cut() -> None:
+    long = "x" * (4 * 1024 * 1024)
+
+    (leaf,) = leaves(tree_of({long: long}))
+
+    assert leaf == ("x" * LEAF_CHARS_MAX + "…", '"' + "x" * (LEAF_CHARS_MAX - 1) + "…")
+
+
+def test_of_many_long_values_the_first_are_shown_and_each_has_its_place() -> None:
+    found = leaves(tree_of(["y" * LEAF_CHARS_MAX] * 1_000))
+
+    assert len(found) == 1_000
+    assert sum(len(text) for _, text in found) < TREE_CHARS_MAX + 2 * len(found)
+    assert found[-1] == ("…", "…")
+
+
+def tree_of(value: object) -> Node:
+    found = shown(json.dumps(value).encode()).tree
+    assert found is not None
+    return found[0]

@@ -16,7 +16,7 @@ from mqservice.delivery.connections.connections import ConnectedSubscription, Co
 from mqservice.lib.problem import Problem
 from mqservice.masking.models import MaskRule
 from mqservice.store import StoreClient
-from tests.mqservice.console.reading import text_of
+from tests.mqservice.console.reading import text_of, why_not
 from tests.mqservice.groups.reading import Reader
 from tests.people import People
 
@@ -93,13 +93,15 @@ def test_socket_is_ended_with_an_entry(
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.DEVELOPER])
-def test_who_is_no_admin_sees_no_action_and_is_refused(
+def test_who_is_no_admin_is_told_why_not_and_refused(
     people: People, processes: Processes, engine: str, client: Client, role: Role
 ) -> None:
     set_role(people.acme.tenant, people.bob, role)
     client.force_login(people.bob)
     processes.connections = [socket(1)]
-    assert "isconnect" not in text_of(client, CLIENTS)
+    text = text_of(client, CLIENTS)
+    assert "clients/disconnect" not in text
+    assert "Disconnect" in why_not(text)
     assert client.post(DISCONNECT, {"id": "s_1"}).status_code == 403
     assert processes.ended == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 import json
 import re
@@ -19,8 +20,10 @@ from mqservice.console.shared import signed_previews
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.services import GroupChange, put_group
 from mqservice.lib.yaml_text import read_yaml
+from mqservice.topic_schemas.models import TopicSchema
 from mqservice.topics.models import Topic
 from mqservice.topics.services import TopicChange, put_topic
+from tests.mqservice.console.reading import why_not
 from tests.people import People
 
 PAGE = "/console/acme/definitions"
@@ -81,6 +84,23 @@ def test_a_preview_shows_what_becomes_different_and_only_it_is_done(alice: Clien
     assert "Imported: 1 created, 1 changed, 1 unchanged." in done.content.decode()
     assert dict(Topic.objects.values_list("name", "queue_count")) == {"orders": 6, "bulk": 4}
     assert {each.actor for each in AuditEntry.objects.all()[entries:]} == {"user:alice"}
+
+
+def test_schemas_are_in_the_file_and_in_the_preview(alice: Client, people: People) -> None:
+    schema = {"kind": "avro", "definition": '"long"', "message": None}
+    document = {"version": 2, "topics": [{"name": "orders", "schema": schema}]}
+    page = alice.post(IMPORT, {"text": json.dumps(document)}).content.decode()
+    digest = hashlib.sha256(b'"long"').hexdigest()
+    assert '<span class="soft small">schema</span>' in page
+    assert digest in page
+    assert alice.post(IMPORT, hidden(page)).status_code == 302
+    assert TopicSchema.objects.get(topic__name="orders").definition == '"long"'
+    (orders,) = alice.get(f"{PAGE}.json").json()["topics"]
+    assert orders["schema"] == schema
+    assert (
+        "All settings already match."
+        in alice.post(IMPORT, {"text": json.dumps(document)}).content.decode()
+    )
 
 
 def test_text_is_as_good_as_a_file_and_one_of_both_is_needed(alice: Client) -> None:
@@ -225,11 +245,12 @@ def test_an_import_that_changes_nothing_has_no_button(alice: Client) -> None:
     assert ">Import</button>" not in page
 
 
-def test_a_viewer_downloads_and_sees_no_import(people: People, alice: Client) -> None:
+def test_a_viewer_downloads_and_is_told_why_not_to_import(people: People, alice: Client) -> None:
     alice.force_login(people.bob)
     page = alice.get(PAGE).content.decode()
     assert "Download JSON" in page
     assert 'type="file"' not in page
+    assert "Preview" in why_not(page)
     assert ":import" not in page
     assert alice.get(f"{PAGE}.json").status_code == 200
     for data in ({"text": json.dumps(DOCUMENT)}, {"token": "x", "document": "{}"}):

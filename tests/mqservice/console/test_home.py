@@ -17,7 +17,7 @@ from mqservice.topics.queries import TOPICS_PAGE_MAX
 from mqservice.topics.services import TopicChange, put_topic
 from tests.clock import ManualClock
 from tests.mqservice.attention.test_attention import firing, groups, letters, schedule
-from tests.mqservice.console.reading import text_of
+from tests.mqservice.console.reading import text_of, why_not
 from tests.mqservice.groups.reading import Reader
 from tests.mqservice.sampling.test_group_health import abandoned, flowing, stuck
 from tests.people import People
@@ -49,7 +49,7 @@ def test_acknowledging_takes_an_item_off_the_list(people: People, alice: Client)
     assert "no such host" not in text_of(alice, HOME)
 
 
-def test_who_may_not_change_anything_sees_no_actions_and_no_reasons(
+def test_who_may_not_change_anything_is_told_why_not_and_sees_no_reasons(
     people: People, client: Client
 ) -> None:
     groups(people.acme, billing=stuck)
@@ -60,6 +60,7 @@ def test_who_may_not_change_anything_sees_no_actions_and_no_reasons(
     assert 'aria-label="Inspect: billing"' in text
     for hidden in ("no such host", "/mute", "/redrive", 'name="verb"'):
         assert hidden not in text
+    assert {"Mute", "Acknowledge"} <= set(why_not(text))
 
 
 def test_nothing_wrong_is_said_with_the_figures_of_the_day(reader: Reader, alice: Client) -> None:

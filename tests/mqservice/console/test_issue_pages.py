@@ -13,6 +13,7 @@ from mqservice.issues.recording import record_tallies
 from mqservice.issues.tallies import Cause, Tally
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import HOUR_MS
+from tests.mqservice.console.reading import why_not
 from tests.people import People
 
 LIST = "/console/acme/issues"
@@ -129,6 +130,7 @@ def test_viewer_sees_that_it_fails_but_no_words_and_no_action(people: People, bo
         assert "AB12" not in page
         assert 'name="verb"' not in page
         assert 'name="resolve_after"' not in page
+    assert {"Acknowledge", "Ignore", "Resolve"} <= set(why_not(shown(bob, path)))
     assert bob.post(f"{path}/change", {"verb": "resolve"}).status_code == 403
     assert bob.post("/console/acme/issue-settings", {"resolve_after": ""}).status_code == 403
     assert "resolved automatically" in shown(bob)

@@ -25,6 +25,7 @@ from mqservice.masking.masks import masks_of
 from mqservice.masking.models import MaskPolicy, MaskRule
 from mqservice.store import Record
 from mqservice.topics.models import Topic
+from tests.mqservice.console.reading import why_not
 from tests.mqservice.console.test_exports import letter, pages
 from tests.people import People
 
@@ -91,7 +92,9 @@ def asked(people: People, path: str, query: dict[str, str] | None = None) -> Dat
 
 def test_rule_is_made_changed_and_deleted_by_an_admin(people: People, alice: Client) -> None:
     assert alice.post(f"{ROOT}/new-mask", FORM).status_code == 403
-    assert "New rule" not in alice.get(f"{ROOT}/masking").content.decode()
+    page = alice.get(f"{ROOT}/masking").content.decode()
+    assert "New rule" in why_not(page)
+    assert "/new-mask" not in page
     become(people, Role.ADMIN)
     assert alice.post(f"{ROOT}/new-mask", {**FORM, "path": "card"}).status_code == 422
     assert alice.post(f"{ROOT}/new-mask", FORM).status_code == 302

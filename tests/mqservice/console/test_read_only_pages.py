@@ -11,15 +11,16 @@ from mqservice.accounts.models import Namespace
 from mqservice.groups.services import GroupChange, put_group
 from mqservice.topics.models import Topic
 from mqservice.topics.services import TopicChange, put_topic
+from tests.mqservice.console.reading import why_not
 from tests.people import People
 
 PAGE = "/console/acme/read-only"
 SWITCH = f"{PAGE}/switch"
 # What each page offers to who may change things.
 ACTIONS: Final = {
-    "topics": "New topic", "topics/orders": "topics/orders/edit", "groups": "New group",
-    "groups/billing": "groups/billing/reset", "alerts": "New alert", "definitions": "Preview",
-    "masking": "New rule",
+    "topics": "new-topic", "topics/orders": "topics/orders/edit", "groups": "new-group",
+    "groups/billing": "groups/billing/reset", "alerts": "new-alert",
+    "definitions": "definitions/import", "masking": "new-mask",
 }  # fmt: skip
 CHANGES: Final = (
     "new-topic", "topics/orders/edit", "topics/orders/delete", "topics/orders/purge",
@@ -45,9 +46,14 @@ def test_a_badge_is_on_each_page_and_an_action_on_none(alice: Client) -> None:
         assert ">Read-only</a>" not in page
     done = alice.post(SWITCH, {"on": "1", "reason": "release <1.2>"}, follow=True)
     assert "now read-only" in done.content.decode()
-    for path, action in {**ACTIONS, "usage": "New topic", "keys": "x-none"}.items():
+    for path, action in {**ACTIONS, "usage": "new-topic", "keys": "x-none"}.items():
         page = alice.get(f"/console/acme/{path}").content.decode()
         assert action not in page, path
+        told = set(why_not(page).values())
+        assert not told or told == {
+            "This namespace is read-only, so nothing in it can be changed here."
+        }
+        assert told or path not in ACTIONS, path
         assert 'title="release &lt;1.2&gt;">Read-only</a>' in page
 
 

@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from mqservice.accounts.models import AuditEntry, Namespace
 from mqservice.reports.models import ReportPart, ReportRun, RunState, Trigger
-from tests.mqservice.console.reading import text_of
+from tests.mqservice.console.reading import text_of, why_not
 from tests.people import People
 
 REPORTS = "/console/acme/reports"
@@ -215,7 +215,9 @@ def test_viewer_reads_and_orders_nothing_and_a_stranger_finds_nothing(
              f"{REPORTS}/{DATE}/usage_daily.csv")  # fmt: skip
     client.force_login(people.bob)
     assert {client.get(path).status_code for path in paths} == {200}
-    assert "<form class" not in text_of(client, REPORTS).partition("<main")[2]
+    page = text_of(client, REPORTS)
+    assert "<form class" not in page.partition("<main")[2]
+    assert "Generate reports" in why_not(page)
     assert client.post(f"{REPORTS}/run", days).status_code == 403
     client.force_login(people.charlie)
     assert {client.get(path).status_code for path in paths} == {404}

@@ -13,6 +13,7 @@ from mqservice.console.schedules.cron_words import describe_cron
 from mqservice.masking.models import MaskRule
 from mqservice.schedules.models import Schedule
 from mqservice.topics.models import Topic
+from tests.mqservice.console.reading import why_not
 from tests.mqservice.schedules.conftest import Desk, open_desk
 from tests.people import People
 
@@ -191,7 +192,7 @@ def test_masking_holds_for_the_message_of_a_schedule(
     assert {entry.target for entry in seen} == {"topics/ticks"}
 
 
-def test_a_viewer_sees_schedules_and_no_action_and_no_message(
+def test_a_viewer_sees_schedules_and_why_not_to_change_them_and_no_message(
     people: People, desk: Desk, client: Client
 ) -> None:
     client.force_login(people.bob)
@@ -200,8 +201,9 @@ def test_a_viewer_sees_schedules_and_no_action_and_no_message(
     assert "nightly" in client.get(f"{ROOT}/schedules").content.decode()
     page = client.get(ONE).content.decode()
     assert "Next runs" in page
-    for hidden in ("secret", "quarterly", "Send now", "Pause", "/edit", "/delete"):
+    for hidden in ("secret", "quarterly", "/edit", "/delete", "/send", "/switch"):
         assert hidden not in page
+    assert {"Send now", "Pause", "Edit", "Delete"} <= set(why_not(page))
     assert client.get(NEW).status_code == 403
     assert client.get(f"{ROOT}/schedule-runs?cron=@daily").status_code == 403
     for verb in ("edit", "switch", "send", "delete"):

@@ -19,7 +19,7 @@ from mqservice.sampling.models import GroupSample, TopicSample
 from mqservice.store import GroupRef, blocking_client, encode_plain, new_message_id
 from mqservice.topics.models import Topic
 from mqservice.topics.services import TopicChange, put_topic
-from tests.mqservice.console.reading import names, round_trips, text_of
+from tests.mqservice.console.reading import names, round_trips, text_of, why_not
 from tests.mqservice.groups.reading import Reader
 from tests.people import People
 
@@ -121,17 +121,18 @@ def test_topic_stays_unless_its_name_is_typed(
     assert Topic.objects.filter(name="orders").exists()
 
 
-def test_viewer_sees_no_action_and_is_refused_each(
-    people: People, engine: str, bob: Client
-) -> None:
+def test_viewer_is_told_why_not_and_refused_each(people: People, engine: str, bob: Client) -> None:
     put_topic(people.acme, "orders", TopicChange())
     seen = (
         text_of(bob, TOPICS)
         + text_of(bob, f"{TOPICS}/orders")
         + text_of(bob, "/console/acme/groups")
     )
-    for word in ("new-topic", "/edit", "/delete", "/publish", "/messages", "New topic"):
+    for word in ("new-topic", "/edit", "/delete", "/publish", "/messages"):
         assert word not in seen
+    told = why_not(seen)
+    assert {"New topic", "Edit", "Purge", "Delete", "Publish", "Alert on this"} <= set(told)
+    assert set(told.values()) == {"Your role, viewer, may not do this. Ask an admin of the tenant."}
     for path in (*FORMS, f"{TOPICS}/orders/publish", f"{TOPICS}/orders/messages"):
         assert bob.get(path).status_code == 403
         assert bob.post(path, FORM | {"confirm": "orders"}).status_code in (403, 405)

@@ -89,7 +89,7 @@ def test_an_export_is_in_the_order_of_names_and_says_nothing_of_time_or_place(
     for name in ("b", "a"):
         acme.put(f"/v1/ns/acme/topics/{name}")
     assert acme.get(PATH).json() == {
-        "version": 1,
+        "version": 2,
         "topics": [
             {
                 "name": name, "type": "mixed", "queues": 4, "durability": "sync",
@@ -140,7 +140,8 @@ def test_a_paused_group_is_neither_told_nor_let_go(engine: str, acme: Client) ->
         ("{}", "BAD_REQUEST", ["/version"]),
         ("[]", "BAD_REQUEST", [""]),
         ("{", "BAD_REQUEST", [""]),
-        ({"version": 2}, "ILLEGAL_SETTING", ["/version"]),
+        ({"version": 0}, "ILLEGAL_SETTING", ["/version"]),
+        ({"version": 3}, "ILLEGAL_SETTING", ["/version"]),
         ({"version": True}, "BAD_REQUEST", ["/version"]),
         ({"version": 1, "queues": []}, "BAD_REQUEST", ["/queues"]),
         ({"version": 1, "topics": {}}, "BAD_REQUEST", ["/topics"]),

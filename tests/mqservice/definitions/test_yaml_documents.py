@@ -99,7 +99,7 @@ def test_what_the_settings_there_do_not_allow_is_reported_by_line_too(
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "/version: is missing; must be 1"),
+        ("", "/version: is missing; must be in [1, 2]"),
         ("- version: 1", "the body must be an object"),
         ("version: 1\ntopics: []\ntopics: []", 'line 3, column 1: "topics" was already given'),
         ("version: 1\na: &x [1]\nb: *x", "line 2, column 4: &x is an anchor"),

@@ -134,7 +134,7 @@ def test_large_bodies_end_a_page_by_their_bytes(
     found, counts = looked_at(api, topic, contains="needle", queue=0)
 
     assert (found, sum(counts)) == ([], 24)
-    assert max(counts) == 16
+    assert 16 <= max(counts) < 16 + 4  # the last pull, of 4 MiB, is looked through whole
 
 
 def test_cursor_belongs_to_its_filter_and_text(api: httpx.Client, topic: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +22,7 @@ from flask import Response
 from pytest_django import Settings
 
 from mqservice.accounts.models import AuditEntry, Member, Role, User
+from mqservice.people import openid
 from tests.mqservice.people.openid_provider import (
     CLIENT_ID,
     CLIENT_SECRET,
@@ -38,6 +40,7 @@ from tests.mqservice.people.visitors import (
     address_of,
     confirm,
     give_totp,
+    last_link,
     sign_in,
     sign_up,
     totp_code,
@@ -497,6 +500,8 @@ def test_who_has_no_other_proof_signs_on_again_and_goes_on(
     back = sign_on_again(client, path)
     assert provider.asked[-1]["prompt"] == "login"
     assert provider.asked[-1]["max_age"] == "0"
+    wanted = json.loads(provider.asked[-1]["claims"])
+    assert wanted == {"id_token": {"auth_time": {"essential": True}}}
     assert client.get(back.headers["Location"]).headers["Location"] == path
     assert client.get(path).status_code == 200
     assert name_of(client) == "alice"
@@ -545,6 +550,34 @@ def test_provider_that_does_not_say_that_it_asked_anew_confirms_nothing(
     assert "does not say that it has asked you" in words_of(refused)
     assert CONFIRM in client.get(SET_PASSWORD).headers["Location"]
     assert name_of(client) == "alice"
+
+
+def test_google_is_not_asked_for_a_prompt_that_it_does_not_know(
+    db: None, provider: Provider, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = signed_up_client(settings)
+    monkeypatch.setattr(openid, "GOOGLE", provider.issuer)
+    back = sign_on_again(client, SET_PASSWORD)
+    assert provider.asked[-1]["prompt"] == "select_account"
+    assert "auth_time" in provider.asked[-1]["claims"]
+    assert client.get(back.headers["Location"]).headers["Location"] == SET_PASSWORD
+
+
+def test_who_cannot_confirm_gets_a_password_by_mail_and_confirms_with_it(
+    db: None, provider: Provider, settings: Settings
+) -> None:
+    client = signed_up_client(settings)
+    provider.claims = {"auth_time": None}
+    refused = sign_on_again(client, SET_PASSWORD)
+    assert "Forgot your password?" in words_of(refused)
+    visitor = Client()
+    visitor.post("/account/password/reset/", {"email": EMAIL})
+    form = visitor.get(last_link()).headers["Location"]
+    visitor.post(form, {"password1": PASSWORD, "password2": PASSWORD})
+    own = Client()
+    sign_in(own, EMAIL, PASSWORD)
+    confirm(own)
+    assert own.get("/account/factors/totp/activate/").status_code == 200
 
 
 def test_another_user_of_the_provider_confirms_nothing_and_gets_no_account(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mqservice.accounts.models import Namespace
 from mqservice.topics.models import Topic
 from mqservice.topics.queue_options import QueueOptions
 from mqservice.topics.routes import TopicsAfter, find_topic_route, find_topic_routes
@@ -52,6 +53,16 @@ def test_each_is_found_once_in_parts_and_those_behind_are_counted(topics: People
 def test_namespaces_of_others_have_no_topics(topics: People) -> None:
     asked = TopicsAfter(topics.acme.tenant_id, "rival", ("*",), "", 10)
     assert find_topic_routes(asked).routes == []
+
+
+def test_topics_of_another_namespace_of_the_tenant_are_not_searched(topics: People) -> None:
+    other = Namespace.objects.create(tenant=topics.acme.tenant, name="acme-test")
+    Topic.objects.create(namespace=other, name="orders-test")
+    found = find_topic_routes(TopicsAfter(topics.acme.tenant_id, "acme", ("*",), "", 10))
+    assert {route.namespace for route in found.routes} == {"acme"}
+    assert {route.name for route in found.routes} == set(NAMES)
+    found = find_topic_routes(TopicsAfter(topics.acme.tenant_id, "acme-test", ("*",), "", 10))
+    assert [route.engine_name for route in found.routes] == ["acme-test%orders-test"]
 
 
 def test_a_topic_is_told_of_alike_alone_and_among_others(topics: People) -> None:
