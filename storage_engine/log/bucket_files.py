@@ -27,7 +27,7 @@ from storage_engine.disk.layout import (
     segment_name,
 )
 from storage_engine.errors import ConfigInvalid, StoreCorrupt
-from storage_engine.log.checkpoint import read_checkpoint, write_checkpoint
+from storage_engine.log.checkpoint import is_stamped, read_checkpoint, write_checkpoint
 
 _FILES_MAX: Final = 4_096  # remembered; 40 KB each
 
@@ -140,7 +140,7 @@ def stamp_checkpoint(files: Files, store: Path) -> None:
     """
     path = store / CHECKPOINT_FILE
     mark = read_checkpoint(path)
-    if mark is not None:
+    if mark is not None and not is_stamped(path):
         write_checkpoint(files, path, mark)
 
 

@@ -92,6 +92,12 @@ def replace_checkpoint(files: Files, path: Path, content: bytes) -> None:
         write_checkpoint(files, path, checkpoint)
 
 
+def is_stamped(path: Path) -> bool:
+    """Whether a checkpoint that can be believed has the version of its store as it is now."""
+    version: int = _BODY.unpack_from(path.read_bytes())[-1]
+    return version == _version_of(path.parent)
+
+
 def _version_of(store: Path) -> int:
     """The lowest that an engine must know that serves this store."""
     try:
