@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import io
+import re
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -192,6 +193,20 @@ def test_replicas_of_a_shard_are_listed_with_their_lag(root: Client, engine: str
     text = root.get(f"{OPERATOR}?tab=shards").content.decode()
     for shown in ("epoch 9", "moving to node-3", "up to date", "3 KiB behind", "node-5"):
         assert shown in text
+
+
+def test_long_names_of_nodes_are_shown_whole_and_missing_facts_are_named(
+    root: Client, engine: str
+) -> None:
+    node = "n" * 127
+    shard = Shard.objects.create(name="s2", owner=node, address="tls://node-2:7702")
+    Replica.objects.create(shard=shard, node=node[::-1], heartbeat_at=timezone.now(), log_end=0)
+    text = root.get(f"{OPERATOR}?tab=shards").content.decode()
+    main, s2 = re.findall(r"<tr><th scope=.row.*?</tr>", text, re.DOTALL)[:2]
+    cells = re.findall(r"<td[^>]*>(?=(?:<span class=.block.>)?n{127})", s2)
+    assert [("wraps" in cell, "whole" in cell) for cell in cells] == [(True, True)] * 2
+    assert main.count(">none<") == 1  # replicas
+    assert main.count(">unknown<") == 3  # its node, its free disk, when it was heard of
 
 
 def test_a_shard_with_replicas_is_listed_even_alone_with_what_became_of_it(
