@@ -19,6 +19,7 @@ import pytest
 
 from tests.docs.markdown import DOCS, ROOT, Fence, Page
 from tests.services import Service, client_of
+from tests.sizes import in_torture
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 PAGE_TIMEOUT_S = 500
@@ -101,7 +102,7 @@ def test_every_command_of_the_page_is_taken(
     assert len(followed(service, folder, name)) >= count_min
 
 
-@pytest.mark.parametrize(("tab", "count_min"), [("curl", 13), ("CLI", 10)])
+@pytest.mark.parametrize(("tab", "count_min"), [("curl", 13), *in_torture(("CLI", 10))])
 def test_every_command_of_the_guide_is_taken(
     service: Service, folder: Path, tab: str, count_min: int
 ) -> None:
@@ -113,9 +114,11 @@ def test_every_command_of_the_guide_is_taken(
 @pytest.mark.parametrize(
     ("tab", "received", "rest"),
     [
-        ("curl", '"acked":1', ['"dead_lettered":1', '"redrive"']),
-        ("Python", '{"order":42}', ["", "bad schema"]),
         ("CLI", '{"order": 42}', ["task_"]),
+        *in_torture(
+            ("curl", '"acked":1', ['"dead_lettered":1', '"redrive"']),
+            ("Python", '{"order":42}', ["", "bad schema"]),
+        ),
     ],
 )
 def test_the_quick_start_does_what_it_says(

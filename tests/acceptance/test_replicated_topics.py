@@ -91,6 +91,7 @@ def bodies_of(consumer: Peer, wanted: set[str]) -> list[str]:
     return found
 
 
+@pytest.mark.torture
 def test_what_was_acknowledged_outlives_a_machine_and_its_disk(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     log = {REPLICATED_LOG_VARIABLE: (tmp_path / "log").as_uri(), "MQ_ENGINE_SECRET": SECRET}

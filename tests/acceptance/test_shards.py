@@ -236,6 +236,7 @@ def test_an_engine_that_is_killed_comes_back_with_what_it_acknowledged(cluster: 
     assert cluster.api.get(path).status_code == 200
 
 
+@pytest.mark.torture
 def test_a_shard_that_drains_takes_no_namespace_and_goes_only_when_empty(cluster: Cluster) -> None:
     service = cluster.service
 

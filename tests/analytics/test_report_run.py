@@ -174,6 +174,7 @@ async def test_a_damaged_record_is_left_out_and_its_range_is_shown(
     assert rows.where("kind = 'message'").count() == 99
 
 
+@pytest.mark.torture
 async def test_a_job_that_dies_before_it_publishes_leaves_the_old_day(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +201,7 @@ async def test_a_job_that_dies_before_it_publishes_leaves_the_old_day(
     assert len(versions) == 2  # what died is gone; the version before stays for its readers
 
 
+@pytest.mark.torture
 async def test_days_of_a_zone_have_as_many_hours_as_its_clocks_show(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -221,6 +223,7 @@ async def test_days_of_a_zone_have_as_many_hours_as_its_clocks_show(
     assert {row.log_topic for row in rows} == {ORDERS}
 
 
+@pytest.mark.torture
 async def test_a_day_has_all_shards_and_names_those_of_which_something_is_missing(
     spark: SparkSession, tmp_path: Path
 ) -> None:

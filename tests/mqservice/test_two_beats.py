@@ -104,6 +104,7 @@ def terms_of(beats: list[Beat]) -> list[int]:
     return terms
 
 
+@pytest.mark.torture
 def test_a_killed_leader_is_followed_within_two_seconds_time_and_again(
     beats: list[Beat], dsn: str, tmp_path: Path
 ) -> None:

@@ -411,9 +411,8 @@ class QueueMerge:
         else:
             lane.skip_to(wanted[0])
 
-
     def _with_text(self, records: list[Record]) -> list[Record]:
-        """Those whose body is wanted. When enough were looked through, the page has no more pulls."""
+        """Those whose body is wanted. A page that looked through enough has no more pulls."""
         self._scan_bytes_left -= sum(map(_size_bytes, records))
         if self._scan_bytes_left <= 0:
             self._pulls_left = 0

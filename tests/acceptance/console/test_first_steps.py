@@ -84,7 +84,7 @@ def test_from_login_to_the_first_message_without_leaving_the_page(
     context.close()
 
 
-@pytest.mark.parametrize("language", ["curl", "Python", *in_torture("TypeScript", "CLI")])
+@pytest.mark.parametrize("language", ["Python", *in_torture("curl", "TypeScript", "CLI")])
 def test_commands_of_each_tab_send_and_receive(page: Page, tmp_path: Path, language: str) -> None:
     """As somebody pastes them who chose the tab by the keyboard."""
     if language == "TypeScript":

@@ -91,6 +91,7 @@ ENTRANCES: Final = {
 New = Callable[..., Page]
 
 
+@pytest.mark.torture
 def test_pages_are_of_use_without_javascript(new_page: New, service: Service) -> None:
     produce(service, "orders", "so that home is not the quick start")
     page = new_page(java_script_enabled=False)

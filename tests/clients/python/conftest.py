@@ -50,6 +50,22 @@ class Place(NamedTuple):
 CONTRACT = pytest.mark.parametrize("service", ["real", "fake"], indirect=True, scope="session")
 
 
+# Of two or three of these each level meets each level of the others in half of the combinations:
+# ``make test`` runs those, ``make torture`` the other half.
+_LEVELS = {"kind": "async", "transport": "rest", "service": "fake"}
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    params = (
+        item.callspec.params
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        else {}
+    )
+    levels = [params[name] == level for name, level in _LEVELS.items() if name in params]
+    if len(levels) > 1 and sum(levels) % 2:
+        item.add_marker(pytest.mark.torture)
+
+
 @pytest.fixture(scope="session")
 def service(request: pytest.FixtureRequest) -> Target:
     """The real one, unless the module says that the fake has to pass its cases too."""

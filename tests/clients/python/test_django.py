@@ -218,6 +218,7 @@ def test_a_task_is_run_again_where_the_settings_say_so(shop: Shop) -> None:
     assert len(shop.notes) == 6
 
 
+@pytest.mark.torture
 @WITH_ONE_DJANGO
 def test_a_worker_killed_half_way_loses_nothing(shop: Shop) -> None:
     gate = shop.folder / "gate"
@@ -239,6 +240,7 @@ def test_a_worker_killed_half_way_loses_nothing(shop: Shop) -> None:
     assert shop.notes == ["x begins", "x begins", "x ends"]
 
 
+@pytest.mark.torture
 @WITH_ONE_DJANGO
 def test_a_worker_told_to_stop_ends_what_it_runs_and_gives_the_rest_back(
     shop: Shop, mq: Client

@@ -33,6 +33,7 @@ INSTALLED_APPS = [] if django.VERSION >= (6,) else ["django_tasks"]
 """
 
 
+@pytest.mark.torture
 @pytest.mark.acceptance
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_snippets_run_in_a_project_of_their_own(

@@ -54,6 +54,7 @@ def test_it_imports_its_three_dependencies_and_nothing_else() -> None:
         assert found <= allowed, f"{path}: {found - allowed}"
 
 
+@pytest.mark.torture
 def test_it_is_typed_for_the_oldest_python_that_it_promises(tmp_path: Path) -> None:
     """Types of that version know neither modules nor names that came later."""
     _run(

@@ -147,10 +147,10 @@ def test_the_result_of_a_message_that_another_consumer_has_fails(mq: Client, pla
 
 def test_a_lease_that_is_extended_by_itself_outlives_its_time(mq: Client, place: Place) -> None:
     mq.send(place.topic, "long")
-    with mq.subscribe(*place, lease="3s", auto_extend="1m", prefetch=1) as holder:
+    with mq.subscribe(*place, lease="2s", auto_extend="1m", prefetch=1) as holder:
         [message] = take(holder, 1)
         with mq.subscribe(*place) as other:
-            assert other.get("5s") is None
+            assert other.get("3s") is None
         message.ack()
         message.confirmed(WAIT)
 

@@ -79,6 +79,7 @@ def node_clients(facts: Quickstart, history: History, seed: int) -> Clients:
     )
 
 
+@pytest.mark.torture
 def test_the_package_works_where_it_is_installed(
     service: Service, archive: Path, tmp_path: Path
 ) -> None:

@@ -361,6 +361,7 @@ def test_a_handle_is_worth_nothing_elsewhere_or_changed(
     assert len(scheduled(client, topic)) == 1
 
 
+@pytest.mark.torture
 def test_a_cancelled_message_stays_cancelled_and_the_others_come_over_kills(
     client: httpx.Client, server: Server, engine: Engine, topic: str
 ) -> None:

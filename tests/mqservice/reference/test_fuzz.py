@@ -13,7 +13,7 @@ from tests.services import Service, running_service
 from tests.sizes import sized
 
 pytestmark = [pytest.mark.sized, pytest.mark.acceptance, pytest.mark.timeout(300)]
-CASES = sized(40, torture=500)
+CASES = sized(15, torture=500)
 
 
 @pytest.fixture(scope="module")

@@ -280,6 +280,7 @@ def test_copies_go_as_far_as_their_engines_say(copier: Copier) -> None:
     assert copier.copy(last_ms)[1] == []
 
 
+@pytest.mark.torture
 def test_a_shard_without_its_snapshots_is_named_unless_nobody_lives_there(
     copier: Copier, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def end(worker: subprocess.Popen[bytes], how: signal.Signals) -> None:
     worker.wait(60)
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("is_predefined", [False, *in_torture(True)])
 def test_no_task_is_lost_when_a_worker_is_killed(
     desk: Desk, tmp_path: Path, is_predefined: bool

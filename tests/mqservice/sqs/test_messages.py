@@ -11,9 +11,10 @@ from botocore.exceptions import ClientError
 
 from tests.mqservice.delivery.wait_until import wait_until
 from tests.mqservice.sqs.conftest import JSON, QUERY, Desk, Sqs
+from tests.sizes import in_torture
 
 
-@pytest.fixture(params=[JSON, QUERY])
+@pytest.fixture(params=[JSON, *in_torture(QUERY)])
 def sqs(desk: Desk, request: pytest.FixtureRequest) -> Sqs:
     return desk.client(request.param)
 

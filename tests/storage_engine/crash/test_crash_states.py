@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from tests.sizes import in_torture
 from tests.storage_engine.crash.explore import explored, explored_recoveries
 
 SEED: Final = 20_260
@@ -13,8 +14,8 @@ SEED: Final = 20_260
 STATES: Final = 60
 STATES_INSIDE_RECOVERY: Final = 30
 # A few of the workloads; those steps run all of them.
-TRIED: Final = ("keyed_sends", "consume_and_ack", "segment_roll", "a_sync_that_failed")
-RECOVERED: Final = ("single_sends", "segment_roll")
+TRIED: Final = ("keyed_sends", *in_torture("consume_and_ack", "segment_roll", "a_sync_that_failed"))
+RECOVERED: Final = ("segment_roll", *in_torture("single_sends"))
 
 
 @pytest.mark.parametrize("name", TRIED)

@@ -38,6 +38,7 @@ def test_a_disk_that_fails_loses_nothing_acknowledged(injection: str) -> None:
     assert injured.history.count(Outcome.ACKED) > 0
 
 
+@pytest.mark.torture
 def test_after_one_failed_sync_the_engine_continues_on_its_own() -> None:
     machine.need_strace()
     injured = run_injured("msync:error=EIO:when=3", seed=SEED, acked_min=101)
@@ -58,6 +59,7 @@ def test_a_kill_at_one_system_call_loses_nothing_acknowledged(call: str, number:
     assert injured.anomalies == []
 
 
+@pytest.mark.torture
 def test_a_slow_disk_costs_time_and_nothing_else() -> None:
     machine.need_strace()
     injured = run_injured("msync:delay_enter=200000:when=1+20", seed=SEED, run_s=1.5, acked_min=1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from storage_engine.client import AsyncStoreClient
 from storage_engine.delivery.members import SILENCE_MS_MAX
 from storage_engine.errors import GroupNotFound, TopicNotFound
@@ -201,6 +203,7 @@ async def test_only_who_listens_hears_and_after_a_restart_still() -> None:
         assert heard.empty()
 
 
+@pytest.mark.torture
 async def test_a_listener_that_does_not_read_is_dropped() -> None:
     # Each pause and resume is one notice of some 30 bytes; the kernel takes a few hundred KiB.
     limits = {"MQ_ENGINE_NOTICE_COUNT_MAX": "10", "MQ_ENGINE_REPLY_BUFFER_BYTES_MAX": "4096"}

@@ -87,6 +87,7 @@ def test_old_messages_are_read_through_the_socket_unless_the_bucket_is_away() ->
         assert pull_all(client, 0) == [*bodies, b"new"]
 
 
+@pytest.mark.torture
 @pytest.mark.sized
 def test_no_acknowledged_message_is_lost_where_old_segments_are_in_the_bucket() -> None:
     count = sized(1, torture=60)
