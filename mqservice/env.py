@@ -19,6 +19,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off", ""})
+_PORT_MAX = 65_535
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -114,6 +115,17 @@ def envnetworks(name: str) -> list[IPv4Network | IPv6Network]:
         return [ip_network(text) for text in envlist(name, [])]
     except ValueError as exc:
         raise ImproperlyConfigured(f"{name} must be networks such as 10.1.0.0/16: {exc}") from exc
+
+
+def envports(name: str) -> dict[str, int]:
+    """Comma-separated ports by name, such as s2=9101,s3=9102; none when unset."""
+    found: dict[str, int] = {}
+    for part in envlist(name, []):
+        key, _, port = part.partition("=")
+        if not key or not (port.isascii() and port.isdigit() and 0 < int(port) <= _PORT_MAX):
+            raise ImproperlyConfigured(f"{name} must be ports such as s2=9101, found {part!r}")
+        found[key] = int(port)
+    return found
 
 
 def envclock(name: str, default: str) -> dt.time | None:

@@ -11,7 +11,7 @@ optional   VALKEY_URL MQ_DATA_DIR MQ_ENGINE_SOCKET MQ_PORT MQ_BASE_URL MQ_ALLOWE
            MQ_TAIL_WATCHERS_MAX MQ_SOCKET_COMMANDS_PER_SECOND_MAX MQ_SOCKET_NO_OPS_PER_SECOND_MAX
            MQ_REPORTS_AT MQ_REPORTS_ZONE MQ_REPORTS_MASTER MQ_REPORTS_MEMORY MQ_REPORTS_LIMIT_S
            MQ_REPORTS_CONF MQ_REPORTS_LAKE MQ_REPORTS_OUT MQ_REPORTS_BY_HAND_MAX MQ_ENVIRONMENT
-           MQ_ENGINE_SECRET MQ_SHARD_CA_FILE MQ_REPLICATED_LOG
+           MQ_ENGINE_SECRET MQ_SHARD_CA_FILE MQ_REPLICATED_LOG MQ_SHARD_METRICS_PORTS
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from mqservice.env import (
     envlist,
     envnetworks,
     envorigin,
+    envports,
     envsecret,
     envtext,
     envurl,
@@ -412,6 +413,8 @@ MQ_REPORTS_LIMIT_S = envint("MQ_REPORTS_LIMIT_S", 2 * 60 * 60, minimum=60, maxim
 MQ_ENGINE_STORE_DIR = Path(envtext("MQ_ENGINE_STORE_DIR", str(MQ_DATA_DIR / "store"))).absolute()
 # Where the engine answers Prometheus, for the operator's page; 0: nowhere.
 MQ_ENGINE_METRICS_PORT = envint("MQ_ENGINE_METRICS_PORT", 0, minimum=0, maximum=65_535)
+# The same of the engines of other shards on this machine.
+MQ_SHARD_METRICS_PORTS = envports("MQ_SHARD_METRICS_PORTS")
 MQ_REPORTS_LAKE = envtext("MQ_REPORTS_LAKE", str(MQ_DATA_DIR / "lake"))
 MQ_REPORTS_OUT = envtext("MQ_REPORTS_OUT", str(MQ_DATA_DIR / "reports"))
 

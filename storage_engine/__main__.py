@@ -33,7 +33,7 @@ from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
 from storage_engine.replication.follower import follow, take_over
 from storage_engine.replication.tail import LogPlace
 from storage_engine.server.control import Control, Role
-from storage_engine.server.engine_metrics import metrics_text
+from storage_engine.server.engine_metrics import metrics_text, replica_metrics_text
 from storage_engine.server.handshake import check_network
 from storage_engine.server.metrics_server import Health, MetricsServer
 from storage_engine.server.server import Server
@@ -55,18 +55,29 @@ async def run(config: StoreConfig) -> None:
     """Open, serve until SIGTERM or SIGINT, close."""
     stopping = _stopping()
     opening = asyncio.ensure_future(_open(config))
-    if await _is_done_before(stopping, opening):
-        await _serve(config, opening.result(), stopping, None)
+    if not await _is_done_before(stopping, opening):
+        return
+    answering = MetricsServer(lambda: b"", lambda: Health(False, "starting"))
+    try:
+        await _serve(config, opening.result(), stopping, None, answering)
+    finally:
+        await answering.stop()
 
 
 async def _serve(
-    config: StoreConfig, store: Store, stopping: asyncio.Event, role: Role | None
+    config: StoreConfig,
+    store: Store,
+    stopping: asyncio.Event,
+    role: Role | None,
+    answering: MetricsServer,
 ) -> None:
     """Until it is time to stop, or what keeps the store going ends."""
     set_compiled_max(config.filter_compiled_max)
     server = Server(store)
     # Before the socket: whoever sees that one may ask for metrics too.
-    metrics = await _start_metrics(config, store, server)
+    _report_store(answering, store, server)
+    if role is None:
+        await _start_metrics(config, answering)
     try:
         if config.listen:
             await server.start_network()
@@ -103,8 +114,7 @@ async def _serve(
     await asyncio.gather(*duties, stopped, return_exceptions=True)
     if role is not None:
         role.stops()
-    if metrics is not None:
-        await metrics.stop()
+    await answering.stop()
     await store.close()
     await server.stop()
     log.info("The engine has stopped", extra={"action": "engine_stopped"})
@@ -117,15 +127,22 @@ async def run_replica(config: StoreConfig) -> None:
     stopping = _stopping()
     role = Role(SystemClock(), stopping)
     control = Control(role, config)
+    answering = MetricsServer(
+        lambda: replica_metrics_text(config.shard, role.status),
+        # As of an engine that refuses puts: whoever looks for the owner finds it by its 200.
+        lambda: Health(False, f"a replica of the shard {config.shard}, which takes no messages"),
+    )
     if config.control:
         await control.start()
     try:
+        await _start_metrics(config, answering)
         opening = asyncio.ensure_future(_open_when_told(config, role, control))
         if await _is_done_before(stopping, opening):
-            await _serve(config, opening.result(), stopping, role)
+            await _serve(config, opening.result(), stopping, role, answering)
         else:
             log.info("The replica has stopped", extra={"action": "replica_stopped"})
     finally:
+        await answering.stop()
         await control.stop()
 
 
@@ -224,11 +241,7 @@ async def _open(config: StoreConfig, place: LogPlace | None = None) -> Store:
     return store
 
 
-async def _start_metrics(config: StoreConfig, store: Store, server: Server) -> MetricsServer | None:
-    """Answer Prometheus, where a port is given; without it the engine serves all the same."""
-    if not config.metrics_port:
-        return None
-
+def _report_store(answering: MetricsServer, store: Store, server: Server) -> None:
     def metrics() -> bytes:
         return metrics_text(store, store.stats(len(server.connections)))
 
@@ -240,16 +253,20 @@ async def _start_metrics(config: StoreConfig, store: Store, server: Server) -> M
         damaged = store.parts.quarantine.count
         return Health(True, f"ok, {damaged} quarantined_records" if damaged else "ok")
 
-    answering = MetricsServer(metrics, health)
+    answering.report(metrics, health)
+
+
+async def _start_metrics(config: StoreConfig, answering: MetricsServer) -> None:
+    """Answer Prometheus, where a port is given; without it the engine runs all the same."""
+    if not config.metrics_port:
+        return
     try:
-        await answering.start(config.metrics_port)
+        await answering.start(config.metrics_port, host=config.metrics_bind)
     except OSError as exc:
         log.error(
             "Could not start the metrics server; the engine runs without metrics",
             extra={"action": "metrics_not_started", "reason": str(exc)},
         )
-        return None
-    return answering
 
 
 async def _every(interval_ms: int, duty: object) -> None:

@@ -52,7 +52,8 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     secret_file: str = ""  # holds it
     tls_cert_file: str = ""  # for tls://: the certificate and those it rests on, PEM
     tls_key_file: str = ""
-    metrics_port: int = 0  # of /metrics on the loopback address; 0: none
+    metrics_port: int = 0  # of /metrics; 0: none
+    metrics_bind: str = "127.0.0.1"  # address of /metrics; whoever reaches it may read them
 
     segment_bytes: int = GIB  # RocketMQ's mappedFileSizeCommitLog
     consume_queue_units: int = 300_000  # RocketMQ's file of 6,000,000 bytes

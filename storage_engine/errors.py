@@ -201,14 +201,21 @@ class OldMessagesUnavailable(StoreError):
 class NotLocal(OldMessagesUnavailable):
     """Of the records that are wanted the first ``here_count`` are here. ``fetch`` brings what the
     next ones need from the bucket; raises ``OldMessagesUnavailable``, ``DiskFull``.
+    ``is_failing``: it could not, when it was last tried.
     """
 
     def __init__(
-        self, message: str, fetch: Callable[[], Coroutine[None, None, None]], here_count: int
+        self,
+        message: str,
+        fetch: Callable[[], Coroutine[None, None, None]],
+        here_count: int,
+        *,
+        is_failing: bool = False,
     ) -> None:
         super().__init__(message)
         self.fetch = fetch
         self.here_count = here_count
+        self.is_failing = is_failing
 
 
 class WrongShard(StoreError):

@@ -141,19 +141,30 @@ class ClientProgram:
         self.process.wait()
 
 
+def other_shards(url: str) -> list[str]:
+    """Those of the installation besides the main one, in order. Raises BackupRejected: nobody
+    answers there.
+    """
+    with _connected(url) as connection:
+        if connection.execute("SELECT to_regclass('shards_shard')").fetchone() == (None,):
+            return []
+        found = connection.execute(
+            "SELECT name FROM shards_shard WHERE name <> %s ORDER BY name", [MAIN_SHARD]
+        )
+        return [str(name) for (name,) in found]
+
+
 def require_one_shard(url: str) -> None:
     """Raises BackupRejected where other engines have a part of the messages: a backup without them
     would look whole.
     """
-    with _connected(url) as connection:
-        if connection.execute("SELECT to_regclass('shards_shard')").fetchone() == (None,):
-            return
-        found = connection.execute("SELECT name FROM shards_shard WHERE name <> %s", [MAIN_SHARD])
-        names = ", ".join(str(name) for (name,) in found)
+    names = other_shards(url)
     if names:
         raise BackupRejected(
-            f"a backup has the store of one engine so far, and this installation has the shards "
-            f"{names} too"
+            "a backup has the store of one engine, and would lack the messages of the other shards "
+            f"here: {', '.join(names)}. Nothing was done. With a replicated log its bucket has all "
+            "messages: back up PostgreSQL with pg_dump. Without one, stop the service, and copy "
+            "the data directory of each machine and the database"
         )
 
 

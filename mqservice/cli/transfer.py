@@ -95,6 +95,10 @@ def export_store(
     is_all: Annotated[
         bool, typer.Option("--all", help="All namespaces, with names such as acme%orders.")
     ] = False,
+    shard: Annotated[
+        str,
+        typer.Option(help="Shard that has them, where there are several.", show_default=False),
+    ] = "",
     form: FormOption = Output.TABLE,
     data_dir: DataDirOption = None,
 ) -> None:
@@ -111,7 +115,7 @@ def export_store(
     place = data_dir_from_env(os.environ) if data_dir is None else data_dir.absolute()
     target = directory.absolute()
     with exit_on_error(TransferError), progress_bar("exporting") as told:
-        report = write_out(os.environ, place, target, namespace, told=told)
+        report = write_out(os.environ, place, target, namespace, told=told, shard=shard)
     if not prints(form, report):
         _show_export(report)
     screen.notice(

@@ -1,6 +1,6 @@
 """The engine's Prometheus metrics, read for a page: numbers by name, and the duration of syncs.
 
-GET 127.0.0.1:MQ_ENGINE_METRICS_PORT/metrics ──▶ text ──▶ [EngineMetrics]
+GET 127.0.0.1:PORT/metrics ──▶ text ──▶ [EngineMetrics]
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 TIMEOUT_S: Final = 1.0
 TEXT_BYTES_MAX: Final = 256 * 1024
 _PREFIX: Final = "mq_engine_"
+_OF_ANY_ENGINE: Final = frozenset({"shard"})  # labels that each sample may have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ def parse_metrics(text: str) -> EngineMetrics | None:
                 name = sample.name.removeprefix(_PREFIX)
                 if name == "sync_seconds_bucket":
                     buckets.append((float(sample.labels["le"]), sample.value))
-                elif not sample.labels:
+                elif sample.labels.keys() <= _OF_ANY_ENGINE:
                     values[name] = sample.value
     except (ValueError, KeyError):
         return None

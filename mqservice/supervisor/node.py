@@ -64,8 +64,8 @@ class Node(Supervisor):
             "MQ_ENGINE_STORE_DIR": str(data_dir.store),
             "MQ_ENGINE_SOCKET": str(data_dir.engine_socket),
         }
-        metrics_port = processes.engine_metrics_port(self._env, 0)
-        await self._start_engines(env, metrics_port)
+        ports = processes.engine_metrics_ports(self._env, dict.fromkeys(self._shard_names(), 0))
+        await self._start_engines(env, ports)
         await self._start_heartbeats(config.database_url)
         names = ", ".join(place.name for place in self._places)
         self._output.note(f"running the shards {names}")

@@ -15,6 +15,7 @@ from mqservice.supervisor import postgres, valkey
 from mqservice.supervisor.config import config_from_env
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.errors import ConfigInvalid, StartFailed
+from mqservice.supervisor.first_run import REFUSAL
 from mqservice.supervisor.ports import remembered_ports
 from mqservice.supervisor.processes import PYTHON, service_env
 from mqservice.supervisor.secrets_file import load_or_create_secrets
@@ -50,7 +51,7 @@ def run_command(
         raise StartFailed(f"{arguments[0]} did not end within {TIMEOUT_S} s.") from None
     if done.returncode != 0:
         said = [line for line in done.stderr.splitlines() if line.strip()]
-        raise StartFailed(said[-1] if said else _UNSET)
+        raise StartFailed(said[-1].removeprefix(REFUSAL) if said else _UNSET)
     return done.stdout
 
 

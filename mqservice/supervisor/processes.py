@@ -20,6 +20,7 @@ from mqservice.supervisor.secrets_file import Secrets
 from mqservice.supervisor.shard_engines import ShardPlace
 
 METRICS_PORT_VARIABLE: Final = "MQ_ENGINE_METRICS_PORT"
+SHARD_METRICS_PORTS_VARIABLE: Final = "MQ_SHARD_METRICS_PORTS"
 # Ticks and sweeps have a process of their own, so that nothing long ever stands before them.
 CLOCK_QUEUES: Final = "delay,control"
 WORKER_QUEUES: Final = "persist,sampling,tasks,alerts"
@@ -80,17 +81,24 @@ def service_env(
     }
 
 
-def engine_metrics_port(env: Mapping[str, str], chosen: int) -> int:
-    """Where the engine answers Prometheus: what the user asked for, 0 for nowhere, or ``chosen``.
+def engine_metrics_ports(env: Mapping[str, str], chosen: Mapping[str, int]) -> dict[str, int]:
+    """Where the engine of each shard answers Prometheus: ``chosen``, unless the user names the port
+    of the first one, which the others follow; 0 for nowhere. The main shard is the first, and the
+    others come by name.
 
     Raises ConfigInvalid.
     """
-    text = env.get(METRICS_PORT_VARIABLE) or str(chosen)
-    if not text.isascii() or not text.isdigit() or int(text) > PORT_MAX:
+    text = env.get(METRICS_PORT_VARIABLE)
+    if not text:
+        return dict(chosen)
+    port_max = PORT_MAX - len(chosen) + 1
+    if not text.isascii() or not text.isdigit() or int(text) > port_max:
         raise ConfigInvalid(
-            f"{METRICS_PORT_VARIABLE} must be a whole number from 0 to {PORT_MAX}, not {text!r}."
+            f"{METRICS_PORT_VARIABLE} must be a whole number from 0 to {port_max}, not {text!r}."
         )
-    return int(text)
+    first = int(text)
+    names = sorted(chosen, key=lambda name: (name != MAIN_SHARD, name))
+    return {name: first + at if first else 0 for at, name in enumerate(names)}
 
 
 def segment_bytes(env: Mapping[str, str]) -> int:
@@ -153,11 +161,17 @@ def engine_spec(
 
 
 def web_specs(
-    env: Mapping[str, str], config: SupervisorConfig, *, metrics_port: int
+    env: Mapping[str, str], config: SupervisorConfig, *, metrics_ports: Mapping[str, int]
 ) -> list[ChildSpec]:
     """One spec for each web worker; they share the port and the kernel spreads connections. They
-    show operators what the engine says on ``metrics_port``.
+    show operators what the engines say on ``metrics_ports``.
     """
+    others = [
+        f"{shard}={port}" for shard, port in metrics_ports.items() if port and shard != MAIN_SHARD
+    ]
+    told = {METRICS_PORT_VARIABLE: str(metrics_ports[MAIN_SHARD])}
+    if others:
+        told[SHARD_METRICS_PORTS_VARIABLE] = ",".join(others)
 
     async def gate(pid: int) -> bool:
         return await is_listening(pid, config.port)
@@ -171,7 +185,7 @@ def web_specs(
                 "MQ_PROCESS": "web",
                 "MQ_WEB_REUSE_PORT": "1",
                 "MQ_WEB_WORKERS": str(config.web_worker_count),
-                METRICS_PORT_VARIABLE: str(metrics_port),
+                **told,
             },
             gate=gate,
             cwd=config.data_dir,

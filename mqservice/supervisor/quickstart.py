@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.supervisor.config import SupervisorConfig
 from mqservice.supervisor.data_dir import write_private
 from mqservice.supervisor.first_run import DemoFacts
@@ -14,8 +16,9 @@ from mqservice.supervisor.first_run import DemoFacts
 class Quickstart(msgspec.Struct, frozen=True, kw_only=True):
     """``pids`` maps process name to pid; it is empty once the service has stopped.
 
-    ``engine_metrics_url`` is empty when the user wants no metrics. ``own_url`` is the address on
-    this machine, which ``base_url`` may reach only through a proxy.
+    ``engine_metrics_url`` is empty when the user wants no metrics; ``shard_metrics_urls`` are those
+    of the engines of other shards than the main one. ``own_url`` is the address on this machine,
+    which ``base_url`` may reach only through a proxy.
     """
 
     base_url: str
@@ -23,6 +26,7 @@ class Quickstart(msgspec.Struct, frozen=True, kw_only=True):
     ws_url: str
     console_url: str
     engine_metrics_url: str = ""
+    shard_metrics_urls: dict[str, str] = {}
     namespace: str
     topic: str
     group: str
@@ -33,18 +37,20 @@ class Quickstart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def quickstart_of(
-    config: SupervisorConfig, facts: DemoFacts, *, engine_metrics_port: int
+    config: SupervisorConfig, facts: DemoFacts, *, metrics_ports: Mapping[str, int]
 ) -> Quickstart:
-    """The facts of this run, as yet without processes."""
+    """The facts of this run, as yet without processes. ``metrics_ports``: by shard; 0 is none."""
     base_url = config.base_url
+    urls = {
+        shard: f"http://127.0.0.1:{port}/metrics" for shard, port in metrics_ports.items() if port
+    }
     return Quickstart(
         base_url=base_url,
         own_url=config.own_url,
         ws_url="ws" + base_url.removeprefix("http") + "/v1/ws",
         console_url=f"{base_url}/",
-        engine_metrics_url=(
-            f"http://127.0.0.1:{engine_metrics_port}/metrics" if engine_metrics_port else ""
-        ),
+        engine_metrics_url=urls.pop(MAIN_SHARD, ""),
+        shard_metrics_urls=urls,
         pids={},
         **msgspec.structs.asdict(facts),
     )

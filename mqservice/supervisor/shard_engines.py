@@ -120,6 +120,13 @@ def read_shards(text: str, data_dir: DataDir, *, variable: str = "MQ_SHARDS") ->
     return list(places.values())
 
 
+def place_of_shard(name: str, data_dir: DataDir) -> ShardPlace:
+    """Of one that a command names. Raises ConfigInvalid: it cannot be a shard's name."""
+    if fault := name_fault(name):
+        raise ConfigInvalid(f"{name!r} is not the name of a shard: {fault}.")
+    return read_shards(name, data_dir)[0]
+
+
 def _listening(address: str, env: Mapping[str, str]) -> str:
     """Where the engine itself listens: what others reach may be another address of this machine."""
     bind = env.get("MQ_SHARD_BIND")

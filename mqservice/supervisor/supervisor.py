@@ -142,8 +142,13 @@ class Supervisor:
         """The facts of the service, unless this is a node without one."""
         config, data_dir = self._config, self._data_dir
         secrets = load_or_create_secrets(data_dir.secrets)
-        ports = choose_ports(data_dir.ports, ("postgres", "valkey", "engine_metrics"))
-        metrics_port = processes.engine_metrics_port(self._env, ports["engine_metrics"])
+        names = {
+            shard: "engine_metrics" if shard == MAIN_SHARD else f"engine_metrics_{shard}"
+            for shard in self._shard_names()
+        }
+        ports = choose_ports(data_dir.ports, ("postgres", "valkey", *names.values()))
+        chosen = {shard: ports[name] for shard, name in names.items()}
+        metrics_ports = processes.engine_metrics_ports(self._env, chosen)
         specs, postgres, database_url, valkey_url = await self._plan_databases(secrets, ports)
         env = processes.service_env(
             self._env, config, secrets, database_url=database_url, valkey_url=valkey_url
@@ -159,13 +164,13 @@ class Supervisor:
                 await wait_for_external(database_url, timeout_ms=EXTERNAL_WAIT_MS)
             await check_tables(database_url)
             # Only now: by its start alone the version that made them could not open the store.
-            await self._start_engines(env, metrics_port)
+            await self._start_engines(env, metrics_ports)
             await preparation.tables()
             await self._start_heartbeats(database_url)
             if self._owners is not None:
                 await self._owners.opened(MAIN_SHARD)
             await preparation.demo()
-            web = processes.web_specs(env, config, metrics_port=metrics_port)
+            web = processes.web_specs(env, config, metrics_ports=metrics_ports)
             if config.has_separate_workers:
                 background = processes.separate_worker_specs(env, data_dir)
             else:
@@ -175,7 +180,7 @@ class Supervisor:
         finally:
             await preparation.end()
         await self._wait_until_ready()
-        self._quickstart = quickstart_of(config, facts, engine_metrics_port=metrics_port)
+        self._quickstart = quickstart_of(config, facts, metrics_ports=metrics_ports)
         self._write_pids()
         return self._quickstart
 
@@ -186,21 +191,25 @@ class Supervisor:
             place.socket.unlink(missing_ok=True)
             place.control.unlink(missing_ok=True)
 
-    async def _start_engines(self, env: Mapping[str, str], metrics_port: int) -> None:
-        starting = self._start_stages(self._engine_specs(env, metrics_port))
+    def _shard_names(self) -> list[str]:
+        """Of the shards whose engines this machine runs."""
+        return [place.name for place in self._places] or [MAIN_SHARD]
+
+    async def _start_engines(self, env: Mapping[str, str], ports: Mapping[str, int]) -> None:
+        """``ports``: of each shard's metrics."""
+        starting = self._start_stages(self._engine_specs(env, ports))
         self._engine_stage = len(self._stages)
         await starting
 
-    def _engine_specs(self, env: Mapping[str, str], metrics_port: int) -> list[ChildSpec]:
-        """The engine, or those of the shards, of which only the main one shows metrics."""
+    def _engine_specs(self, env: Mapping[str, str], ports: Mapping[str, int]) -> list[ChildSpec]:
+        """The engine, or those of the shards."""
         if not self._places:
-            return [processes.engine_spec(env, self._data_dir, metrics_port=metrics_port)]
+            return [processes.engine_spec(env, self._data_dir, metrics_port=ports[MAIN_SHARD])]
         specs = []
         for place in self._places:
-            port = metrics_port
             if place.name != MAIN_SHARD:
                 place.store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                port = 0
+            port = ports[place.name]
             specs.append(processes.engine_spec(env, self._data_dir, metrics_port=port, place=place))
         return specs
 

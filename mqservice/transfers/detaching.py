@@ -22,7 +22,7 @@ from mqservice.lib.replicated_log import REPLICATED_LOG_VARIABLE, has_replicated
 from mqservice.supervisor.data_dir import DataDir, DataDirLock
 from mqservice.supervisor.operator_commands import run_command
 from mqservice.supervisor.processes import PYTHON, engine_env, segment_bytes
-from mqservice.supervisor.shard_engines import read_shards
+from mqservice.supervisor.shard_engines import place_of_shard
 from mqservice.transfers.errors import TransferError, TransferRejected
 
 _PROGRAM: Final = (*PYTHON, "storage_engine.tools.detach")
@@ -46,7 +46,7 @@ def detach(
             f"{REPLICATED_LOG_VARIABLE} is not set: name the log that the shard is to leave"
         )
     place = DataDir(data_dir)
-    found = read_shards(shard, place, variable="the command")[0]
+    found = place_of_shard(shard, place)
     store = store_dir(environ, data_dir) if shard == MAIN_SHARD else found.store
     is_embedded = find_database_url(environ) is None
     if is_embedded and not place.secrets.exists():

@@ -13,10 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from mqservice.backups.database import other_shards
 from mqservice.backups.errors import BackupRejected
-from mqservice.backups.installation import store_dir
+from mqservice.backups.installation import find_database_url, store_dir
 from mqservice.backups.manifest import sync_directory
+from mqservice.lib.names import MAIN_SHARD
 from mqservice.supervisor.data_dir import DataDir
+from mqservice.supervisor.shard_engines import place_of_shard
 from mqservice.transfers.engine_program import Progress, run_program
 from mqservice.transfers.errors import TransferError, TransferRejected
 from storage_engine.tools.transfer.report import ExportReport
@@ -28,20 +31,25 @@ _STORE_VARIABLE: Final = "MQ_ENGINE_STORE_DIR"
 
 
 def export_store(
-    environ: Mapping[str, str], data_dir: Path, target: Path, namespace: str, *, told: Progress
+    environ: Mapping[str, str],
+    data_dir: Path,
+    target: Path,
+    namespace: str,
+    *,
+    told: Progress,
+    shard: str = "",
 ) -> ExportReport:
     """Write a namespace, or all for "", of the store of ``data_dir`` to ``target``; durable.
 
+    Args:
+        shard: the one that has it; "" for the main one, unless there are others to choose from.
+
     Raises:
+        ConfigInvalid: ``shard`` cannot be the name of one.
         TransferRejected: the engine runs, there is no such namespace, or the place is not empty.
         TransferError: it failed; ``target`` is not there.
     """
-    source = store_dir(environ, data_dir)
-    if not namespace and DataDir(data_dir).shards.is_dir() and not environ.get(_STORE_VARIABLE):
-        raise TransferRejected(
-            f"{data_dir} has the stores of several shards: set {_STORE_VARIABLE} to one of them, "
-            "or name a namespace of the main one"
-        )
+    source = _source(environ, data_dir, shard, is_all=not namespace)
     aside = target.with_name(target.name + _ASIDE_SUFFIX)
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -56,7 +64,10 @@ def export_store(
             (aside / _MARK).touch()
             env = {**environ, _STORE_VARIABLE: str(aside / _STORE)}
             arguments = ["export", str(source), f"--namespace={namespace}"]
-            report = run_program(arguments, ExportReport, env=env, told=told)
+            try:
+                report = run_program(arguments, ExportReport, env=env, told=told)
+            except TransferRejected as error:
+                raise _with_shards(error, environ, data_dir, shard) from error
             if target.exists():
                 target.rmdir()
             (aside / _STORE).rename(target)
@@ -68,3 +79,50 @@ def export_store(
     except OSError as error:
         raise TransferError(f"cannot export the store: {error}") from error
     return report
+
+
+def _source(environ: Mapping[str, str], data_dir: Path, shard: str, *, is_all: bool) -> Path:
+    """The store to export. Raises TransferRejected: it is one of several, and nobody says which."""
+    if shard not in ("", MAIN_SHARD):
+        return place_of_shard(shard, DataDir(data_dir)).store
+    is_chosen = shard or environ.get(_STORE_VARIABLE)
+    others = [] if is_chosen or not is_all else _other_shards(environ, data_dir)
+    if others:
+        raise TransferRejected(
+            f"the messages are in several shards, {', '.join([MAIN_SHARD, *others])}, and an "
+            "export has those of one: name it with --shard, on the machine that has its store, "
+            "and export each"
+        )
+    return store_dir(environ, data_dir)
+
+
+def _other_shards(environ: Mapping[str, str], data_dir: Path) -> list[str]:
+    """Besides the main one, of this machine and as the database knows them, if it is named."""
+    found = set(_stores_here(data_dir))
+    url = find_database_url(environ)
+    if url is not None:
+        try:
+            found.update(other_shards(url))
+        except BackupRejected as error:
+            raise TransferRejected(
+                f"cannot ask the database which shards there are: {error}. To export the main one "
+                "all the same, add --shard main"
+            ) from error
+    return sorted(found)
+
+
+def _stores_here(data_dir: Path) -> list[str]:
+    """Shards besides the main one whose stores are on this machine."""
+    return sorted(path.parent.name for path in DataDir(data_dir).shards.glob("*/store"))
+
+
+def _with_shards(
+    error: TransferRejected, environ: Mapping[str, str], data_dir: Path, shard: str
+) -> TransferRejected:
+    """Where the namespace may be, if this store does not have it."""
+    others = [] if shard or environ.get(_STORE_VARIABLE) else _stores_here(data_dir)
+    if not others:
+        return error
+    return TransferRejected(
+        f"{error}. The other shards of this machine are {', '.join(others)}: name one with --shard"
+    )

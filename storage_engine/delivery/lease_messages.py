@@ -8,6 +8,7 @@ Loop thread only.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
@@ -33,6 +34,7 @@ from storage_engine.wire.deliveries import ReceiveRequest
 log = logging.getLogger(__name__)
 
 _LOOKED_MIN: Final = 16  # messages of each queue, to find the oldest
+_FETCH_AGAIN_S: Final = 1.0  # after the bucket has not answered
 _Found = tuple[ProcessQueue, list[Taken]]
 
 
@@ -78,26 +80,36 @@ class MessageLeaser:
         self._take_by_message_group = partial(
             ProcessQueue.take_by_message_group, waiting_max=self._waiting_max
         )
+        self._loop = parts.loop
+        self._fetching: asyncio.Task[None] | None = None
         self.delivered_count = 0
         self.damaged_count = 0
 
     def take(
         self, subscription: Subscription, request: ReceiveRequest, look: SettlingScan | None
     ) -> Delivered | None:
-        """Lease what is ready; records that cannot be read as written are settled instead.
+        """Lease what is ready; records that cannot be read as written are settled instead. Queues
+        whose next message cannot be fetched from the bucket are left out, if others have some.
 
         Raises ``NotLocal``, with nothing leased: what comes next only the bucket has.
         """
         if subscription.config.is_paused:
             return None
-        while (delivered := self._lease(subscription, request, look)) is not None:
+        absent: NotLocal | None = None
+        left_out: set[ProcessQueue] = set()
+        while (delivered := self._lease(subscription, request, look, left_out)) is not None:
             lease, records, attempts = delivered
             try:
                 content, damaged = self._read(records)
             except NotLocal as exc:
+                first_queue = lease.parts[0][0]
                 self._give_back(lease, exc.here_count)
                 if not exc.here_count:
-                    raise
+                    if not exc.is_failing:
+                        raise
+                    absent = absent or exc
+                    left_out.add(first_queue)
+                    continue
                 records, attempts = records[: exc.here_count], attempts[: exc.here_count]
                 content, damaged = self._read(records)
             subscription.count_retries(lease, records, attempts, damaged, self._retries_before)
@@ -107,12 +119,36 @@ class MessageLeaser:
                 records = [entry for at, entry in enumerate(records) if at not in lost]
                 attempts = [entry for at, entry in enumerate(attempts) if at not in lost]
             if records:
+                if absent is not None:
+                    self._fetch_later(absent)
                 self.delivered_count += len(records)
                 given = records, attempts, None, lease
                 return Delivered(lease.generation, lease.until_ms, *given, content=content)
         if look is not None and look.absent is not None:
             raise look.absent
+        if absent is not None:
+            raise absent
         return None
+
+    def _fetch_later(self, absent: NotLocal) -> None:
+        """Try again to bring what was left out, although nobody waits for it."""
+        if self._fetching is not None:
+            return
+
+        def ended(task: asyncio.Task[None]) -> None:
+            has_failed = not task.cancelled() and task.exception() is not None
+            self._loop.call_later(_FETCH_AGAIN_S if has_failed else 0, self._fetch_ended)
+
+        self._fetching = self._loop.create_task(absent.fetch())
+        self._fetching.add_done_callback(ended)
+
+    def _fetch_ended(self) -> None:
+        self._fetching = None
+
+    def stop(self) -> None:
+        """Wait for nothing more from the bucket."""
+        if self._fetching is not None:
+            self._fetching.cancel()
 
     def _give_back(self, lease: Lease, first: int) -> None:
         """All messages of a new lease from its ``first`` on, as if nobody had had them."""
@@ -194,14 +230,17 @@ class MessageLeaser:
         self.damaged_count += len(damaged)
 
     def _lease(
-        self, subscription: Subscription, request: ReceiveRequest, look: SettlingScan | None
+        self,
+        subscription: Subscription,
+        request: ReceiveRequest,
+        look: SettlingScan | None,
+        left_out: set[ProcessQueue],
     ) -> tuple[Lease, list[tuple[int, int]], list[int]] | None:
+        """``left_out``: queues whose messages are none for now."""
         now_ms = self._clock.monotonic_ms()
         deadline_ms = now_ms + subscription.config.consume_timeout_ms
         lease = Lease(0, request.member_id, self._clock.now_ms(), deadline_ms)
         lease.is_unnamed = request.is_unnamed
-        records: list[tuple[int, int]] = []
-        attempts: list[int] = []
         found: list[_Found] = []
         count_left = request.messages_max
         bytes_left = min(request.bytes_max, self._config.receive_bytes_max)
@@ -219,12 +258,19 @@ class MessageLeaser:
         if request.ignores_queues and turns[0][0] is not subscription.retry:
             if is_by_group and look is not None:
                 found = self._oldest_groups(
-                    subscription.queues, lease, now_ms, count_left, bytes_left, look
+                    [each for each in subscription.queues if each not in left_out],
+                    lease,
+                    now_ms,
+                    count_left,
+                    bytes_left,
+                    look,
                 )
                 count_left -= sum([len(taken) for _, taken in found])
                 bytes_left -= sum([each[2] for _, taken in found for each in taken])
             elif look is None:
                 turns = [*_oldest_first(subscription.queues, count_left, now_ms), *turns]
+        if left_out:
+            turns = [each for each in turns if each[0] not in left_out]
         for process_queue, share in turns:
             room = self._config.inflight_count_max - len(process_queue.inflight)
             count = min(count_left, share, room)
@@ -249,13 +295,21 @@ class MessageLeaser:
             return None
         if request.ignores_queues and len(found) > 1 and not is_by_group:
             found = _as_stored(found)
+        lease_ms = min(request.lease_ms, subscription.config.consume_timeout_ms)
+        return lease, *self._start(lease, found, lease_ms, now_ms)
+
+    def _start(
+        self, lease: Lease, found: list[_Found], lease_ms: int, now_ms: int
+    ) -> tuple[list[tuple[int, int]], list[int]]:
+        """The records of what was taken under it, and which attempt each is."""
+        records: list[tuple[int, int]] = []
+        attempts: list[int] = []
         for process_queue, taken in found:
             offsets, places, sizes, counts = zip(*taken, strict=True)
             lease.parts.append((process_queue, list(offsets)))
             records += zip(places, sizes, strict=True)
             attempts += counts
         lease.generation = self._next_generation()
-        lease_ms = min(request.lease_ms, subscription.config.consume_timeout_ms)
         lease.until_ms, lease.ends_ms = lease.started_ms + lease_ms, now_ms + lease_ms
         self._lease_until(lease.ends_ms, lease)
-        return lease, records, attempts
+        return records, attempts

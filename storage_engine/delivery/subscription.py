@@ -70,7 +70,8 @@ class Lease:
     that extends itself (``auto_extend.py``). ``is_repeated``: its receive was, see ``attempts.py``;
     ``is_unnamed``: as in that receive. ``is_retaken``: it began when the one of the receive had
     ended; what it has comes again as if it had not been. ``refused``: what the member gave back, of
-    the messages that were first given out together.
+    the messages that were first given out together. ``released_before``: what ``released`` of the
+    queue said of those that had been given out before, in case that this lease comes to nothing.
     """
 
     __slots__ = (
@@ -86,6 +87,7 @@ class Lease:
         "member_id",
         "parts",
         "refused",
+        "released_before",
         "started_ms",
         "until_ms",
     )
@@ -105,6 +107,7 @@ class Lease:
         self.is_retaken = False
         self.is_unnamed = False
         self.refused: set[tuple[ProcessQueue, int]] | None = None
+        self.released_before: dict[tuple[ProcessQueue, int], tuple[int, int]] | None = None
         self._first: Lease | None = None
 
     @property
@@ -515,7 +518,7 @@ class ProcessQueue:
             if record_bytes > bytes_max and not (is_first and not taken):
                 return self.leased(sorted(taken), lease)
             heapq.heappop(heap)
-            del self.released[queue_offset]
+            self._take_released(queue_offset, lease)
             self.inflight[queue_offset] = lease
             taken.append((queue_offset, physical_offset, record_bytes, 1))
             bytes_max -= record_bytes
@@ -682,7 +685,7 @@ class ProcessQueue:
             )
             if is_held_up:
                 break
-            del again[queue_offset]
+            self._take_released(queue_offset, lease)
             self.inflight[queue_offset] = lease
             taken.append((queue_offset, physical_offset, record_bytes, 1))
             bytes_max -= record_bytes
@@ -725,7 +728,7 @@ class ProcessQueue:
                 physical_offset, record_bytes, _ = queue.unit(queue_offset)
                 if not room or (record_bytes > bytes_max and not (is_first and not taken)):
                     return self.leased(sorted(taken), lease)
-                del again[queue_offset]
+                self._take_released(queue_offset, lease)
                 self.inflight[queue_offset] = lease
                 taken.append((queue_offset, physical_offset, record_bytes, 1))
                 bytes_max -= record_bytes
@@ -739,7 +742,7 @@ class ProcessQueue:
             physical_offset, record_bytes, _ = queue.unit(head)
             if record_bytes > bytes_max and not (is_first and not taken):
                 return self.leased(sorted(taken), lease)
-            again.pop(head, None)
+            self._take_released(head, lease)
             groups.take_ready(lease)
             self.inflight[head] = lease
             taken.append((head, physical_offset, record_bytes, 1))
@@ -814,7 +817,7 @@ class ProcessQueue:
             physical_offset, record_bytes, _ = queue.unit(head)
             if record_bytes > bytes_max:
                 break
-            again.pop(head, None)
+            self._take_released(head, lease)
             groups.take_next(head, lease)
             self.inflight[head] = lease
             more.append((head, physical_offset, record_bytes, 1))
@@ -1072,12 +1075,23 @@ class ProcessQueue:
         self.released[queue_offset] = ready_ms, lease.generation
         heapq.heappush(self.ready_heap, (ready_ms, queue_offset))
 
+    def _take_released(self, queue_offset: int, lease: Lease) -> None:
+        """A message that may have been given out before is leased again."""
+        before = self.released.pop(queue_offset, None)
+        if before is not None:
+            if lease.released_before is None:
+                lease.released_before = {}
+            lease.released_before[self, queue_offset] = before
+
     def give_back(self, queue_offset: int) -> None:
-        """Make available at once what was leased and given to nobody: receipts from before this
-        run are as good as they were.
+        """Make available at once what was leased and given to nobody: receipts of those who had it
+        before are as good as they were, also from before this run.
         """
+        given_before = self.inflight[queue_offset].released_before or {}
+        before = given_before.get((self, queue_offset), _AT_ONCE)
         self.release(queue_offset, _AT_ONCE[0], is_attempt=False)
-        self.released[queue_offset] = _AT_ONCE
+        is_of_this_run = before is not _AT_ONCE
+        self.released[queue_offset] = (_AT_ONCE[0], before[1]) if is_of_this_run else _AT_ONCE
 
     def move(self, queue_offset: int, lease: Lease) -> None:
         """Put a message that is in flight under another lease."""

@@ -48,6 +48,7 @@ RESERVE_FILE: Final = "reserve"
 SPARE_FILE: Final = "spare"
 REPLICATION_FILE: Final = "replication.json"
 BUCKET_DIR: Final = "bucket"
+BUCKET_NOTE_SUFFIX: Final = ".json"  # of the small file for a segment that only the bucket has
 SHARD_FILE: Final = "shard"
 TEMPORARY_SUFFIX: Final = ".tmp"
 LOST_AND_FOUND: Final = "lost+found"  # what a file system keeps in its first directory

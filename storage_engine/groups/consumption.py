@@ -240,6 +240,7 @@ class Consumption:
         """Begin nothing any more by itself; the engine is stopping."""
         self.delivery.filter_scans.stop()
         self.delivery.waiting_receives.stop()
+        self.delivery.leaser.stop()
         self.schedule.stop()
 
     def tick(self) -> None:

@@ -3,8 +3,8 @@
     commitlog/BASE, in a published snapshot ── leave ──▶ bucket/BASE.json, and no commitlog/BASE
 
 The file is durable before the segment goes, so that one of the two is always there; where both are,
-the segment counts. They follow each other without a gap up to the first segment that is here.
-JSON.
+the segment counts. So is the checkpoint's version, which keeps older engines away. They follow each
+other without a gap up to the first segment that is here. JSON.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ import msgspec
 from storage_engine.disk.files import Files
 from storage_engine.disk.layout import (
     BUCKET_DIR,
+    BUCKET_NOTE_SUFFIX,
+    CHECKPOINT_FILE,
     COMMIT_LOG_DIR,
     base_offset_of,
     base_offsets_in,
     segment_name,
 )
 from storage_engine.errors import ConfigInvalid, StoreCorrupt
+from storage_engine.log.checkpoint import is_stamped, read_checkpoint, write_checkpoint
 
-_SUFFIX: Final = ".json"
 _FILES_MAX: Final = 4_096  # remembered; 40 KB each
 
 
@@ -47,7 +49,7 @@ class BucketFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bucket_path(store: Path, base_offset: int) -> Path:
-    return store / BUCKET_DIR / f"{segment_name(base_offset)}{_SUFFIX}"
+    return store / BUCKET_DIR / f"{segment_name(base_offset)}{BUCKET_NOTE_SUFFIX}"
 
 
 def bucket_offsets(store: Path) -> list[int]:
@@ -59,7 +61,8 @@ def bucket_offsets(store: Path) -> list[int]:
 def _written(store: Path) -> list[int]:
     directory = store / BUCKET_DIR
     names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
-    found = [base_offset_of(name.removesuffix(_SUFFIX)) for name in names if _SUFFIX in name]
+    noted = [name.removesuffix(BUCKET_NOTE_SUFFIX) for name in names if BUCKET_NOTE_SUFFIX in name]
+    found = [base_offset_of(name) for name in noted]
     return sorted([base for base in found if base is not None])
 
 
@@ -120,10 +123,25 @@ def reject_bucket_files(store: Path) -> None:
 
 
 def write_bucket_files(files: Files, store: Path, left: Sequence[BucketFile]) -> None:
-    """Durable on return. Raises ``DiskFull``, ``SyncFailed``."""
+    """Durable on return, and known to the checkpoint, if there is one. Raises ``DiskFull``,
+    ``SyncFailed``.
+    """
+    if not left:
+        return
     files.make_dirs(store / BUCKET_DIR)
     for each in left:
         files.replace(bucket_path(store, each.base_offset), msgspec.json.encode(each))
+    stamp_checkpoint(files, store)
+
+
+def stamp_checkpoint(files: Files, store: Path) -> None:
+    """Let the checkpoint, if there is one, say whether an engine must know the bucket: one that
+    does not would take what is only there for expired. Raises ``DiskFull``, ``SyncFailed``.
+    """
+    path = store / CHECKPOINT_FILE
+    mark = read_checkpoint(path)
+    if mark is not None and not is_stamped(path):
+        write_checkpoint(files, path, mark)
 
 
 def delete_left(files: Files, store: Path, left: Sequence[BucketFile]) -> None:

@@ -16,10 +16,11 @@
         76   4020  zeros
 
 Version 1 (no index) is read as one whose index is empty. Since version 3 the store's JSON has
-RocketMQ's integer keys without quotes. Written whole by rename, so it is never torn. RocketMQ
-writes the first 40 bytes over ours, after which the CRC is wrong and it is no checkpoint of ours
-any more. A missing or damaged one makes recovery read the log from its start, and cut nothing from
-it; times in it never choose where to begin.
+RocketMQ's integer keys without quotes. Version 4 says that some of the log's segments are only in a
+bucket; all other stores are of version 3, so that older engines can still open them. Written whole
+by rename, so it is never torn. RocketMQ writes the first 40 bytes over ours, after which the CRC is
+wrong and it is no checkpoint of ours any more. A missing or damaged one makes recovery read the log
+from its start, and cut nothing from it; times in it never choose where to begin.
 
 The format version is that of the whole store: whoever changes any file so that an older engine
 would misread it raises the version, and the older engine refuses the store untouched. There is no
@@ -29,6 +30,7 @@ tells itself, and the offset journal refuses kinds of entries that it does not k
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 from typing import Final
@@ -37,11 +39,13 @@ import msgspec
 from isal.isal_zlib import crc32
 
 from storage_engine.disk.files import Files
+from storage_engine.disk.layout import BUCKET_DIR, BUCKET_NOTE_SUFFIX
 from storage_engine.errors import StoreCorrupt
 
 CHECKPOINT_BYTES: Final = 4096
-FORMAT_VERSION: Final = 3
-_VERSIONS_READ: Final = frozenset({1, 2, 3})
+FORMAT_VERSION: Final = 4
+_VERSION_ALL_HERE: Final = 3
+_VERSIONS_READ: Final = frozenset({1, 2, 3, 4})
 _BODY = struct.Struct(">qqqqqqI")
 _INDEX = struct.Struct(">qq")
 _CRC = struct.Struct(">I")
@@ -70,10 +74,41 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_checkpoint(files: Files, path: Path, checkpoint: Checkpoint) -> None:
     """Replace the checkpoint; durable on return (two fsyncs)."""
-    files.replace(path, encode_checkpoint(checkpoint))
+    version = _version_of(path.parent)
+    files.replace(path, encode_checkpoint(checkpoint, version))
+    if _version_of(path.parent) != version:  # another thread has left the first segment meanwhile
+        files.replace(path, encode_checkpoint(checkpoint, _version_of(path.parent)))
 
 
-def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
+def replace_checkpoint(files: Files, path: Path, content: bytes) -> None:
+    """The same with what another engine has written, whose version is that of its own store."""
+    try:
+        checkpoint = decode_checkpoint(content, path)
+    except StoreCorrupt:
+        checkpoint = None  # a newer engine's: whoever opens the store says so
+    if checkpoint is None:
+        files.replace(path, content)
+    else:
+        write_checkpoint(files, path, checkpoint)
+
+
+def is_stamped(path: Path) -> bool:
+    """Whether a checkpoint that can be believed has the version of its store as it is now."""
+    version: int = _BODY.unpack_from(path.read_bytes())[-1]
+    return version == _version_of(path.parent)
+
+
+def _version_of(store: Path) -> int:
+    """The lowest that an engine must know that serves this store."""
+    try:
+        with os.scandir(store / BUCKET_DIR) as entries:
+            has_left = any(entry.name.endswith(BUCKET_NOTE_SUFFIX) for entry in entries)
+    except FileNotFoundError:
+        has_left = False
+    return FORMAT_VERSION if has_left else _VERSION_ALL_HERE
+
+
+def encode_checkpoint(checkpoint: Checkpoint, version: int = _VERSION_ALL_HERE) -> bytes:
     """What the file holds."""
     assert checkpoint.dispatched_offset <= checkpoint.flushed_offset
     assert checkpoint.indexed_offset <= checkpoint.flushed_offset
@@ -85,7 +120,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         checkpoint.flushed_offset,
         checkpoint.dispatched_offset,
         checkpoint.unit_count,
-        FORMAT_VERSION,
+        version,
     )
     content = body + _CRC.pack(crc32(body))
     content += _INDEX.pack(checkpoint.indexed_offset, checkpoint.index_entry_count)

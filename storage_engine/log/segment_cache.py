@@ -34,6 +34,7 @@ ResultT = TypeVar("ResultT")
 
 _FETCHES_MAX: Final = 8  # pieces at once
 _TOGETHER_MAX: Final = 32  # pieces that one request may ask for before it looks again
+_FAILING_MAX: Final = 1_024  # pieces that are remembered because they could not be fetched
 _SUFFIX: Final = ".part"
 
 
@@ -74,6 +75,8 @@ class SegmentCache:
         self.size_bytes = 0
         self._coming_bytes = 0
         self._trouble = ""  # why the last piece has not come
+        self._failing: set[Wanted] = set()  # pieces that could not be fetched when last asked for
+        self._outage_count = 0  # pieces that have not come because the bucket does not answer
         self.fetched_count = 0  # pieces
         self.failed_count = 0
 
@@ -124,6 +127,7 @@ class SegmentCache:
             "try again",
             partial(self.fetch, some),
             here_count,
+            is_failing=not self._failing.isdisjoint(some),
         )
 
     def _fetch_now(self, wanted: list[Wanted]) -> None:
@@ -162,16 +166,20 @@ class SegmentCache:
             task.result()
 
     def _fetched(self, wanted: Wanted, task: asyncio.Task[None]) -> None:
+        """Whoever waited for it may have gone."""
         del self._fetches[wanted]
-        if not task.cancelled():
-            task.exception()  # whoever waited for it may have gone
+        self._failing.discard(wanted)
+        if not task.cancelled() and task.exception() is not None:
+            if len(self._failing) >= _FAILING_MAX:
+                self._failing.clear()
+            self._failing.add(wanted)
 
     async def _fetch(self, wanted: Wanted) -> None:
         segment, number = wanted
-        failed_count = self.failed_count
+        outage_count = self._outage_count
         start, end = segment.piece_range(number)
         async with self._places:
-            if failed_count != self.failed_count:  # what was asked for before had to wait long
+            if outage_count != self._outage_count:  # what was asked for before had to wait long
                 raise OldMessagesUnavailable(self._trouble)
             if not self.missing(segment, start, end):
                 return
@@ -190,8 +198,9 @@ class SegmentCache:
             self._add(segment, number)
 
     def _fail(self, segment: BucketSegment, error: Exception) -> None:
-        """Say so once, until a piece has come again."""
+        """Say so once, until a piece has come again. One that is damaged says nothing of others."""
         self.failed_count += 1
+        self._outage_count += not isinstance(error, Damaged)
         if not self._trouble:
             log.error(
                 "Could not read a segment that only the bucket has; whoever asks for its messages "

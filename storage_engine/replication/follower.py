@@ -59,9 +59,11 @@ from storage_engine.errors import (
     StoreError,
 )
 from storage_engine.log.bucket_files import (
+    BucketFile,
     bucket_offsets,
     read_bucket_files,
     reject_bucket_files,
+    stamp_checkpoint,
 )
 from storage_engine.replicated_log.errors import Fenced, LogError, Trimmed, Unavailable
 from storage_engine.replicated_log.port import Entry, Position, ReplicatedLog
@@ -79,6 +81,9 @@ log = logging.getLogger(__name__)
 _PAUSE_S: Final = 1.0  # between attempts to reach the log
 _FLUSH_S: Final = 1.0  # between syncs of what a replica has read
 _LEAVE_S: Final = 60.0  # between looks for what the owner has only in the bucket
+# Segments deleted at once. A gigabyte takes a disk up to a second, and a replica that has not been
+# at the end of the log for some seconds may not take over.
+_LEFT_MAX: Final = 4
 _EPOCHS_TRIED_MAX: Final = 16  # of owners that wrote nothing, and so left no entry to know them by
 
 
@@ -106,6 +111,7 @@ class Follower:
         self._snapshots = snapshots
         self._leaves_old = leaves_old and snapshots is not None
         self._looked_at: Listed | None = None
+        self._leaving: tuple[int, dict[int, BucketFile]] | None = None
         self._restorer: Restorer | None = None
         if snapshots is not None:
             self._restorer = Restorer(
@@ -197,29 +203,47 @@ class Follower:
         if self._replica is not None:
             await asyncio.to_thread(self._replica.flush)
 
-    async def leave_old(self) -> None:
-        """Delete segments that the owner has only in the bucket; one request to the bucket, and a
-        few where there is a new snapshot.
+    async def leave_old(self) -> bool:
+        """Delete some of the segments that the owner has only in the bucket; whether there are
+        more, and the next call goes on with these. One request to the bucket where it begins anew,
+        and a few where there is a new snapshot.
         """
         if self._replica is None or self._snapshots is None or not self._leaves_old:
-            return
+            return False
+        if not self._leaving:
+            self._leaving = await self._left_by_owner(self._snapshots)
+        epoch, left = self._leaving or (0, {})
+        if not left or epoch != self.tail.entry_epoch:
+            self._leaving = None  # another owner may have changed what is here
+            return False
+        has_more = await asyncio.to_thread(self._replica.leave, left, segments_max=_LEFT_MAX)
+        if not has_more:
+            self._leaving = None
+        return has_more
+
+    async def _left_by_owner(
+        self, snapshots: SnapshotBucket
+    ) -> tuple[int, dict[int, BucketFile]] | None:
+        """The segments that the owner has only in the bucket, by base offset, and its epoch; None
+        where it has said nothing new.
+        """
         try:
-            listed = await self._snapshots.listed()
+            listed = await snapshots.listed()
             if not listed or listed[0] == self._looked_at:
-                return
-            manifest = decode_manifest(await self._snapshots.manifest(listed[0]))
+                return None
+            manifest = decode_manifest(await snapshots.manifest(listed[0]))
         except (LogError, StoreCorrupt) as exc:  # a newer engine's, for one
             log.warning(
                 "Could not read the newest snapshot; old segments stay on the local disk for now",
                 extra={"action": "local_retention_failed", "reason": str(exc)},
             )
-            return
+            return None
         if manifest.tail.entry_epoch != self.tail.entry_epoch:
-            return  # its owner may have changed what is here
+            return None  # its owner may have changed what is here
         sealed = sealed_segments(manifest)
         left = {at: each for at, each in sealed.items() if each.end_offset <= manifest.local_start}
-        await asyncio.to_thread(self._replica.leave, left)
         self._looked_at = listed[0]
+        return manifest.tail.entry_epoch, left
 
     async def finish(self, end: Position, epoch: int) -> LogPlace:
         """Write down that what follows ``end`` is this store's own; the rest is durable by then."""
@@ -256,6 +280,8 @@ class Follower:
         for file in reversed(left):  # there is never a gap behind those that are still missing
             assert self._restorer is not None
             await self._restorer.bring_back(file)
+        if left:
+            await asyncio.to_thread(stamp_checkpoint, self._files, self._path)
 
     async def _restore(self) -> bool:
         """Go to the newest snapshot; False: there is none that is newer than what is here."""
@@ -473,8 +499,7 @@ async def follow(
             if loop.time() - flushed_s >= _FLUSH_S:
                 await follower.flush()
                 flushed_s = loop.time()
-            if loop.time() - left_s >= _LEAVE_S:
-                await follower.leave_old()
+            if loop.time() - left_s >= _LEAVE_S and not await follower.leave_old():
                 left_s = loop.time()
             await asyncio.wait([wanted_epoch], timeout=interval_ms / 1_000)
         return await follower.take_over(wanted_epoch.result())

@@ -37,7 +37,7 @@ from storage_engine.log.bucket_files import (
     forget_before,
     write_bucket_files,
 )
-from storage_engine.log.checkpoint import read_checkpoint
+from storage_engine.log.checkpoint import read_checkpoint, replace_checkpoint
 from storage_engine.replicated_log.port import Position
 from storage_engine.replication.cut_off import data_beyond
 from storage_engine.replication.entry import Kind, ReplicatedEntry, Section
@@ -186,15 +186,16 @@ class Replica:
             self._files.create(path, segment_bytes, segment_bytes)
         return path
 
-    def leave(self, published: Mapping[int, BucketFile]) -> None:
+    def leave(self, published: Mapping[int, BucketFile], *, segments_max: int) -> bool:
         """Delete the oldest segments, which the shard's owner has only in the bucket as well, but
-        none that may be written or read again. ``published``: by base offset, of a snapshot.
+        none that may be written or read again, and ``segments_max`` at most; whether there are
+        more. ``published``: by base offset, of a snapshot.
 
         Raises ``DiskFull``, ``SyncFailed``: what is not deleted is here as before.
         """
         noted, mark = read_tail(self._path), read_checkpoint(self._path / CHECKPOINT_FILE)
         if noted is None or mark is None or self.tail.has_own_files:
-            return
+            return False
         # A start reads entries from where it was noted, and records from the checkpoint on.
         below = min(noted.log_end, mark.dispatched_offset, mark.indexed_offset)
         left: list[BucketFile] = []
@@ -203,9 +204,11 @@ class Replica:
             if file is None or file.end_offset > below:
                 break
             left.append(file)
+        some = left[:segments_max]
         self.sync_log()
-        write_bucket_files(self._files, self._path, left)
-        delete_left(self._files, self._path, left)
+        write_bucket_files(self._files, self._path, some)
+        delete_left(self._files, self._path, some)
+        return len(left) > len(some)
 
     def _write_log(self, section: Section, segment_bytes: int) -> None:
         position, content = section.position, memoryview(section.content)
@@ -252,7 +255,7 @@ class Replica:
             elif file.start is not None:
                 self._append(path, file.start, bytes(file.content))
             elif name == CHECKPOINT_FILE:
-                self._files.replace(path, self._derived.localize(bytes(file.content)))
+                replace_checkpoint(self._files, path, self._derived.localize(bytes(file.content)))
             else:
                 self._files.replace(path, bytes(file.content))
 

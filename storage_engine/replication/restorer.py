@@ -34,6 +34,7 @@ from storage_engine.log.bucket_files import (
     forget_all_but,
     write_bucket_files,
 )
+from storage_engine.log.checkpoint import replace_checkpoint
 from storage_engine.replicated_log.errors import Trimmed
 from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket, is_piece
 from storage_engine.replication.manifest import (
@@ -209,11 +210,12 @@ class Restorer:
         write_bucket_files(self._files, self._path, left)
         forget_all_but(self._files, self._path, [each.base_offset for each in left])
         for name in sorted(contents, key=CHECKPOINT_FILE.__eq__):
-            content = contents[name]
+            path, content = self._path / name, contents[name]
+            self._files.make_dirs(path.parent)
             if name == CHECKPOINT_FILE:  # the last one: it counts what stands in the others
-                content = self._derived.localize(content)
-            self._files.make_dirs((self._path / name).parent)
-            self._files.replace(self._path / name, content)
+                replace_checkpoint(self._files, path, self._derived.localize(content))
+            else:
+                self._files.replace(path, content)
         for name in identities(self._path).keys() - contents.keys():
             self._files.unlink(self._path / name)
         write_tail(self._files, self._path, manifest.tail)

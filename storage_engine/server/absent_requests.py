@@ -65,14 +65,18 @@ class AbsentRequests:
 
     def cancel(self, request_id: int) -> None:
         """Reply without waiting any longer."""
-        waiting = self._waiting.pop(request_id, None)
-        if waiting is not None:
-            task, frame = waiting
+        self.fail_those(
+            lambda frame: frame.request_id == request_id,
+            OldMessagesUnavailable("the request was cancelled while it waited for the bucket"),
+        )
+
+    def fail_those(self, is_wanted: Callable[[Frame], bool], error: StoreError) -> None:
+        """Reply to these without waiting any longer: what they want does not matter any more."""
+        wanted = [each for each, (_, frame) in self._waiting.items() if is_wanted(frame)]
+        for request_id in wanted:
+            task, frame = self._waiting.pop(request_id)
             task.cancel()
-            self._fail(
-                frame,
-                OldMessagesUnavailable("the request was cancelled while it waited for the bucket"),
-            )
+            self._fail(frame, error)
 
     def cancel_all(self) -> None:
         """Nobody is there any more to reply to."""

@@ -1,8 +1,10 @@
 """The engine's Prometheus metrics, read from its parts at the time of the scrape.
 
-    Store, Store.stats, the disk ──▶ [metrics_text] ──▶ text of version 0.0.4
+    Store, Store.stats, the disk ──▶ [metrics_text]         ──▶ text of version 0.0.4
+    what a replica has read      ──▶ [replica_metrics_text] ──▶ the same, of what a replica knows
 
-Names follow RocketMQ's where it has the metric (``messages_in_total``,
+Each sample has the label ``shard``, so that those of several engines can be told apart. Names
+follow RocketMQ's where it has the metric (``messages_in_total``,
 ``storage_flush_behind_bytes``), with ``mq_engine_`` before them and the unit at the end. The table
 for people is in docs/operations.md; a test keeps the two alike. Loop thread only; costs one look at
 the disk and one at every queue.
@@ -11,7 +13,7 @@ the disk and one at every queue.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
@@ -24,8 +26,10 @@ from storage_engine.disk.layout import CHECKPOINT_FILE
 from storage_engine.log.checkpoint import FORMAT_VERSION
 from storage_engine.store import Store
 from storage_engine.wire.protocol import StatsReply
+from storage_engine.wire.role import RoleStatus
 
 PREFIX: Final = "mq_engine_"
+SHARD_LABEL: Final = "shard"
 
 
 class _Read:
@@ -99,7 +103,12 @@ _COUNTERS: Final[list[_Row]] = [
         lambda of: of.store.durability.repair_count,
     ),
 ]
+_OWNS_SHARD: Final = (
+    "owns_shard",
+    "1 if this engine owns its shard and serves it, 0 if it is a replica.",
+)
 _GAUGES: Final[list[_Row]] = [
+    (*_OWNS_SHARD, lambda of: 1),
     (
         "append_offset_bytes",
         "Physical offset at which the next record is written.",
@@ -232,26 +241,52 @@ _GAUGES: Final[list[_Row]] = [
 ]
 
 
-class _Families(Collector):
-    """Every metric of the engine, now."""
+class _OfShard(Collector):
+    """Metrics with the label that says whose they are."""
 
-    def __init__(self, store: Store, stats: StatsReply) -> None:
-        self._of = _Read(store, stats)
+    def __init__(self, shard: str, metrics: Iterable[Metric]) -> None:
+        self._shard = shard
+        self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
-        for name, help_, value in _COUNTERS:
-            yield CounterMetricFamily(PREFIX + name, help_, value(self._of))
-        for name, help_, value in _GAUGES:
-            yield GaugeMetricFamily(PREFIX + name, help_, value(self._of))
-        times = self._of.store.durability.sync_times
-        yield from times.seconds.collect()
-        yield from times.bytes.collect()
-        yield _BUILD
+        for found in self._metrics:
+            labelled = Metric(found.name, found.documentation, found.type)
+            labelled.samples = [
+                each._replace(labels={SHARD_LABEL: self._shard, **each.labels})
+                for each in found.samples
+            ]
+            yield labelled
+
+
+def _metrics_of(of: _Read) -> Iterator[Metric]:
+    for name, help_, value in _COUNTERS:
+        yield CounterMetricFamily(PREFIX + name, help_, value(of))
+    for name, help_, value in _GAUGES:
+        yield GaugeMetricFamily(PREFIX + name, help_, value(of))
+    times = of.store.durability.sync_times
+    yield from times.seconds.collect()
+    yield from times.bytes.collect()
+    yield _BUILD
 
 
 def metrics_text(store: Store, stats: StatsReply) -> bytes:
-    """The text exposition."""
-    return generate_latest(_Families(store, stats))
+    """The text exposition of an engine that serves its shard."""
+    return generate_latest(_OfShard(store.config.shard, _metrics_of(_Read(store, stats))))
+
+
+def replica_metrics_text(shard: str, status: RoleStatus) -> bytes:
+    """The same of a replica, which has no store to measure."""
+    behind_s = status.behind_ms / SECOND_MS if status.behind_ms >= 0 else -1
+    metrics = [
+        GaugeMetricFamily(PREFIX + _OWNS_SHARD[0], _OWNS_SHARD[1], 0),
+        GaugeMetricFamily(
+            PREFIX + "replica_behind_seconds",
+            "Time since this replica was last at the end of the replicated log; -1 if never.",
+            behind_s,
+        ),
+        _BUILD,
+    ]
+    return generate_latest(_OfShard(shard, metrics))
 
 
 def _build() -> Metric:

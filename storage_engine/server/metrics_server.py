@@ -1,4 +1,4 @@
-"""Answers ``GET /metrics`` and ``GET /healthz`` on the loopback address; HTTP/1.1, nothing more.
+"""Answers ``GET /metrics`` and ``GET /healthz``; HTTP/1.1, nothing more.
 
     Prometheus ── request head ──▶ [MetricsServer] ── metrics() or health() ──▶ text, then the end
 
@@ -45,19 +45,28 @@ class MetricsServer:
         self._listener: asyncio.Server | None = None
         self.connections: set[_Connection] = set()
 
-    async def start(self, port: int) -> int:
-        """Listen; the port, chosen by the kernel when it is 0. Raises ``OSError``: it is taken."""
+    def report(self, metrics: Callable[[], bytes], health: Callable[[], Health]) -> None:
+        """Answer with these from now on: a replica has become the owner."""
+        self._metrics = metrics
+        self._health = health
+
+    async def start(self, port: int, *, host: str = HOST) -> int:
+        """Listen; the port, chosen by the kernel when it is 0. Raises ``OSError``: it is taken, or
+        ``host`` is no address of this machine.
+        """
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(partial(_Connection, self), HOST, port)
+        self._listener = await loop.create_server(partial(_Connection, self), host, port)
         bound: int = self._listener.sockets[0].getsockname()[1]
         return bound
 
     async def stop(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
+        """Nothing happens where it has stopped already, or never began."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
             for connection in list(self.connections):
                 connection.abort()
-            await self._listener.wait_closed()
+            await listener.wait_closed()
             await asyncio.sleep(0)  # an abort is told on the next turn of the loop
 
     def respond(self, head: bytes) -> tuple[Response, bool]:

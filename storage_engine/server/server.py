@@ -24,6 +24,7 @@ from storage_engine.errors import (
     BadFrame,
     BadRequest,
     NotLocal,
+    OldMessagesUnavailable,
     ShuttingDown,
     StoreBusy,
     StoreError,
@@ -384,6 +385,19 @@ class _Connection(asyncio.BufferedProtocol):
             del memberships[next(iter(memberships))]
 
     def leave(self, request_id: int, request: LeaveRequest) -> None:
+        """A receive of the member that waits for the bucket would make it a member again."""
+        member = membership_of(request)
+
+        def is_its_receive(frame: Frame) -> bool:
+            return (
+                frame.op == Op.RECEIVE
+                and membership_of(Op.RECEIVE.decode_request(frame.payload)) == member
+            )
+
+        self._absent.fail_those(
+            is_its_receive,
+            OldMessagesUnavailable("the member has left while its receive waited for the bucket"),
+        )
         self._memberships.pop(self._store.consumption.leave(request), None)
         self.reply(Op.LEAVE, request_id, Empty())
 

@@ -112,6 +112,15 @@ def test_each_shard_has_its_namespaces_and_a_heartbeat(cluster: Cluster) -> None
     assert {"engine", "engine-s2", "engine-s3"} <= set(cluster.service.facts.pids)
 
 
+def test_each_engine_tells_prometheus_which_shard_it_is(cluster: Cluster) -> None:
+    facts = cluster.service.facts
+    urls = {"main": facts.engine_metrics_url, **facts.shard_metrics_urls}
+    assert set(urls) == {"main", "s2", "s3"}
+    for shard, url in urls.items():
+        text = httpx.get(url, timeout=60, trust_env=False).text
+        assert f'mq_engine_writable{{shard="{shard}"}} 1.0' in text
+
+
 @pytest.mark.parametrize("namespace", SHARDS)
 def test_messages_go_through_rest_and_websocket(cluster: Cluster, namespace: str) -> None:
     sent = cluster.produce(namespace, keys=["k1"])

@@ -42,7 +42,7 @@ def test_engine_is_scraped_where_quickstart_says(service: Service) -> None:
     scraped = httpx.get(service.facts.engine_metrics_url, timeout=60, trust_env=False)
 
     assert scraped.status_code == 200
-    assert "mq_engine_writable 1" in scraped.text
+    assert 'mq_engine_writable{shard="main"} 1' in scraped.text
 
 
 def test_second_supervisor_of_a_data_directory_is_refused_by_the_owners_pid(

@@ -29,8 +29,8 @@ _SETTINGS: Final = ROOT / "mqservice" / "settings.py"
 # Where things are, not how large.
 _NOT_LIMITS: Final = frozenset(
     {
-        "store_dir", "socket", "broker", "metrics_port", "listen", "shard", "secret",
-        "secret_file", "replicated_log", "snapshot_url", "deployment", "control",
+        "store_dir", "socket", "broker", "metrics_port", "metrics_bind", "listen", "shard",
+        "secret", "secret_file", "replicated_log", "snapshot_url", "deployment", "control",
         "shard_epoch", "tls_cert_file", "tls_key_file",
     }
 )  # fmt: skip

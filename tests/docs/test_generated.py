@@ -56,8 +56,8 @@ def test_every_setting_of_the_engine_and_every_quota_is_reported() -> None:
     page = Page(DOCS / "limits.md").text
     places = {place for rows in SECTIONS.values() for row in rows for place in row.places}
     ways = {
-        "store_dir", "socket", "broker", "metrics_port", "listen", "shard", "secret",
-        "secret_file", "replicated_log", "snapshot_url", "deployment", "control",
+        "store_dir", "socket", "broker", "metrics_port", "metrics_bind", "listen", "shard",
+        "secret", "secret_file", "replicated_log", "snapshot_url", "deployment", "control",
         "shard_epoch", "tls_cert_file", "tls_key_file",
     }  # fmt: skip
 

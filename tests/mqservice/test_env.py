@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from mqservice.env import envbool, envint, envissuer, envlist, envsecret, envtext, envurl
+from mqservice.env import (
+    envbool,
+    envint,
+    envissuer,
+    envlist,
+    envports,
+    envsecret,
+    envtext,
+    envurl,
+)
 
 NAME = "MQ_TEST_VALUE"
 
@@ -41,6 +50,20 @@ def test_number_outside_its_range_is_refused(monkeypatch: pytest.MonkeyPatch, te
 def test_list_is_split_at_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(NAME, "a, b,,c")
     assert envlist(NAME, []) == ["a", "b", "c"]
+
+
+def test_ports_are_read_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(NAME, raising=False)
+    assert envports(NAME) == {}
+    monkeypatch.setenv(NAME, "s2=9101, s3=65535")
+    assert envports(NAME) == {"s2": 9_101, "s3": 65_535}
+
+
+@pytest.mark.parametrize("text", ["s2", "s2=", "=1", "s2=0", "s2=65536", "s2=-1", "s2=x", "s2=٣"])
+def test_ports_that_are_none_are_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv(NAME, text)
+    with pytest.raises(ImproperlyConfigured, match=NAME):
+        envports(NAME)
 
 
 def test_short_secret_is_refused_without_being_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ planted: Final = planting("Replication", PLANTS)
 
 _CONFORMANCE: Final = "tests/storage_engine/replicated_log/test_conformance.py"
 _RACES: Final = "tests/storage_engine/replicated_log/test_races.py"
+_TROUBLES: Final = "tests/storage_engine/replication/test_bucket_troubles.py"
 _SNAPSHOTS: Final = "tests/storage_engine/replicated_log/test_snapshot_bucket.py"
 _LOG: Final = "storage_engine.replicated_log.object_log"
 
@@ -113,3 +114,81 @@ def pieces_of_older_snapshots_are_used_again(real: Real, snapshots: Thing, known
     before = dict(snapshots._known)
     real(snapshots, known)
     snapshots._known = {**before, **snapshots._known}
+
+
+@planted(
+    "storage_engine.log.checkpoint:_version_of",
+    f"{_TROUBLES}::test_an_older_engine_refuses_a_disk_without_the_segments_in_the_bucket",
+)
+def older_engines_open_a_disk_without_the_segments_in_the_bucket(real: Real, store: Thing) -> Thing:
+    return 3
+
+
+@planted(
+    "storage_engine.log.segment_cache:SegmentCache._fail",
+    f"{_TROUBLES}::test_a_damaged_piece_fails_only_those_who_need_it",
+)
+def a_damaged_piece_counts_as_a_bucket_that_is_away(
+    real: Real, cache: Thing, segment: Thing, error: Thing
+) -> None:
+    real(cache, segment, OSError(str(error)))
+
+
+@planted(
+    "storage_engine.log.segment_cache:SegmentCache._fetched",
+    f"{_TROUBLES}"
+    "::test_newer_messages_of_other_queues_are_delivered_while_the_oldest_cannot_be_read",
+)
+def nobody_remembers_what_could_not_be_fetched(
+    real: Real, cache: Thing, wanted: Thing, task: Thing
+) -> None:
+    real(cache, wanted, task)
+    cache._failing.clear()
+
+
+@planted(
+    "storage_engine.delivery.lease_messages:MessageLeaser._fetch_later",
+    f"{_TROUBLES}::test_what_was_left_out_comes_once_the_bucket_is_back_though_nobody_asks_for_it",
+)
+def what_is_left_out_is_never_fetched(real: Real, leaser: Thing, absent: Thing) -> None:
+    return
+
+
+@planted(
+    "storage_engine.delivery.subscription:ProcessQueue._take_released",
+    f"{_TROUBLES}::test_a_receipt_stays_good_when_its_message_was_nearly_given_to_another",
+)
+def who_had_a_message_before_is_forgotten(
+    real: Real, queue: Thing, queue_offset: Thing, lease: Thing
+) -> None:
+    real(queue, queue_offset, lease)
+    lease.released_before = None
+
+
+@planted(
+    "storage_engine.server.absent_requests:AbsentRequests.fail_those",
+    f"{_TROUBLES}::test_a_member_that_has_left_is_none_again_when_its_messages_are_here",
+)
+def a_receive_outlives_its_member(
+    real: Real, requests: Thing, is_wanted: Thing, error: Thing
+) -> None:
+    return
+
+
+@planted(
+    "storage_engine.replication.replica:Replica.leave",
+    f"{_TROUBLES}::test_a_replica_follows_while_it_leaves_many_segments",
+)
+def a_replica_leaves_all_segments_at_once(
+    real: Real, replica: Thing, published: Thing, *, segments_max: Thing
+) -> Thing:
+    return real(replica, published, segments_max=1_000)
+
+
+@planted(
+    "storage_engine.server.engine_metrics:replica_metrics_text",
+    "tests/storage_engine/server/test_metrics_server.py::test_a_replica_says_how_far_it_is_behind",
+)
+def a_replica_that_says_it_owns_its_shard(real: Real, shard: Thing, status: Thing) -> Thing:
+    text: bytes = real(shard, status)
+    return text.replace(b'"} 0.0', b'"} 1.0')

@@ -160,3 +160,23 @@ def lake_with_one_table_for_all_shards(
     real: Real, spark: Thing, lake: Thing, shard: Thing
 ) -> Thing:
     return real(spark, lake, MAIN_SHARD)
+
+
+@planted(
+    "mqservice.backups.database:other_shards",
+    "tests/mqservice/backups/test_backups.py"
+    "::test_a_backup_that_would_lack_other_shards_is_refused",
+)
+def backup_that_leaves_other_shards_out_unnoticed(real: Real, url: Thing) -> Thing:
+    return []
+
+
+@planted(
+    "mqservice.transfers.exporting:_other_shards",
+    "tests/mqservice/cli/test_transfer.py"
+    "::test_an_export_of_all_names_the_shards_that_it_would_leave_out",
+)
+def export_that_leaves_other_shards_out_unnoticed(
+    real: Real, environ: Thing, data_dir: Thing
+) -> Thing:
+    return []

@@ -54,6 +54,8 @@ _OBSERVED: Final = ("disk_total_bytes", "lost_message_count")
 class EnginePage:
     """Each part None where the engine, or its metrics, do not answer."""
 
+    shard: str
+    is_main: bool
     stats: StatsReply | None
     observed: ObserveReply | None
     metrics: EngineMetrics | None
@@ -226,12 +228,18 @@ def _engine_page(shard: str) -> EnginePage:
     except StoreError:
         pass
     meters = process_meters()
+    is_main = shard == MAIN_SHARD
+    port = (
+        settings.MQ_ENGINE_METRICS_PORT
+        if is_main
+        else settings.MQ_SHARD_METRICS_PORTS.get(shard, 0)
+    )
     return EnginePage(
+        shard=shard,
+        is_main=is_main,
         stats=engine_stats(shard),
         observed=observed,
-        metrics=None
-        if shard != MAIN_SHARD
-        else find_engine_metrics(settings.MQ_ENGINE_METRICS_PORT),
+        metrics=find_engine_metrics(port),
         health=check_health(),
         valkey=PartState.DOWN if queue_lengths() is None else PartState.UP,
         web_count=None if meters is None or meters.is_degraded else meters.process_count,

@@ -364,3 +364,20 @@ def test_a_dump_that_cannot_be_read_to_its_end_is_not_committed(
         with pytest.raises(BackupError, match="r failed"):
             database.restore(clients, url, tmp_path / "dump", stamp="abc")
         database.require_empty(url)
+
+
+def test_a_backup_that_would_lack_other_shards_is_refused(
+    made: Made, postgres_server: str, tmp_path: Path
+) -> None:
+    shards = (
+        "CREATE TABLE shards_shard (name text);"
+        "INSERT INTO shards_shard VALUES ('s3'), ('main'), ('s2');"
+    )
+    with scratch_database(postgres_server, TABLES + shards) as url:
+        with pytest.raises(BackupRejected, match=r"other shards here: s2, s3\..* pg_dump"):
+            backup_of(made.engine, url, tmp_path / "backup")
+        assert not list(tmp_path.iterdir())
+        with psycopg.connect(url) as connection:
+            connection.execute("DELETE FROM shards_shard WHERE name <> 'main'")
+        backup_of(made.engine, url, tmp_path / "backup")
+    assert check(tmp_path / "backup", told=ignored)[1] == []

@@ -8,7 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from storage_engine.tools.transfer.report import ImportReport
+from mqservice.transfers.errors import TransferRejected
+from mqservice.transfers.exporting import export_store
+from storage_engine.tools.transfer.report import ExportReport, ImportReport
+from tests.mqservice.backups.making import scratch_database
 from tests.mqservice.cli.commands import Ended, mqservice
 from tests.storage_engine.doubles import OpenStore, message
 from tests.storage_engine.rocketmq_store import RocketmqStore
@@ -90,20 +93,20 @@ async def test_a_data_directory_that_is_in_use_is_left_as_it_is(
 def ours(tmp_path: Path) -> Path:
     """A data directory whose service has stopped."""
     place = tmp_path / "ours"
-    asyncio.run(_fill(place / "store"))
+    asyncio.run(_fill(place / "store", "acme"))
     return place
 
 
-async def _fill(path: Path) -> None:
+async def _fill(path: Path, namespace: str) -> None:
     async with OpenStore(path) as store:
-        store.topic("acme%orders")
-        store.group("acme%billing")
+        store.topic(f"{namespace}%orders")
+        store.group(f"{namespace}%billing")
         for number in range(5):
-            await store.put(message(b"%d" % number, topic="acme%orders"))
+            await store.put(message(b"%d" % number, topic=f"{namespace}%orders"))
 
 
-async def export(target: Path, *arguments: str) -> Ended:
-    return await mqservice("export-store", str(target), *arguments)
+async def export(target: Path, *arguments: str, database: str = "") -> Ended:
+    return await mqservice("export-store", str(target), *arguments, DATABASE_URL=database)
 
 
 @pytest.mark.torture
@@ -137,3 +140,48 @@ async def test_an_export_refuses_what_it_would_spoil(ours: Path, tmp_path: Path)
     assert "is not a store of this service" in nowhere.line
     assert "give either --namespace or --all" in unclear.err
     assert hashes(tmp_path) == before
+
+
+def test_an_export_of_all_names_the_shards_that_it_would_leave_out(
+    ours: Path, tmp_path: Path
+) -> None:
+    (ours / "shards" / "s2" / "store").mkdir(parents=True)
+    with pytest.raises(TransferRejected, match="several shards, main, s2, and an export has"):
+        export_store({}, ours, tmp_path / "new", "", told=lambda done, total: None)
+    assert not (tmp_path / "new").exists()
+
+
+async def test_of_several_shards_an_export_is_of_the_one_that_is_named(
+    ours: Path, tmp_path: Path
+) -> None:
+    await _fill(ours / "shards" / "s2" / "store", "beta")
+    before, new = hashes(tmp_path), tmp_path / "new"
+    every = await export(new, "--all", f"--data-dir={ours}")
+    elsewhere = await export(new, "--namespace=beta", f"--data-dir={ours}")
+    unnamed = await export(new, "--all", "--shard=main,s2", f"--data-dir={ours}")
+    absent = await export(new, "--all", "--shard=s3", f"--data-dir={ours}")
+    assert [ended.code for ended in (every, elsewhere, unnamed, absent)] == [2, 2, 2, 2]
+    assert "several shards, main, s2, and an export has those of one: name it" in every.line
+    assert "it has acme. The other shards of this machine are s2: name one" in elsewhere.line
+    assert "'main,s2' is not the name of a shard" in unnamed.line
+    assert "is not a store of this service" in absent.line
+    assert hashes(tmp_path) == before
+    found = await export(new, "--all", "--shard=s2", f"--data-dir={ours}", "-o", "json")
+    assert found.code == 0, found.err
+    assert [topic.name for topic in msgspec.json.decode(found.out, type=ExportReport).topics] == [
+        "beta%orders"
+    ]
+
+
+async def test_an_export_of_all_asks_the_database_for_shards_on_other_machines(
+    ours: Path, tmp_path: Path, postgres_server: str
+) -> None:
+    new = tmp_path / "new"
+    away = await export(new, "--all", f"--data-dir={ours}", database="postgresql://127.0.0.1:1/x")
+    assert (away.code, "add --shard main" in away.err) == (2, True), away.err
+    shards = "CREATE TABLE shards_shard (name text); INSERT INTO shards_shard VALUES ('s9');"
+    with scratch_database(postgres_server, shards) as url:
+        several = await export(new, "--all", f"--data-dir={ours}", database=url)
+        chosen = await export(new, "--all", "--shard=main", f"--data-dir={ours}", database=url)
+    assert (several.code, "several shards, main, s9" in several.line) == (2, True)
+    assert chosen.code == 0, chosen.err

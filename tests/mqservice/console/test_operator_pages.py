@@ -39,7 +39,7 @@ mq_engine_sync_seconds_bucket{le="0.001"} 50
 mq_engine_sync_seconds_bucket{le="0.01"} 99
 mq_engine_sync_seconds_bucket{le="+Inf"} 100
 mq_engine_sync_seconds_sum 1.5
-mq_engine_quarantined_records 3
+mq_engine_quarantined_records{shard="main"} 3
 mq_engine_storage_size_bytes 1048576
 mq_engine_build_info{version="1"} 1
 other_metric 7
@@ -145,6 +145,19 @@ def test_page_says_why_replicated_topics_take_nothing(
     assert told in text
     assert ("7,777" in text) is (replicated_offset is not None)
     assert "does on its own" not in text
+
+
+def test_page_of_another_shard_shows_the_metrics_of_its_engine(
+    root: Client, engine: str, metrics_port: int, settings: Settings
+) -> None:
+    Shard.objects.create(name="s2", address=engine)
+    hint = "MQ_SHARD_METRICS_PORTS"
+    assert hint in root.get(f"{OPERATOR}?shard=s2").content.decode()
+    settings.MQ_SHARD_METRICS_PORTS = {"s2": metrics_port}
+    text = root.get(f"{OPERATOR}?shard=s2").content.decode()
+    assert "median ≤ 1 ms" in text
+    assert hint not in text
+    assert "median" not in root.get(OPERATOR).content.decode()
 
 
 def test_what_nobody_tells_is_unknown_and_not_zero(root: Client) -> None:

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+import httpx
 import psycopg
+from prometheus_client.parser import text_string_to_metric_families
 
 from storage_engine.client import (
     Credentials,
@@ -65,6 +67,7 @@ class Machine:
         self.directory = installation.directory / name
         self.log = installation.directory / f"{name}.log"
         self.address = f"tcp://127.0.0.1:{find_steady_port()}"
+        self._metrics_port = find_steady_port()
         self.database = Proxy(installation.database_url)
         url = urlsplit(installation.database_url)
         place = f"{url.username}:{url.password}@{urlsplit(self.database.url).netloc}"
@@ -72,6 +75,7 @@ class Machine:
             self.directory,
             DATABASE_URL=url._replace(netloc=place).geturl(),
             MQ_ENGINE_SECRET=SECRET,
+            MQ_ENGINE_METRICS_PORT=str(self._metrics_port),
             MQ_NODE=name,
             MQ_REPLICATED_LOG=installation.log_dir.as_uri(),
             **{role: f"{SHARD}={self.address}"},
@@ -94,6 +98,23 @@ class Machine:
     def said(self) -> str:
         """What node and engine have written."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def metrics(self) -> dict[str, float]:
+        """What its engine tells Prometheus of the shard, by the name without its prefix."""
+        text = httpx.get(self._url("/metrics"), timeout=WAIT_S, trust_env=False).text
+        samples = [each for found in text_string_to_metric_families(text) for each in found.samples]
+        return {
+            each.name.removeprefix("mq_engine_"): each.value
+            for each in samples
+            if each.labels == {"shard": SHARD}
+        }
+
+    def health(self) -> tuple[int, str]:
+        found = httpx.get(self._url("/healthz"), timeout=WAIT_S, trust_env=False)
+        return found.status_code, found.text.strip()
+
+    def _url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self._metrics_port}{path}"
 
     @property
     def pids(self) -> list[int]:

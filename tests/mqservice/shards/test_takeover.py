@@ -101,6 +101,21 @@ def at_work(shard: Installation) -> Iterator[Work]:
     print(f"{len(acked)} acknowledged, longest gap {gap_ns / 1e9:.2f} s")
 
 
+def test_each_node_tells_prometheus_whether_it_owns_the_shard(shard: Installation) -> None:
+    a, b = shard.machines["a"], shard.machines["b"]
+    of_owner, of_replica = a.metrics(), b.metrics()
+    assert (of_owner["owns_shard"], of_owner["writable"]) == (1, 1)
+    assert of_replica.keys() == {"owns_shard", "replica_behind_seconds"}
+    assert of_replica["owns_shard"] == 0
+    assert of_replica["replica_behind_seconds"] >= 0
+    assert a.health() == (200, "ok")
+    assert b.health() == (503, f"a replica of the shard {SHARD}, which takes no messages")
+    assert a.stop() == 0
+    shard.await_owner("b")
+    assert b.metrics().keys() == of_owner.keys()
+    assert (b.metrics()["owns_shard"], b.health()) == (1, (200, "ok"))
+
+
 def test_a_shard_outlives_its_node_and_goes_back_when_told(shard: Installation) -> None:
     a = shard.machines["a"]
     with at_work(shard) as work:

@@ -17,7 +17,11 @@ from mqservice.celery import QUEUES
 from mqservice.supervisor.config import SupervisorConfig
 from mqservice.supervisor.config import config_from_env as supervisor_config_from_env
 from mqservice.supervisor.data_dir import DataDir
-from mqservice.supervisor.processes import ENGINE_START_MS, separate_worker_specs
+from mqservice.supervisor.processes import (
+    ENGINE_START_MS,
+    engine_metrics_ports,
+    separate_worker_specs,
+)
 from mqservice.supervisor.shard_engines import read_places
 from storage_engine.config import config_from_env
 from storage_engine.server.metrics_server import Health, MetricsServer
@@ -389,8 +393,16 @@ def test_who_selects_pods_of_a_cluster_finds_some() -> None:
         wanted = selector.get("matchLabels", selector).items()
         assert [each for each in labels if wanted <= each.items()], selector
     [policy] = [each for each in cluster_objects() if each["kind"] == "NetworkPolicy"]
-    [ports] = [rule["ports"] for rule in policy["spec"]["ingress"]]
-    assert [(each["port"], each["endPort"]) for each in ports] == [(7_701, 7_703)]
+    ports = [each for rule in policy["spec"]["ingress"] for each in rule["ports"]]
+    assert [(each["port"], each["endPort"]) for each in ports] == [(7_701, 7_703), (9_101, 9_103)]
+
+
+@pytest.mark.parametrize("way", CLUSTERS)
+def test_prometheus_finds_every_engine_of_a_cluster(way: str) -> None:
+    for env in nodes_of(way).values():
+        assert env["MQ_ENGINE_METRICS_BIND"] == "0.0.0.0"
+        ports = engine_metrics_ports(env, {"main": 0, "s2": 0, "s3": 0})
+        assert list(ports.values()) == [9_101, 9_102, 9_103]
 
 
 def config_of_node(env: Env) -> SupervisorConfig:

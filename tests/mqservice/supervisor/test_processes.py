@@ -10,24 +10,45 @@ import pytest
 
 from mqservice.lib.replicated_log import REPLICATED_LOG_VARIABLE, SNAPSHOT_VARIABLE
 from mqservice.supervisor.child import Child
+from mqservice.supervisor.config import SupervisorConfig
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.errors import ConfigInvalid, StartFailed
 from mqservice.supervisor.output import Output
-from mqservice.supervisor.processes import engine_metrics_port, engine_spec
+from mqservice.supervisor.processes import engine_metrics_ports, engine_spec, web_specs
 from storage_engine.disk.files import Files
 from storage_engine.log import checkpoint
 from tests.storage_engine.faults import machine
 
-
-@pytest.mark.parametrize(("given", "port"), [("", 7_000), ("0", 0), ("9100", 9_100)])
-def test_users_port_goes_before_the_chosen_one(given: str, port: int) -> None:
-    assert engine_metrics_port({"MQ_ENGINE_METRICS_PORT": given}, 7_000) == port
+CHOSEN = {"s3": 7_002, "main": 7_000, "s2": 7_001}
 
 
-@pytest.mark.parametrize("given", ["-1", "65536", "x", "٣"])
+@pytest.mark.parametrize(
+    ("given", "ports"),
+    [
+        ("", CHOSEN),
+        ("0", {"main": 0, "s2": 0, "s3": 0}),
+        ("9100", {"main": 9_100, "s2": 9_101, "s3": 9_102}),
+        ("65533", {"main": 65_533, "s2": 65_534, "s3": 65_535}),
+    ],
+)
+def test_users_port_goes_before_the_chosen_ones(given: str, ports: dict[str, int]) -> None:
+    assert engine_metrics_ports({"MQ_ENGINE_METRICS_PORT": given}, CHOSEN) == ports
+
+
+@pytest.mark.parametrize("given", ["-1", "65534", "x", "٣"])
 def test_port_that_is_none_is_refused_by_its_variable(given: str) -> None:
     with pytest.raises(ConfigInvalid, match="MQ_ENGINE_METRICS_PORT"):
-        engine_metrics_port({"MQ_ENGINE_METRICS_PORT": given}, 7_000)
+        engine_metrics_ports({"MQ_ENGINE_METRICS_PORT": given}, CHOSEN)
+
+
+def test_web_processes_are_told_where_the_engines_answer(tmp_path: Path) -> None:
+    config = SupervisorConfig(data_dir=tmp_path)
+    (alone, *_) = web_specs({}, config, metrics_ports={"main": 7_000})
+    assert alone.env["MQ_ENGINE_METRICS_PORT"] == "7000"
+    assert "MQ_SHARD_METRICS_PORTS" not in alone.env
+    (several, *_) = web_specs({}, config, metrics_ports={"s2": 7_001, "main": 7_000, "s3": 0})
+    assert several.env["MQ_ENGINE_METRICS_PORT"] == "7000"
+    assert several.env["MQ_SHARD_METRICS_PORTS"] == "s2=7001"
 
 
 def test_engine_is_told_its_own_settings_and_no_secrets(tmp_path: Path) -> None:
@@ -93,14 +114,14 @@ async def test_a_store_of_a_newer_engine_is_refused_in_one_line(
     for name in ("commitlog", "config"):
         (data_dir.store / name).mkdir()
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoint, "FORMAT_VERSION", 9)
+        patched.setattr(checkpoint, "_VERSION_ALL_HERE", 9)
         checkpoint.write_checkpoint(Files(), data_dir.store / "checkpoint", checkpoint.Checkpoint())
 
     with pytest.raises(StartFailed) as refused:
         await engine_of(data_dir, output).start()
     assert str(refused.value) == (
         f"cannot open the store: {data_dir.store}/checkpoint has format version 9, but this engine "
-        "knows none above 3: start the newer engine that wrote it. Nothing was changed"
+        "knows none above 4: start the newer engine that wrote it. Nothing was changed"
     )
     assert not list((data_dir.store / "commitlog").iterdir())
 

@@ -13,7 +13,12 @@ import pytest
 
 from storage_engine.disk.files import Files
 from storage_engine.errors import DiskFull, StoreCorrupt
-from storage_engine.log.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from storage_engine.log.checkpoint import (
+    FORMAT_VERSION,
+    Checkpoint,
+    read_checkpoint,
+    write_checkpoint,
+)
 from storage_engine.wire.topics import Durability
 from tests.sizes import sized
 from tests.storage_engine.doubles import (
@@ -110,11 +115,11 @@ async def test_a_checkpoint_of_a_newer_format_is_refused_untouched(tmp_path: Pat
     await (await filled(tmp_path / "s")).close()
     path = tmp_path / "s" / "checkpoint"
     content = bytearray(path.read_bytes())
-    content[48:52] = (4).to_bytes(4)
+    content[48:52] = (FORMAT_VERSION + 1).to_bytes(4)
     content[52:56] = zlib.crc32(bytes(content[:52])).to_bytes(4)
     path.write_bytes(bytes(content))
     before = fingerprint(tmp_path / "s", without=("lock",))
-    with pytest.raises(StoreCorrupt, match="version 4"):
+    with pytest.raises(StoreCorrupt, match=f"version {FORMAT_VERSION + 1}"):
         OpenStore(tmp_path / "s").open()
     assert fingerprint(tmp_path / "s", without=("lock",)) == before
 

@@ -24,6 +24,7 @@ from storage_engine.errors import (
 )
 from storage_engine.log.bucket_files import bucket_offsets
 from storage_engine.replicated_log.bucket import Bucket
+from storage_engine.replicated_log.port import Position
 from storage_engine.replication.follower import Follower, follow
 from storage_engine.replication.tail import Tail, read_tail
 from storage_engine.tools.detach import leave_log
@@ -270,6 +271,40 @@ async def test_a_kill_at_any_moment_of_leaving_loses_nothing(tmp_path: Path) -> 
         await serves_alone(directory)
         put_back(shared, known)
     assert kill_at > 10
+
+
+class LogOfALostMachine(MemoryLog):
+    """Its machine is lost once it has fenced the log, before it can append anything."""
+
+    def append(self, entry: bytes) -> asyncio.Future[Position]:
+        raise Killed
+
+
+@pytest.mark.parametrize("has_bucket", [False, True])
+@pytest.mark.parametrize("next_one", ["owner", "replica", "empty", "detached"])
+async def test_a_machine_that_is_lost_before_the_shard_has_left_takes_nothing_with_it(
+    tmp_path: Path, next_one: str, has_bucket: bool
+) -> None:
+    shared, bucket = SharedLog(), CountingBucket() if has_bucket else None
+    await replicated(tmp_path / "owner", shared, bucket)
+    follower = Follower(MemoryLog(shared, SystemClock()), None, tmp_path / "replica", Files())
+    if bucket is None:
+        await follower.read_on()
+    clock, epoch = SystemClock(), shared.epoch
+    snapshots = None if bucket is None else snapshots_in(bucket, clock)
+    lost = LogOfALostMachine(shared, clock)
+    with pytest.raises(Killed):
+        await leave_log(lost, snapshots, tmp_path / "lost", Files(), clock)
+    assert shared.epoch == epoch + 1, "every owner before is fenced"
+    shutil.rmtree(tmp_path / "lost")
+    if next_one == "detached":
+        await leave(tmp_path / next_one, shared, bucket)
+        await serves_alone(tmp_path / next_one)
+        return
+    heir = await Node(tmp_path / next_one, shared, bucket).own()
+    assert heir.open.pull_bodies() == BODIES
+    assert heir.open.receive().bodies == BODIES[5:21]
+    await heir.stop()
 
 
 async def test_of_two_who_leave_at_once_only_one_is_served(tmp_path: Path) -> None:

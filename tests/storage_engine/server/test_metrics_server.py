@@ -21,7 +21,9 @@ from storage_engine.client import (
     encode_record,
 )
 from storage_engine.server import metrics_server
+from storage_engine.server.engine_metrics import replica_metrics_text
 from storage_engine.server.metrics_server import HEAD_BYTES_MAX, Health, MetricsServer
+from storage_engine.wire.role import Phase, RoleStatus
 from tests.ports import find_steady_port
 from tests.storage_engine.doubles import WAIT_S, message
 from tests.storage_engine.engines import ROOT, Engine, engine_with_topic
@@ -47,14 +49,15 @@ def ask(port: int, path: str, method: str = "GET") -> tuple[int, bytes, dict[str
 
 
 def scrape(port: int) -> Samples:
-    """Every sample without labels by name, histograms as ``_sum`` and ``_count``."""
+    """Every sample without labels of its own by name, histograms as ``_sum`` and ``_count``."""
     status, text, headers = ask(port, "/metrics")
     assert status == 200
     assert headers["content-type"].startswith("text/plain; version=0.0.4")
     families = list(text_string_to_metric_families(text.decode()))
     assert all(family.documentation and family.type != "unknown" for family in families)
     samples = [sample for family in families for sample in family.samples]
-    return {sample.name: sample.value for sample in samples if not sample.labels}
+    assert {sample.labels["shard"] for sample in samples} == {"main"}
+    return {sample.name: sample.value for sample in samples if len(sample.labels) == 1}
 
 
 def raw(port: int, content: bytes) -> bytes:
@@ -99,6 +102,7 @@ def test_the_counters_say_what_was_done(scraped: tuple[Engine, int]) -> None:
     assert grown("append_offset_bytes") == sum(map(len, records))
     assert grown("flushed_offset_bytes") == sum(map(len, records))
     expected = {
+        "owns_shard": 1,
         "append_offset_bytes": stats.append_offset,
         "storage_flush_behind_bytes": 0,
         "storage_dispatch_behind_bytes": 0,
@@ -121,9 +125,18 @@ def test_the_counters_say_what_was_done(scraped: tuple[Engine, int]) -> None:
 
 def test_every_metric_stands_in_the_table_for_people(scraped: tuple[Engine, int]) -> None:
     _, text, _ = ask(scraped[1], "/metrics")
+    text += replica_metrics_text("main", RoleStatus(phase=Phase.FOLLOWING))
     shown = set(re.findall(r"^# TYPE (\S+)", text.decode(), re.MULTILINE))
     told = set(re.findall(r"`(mq_engine_\w+)`", (ROOT / "docs" / "operations.md").read_text()))
     assert told == shown
+
+
+@pytest.mark.parametrize(("behind_ms", "shown"), [(-1, "-1.0"), (0, "0.0"), (2_500, "2.5")])
+def test_a_replica_says_how_far_it_is_behind(behind_ms: int, shown: str) -> None:
+    status = RoleStatus(phase=Phase.FOLLOWING, behind_ms=behind_ms)
+    lines = replica_metrics_text("s2", status).decode().splitlines()
+    assert 'mq_engine_owns_shard{shard="s2"} 0.0' in lines
+    assert f'mq_engine_replica_behind_seconds{{shard="s2"}} {shown}' in lines
 
 
 def test_health_and_refusals(scraped: tuple[Engine, int]) -> None:
@@ -209,6 +222,20 @@ async def test_slow_and_many_clients_cost_only_themselves(
     finally:
         await server.stop()
     assert not server.connections
+
+
+async def test_a_server_answers_where_it_is_bound_and_stops_twice() -> None:
+    server = MetricsServer(lambda: b"", lambda: Health(False, "a replica"))
+    port = await server.start(0, host="127.0.0.2")
+    server.report(lambda: b"", lambda: Health(True, "ok"))
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.2", port)
+    writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+    assert (await reader.read()).endswith(b"ok\n")
+    writer.close()
+    await server.stop()
+    await server.stop()
 
 
 async def test_a_body_without_end_is_cut_off() -> None:
