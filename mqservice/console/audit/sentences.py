@@ -43,6 +43,19 @@ _SENTENCES: Final[Mapping[str, Promise]] = {
     "take_over": gettext_lazy("%(actor)s took over %(thing)s"),
     "place": gettext_lazy("%(actor)s moved %(thing)s to another shard"),
 }
+# Of who did it alone.
+_ALONE: Final[Mapping[str, Promise]] = {
+    "user.login": gettext_lazy("%(actor)s signed in"),
+    "user.login_fail": gettext_lazy("somebody failed to sign in as %(actor)s"),
+    "user.logout": gettext_lazy("%(actor)s signed out"),
+    "user.password_set": gettext_lazy("%(actor)s set a password"),
+    "user.password_change": gettext_lazy("%(actor)s changed their password"),
+    "user.password_reset": gettext_lazy("%(actor)s reset their password"),
+    "user.email_add": gettext_lazy("%(actor)s added an email address"),
+    "user.email_change": gettext_lazy("%(actor)s changed their email address"),
+    "user.email_remove": gettext_lazy("%(actor)s removed an email address"),
+    "member.join": gettext_lazy("%(actor)s joined"),
+}
 _THINGS: Final[Mapping[str, Promise]] = {
     "topics": gettext_lazy("the topic %(name)s"),
     "groups": gettext_lazy("the group %(name)s"),
@@ -70,6 +83,8 @@ def key_names(tenant_id: int, rows: Iterable[AuditEntry]) -> dict[str, str]:
 
 def sentence_of(row: AuditEntry, keys: Mapping[str, str]) -> str:
     """Empty for an action that no sentence is known for."""
+    if row.action in _ALONE:
+        return str(_ALONE[row.action] % {"actor": actor_of(row.actor, keys)})
     verb = row.action.rpartition(".")[2]
     kind, _slash, name = row.target.partition("/")
     if verb == "put" and row.before is None:

@@ -4,8 +4,9 @@
              │                                                                └──▶ guides
              └── only what the user may open; each entry is a title and an address ──┘
 
-An address leads to the content of its page, so that the next Tab is behind the navigation; that of
-a search leads to its top, where the first message found has the focus. An action on a topic or a
+An address leads to the content of its page, so that the next Tab is behind the navigation, and that
+of a form to its first field; that of a search leads to its top, where the first message found has
+the focus. An action on a topic or a
 group is its first words and a part of the name: ``publish ord``.
 """
 
@@ -62,27 +63,33 @@ class EntryGroup:
 class Action:
     """A page on which something is done; in the title of one on a topic or a group, ``%(name)s``.
 
-    ``query``: the parameter that has the name, where the path has none.
+    ``query``: the parameter that has the name, where the path has none. ``begin``: the id of what
+    gets the focus there.
     """
 
     title: Text
     path: str
     needs: Permission
     query: str = ""
+    begin: str = ""
 
 
 ACTIONS: Final = (
-    Action(gettext_lazy("New topic"), "new-topic", Permission.SETTINGS_MANAGE),
-    Action(gettext_lazy("New group"), "new-group", Permission.SETTINGS_MANAGE),
-    Action(gettext_lazy("New schedule"), "new-schedule", Permission.SETTINGS_MANAGE),
+    Action(gettext_lazy("New topic"), "new-topic", Permission.SETTINGS_MANAGE, begin="id_name"),
+    Action(gettext_lazy("New group"), "new-group", Permission.SETTINGS_MANAGE, begin="id_name"),
+    Action(
+        gettext_lazy("New schedule"), "new-schedule", Permission.SETTINGS_MANAGE, begin="id_name"
+    ),
     Action(gettext_lazy("New alert"), "new-alert", Permission.SETTINGS_MANAGE),
-    Action(gettext_lazy("New API key"), "new-key", Permission.KEYS_MANAGE),
-    Action(gettext_lazy("New masking rule"), "new-mask", Permission.MASKING_MANAGE),
-    Action(gettext_lazy("Invite a member"), "invite", Permission.MEMBERS_MANAGE),
+    Action(gettext_lazy("New API key"), "new-key", Permission.KEYS_MANAGE, begin="id_name"),
+    Action(
+        gettext_lazy("New masking rule"), "new-mask", Permission.MASKING_MANAGE, begin="id_name"
+    ),
+    Action(gettext_lazy("Invite a member"), "invite", Permission.MEMBERS_MANAGE, begin="id_email"),
     Action(gettext_lazy("Live tail"), "tail", Permission.CONSUME),
 )
 TOPIC_ACTIONS: Final = (
-    Action(gettext_lazy("Publish to %(name)s"), "publish", Permission.PRODUCE),
+    Action(gettext_lazy("Publish to %(name)s"), "publish", Permission.PRODUCE, begin="id_body"),
     Action(gettext_lazy("Messages of %(name)s"), "topic-messages", Permission.CONSUME),
     Action(gettext_lazy("Live tail of %(name)s"), "tail", Permission.CONSUME, query="topic"),
     Action(gettext_lazy("Edit %(name)s"), "edit-topic", Permission.SETTINGS_MANAGE),
@@ -184,7 +191,7 @@ def _actions(
 ) -> list[Entry]:
     permitted = [each for each in ACTIONS if frame.principal.permits(each.needs)]
     found = [
-        _to_content(str(each.title), frame.url(each.path))
+        _to_action(each, str(each.title), frame.url(each.path))
         for each in permitted
         if _has_words(each.title, words)
     ]
@@ -213,8 +220,12 @@ def _named_action(frame: Frame, action: Action, name: str) -> Entry:
     title = str(action.title) % {"name": name}
     if action.query:
         url = f"{frame.url(action.path)}?{urlencode({action.query: name})}"
-        return _to_content(title, url)
-    return _to_content(title, frame.url(action.path, name))
+        return _to_action(action, title, url)
+    return _to_action(action, title, frame.url(action.path, name))
+
+
+def _to_action(action: Action, title: str, url: str) -> Entry:
+    return Entry(title=title, url=f"{url}#{action.begin}" if action.begin else url + CONTENT)
 
 
 def _pages(frame: Frame, words: list[str]) -> list[Entry]:

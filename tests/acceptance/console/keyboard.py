@@ -11,7 +11,8 @@ TABS_MAX: Final = 120
 
 
 class Keyboard:
-    """Of one page. ``count``: keys pressed so far, where a chord or a paste is one.
+    """Of one page. ``count``: keys pressed so far, where a chord or a paste is one; ``page_count``:
+    pages loaded since.
 
     ``has_palette``: whether the person knows of Ctrl-K, or goes by the links of the pages.
     """
@@ -20,6 +21,11 @@ class Keyboard:
         self.page = page
         self.has_palette = has_palette
         self.count = 0
+        self.page_count = 0
+        page.on("load", self._loaded)
+
+    def _loaded(self, page: Page) -> None:
+        self.page_count += 1
 
     def press(self, key: str) -> None:
         self.page.keyboard.press(key)

@@ -60,6 +60,13 @@ TURNED: Final = r"""() => {
 }"""
 
 
+FIRST_LINE: Final = """each => {
+    const range = document.createRange();
+    range.selectNodeContents(each);
+    return range.getClientRects()[0].toJSON();
+}"""
+
+
 def too_wide(page: Page) -> int:
     """Pixels that the page is wider than the window."""
     return int(page.evaluate("document.documentElement.scrollWidth - innerWidth"))
@@ -128,6 +135,13 @@ def test_texts_that_run_the_other_way_turn_nothing_beside_them(
     page.goto(f"/console/demo/topics/orders/messages/{plain_id}")
     text = page.locator("pre.body").first
     assert text.evaluate("each => getComputedStyle(each).direction") == "rtl"
+    copy, written = page.locator(".copying button").first, text.evaluate(FIRST_LINE)
+    box = copy.bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] <= written["y"], "the button lies over the first line"
+    page.goto("/console/demo/messages?q=topic:orders")
+    line = page.locator("tbody code", has_text=ARABIC).first
+    assert line.evaluate("each => getComputedStyle(each).direction") == "ltr"
     page.goto(f"/console/demo/topics/orders/messages/{message_id}")
     assert page.locator("pre.body").first.evaluate("each => getComputedStyle(each).direction") == (
         "ltr"

@@ -144,6 +144,21 @@ def test_entries_are_told_in_sentences_with_the_names_of_keys(
     assert f"alice {said}<" in page
 
 
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [
+        ("user.login", "alice signed in"),
+        ("user.login_fail", "somebody failed to sign in as alice"),
+        ("member.join", "alice joined"),
+    ],
+)
+def test_what_people_do_with_their_own_accounts_is_told_in_sentences(
+    people: People, alice: Client, action: str, said: str
+) -> None:
+    record("user:alice", people.acme, action, "users/alice")
+    assert f">{said}<" in alice.get(AUDIT).content.decode()
+
+
 def test_entry_without_a_sentence_is_shown_as_it_is(people: People, alice: Client) -> None:
     record(None, people.acme, "quotas.put", "tenant", before=None, after={"x": 1})
     page = alice.get(AUDIT).content.decode()

@@ -73,6 +73,16 @@ def test_without_a_place_it_offers_topics_and_groups_for_the_rest_of_the_search(
     assert asked == []
 
 
+def test_an_empty_namespace_offers_its_first_topic_and_its_first_group(
+    people: People, client: Client
+) -> None:
+    client.force_login(people.charlie)
+    text = client.get("/console/rival/messages").content.decode()
+    assert 'href="/console/rival/new-topic">Create the first topic</a>' in text
+    assert 'href="/console/rival/new-group">Create the first group</a>' in text
+    assert text.count("Create the first topic") == 1
+
+
 def test_a_key_without_a_place_is_looked_for_in_all_topics_and_the_rest_is_told(
     alice: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,3 +31,8 @@ def test_each_word_of_a_setting_or_state_is_read_in_the_readers_language(
 
 def test_a_word_that_nobody_knows_stays_as_it_is() -> None:
     assert word("unheard_of") == "unheard_of"
+
+
+def test_label_of_ordered_groups_is_of_their_order_and_no_time() -> None:
+    with translation.override("zh-hans"):
+        assert translation.gettext("Ordered") == "保持顺序"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.test import Client
 
 from mqservice.accounts.models import User
-from mqservice.console.search.entries import CONTENT, NAMED_ACTIONS_MAX
+from mqservice.console.search.entries import NAMED_ACTIONS_MAX
 from mqservice.console.search.views import FOUND_MAX
 from mqservice.groups.models import ConsumerGroup
 from mqservice.topics.models import Topic
@@ -44,6 +46,17 @@ def test_exact_beginning_is_shown_however_many_contain_the_text(
     Topic.objects.create(namespace=people.acme, name="orders", queue_count=1)
     shown = list(found_by(client, people.alice, "ord")["Topics"])
     assert (shown[0], len(shown)) == ("orders", FOUND_MAX)
+
+
+def test_an_action_leads_to_a_field_that_its_form_has(people: People, client: Client) -> None:
+    Topic.objects.create(namespace=people.acme, name="orders", queue_count=1)
+    client.force_login(people.alice)
+    text = client.get(f"{BASE}/search.json").content.decode()
+    text += client.get(f"{BASE}/search.json?q=publish+orders").content.decode()
+    addresses = re.findall(r'"(/[^"#]*)#(id_\w+)"', text)
+    assert len(addresses) >= 6
+    for url, field in addresses:
+        assert f'id="{field}"' in client.get(url).content.decode()
 
 
 def test_without_a_text_it_offers_pages_and_actions(people: People, client: Client) -> None:
@@ -129,7 +142,7 @@ def test_page_shows_the_same_without_scripts(people: People, client: Client) -> 
     Topic.objects.create(namespace=people.acme, name="orders", queue_count=1)
     client.force_login(people.alice)
     text = text_of(client, f"{BASE}/search?q=publish+ord")
-    assert f'<a href="{BASE}/topics/orders/publish{CONTENT}">Publish to orders</a>' in text
+    assert f'<a href="{BASE}/topics/orders/publish#id_body">Publish to orders</a>' in text
     text = text_of(client, f"{BASE}/search?q=%3Cscript%3E")
     assert "<script>" not in text.partition("<main")[2]
 
@@ -142,10 +155,10 @@ def found_by(client: Client, user: User, text: str) -> Found:
     answer = client.get(f"{BASE}/search.json", {"q": text}).json()
     entries = [entry for group in answer["groups"] for entry in group["entries"]]
     entries = [each for each in entries if not each["url"].startswith("/guide/")]
-    assert all(each["url"].endswith(CONTENT) != ("/messages?" in each["url"]) for each in entries)
+    assert all(("#" in each["url"]) != ("/messages?" in each["url"]) for each in entries)
     return {
         group["title"]: {
-            entry["title"]: entry["url"].removesuffix(CONTENT) for entry in group["entries"]
+            entry["title"]: entry["url"].partition("#")[0] for entry in group["entries"]
         }
         for group in answer["groups"]
     }
