@@ -43,12 +43,13 @@ from mqservice.accounts.models import Namespace
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.accounts.ticket_holders import find_holder, session_id_of
 from mqservice.groups.routes import GroupRoute, find_group_route
-from mqservice.lib.clock import Clock
+from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.lookup_cache import CacheLimits, LookupCache, LookupUnavailable
 from mqservice.lib.names import name_fault
 from mqservice.lib.notifications import payloads
 from mqservice.lib.problem import Problem
 from mqservice.lib.tcp_timeouts import LIBPQ_OPTIONS
+from mqservice.moving_waits import MovingWaits
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.quotas.queries import limits_of
 from mqservice.store import prepare_store, reconnect, reconnect_lost
@@ -76,10 +77,11 @@ NamespaceKey = tuple[int, str]
 
 
 class NamespaceRoute(NamedTuple):
-    """A namespace and where it lives."""
+    """A namespace and where it lives. ``is_moving``: to another shard, in a moment."""
 
     name: str
     shard: str
+    is_moving: bool = False
 
 
 class RouteCache:
@@ -101,17 +103,19 @@ class RouteCache:
     ) -> None:
         self._namespaces: LookupCache[NamespaceKey, NamespaceRoute] = LookupCache(
             find_namespace or _query(_find_namespace),
+            life_ms=_life_ms,
             # Nobody is told of a new one, so that none is remembered as absent.
             limits=replace(limits or CacheLimits(), absent_ms=0),
             clock=clock,
         )
         self._find_topics = find_topics or _query(find_topic_routes)
         self._topics: LookupCache[RouteKey, TopicRoute] = LookupCache(
-            find_topic, limits=limits, clock=clock
+            find_topic, life_ms=_life_ms, limits=limits, clock=clock
         )
         self._groups: LookupCache[RouteKey, GroupRoute] = LookupCache(
-            find_group, limits=limits, clock=clock
+            find_group, life_ms=_life_ms, limits=limits, clock=clock
         )
+        self._waiting = MovingWaits(clock or SystemClock())
 
     def topic(self, principal: Principal, ns: str, name: str) -> TopicRoute | None:
         """The topic if it is known and the principal's; None means: ask ``load_topic``."""
@@ -125,7 +129,8 @@ class RouteCache:
         namespace = principal.namespace_named(ns)
         route = None
         if namespace is not None and name_fault(namespace) is None and name_fault(name) is None:
-            route = await _load(self._topics, (principal.tenant_id, namespace, name))
+            key = principal.tenant_id, namespace, name
+            route = await self._waiting.settled(lambda: _load(self._topics, key))
         if route is None:
             raise Problem.of("TOPIC_NOT_FOUND", f"{name} does not exist in {ns}", stored=False)
         return route
@@ -160,7 +165,8 @@ class RouteCache:
         if name is not None and name == principal.namespace:
             route = NamespaceRoute(name, principal.shard)
         elif name is not None and name_fault(name) is None:
-            route = await _load(self._namespaces, (principal.tenant_id, name))
+            key = principal.tenant_id, name
+            route = await self._waiting.settled(lambda: _load(self._namespaces, key))
         if route is None:
             raise Problem.of("NAMESPACE_NOT_FOUND", f"{ns} does not exist")
         await prepare_store(route.shard)
@@ -178,7 +184,8 @@ class RouteCache:
         namespace = principal.namespace_named(ns)
         route = None
         if namespace is not None and name_fault(namespace) is None and name_fault(name) is None:
-            route = await _load(self._groups, (principal.tenant_id, namespace, name))
+            key = principal.tenant_id, namespace, name
+            route = await self._waiting.settled(lambda: _load(self._groups, key))
         if route is None:
             raise Problem.of("GROUP_NOT_FOUND", f"{name} does not exist in {ns}")
         return route
@@ -193,6 +200,7 @@ class RouteCache:
         self._namespaces.clear()
         self._topics.clear()
         self._groups.clear()
+        self._waiting.look_again()
 
 
 class QuotaCache:
@@ -359,11 +367,16 @@ def _announce(mark: str) -> None:
         cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, f"heard {mark}"])
 
 
+def _life_ms(route: TopicRoute | GroupRoute | NamespaceRoute) -> int | None:
+    """Where a namespace is just going is asked anew each time."""
+    return 0 if route.is_moving else None
+
+
 def _find_namespace(key: NamespaceKey) -> NamespaceRoute | None:
     tenant_id, name = key
-    found = Namespace.objects.filter(tenant_id=tenant_id, name=name).values_list("shard", flat=True)
-    shard = found.first()
-    return None if shard is None else NamespaceRoute(name, shard)
+    found = Namespace.objects.filter(tenant_id=tenant_id, name=name)
+    row = found.values_list("shard", "moving_to").first()
+    return None if row is None else NamespaceRoute(name, row[0], row[1] != "")
 
 
 def _reachable(

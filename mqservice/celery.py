@@ -50,6 +50,7 @@ SCHEDULE: Final = {
     "usage.clean_up": ("sampling", 300.0),
     "accounts.clean_up": ("sampling", 300.0),
     "people.clean_up": ("sampling", 300.0),
+    "shards.resolve_splits": ("control", 2.0),  # a split whose command is gone ends that late
     "reports.sweep": ("control", 10.0),
     "reports.clean_up": ("persist", 3_600.0),
 }
@@ -59,6 +60,7 @@ ASKED_BEFORE: Final = {
     "tasks.sweep": "mqservice.tasks.turns.ANY_DUE",
     "schedules.sweep": "mqservice.schedules.sending.ANY_DUE",
     "alerts.sweep": "mqservice.alerts.sending.ANY_DUE",
+    "shards.resolve_splits": "mqservice.shards.splits.ANY_LEFT",
 }
 # Turns and sendings, each asked for by a sweep.
 ASKED_FOR: Final = {
@@ -118,6 +120,7 @@ app.autodiscover_tasks(
         "mqservice.monitoring",
         "mqservice.tasks",
         "mqservice.schedules",
+        "mqservice.shards",
         "mqservice.sampling",
         "mqservice.issues",
         "mqservice.alerts",

@@ -24,6 +24,7 @@ from mqservice.store import (
     GroupNotFound,
     KeyReused,
     LeaseExpired,
+    NamespaceMoved,
     NoReplicatedLog,
     NotLeader,
     OffsetOutOfRange,
@@ -57,6 +58,11 @@ _TABLE: Final[dict[type[StoreError], tuple[str, str, int | None]]] = {
         30_000,
     ),
     NotLeader: ("OUTCOME_UNKNOWN", "another engine has taken over; it may be stored", 1_000),
+    NamespaceMoved: (
+        "ENGINE_UNAVAILABLE",
+        "the namespace is being moved to another shard",
+        1_000,
+    ),
     ShuttingDown: ("ENGINE_UNAVAILABLE", "the storage engine is stopping", 1_000),
     OutcomeUnknown: (
         "OUTCOME_UNKNOWN",

@@ -21,6 +21,7 @@ import uvloop
 
 from storage_engine.clock import SystemClock
 from storage_engine.config import StoreConfig, config_from_env
+from storage_engine.disk.adopted_store import check_incoming, exchange
 from storage_engine.disk.files import Files
 from storage_engine.errors import ConfigInvalid, NotLeader, StoreError, StoreInUse
 from storage_engine.filters.message_filter import set_compiled_max
@@ -38,6 +39,7 @@ from storage_engine.server.handshake import check_network
 from storage_engine.server.metrics_server import Health, MetricsServer
 from storage_engine.server.server import Server
 from storage_engine.store import Store
+from storage_engine.wire.namespaces import StoreAdoptRequest
 
 log = logging.getLogger("storage_engine")
 
@@ -52,16 +54,47 @@ _SWITCH_INTERVAL_S: Final = 0.000_2
 
 
 async def run(config: StoreConfig) -> None:
-    """Open, serve until SIGTERM or SIGINT, close."""
+    """Open, serve until SIGTERM or SIGINT, close; again when another store is to be served."""
     stopping = _stopping()
-    opening = asyncio.ensure_future(_open(config))
-    if not await _is_done_before(stopping, opening):
-        return
-    answering = MetricsServer(lambda: b"", lambda: Health(False, "starting"))
-    try:
-        await _serve(config, opening.result(), stopping, None, answering)
-    finally:
-        await answering.stop()
+    while True:
+        opening = asyncio.ensure_future(_open(config))
+        if not await _is_done_before(stopping, opening):
+            return
+        adoption = _Adoption(config)
+        answering = MetricsServer(lambda: b"", lambda: Health(False, "starting"))
+        try:
+            await _serve(config, opening.result(), stopping, None, answering, adoption)
+        finally:
+            await answering.stop()
+        if adoption.wanted is None or stopping.is_set():
+            return
+        adoption.exchange(adoption.wanted)
+
+
+class _Adoption:
+    """The store that is to be served instead, once somebody says so."""
+
+    def __init__(self, config: StoreConfig) -> None:
+        self._store = config.store_path
+        self.asked = asyncio.Event()
+        self.wanted: StoreAdoptRequest | None = None
+
+    def ask(self, request: StoreAdoptRequest) -> None:
+        """Raises ``BadRequest``: that store is not there."""
+        check_incoming(self._store, request.number)
+        self.wanted = request
+        self.asked.set()
+
+    def exchange(self, request: StoreAdoptRequest) -> None:
+        """No store is open."""
+        told: dict[str, object] = {"action": "store_adopted", "split_number": request.number}
+        try:
+            exchange(Files(), self._store, number=request.number, replaces=request.replaces)
+        except (StoreError, OSError) as exc:
+            told |= {"action": "store_not_adopted", "reason": str(exc)}
+            log.error("Could not exchange the store; serving the one that is there", extra=told)
+        else:
+            log.info("The shard begins with a part of another one's store", extra=told)
 
 
 async def _serve(
@@ -70,10 +103,13 @@ async def _serve(
     stopping: asyncio.Event,
     role: Role | None,
     answering: MetricsServer,
+    adoption: _Adoption | None = None,
 ) -> None:
-    """Until it is time to stop, or what keeps the store going ends."""
+    """Until it is time to stop or to serve another store, or what keeps the store going ends."""
     set_compiled_max(config.filter_compiled_max)
     server = Server(store)
+    if adoption is not None and not config.replicated_log:
+        server.adopt = adoption.ask
     # Before the socket: whoever sees that one may ask for metrics too.
     _report_store(answering, store, server)
     if role is None:
@@ -107,18 +143,20 @@ async def _serve(
         "The engine accepts connections",
         extra={"action": "engine_started", "socket": config.socket, "listen": config.listen},
     )
-    stopped = asyncio.ensure_future(stopping.wait())
-    done, _ = await asyncio.wait([stopped, *duties], return_when=asyncio.FIRST_COMPLETED)
-    for duty in (*duties, stopped):
+    ends = [asyncio.ensure_future(stopping.wait())]
+    if adoption is not None:
+        ends.append(asyncio.ensure_future(adoption.asked.wait()))
+    done, _ = await asyncio.wait([*ends, *duties], return_when=asyncio.FIRST_COMPLETED)
+    for duty in (*duties, *ends):
         duty.cancel()
-    await asyncio.gather(*duties, stopped, return_exceptions=True)
+    await asyncio.gather(*duties, *ends, return_exceptions=True)
     if role is not None:
         role.stops()
     await answering.stop()
     await store.close()
     await server.stop()
     log.info("The engine has stopped", extra={"action": "engine_stopped"})
-    for ended in done - {stopped}:
+    for ended in done.difference(ends):
         ended.result()  # a duty never ends by itself: raise what ended it
 
 

@@ -20,6 +20,7 @@ from storage_engine.errors import (
     GroupNotFound,
     KeyReused,
     LeaseExpired,
+    NamespaceMoved,
     NoReplicatedLog,
     NotLeader,
     OffsetOutOfRange,
@@ -119,6 +120,14 @@ from storage_engine.wire.groups import (
     TopicLag,
 )
 from storage_engine.wire.members import GroupMembers, Member, TopicMembers
+from storage_engine.wire.namespaces import (
+    NamespaceDropReply,
+    NamespaceDropRequest,
+    NamespaceHoldRequest,
+    NamespaceHoldsReply,
+    NamespaceReleaseRequest,
+    StoreAdoptRequest,
+)
 from storage_engine.wire.notices import Notice, NoticeKind
 from storage_engine.wire.observers import (
     ChangedOffset,

@@ -32,6 +32,7 @@
     ├── ReplicationUnavailable 32  the replicated log does not answer; other topics are served
     ├── NotLeader            33  another engine has taken over; nothing is acknowledged any more
     ├── NoReplicatedLog      34  a replicated topic needs the log that this engine was not given
+    ├── NamespaceMoved       36  the namespace goes to another shard, or is there already
     └── OldMessagesUnavailable 35  only the bucket has the messages, and it cannot be read now
         └── NotLocal             they can be fetched; no client sees it
 
@@ -191,6 +192,11 @@ class NotLeader(StoreError):
 class NoReplicatedLog(StoreError):
     code = 34
     retriable = True  # once the engine was started with its log
+
+
+class NamespaceMoved(StoreError):
+    code = 36
+    retriable = True  # where the namespace is now can be asked again
 
 
 class OldMessagesUnavailable(StoreError):

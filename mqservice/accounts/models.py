@@ -51,6 +51,8 @@ class Namespace(models.Model):
     name = models.CharField(max_length=NAME_CHARS_MAX, unique=True)
     # Where its messages are. No foreign key, because the main shard needs no row.
     shard = models.CharField(max_length=NAME_CHARS_MAX, default=MAIN_SHARD, db_default=MAIN_SHARD)
+    # The shard that it is just going to, while requests for it wait.
+    moving_to = models.CharField(max_length=NAME_CHARS_MAX, default="", db_default="", blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     read_only_since = models.DateTimeField(null=True, blank=True)
     read_only_by = models.CharField(max_length=200, default="", db_default="", blank=True)

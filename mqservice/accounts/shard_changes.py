@@ -12,7 +12,8 @@ from django.db import transaction
 
 from mqservice.accounts.audit import record
 from mqservice.accounts.models import Namespace
-from mqservice.shards.models import ShardState
+from mqservice.shards import splits
+from mqservice.shards.models import ShardState, Split
 from mqservice.shards.services import (
     add_shard,
     forget_log,
@@ -84,6 +85,29 @@ def place(namespace: str, shard: str) -> None:
             f"namespaces/{namespace}",
             before={"shard": previous},
             after={"shard": shard},
+        )
+
+
+@transaction.atomic
+def commit_split(split: Split) -> None:
+    """Its namespaces live in the target, as operators and each tenant read. Raises Problem."""
+    splits.commit(split)
+    record(
+        None,
+        None,
+        "shard.split",
+        _target(split.source),
+        {"namespaces": split.namespaces},
+        after={"shard": split.target},
+    )
+    for namespace in Namespace.objects.filter(name__in=split.namespaces):
+        record(
+            None,
+            namespace,
+            "namespace.place",
+            f"namespaces/{namespace.name}",
+            before={"shard": split.source},
+            after={"shard": split.target},
         )
 
 

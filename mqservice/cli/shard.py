@@ -13,7 +13,7 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.audit import Entry, entries_table
-from mqservice.cli.long_work import exit_on_error
+from mqservice.cli.long_work import exit_on_error, progress_bar
 from mqservice.cli.operator_commands import run_operator_command
 from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.status import DataDirOption
@@ -109,6 +109,98 @@ def move(
     listed = run_operator_command(data_dir, ["shard", f"--node={node}", "--", "move", name])
     screen.notice(f"{node} serves {name} now")
     _show(listed)
+
+
+class _Step(msgspec.Struct, tag="step", tag_field="say"):
+    done_bytes: int
+    total_bytes: int
+
+
+class _Plan(msgspec.Struct, tag="plan", tag_field="say"):
+    source: str
+    target: str
+    namespaces: list[str]
+    topics: int
+    groups: int
+    messages: int
+    stored_bytes: int
+    dead_letters: int
+    retries: int
+    scheduled: int
+    leases: int
+    copied_bytes: int
+    free_bytes: int
+
+
+class _Done(msgspec.Struct, tag="done", tag_field="say"):
+    topics: int
+    groups: int
+    held_ms: int
+
+
+@app.command("split")
+def split(
+    name: NameArgument,
+    into: Annotated[
+        str,
+        typer.Argument(metavar="INTO", help="Shard without namespaces, on this machine."),
+    ],
+    namespaces: Annotated[
+        list[str], typer.Option("--namespace", help="Namespace to move; repeat for more.")
+    ],
+    is_dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would move, and what it takes.")
+    ] = False,
+    form: FormOption = Output.TABLE,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Move namespaces of a shard, with everything they have, into an empty one.
+
+    Nothing acknowledged is lost, and producers and consumers stay connected: their requests wait
+    for a second or so at the end. Both engines must run on this machine, without a replicated log.
+    """
+    from mqservice.supervisor.config import data_dir_from_env
+    from mqservice.supervisor.errors import SupervisorError
+    from mqservice.supervisor.operator_commands import stream_command
+
+    place = data_dir_from_env(os.environ) if data_dir is None else data_dir.absolute()
+    arguments = ["split_shard", *[f"--namespace={each}" for each in namespaces]]
+    arguments += ["--dry-run"] if is_dry_run else []
+    with exit_on_error(SupervisorError), progress_bar(f"Copying {name}") as copied:
+        for text in stream_command(os.environ, place, [*arguments, "--", name, into]):
+            line = msgspec.json.decode(text, type=_Step | _Plan | _Done)
+            if isinstance(line, _Step):
+                copied(line.done_bytes, line.total_bytes)
+            elif prints(form, line):
+                continue
+            elif isinstance(line, _Plan):
+                screen.show(_plan_table(line))
+            else:
+                screen.notice(
+                    f"{into} has {line.topics} topics and {line.groups} groups of {name} now; "
+                    f"requests for them waited {line.held_ms} ms at most"
+                )
+
+
+def _plan_table(plan: _Plan) -> Table:
+    table = Table("what", "amount")
+    mib = 1024**2
+    rows = {
+        "namespaces": ", ".join(plan.namespaces),
+        "topics": plan.topics,
+        "groups": plan.groups,
+        "messages": plan.messages,
+        "size of the messages": f"{plan.stored_bytes // mib} MiB",
+        "dead letters": plan.dead_letters,
+        "waiting for a retry": plan.retries,
+        "scheduled": plan.scheduled,
+        "leased now, delivered again": plan.leases,
+        f"copied to {plan.target} first": f"{plan.copied_bytes // mib} MiB",
+        "free disk": f"{plan.free_bytes // mib} MiB",
+    }
+    for what, amount in rows.items():
+        table.add_row(what, screen.without_controls(str(amount)))
+    return table
 
 
 @app.command("detach")

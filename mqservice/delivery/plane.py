@@ -54,7 +54,7 @@ from mqservice.errors import problem_from_store
 from mqservice.lib.bounded_cache import BoundedCache
 from mqservice.lib.problem import Problem
 from mqservice.quotas.rejection_pacing import body_bytes_of
-from mqservice.store import StoreError
+from mqservice.store import NamespaceMoved, StoreError
 from mqservice.usage.counts import usage_counts
 from mqservice.web.cycle import Cycle, Serve, recognised
 
@@ -343,6 +343,8 @@ class DataPlane:
     def fail(self, request: Request, error: BaseException) -> None:
         """As ``Request.fail``."""
         self._count(request, is_answered=False)
+        if isinstance(error, NamespaceMoved):  # of which this process was told too late
+            self._context.caches.routes.clear()
         if request.ended is None:
             self._start(self.refuse(request, error))
         elif not request.ended.done():

@@ -248,7 +248,8 @@ class Sessions:
                 session.hand_over()
             return
         for subscription in list(self._subscriptions.get(notice.group, ())):
-            subscription.on_notice(notice)
+            if subscription.shard == shard:  # and not in another one by now
+                subscription.on_notice(notice)
 
     def _report_absent(self, shard: str, session_id: str) -> None:
         assert self._context is not None

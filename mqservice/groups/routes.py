@@ -23,6 +23,7 @@ class GroupRoute:
     consume_timeout_ms: int = CONSUME_TIMEOUT.default
     is_exclusive: bool = False
     is_broadcast: bool = False
+    is_moving: bool = False  # to another shard, in a moment
 
 
 def find_group_route(tenant_id: int, namespace: str, name: str) -> GroupRoute | None:
@@ -43,4 +44,5 @@ def find_group_route(tenant_id: int, namespace: str, name: str) -> GroupRoute | 
         consume_timeout_ms=group.consume_timeout_ms,
         is_exclusive=group.dispatch == Dispatch.EXCLUSIVE,
         is_broadcast=group.dispatch == Dispatch.BROADCAST,
+        is_moving=group.namespace.moving_to != "",
     )

@@ -1,4 +1,5 @@
-"""Which shards there are. The main one of an installation with one engine needs no row.
+"""Which shards there are, and which are being split. The main one of an installation with one
+engine needs no row.
 
     state     active     takes new namespaces
               draining   takes none; what it has stays until it is moved
@@ -88,3 +89,71 @@ class Replica(models.Model):
 
     def __str__(self) -> str:
         return f"{self.shard_id} on {self.node}"
+
+
+class SplitState(enum.StrEnum):
+    COPYING = "copying"
+    HOLDING = "holding"
+    RELEASING = "releasing"
+    MOVED = "moved"
+    DONE = "done"
+    FAILED = "failed"
+
+
+_ENDED = (SplitState.DONE.value, SplitState.FAILED.value)
+
+
+class Split(models.Model):
+    """Namespaces of one shard that become another one, which is empty.
+
+        copying ──▶ holding ──▶ moved ──▶ done
+           ▲ │         │
+           │ └─▶ failed│ not done in time
+           └─ releasing ◀┘
+
+        copying     the source serves them, and its store is copied
+        holding     until ``held_until`` the source refuses them, and requests wait
+        releasing   it did not work out; the source is to serve them again
+        moved       the target serves them, and the source is to delete what it has of them
+        done        as it says; failed: nothing has changed
+
+    From ``holding`` to ``moved`` is one transaction, with the namespaces' rows, and to
+    ``releasing`` another; whichever comes first is what happened. ``number``: of this attempt,
+    higher than any before; engines know the hold by it. ``replaces``: of the attempt before that
+    failed, whose store the target may have. ``was_active``: whether the target takes new namespaces
+    afterwards.
+    """
+
+    source = models.CharField(max_length=NAME_CHARS_MAX)
+    target = models.CharField(max_length=NAME_CHARS_MAX)
+    namespaces = models.JSONField()  # list of names
+    state = models.CharField(
+        max_length=16, choices=[(each.value, each.value) for each in SplitState]
+    )
+    number = models.PositiveBigIntegerField(default=0, db_default=0)
+    replaces = models.PositiveBigIntegerField(default=0, db_default=0)
+    held_until = models.DateTimeField(null=True, blank=True)
+    was_active = models.BooleanField(default=True, db_default=True)
+    started_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(
+                condition=models.Q(state__in=[each.value for each in SplitState]),
+                name="split_state_known",
+            ),
+            models.UniqueConstraint(
+                fields=["source"],
+                condition=~models.Q(state__in=_ENDED),
+                name="split_of_source_once",
+            ),
+            models.UniqueConstraint(
+                fields=["target"],
+                condition=~models.Q(state__in=_ENDED),
+                name="split_to_target_once",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.source} into {self.target}"

@@ -17,7 +17,7 @@ from mqservice.lib.names import MAIN_SHARD, name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.shard_liveness import SILENT_MS
 from mqservice.protocol.choices import Durability
-from mqservice.shards.models import Replica, Shard, ShardState
+from mqservice.shards.models import Replica, Shard, ShardState, Split
 from mqservice.shards.queries import (
     forget_shard_names,
     heard,
@@ -26,6 +26,7 @@ from mqservice.shards.queries import (
     namespace_counts,
     replicas,
 )
+from mqservice.shards.splits import OPEN_STATES, end_copying
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +49,12 @@ def add_shard(name: str, address: str) -> Shard:
 
 def set_state(name: str, state: ShardState) -> bool:
     """Have a shard take new namespaces, or no more; whether that is a change. Raises Problem
-    NOT_FOUND.
+    NOT_FOUND, CONFLICT while another one is split into it.
     """
     if name == MAIN_SHARD:
         Shard.objects.get_or_create(name=name)
+    if state is ShardState.ACTIVE:
+        end_copying(name)
     found = Shard.objects.filter(name=name)
     is_changed = found.exclude(state=state.value).update(state=state.value) > 0
     if not is_changed and not found.exists():
@@ -75,6 +78,7 @@ def remove_shard(name: str) -> Shard:
         raise Problem.of("CONFLICT", f"{name} takes new namespaces: drain it first")
     if count := namespace_counts().get(name):
         raise Problem.of("CONFLICT", f"{name} still has {count} namespaces")
+    end_copying(name)
     shard.delete()
     forget_shard_names()
     return shard
@@ -168,8 +172,11 @@ def place_namespace(namespace: str, shard: str) -> str:
 
     Raises Problem: NOT_FOUND, NAMESPACE_NOT_FOUND, or CONFLICT once it has topics or groups.
     """
-    if shard != MAIN_SHARD and not Shard.objects.filter(name=shard).exists():
+    known = Shard.objects.select_for_update(no_key=True).filter(name=shard)  # a split waits
+    if shard != MAIN_SHARD and not known.exists():
         raise _not_found(shard)
+    if Split.objects.filter(target=shard, state__in=OPEN_STATES).exists():
+        raise Problem.of("CONFLICT", f"another shard is being split into {shard}")
     namespaces: Any = apps.get_model("accounts.Namespace")  # Any: of an app that imports this one
     found = namespaces.objects.select_for_update().filter(name=namespace).first()
     if found is None:

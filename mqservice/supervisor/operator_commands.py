@@ -7,7 +7,8 @@ secrets.toml, ports.json of ``up``
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -53,6 +54,33 @@ def run_command(
         said = [line for line in done.stderr.splitlines() if line.strip()]
         raise StartFailed(said[-1].removeprefix(REFUSAL) if said else _UNSET)
     return done.stdout
+
+
+def stream_command(
+    environ: Mapping[str, str], data_dir: Path, arguments: Sequence[str]
+) -> Iterator[str]:
+    """The lines of a Django command that may take long, as it prints them. Raises as
+    ``run_command``, at the end.
+    """
+    env = service_environment(environ, data_dir)
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(
+            [*PYTHON, "django", *arguments],
+            env={"DJANGO_SETTINGS_MODULE": SETTINGS, **env},
+            cwd=data_dir,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        yield from process.stdout
+        if process.wait() != 0:
+            errors.seek(0)
+            said = errors.read().decode("utf-8", "replace").strip().splitlines()
+            raise StartFailed(said[-1] if said else _UNSET)
 
 
 def service_environment(environ: Mapping[str, str], data_dir: Path) -> dict[str, str]:

@@ -9,11 +9,12 @@ engine needs by itself it has on return. Loop thread only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from storage_engine.catalog.config_table import GroupTable, TopicTable
+from storage_engine.catalog.namespace_holds import NamespaceHolds
 from storage_engine.catalog.shared_writes import SharedWrites
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
@@ -34,6 +35,7 @@ from storage_engine.records.topic_names import (
     check_group_name,
     check_topic_name,
     is_of_group,
+    namespace_of,
     retry_topic_of,
 )
 from storage_engine.settings.retry_policy import RECONSUME_FOR_EVER
@@ -82,6 +84,7 @@ class Catalog:
             self._groups, self._is_group_changed, _ignore_change, self._notify_group_change
         )
         self._executor: ThreadPoolExecutor
+        self.holds = NamespaceHolds(config, files, clock)
         # Nobody may see their messages before the replicated log has them.
         self.replicated_topics: set[str] = set()
         self._has_replicated_log = False
@@ -132,6 +135,7 @@ class Catalog:
         """
         self._topics.load()
         self._groups.load()
+        self.holds.load()
 
     def route_all(self) -> None:
         for topic in self.topics.values():
@@ -186,6 +190,34 @@ class Catalog:
             return False
         return len(topics) - sum(map(_is_own, topics)) >= self._config.topic_count_max
 
+    def hold(self, namespaces: Collection[str], number: int) -> None:
+        """Take no puts of these namespaces any more, nor changes that wait for the disk; durable on
+        return. Raises ``BadRequest``, ``DiskFull``: see ``NamespaceHolds``.
+        """
+        self.topic_writes.finish()
+        self.group_writes.finish()
+        self.holds.hold(namespaces, number)
+        self._route_again(frozenset(namespaces))
+
+    def release(self, number: int) -> None:
+        """Take them again; durable on return. Raises ``DiskFull``."""
+        self._route_again(self.holds.release(number))
+
+    def _route_again(self, namespaces: frozenset[str]) -> None:
+        for config in self.topics.values():
+            if namespace_of(config.topic) in namespaces:
+                self._route(config)
+
+    def remove_all(self, topics: Collection[str], groups: Collection[str]) -> None:
+        """Remove many topics and groups from the tables; the queues are not deleted. Durable on
+        return (four fsyncs). Raises ``DiskFull``.
+        """
+        self.settle()
+        self._groups.remove(*groups)
+        self._topics.remove(*topics)
+        for topic in topics:
+            self._routes.pop(topic.encode(), None)
+
     def topic_remove(self, topic: str) -> None:
         """Remove a topic from the table; its queues are not deleted. Durable on return. Raises
         ``DiskFull``.
@@ -217,6 +249,9 @@ class Catalog:
             self.replicated_topics.add(config.topic)
         else:
             self.replicated_topics.discard(config.topic)
+        held = self.holds.refusal_of(config.topic) if self.holds else None
+        if held is not None:
+            refusal = held.code
         self._routes[topic] = Route(
             queues,
             config.queue_count if refusal == QueueNotFound.code else 0,

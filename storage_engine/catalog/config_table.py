@@ -196,11 +196,13 @@ class ConfigTable(Generic[ConfigT, ExtraT]):
     ) -> Staged[ConfigT, ExtraT]:
         return Staged(_next_version(self._version, self._clock), rows, configs, extras)
 
-    def remove(self, name: str) -> None:
-        """Forget one; durable on return (two fsyncs). Raises ``DiskFull``, ``SyncFailed``."""
-        self._unknown.pop(name, None)
-        tables = _without(self._rows, name), _without(self.configs, name)
-        self.change(self._staged(*tables, _without(self.extras, name)))
+    def remove(self, *names: str) -> None:
+        """Forget some; durable on return (two fsyncs). Raises ``DiskFull``, ``SyncFailed``."""
+        gone = frozenset(names)
+        for name in gone:
+            self._unknown.pop(name, None)
+        tables = _without(self._rows, gone), _without(self.configs, gone)
+        self.change(self._staged(*tables, _without(self.extras, gone)))
 
     def change(self, staged: Staged[ConfigT, ExtraT]) -> None:
         """Let the table be so; durable on return. Raises ``DiskFull``, ``SyncFailed``."""
@@ -364,8 +366,8 @@ class GroupTable(ConfigTable[GroupConfig, list[str]]):
         return _GroupFile(data_version=version)
 
 
-def _without(table: Mapping[str, ValueT], name: str) -> dict[str, ValueT]:
-    return {each: value for each, value in table.items() if each != name}
+def _without(table: Mapping[str, ValueT], names: frozenset[str]) -> dict[str, ValueT]:
+    return {name: value for name, value in table.items() if name not in names}
 
 
 def _file_of(

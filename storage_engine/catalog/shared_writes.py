@@ -84,6 +84,10 @@ class SharedWrites(Generic[ConfigT, ExtraT]):
     def stop(self) -> None:
         """Write what waits, and answer; blocks for two writes at most. Then nothing is taken."""
         self._is_stopped = True
+        self.finish()
+
+    def finish(self) -> None:
+        """Write what waits, and answer; blocks for two writes at most."""
         while self._running is not None or self._waiting:
             if self._running is None:
                 self._start_write()

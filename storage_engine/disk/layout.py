@@ -8,6 +8,7 @@ store/
   config/minOffsets.json              where each queue begins since retention last deleted (ours)
   config/quarantine.json              damaged places of the log (ours)
   config/retentionClock.json          the time by which messages grow old (ours)
+  config/namespaceHolds.json          namespaces that go to another shard, or went there (ours)
   dedup/00000001                      keys of requests within their window (ours)
   offsets.journal                     settled offsets since the last checkpoint
   checkpoint  abort  lock
@@ -17,6 +18,7 @@ store/
   bucket/00000000000000000000.json    which segment only the bucket has, and where there (ours)
   bucket/00000000000000000000.part    what of it was read lately (ours)
   shard                               whose store it is, unless the main shard's (ours)
+  split.json                          which split of another shard the store came from (ours)
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ CONSUMER_OFFSET_FILE: Final = "consumerOffset.json"
 MIN_OFFSETS_FILE: Final = "minOffsets.json"
 QUARANTINE_FILE: Final = "quarantine.json"
 RETENTION_CLOCK_FILE: Final = "retentionClock.json"
+NAMESPACE_HOLDS_FILE: Final = "namespaceHolds.json"
 DELAY_CLOCK_FILE: Final = "delayClock.json"
 DELAY_OFFSET_FILE: Final = "delayOffset.json"
 JOURNAL_FILE: Final = "offsets.journal"
@@ -50,6 +53,7 @@ REPLICATION_FILE: Final = "replication.json"
 BUCKET_DIR: Final = "bucket"
 BUCKET_NOTE_SUFFIX: Final = ".json"  # of the small file for a segment that only the bucket has
 SHARD_FILE: Final = "shard"
+SPLIT_FILE: Final = "split.json"
 TEMPORARY_SUFFIX: Final = ".tmp"
 LOST_AND_FOUND: Final = "lost+found"  # what a file system keeps in its first directory
 

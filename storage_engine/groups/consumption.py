@@ -29,6 +29,7 @@ from storage_engine.delivery.subscription import Delivered, Failure, WaitingRece
 from storage_engine.errors import GroupNotFound
 from storage_engine.groups.broadcast_groups import BroadcastGroups
 from storage_engine.groups.deletions import Deletions
+from storage_engine.groups.moving_namespaces import MovingNamespaces
 from storage_engine.groups.offset_changes import OffsetChanges
 from storage_engine.groups.saved_sessions import SavedSessions
 from storage_engine.lag.group_progress import GroupProgress
@@ -118,6 +119,7 @@ class Consumption:
         self.deletions = Deletions(
             parts, catalog, self.delivery, self.retries, self._offset_changes
         )
+        self.moving = MovingNamespaces(catalog, self.delivery, self.delete_namespaces)
         self.saved_sessions = SavedSessions(parts, self.delivery, self.settle)
 
     def _restore(self, progress: Progress) -> None:
@@ -212,6 +214,13 @@ class Consumption:
         """See ``Deletions.group_delete``."""
         self.deletions.group_delete(group)
         self._broadcasting.forget_group(group)
+
+    def delete_namespaces(self, is_gone: Callable[[str], bool]) -> tuple[int, int]:
+        """See ``Deletions.delete_namespaces``; how many topics and groups."""
+        topic_count, groups = self.deletions.delete_namespaces(is_gone)
+        for group in groups:
+            self._broadcasting.forget_group(group)
+        return topic_count, len(groups)
 
     def offset_commit(self, request: OffsetCommitRequest) -> OffsetCommitReply:
         """See ``OffsetChanges.commit``. Raises ``GroupNotFound``, ``TopicNotFound`` too."""

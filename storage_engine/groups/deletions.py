@@ -2,6 +2,7 @@
 purges topics, which deletes their messages and leaves the topic and its groups unchanged.
 
     server ── topic_delete, group_delete ──▶ [Deletions] ──┬─▶ min_offsets: queues emptied
+    moving_namespaces, split ── delete_namespaces ─────────┤
                                                            ├─▶ delivery, retries: no lease
                                                            ├─▶ consumer_offsets: no progress
                                                            └─▶ catalog: not in the tables
@@ -35,12 +36,18 @@ from storage_engine.delivery.clients import split_reader
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.engine_parts import EngineParts
 from storage_engine.delivery.subscription import ProcessQueue
-from storage_engine.errors import GroupNotFound, StoreError, TopicNotFound
+from storage_engine.errors import GroupNotFound, NamespaceMoved, StoreError, TopicNotFound
 from storage_engine.groups.offset_changes import OffsetChanges
 from storage_engine.moves.retries import Retries
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.min_offsets import scheduled_for
-from storage_engine.records.topic_names import dlq_topic_of, retry_topic_of
+from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.records.topic_names import (
+    dlq_topic_of,
+    is_of_group,
+    namespace_of,
+    retry_topic_of,
+)
 from storage_engine.wire.topics import QueuePurge, TopicPurgeReply, TopicPurgeRequest
 
 log = logging.getLogger(__name__)
@@ -102,6 +109,40 @@ class Deletions:
                 self._catalog.topic_remove(topic)
         self._catalog.group_remove(group)
         log.info("Consumer group deleted", extra={"action": "group_deleted", "group": group})
+
+    def delete_namespaces(self, is_gone: Callable[[str], bool]) -> tuple[int, frozenset[str]]:
+        """Delete all topics and groups of the namespaces that ``is_gone`` names; how many topics,
+        without those of groups, and which groups. Durable on return.
+
+        Costs up to twelve fsyncs, and a little for each topic. Raises ``DiskFull``, ``SyncFailed``:
+        some may be empty then, but are there.
+        """
+        self._catalog.settle()
+        topics = {
+            name
+            for name in self._catalog.topics
+            if name != SCHEDULE_TOPIC and is_gone(namespace_of(name))
+        }
+        groups = frozenset(name for name in self._catalog.groups if is_gone(namespace_of(name)))
+        if not topics and not groups:
+            return 0, groups
+
+        def is_reading(reader: str, topic: str) -> bool:
+            return topic in topics or split_reader(reader)[0] in groups
+
+        refusal = NamespaceMoved("its namespace is in another shard")
+        self._empty(sorted(topics), [], is_reading, refusal)
+        self._catalog.remove_all(topics, groups)
+        topic_count = len([name for name in topics if not is_of_group(name)])
+        log.info(
+            "Deleted the topics and groups of namespaces that are in another shard",
+            extra={
+                "action": "namespaces_deleted",
+                "topic_count": topic_count,
+                "group_count": len(groups),
+            },
+        )
+        return topic_count, groups
 
     def _empty(
         self,

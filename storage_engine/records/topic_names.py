@@ -16,6 +16,7 @@ from storage_engine.errors import BadRequest
 
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
+NAMESPACE_END: Final = "%"
 TOPIC_NAME_MAX: Final = 255  # with namespace and retry or DLQ prefix
 # A group's retry topic must have a name as well.
 GROUP_NAME_MAX: Final = TOPIC_NAME_MAX - len(RETRY_PREFIX)
@@ -43,6 +44,13 @@ def retry_topic_of(group: str) -> str:
 def dlq_topic_of(group: str) -> str:
     """Where messages stand that the group gave up; ``group`` is the full name."""
     return DLQ_PREFIX + group
+
+
+def namespace_of(name: str) -> str:
+    """Of a topic or group, by its full name; empty for the engine's own."""
+    owned = name.removeprefix(RETRY_PREFIX).removeprefix(DLQ_PREFIX)
+    namespace, separator, _ = owned.partition(NAMESPACE_END)
+    return namespace if separator else ""
 
 
 def is_of_group(topic: str) -> bool:

@@ -17,12 +17,11 @@ from storage_engine.delivery.subscription import Subscriptions
 from storage_engine.errors import BadRequest
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.stored_bytes import StoredBytes
-from storage_engine.records.topic_names import DLQ_PREFIX, RETRY_PREFIX
+from storage_engine.records.topic_names import namespace_of
 from storage_engine.schedule.pending_bytes import PendingBytes
 from storage_engine.wire.usage import NAMES_MAX, NamespaceUsage, UsageReply, UsageRequest
 
 _COST_TIMES: Final = 50
-_SEPARATOR: Final = "%"
 _REPLIES_MAX: Final = 10_000
 
 
@@ -91,10 +90,3 @@ class NamespaceUsageCounter:
                 stored_bytes[namespace] += self._stored.measure(topic)
         inflight = self._subscriptions.inflight_counts(wanted)
         return {name: NamespaceUsage(stored_bytes[name], inflight.get(name, 0)) for name in wanted}
-
-
-def namespace_of(topic: str) -> str:
-    """Empty for the engine's own topics."""
-    owned = topic.removeprefix(RETRY_PREFIX).removeprefix(DLQ_PREFIX)
-    namespace, separator, _ = owned.partition(_SEPARATOR)
-    return namespace if separator else ""

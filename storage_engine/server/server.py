@@ -33,6 +33,7 @@ from storage_engine.groups.consumption import Membership, membership_of
 from storage_engine.puts.put_path import holds_one_record
 from storage_engine.server.absent_requests import AbsentRequests
 from storage_engine.server.handshake import NetworkListener, check_shard
+from storage_engine.server.held_requests import check_not_held
 from storage_engine.server.notice_listener import NoticeListener
 from storage_engine.server.put_replies import PutReplies
 from storage_engine.server.store_calls import store_calls
@@ -54,6 +55,7 @@ from storage_engine.wire.frames import (
     encode_struct,
 )
 from storage_engine.wire.groups import GroupConfig
+from storage_engine.wire.namespaces import StoreAdoptRequest
 from storage_engine.wire.operations import OPERATIONS, AnyOperation, Op, Operation
 from storage_engine.wire.protocol import CancelRequest, ChallengeRequest, Empty, HelloRequest
 from storage_engine.wire.put_once import PutOnceRequest
@@ -100,6 +102,7 @@ class Server:
             store.replication.confirmed = self.send_held_replies
             store.deposed = self.depose
             store.closing = self.refuse_changes
+        self.adopt: Callable[[StoreAdoptRequest], None] = _cannot_adopt
         self._listener: asyncio.Server | None = None
         self._network: NetworkListener | None = None
         self._ticks_behind = 0  # since the disk could last keep up
@@ -172,6 +175,7 @@ class _Connection(asyncio.BufferedProtocol):
     def __init__(self, server: Server) -> None:
         self._server = server
         self._store = server.store
+        self._holds = server.store.catalog.holds
         self._decoder = FrameDecoder(server.store.config.frame_bytes_max)
         self._transport: asyncio.Transport
         self._loop = asyncio.get_running_loop()
@@ -328,7 +332,10 @@ class _Connection(asyncio.BufferedProtocol):
                 raise BadRequest(f"only the engine may send {OPERATIONS[op].name.lower()}s")
             raise BadRequest(f"opcode {op} is unknown")
         operation, handler = found
-        handler(self, request_id, operation.decode_request(payload))
+        request = operation.decode_request(payload)
+        if self._holds:
+            check_not_held(self._holds, request)
+        handler(self, request_id, request)
 
     def challenge(self, request_id: int, request: ChallengeRequest) -> None:
         """Over a network it comes before there is a connection, see ``handshake.py``."""
@@ -450,6 +457,11 @@ class _Connection(asyncio.BufferedProtocol):
         answer = partial(self._ended, Op.GROUP_PUT, request_id, Empty())
         self._store.catalog.group_writes.put(request, answer)
 
+    def adopt_store(self, request_id: int, request: StoreAdoptRequest) -> None:
+        """The connection ends soon after the reply, and the engine serves another store."""
+        self._server.adopt(request)
+        self.reply(Op.STORE_ADOPT, request_id, Empty())
+
     def checkpoint(self, request_id: int, _: Empty) -> None:
         task = asyncio.ensure_future(self._checkpoint(request_id))
         task.add_done_callback(_log_failure)
@@ -566,11 +578,16 @@ def _handlers_of(server: Server) -> _Handlers:
     handlers.add(Op.SCHEDULED_LIST, _Connection.list_scheduled)
     handlers.add(Op.SCHEDULED_SEND_NOW, _Connection.send_scheduled)
     handlers.add(Op.SCHEDULED_MOVE, _Connection.move_scheduled)
+    handlers.add(Op.STORE_ADOPT, _Connection.adopt_store)
     # Puts have the road of their own in ``_serve_frames`` and ``_serve``.
     asked = {each for each in OPERATIONS.values() if not each.is_from_engine} - {Op.PUT}
     unmatched = sorted(OPERATIONS[each].name for each in set(handlers) ^ asked)
     assert not unmatched, f"operations without a handler, or handlers without one: {unmatched}"
     return handlers
+
+
+def _cannot_adopt(request: StoreAdoptRequest) -> None:
+    raise BadRequest("this engine cannot serve another store")
 
 
 def _remove_stale_socket(path: Path) -> None:

@@ -120,3 +120,8 @@ class ClientCalls:
     scheduled_cancel = Method(Op.SCHEDULED_CANCEL)
     scheduled_send_now = Method(Op.SCHEDULED_SEND_NOW)
     scheduled_move = Method(Op.SCHEDULED_MOVE)
+    namespace_hold = Method(Op.NAMESPACE_HOLD)
+    namespace_release = Method(Op.NAMESPACE_RELEASE)
+    namespace_drop = Method(Op.NAMESPACE_DROP)
+    namespace_holds = PlainMethod(Op.NAMESPACE_HOLDS)
+    store_adopt = Method(Op.STORE_ADOPT)

@@ -43,6 +43,14 @@ from storage_engine.wire.groups import (
     GroupStatsRequest,
 )
 from storage_engine.wire.members import GroupMembers
+from storage_engine.wire.namespaces import (
+    NamespaceDropReply,
+    NamespaceDropRequest,
+    NamespaceHoldRequest,
+    NamespaceHoldsReply,
+    NamespaceReleaseRequest,
+    StoreAdoptRequest,
+)
 from storage_engine.wire.notices import Notice
 from storage_engine.wire.observers import (
     ObserveReply,
@@ -262,6 +270,11 @@ class Op:
     SCHEDULED_CANCEL = Operation(62, ScheduledCancelRequest, ScheduledReply)
     SCHEDULED_SEND_NOW = Operation(63, ScheduledSendRequest, ScheduledReply)
     SCHEDULED_MOVE = Operation(64, ScheduledMoveRequest, ScheduledReply)
+    NAMESPACE_HOLD = Operation(70, NamespaceHoldRequest, Empty)
+    NAMESPACE_RELEASE = Operation(71, NamespaceReleaseRequest, Empty)
+    NAMESPACE_DROP = Operation(72, NamespaceDropRequest, NamespaceDropReply)
+    NAMESPACE_HOLDS = Operation(73, Empty, NamespaceHoldsReply, is_harmless=True)
+    STORE_ADOPT = Operation(74, StoreAdoptRequest, Empty)
 
 
 OPERATIONS: Final[dict[int, AnyOperation]] = {

@@ -39,6 +39,7 @@ _SENTENCES: Final[Mapping[str, Promise]] = {
     "drain": gettext_lazy("%(actor)s drained %(thing)s"),
     "activate": gettext_lazy("%(actor)s activated %(thing)s"),
     "move": gettext_lazy("%(actor)s asked to move %(thing)s"),
+    "split": gettext_lazy("%(actor)s split %(thing)s"),
     "detach": gettext_lazy("%(actor)s took %(thing)s off its replicated log"),
     "take_over": gettext_lazy("%(actor)s took over %(thing)s"),
     "place": gettext_lazy("%(actor)s moved %(thing)s to another shard"),

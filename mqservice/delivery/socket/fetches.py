@@ -64,12 +64,12 @@ class Fetch:
 
 
 class Fetches:
-    """See the module's docstring. One event loop uses it."""
+    """See the module's docstring. One event loop uses it. ``membership``: of those that begin."""
 
-    __slots__ = ("_credits", "_is_flowing", "_membership", "_running", "_seen_msgs", "_session")
+    __slots__ = ("_credits", "_is_flowing", "_running", "_seen_msgs", "_session", "membership")
 
     def __init__(self, membership: Membership, credits: Credits, session: Session) -> None:
-        self._membership = membership
+        self.membership = membership
         self._credits = credits
         self._session = session
         self._running: list[Fetch] = []  # oldest first
@@ -138,7 +138,7 @@ class Fetches:
     def _start(self) -> None:
         msgs, bytes_count = self._unreserved()
         fetch = Fetch(min(msgs, self._batch_msgs), min(bytes_count, self._batch_bytes_max))
-        request = self._membership.order(messages_max=fetch.msgs, bytes_max=fetch.bytes)
+        request = self.membership.order(messages_max=fetch.msgs, bytes_max=fetch.bytes)
         fetch.task = asyncio.get_running_loop().create_task(self._receive(fetch, request))
         self._running.append(fetch)
 
@@ -171,7 +171,7 @@ class Fetches:
             self._credits.is_at_inflight_limit = True
             await asyncio.sleep(_ROOM_MS / 1_000)
         self._credits.is_at_inflight_limit = False
-        received = await self._membership.store.receive(request)
+        received = await self.membership.store.receive(request)
         count = received.count
         if count:
             meter.lease(count)

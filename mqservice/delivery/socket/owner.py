@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.socket.codec import Codec
+from mqservice.groups.routes import GroupRoute
 from mqservice.quotas.meter import TenantMeter
 from mqservice.web.socket_budget import SocketBudget
 
@@ -16,6 +17,7 @@ class Session(Protocol):
     """See the module's docstring."""
 
     context: DeliveryContext
+    namespace: str
     meter: TenantMeter
     codec: Codec
     frame_bytes_max: int
@@ -24,6 +26,12 @@ class Session(Protocol):
     @property
     def member_id(self) -> str:
         """The engine's member is this and the sid."""
+
+    @property
+    def tenant_id(self) -> int: ...
+
+    async def group_route(self, name: str) -> GroupRoute:
+        """Raises Problem."""
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run ``work`` until the session ends."""

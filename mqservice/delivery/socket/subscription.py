@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, cast
 
 from mqservice.delivery.consumers import Consumer
@@ -28,12 +28,14 @@ from mqservice.delivery.socket.membership import Membership
 from mqservice.delivery.socket.owner import Session
 from mqservice.errors import problem_from_store
 from mqservice.groups.routes import GroupRoute
+from mqservice.lib.problem import Problem
 from mqservice.protocol import frames
 from mqservice.store import (
     Extend,
     GroupNotFound,
     LeaseRef,
     Nack,
+    NamespaceMoved,
     Notice,
     NoticeKind,
     Received,
@@ -227,6 +229,13 @@ class SettleBatches:
                 self._unconfirmed.difference_update(part.tags)
 
     async def _settle(self, batch: _Batch) -> SettleReply:
+        try:
+            return await self._settle_once(batch)
+        except NamespaceMoved:
+            await self._subscription.follow_namespace()
+            return await self._settle_once(batch)
+
+    async def _settle_once(self, batch: _Batch) -> SettleReply:
         context, store = self._session.context, self._subscription.membership.store
         request = self._subscription.membership.settle(
             acks=[
@@ -375,6 +384,8 @@ class Pusher:
                 await subscription.refuse(exc)
                 return
             except StoreError as exc:
+                if isinstance(exc, NamespaceMoved) and await subscription.follow_namespace():
+                    continue
                 log.debug(
                     "Could not fetch messages for a subscription; trying again",
                     extra={"action": "fetch_failed", "error": str(exc)},
@@ -554,6 +565,31 @@ class Subscription:
         if is_paused is not None:
             self.credits.is_paused = is_paused
 
+    async def follow_namespace(self) -> bool:
+        """Become a member in the shard that the namespace has gone to; waits while it is on its
+        way. Whether it is another shard than before.
+        """
+        session, before = self._session, self.group
+        key = session.tenant_id, session.namespace, before.name
+        session.context.caches.routes.drop_group(key)
+        try:
+            group = await session.group_route(before.name)
+        except Problem as problem:
+            log.debug(
+                "Could not find the shard of a subscription's namespace",
+                extra={"action": "namespace_not_found", "error": problem.detail},
+            )
+            return False
+        if self.group is before and group.shard != before.shard:  # nobody else has seen to it
+            self.group = group
+            store = session.context.stores[group.shard]
+            self.membership = replace(self.membership, store=store)
+            self.pusher.fetches.membership = self.membership
+            session.context.sessions.follow(self)
+            with contextlib.suppress(StoreError):  # the next fetch says so again
+                await self.announce()
+        return self.group.shard != before.shard
+
     def register(self, received: Received) -> int:
         """Give tags to the messages; the first one is returned, the others follow it."""
         extend_until_ms = 0
@@ -571,6 +607,9 @@ class Subscription:
         held = self.leased
         self.credits.add(msgs, bytes_count, held_msgs=len(held), held_bytes=held.body_bytes)
 
+    async def _follow_deleted(self) -> None:
+        await self.follow_namespace()
+
     async def refuse(self, exc: StoreError) -> None:
         """Tell the client that nothing more comes. Once."""
         if self._is_refused:
@@ -586,6 +625,10 @@ class Subscription:
     def on_notice(self, notice: Notice) -> None:
         """The engine has told something about the group."""
         if notice.client_id not in ("", self.membership.client_id):
+            return
+        if notice.kind is NoticeKind.DELETED and notice.code == NamespaceMoved.code:
+            # It has no credit, or would have noticed.
+            self._session.spawn(self._follow_deleted())
             return
         if notice.kind in _LOST_BY:
             self.pusher.fetches.on_notice(notice)

@@ -144,7 +144,7 @@ def take_backup(
     Raises BackupFailed; ``target`` holds a part then.
     """
     try:
-        _reject_other_engine(store, client)
+        reject_other_engine(store, client)
         reject_bucket_files(store)
         held = LogHold(client)
         try:
@@ -172,7 +172,7 @@ def take_backup(
         raise BackupFailed(str(exc)) from exc
 
 
-def _reject_other_engine(store: Path, client: StoreClient) -> None:
+def reject_other_engine(store: Path, client: StoreClient) -> None:
     """A checkpoint must show in the very store that is to be copied."""
     path = store / CHECKPOINT_FILE
     for _ in range(_CHECKPOINTS_MAX):

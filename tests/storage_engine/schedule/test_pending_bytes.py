@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from storage_engine.records.topic_names import namespace_of
 from storage_engine.schedule import pending_bytes
 from storage_engine.schedule.pending_bytes import PendingBytes
 from storage_engine.schedule.source import real_topic
-from storage_engine.server.namespace_usage import NamespaceUsageCounter, namespace_of
+from storage_engine.server.namespace_usage import NamespaceUsageCounter
 from storage_engine.server.store_calls import store_calls
 from storage_engine.wire.operations import Op
 from storage_engine.wire.scheduled import ScheduledCancelRequest, ScheduledOutcome

@@ -1,0 +1,70 @@
+"""The store that a shard begins with when another one is split, and how it takes its place.
+
+    STORE.incoming, whole, with split.json ── exchange ──▶ STORE
+    STORE, of a shard without namespaces ────────────────▶ deleted, or STORE.aside-NUMBER
+
+No engine has either of them open meanwhile. A process that dies between the two renames leaves no
+store, and the next one begins an empty one: whoever ordered the exchange then finds another number
+than its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from storage_engine.disk.files import Files
+from storage_engine.disk.layout import SPLIT_FILE, has_store
+from storage_engine.errors import BadRequest
+
+_INCOMING: Final = ".incoming"
+_ASIDE: Final = ".aside-"
+
+
+class _Split(msgspec.Struct):
+    number: int
+
+
+def incoming_path(store: Path) -> Path:
+    """Where the store lies that is to take the place of ``store``."""
+    return store.with_name(store.name + _INCOMING)
+
+
+def split_number_of(store: Path) -> int:
+    """Of the split that a store came from; 0: of none."""
+    try:
+        return msgspec.json.decode((store / SPLIT_FILE).read_bytes(), type=_Split).number
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return 0
+
+
+def write_split_number(files: Files, store: Path, number: int) -> None:
+    """Durable on return: the store is whole, and may be served. Raises ``DiskFull``."""
+    files.replace(store / SPLIT_FILE, msgspec.json.encode(_Split(number)))
+
+
+def check_incoming(store: Path, number: int) -> None:
+    """Raises ``BadRequest``: no store of that number lies ready."""
+    found = split_number_of(incoming_path(store))
+    if found != number or not number:
+        raise BadRequest(f"{incoming_path(store)} is not the store of split {number}")
+
+
+def exchange(files: Files, store: Path, *, number: int, replaces: int) -> None:
+    """Let the incoming store take the place of ``store``; durable on return.
+
+    ``store`` is deleted if it is of the split ``replaces``, or has neither topics nor messages; any
+    other is moved aside. Raises ``BadRequest``, ``OSError``.
+    """
+    check_incoming(store, number)
+    is_unwanted = not has_store(store) or (replaces > 0 and split_number_of(store) == replaces)
+    aside = store.with_name(f"{store.name}{_ASIDE}{number}")
+    os.rename(store, aside)
+    os.rename(incoming_path(store), store)
+    files.sync_dir(store.parent)
+    if is_unwanted:
+        shutil.rmtree(aside, ignore_errors=True)

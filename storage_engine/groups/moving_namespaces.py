@@ -1,0 +1,63 @@
+"""Lets namespaces go to another shard: holds them, and deletes what is left of them here.
+
+    server ── hold ──▶ [MovingNamespaces] ──▶ catalog: puts are refused; waiting receives end, empty
+    server ── drop, once the other shard serves them ──▶ deletions: their topics and groups
+
+The copy that the other shard begins with is taken while they are held, and has all that was
+acknowledged: what comes later is refused (the server looks at each request, the put path at each
+record), and what the engine does by itself meanwhile, moves of retries and of due messages, only
+counts here, where nobody will read it. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from storage_engine.catalog.catalog import Catalog
+from storage_engine.delivery.delivery import Delivery
+from storage_engine.records.topic_names import namespace_of
+from storage_engine.wire.namespaces import (
+    NamespaceDropReply,
+    NamespaceDropRequest,
+    NamespaceHoldRequest,
+    NamespaceReleaseRequest,
+)
+
+
+class MovingNamespaces:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        delivery: Delivery,
+        delete_namespaces: Callable[[Callable[[str], bool]], tuple[int, int]],
+    ) -> None:
+        self._catalog = catalog
+        self._delivery = delivery
+        self._delete_namespaces = delete_namespaces
+
+    def hold(self, request: NamespaceHoldRequest) -> None:
+        """Durable on return. Raises ``BadRequest``: the attempt is over; ``DiskFull``."""
+        self._catalog.hold(request.namespaces, request.number)
+        held = frozenset(request.namespaces)
+        for subscription in list(self._delivery.subscriptions):
+            if namespace_of(subscription.group) in held:
+                for waiting in list(subscription.waiting_receives):
+                    self._delivery.waiting_receives.finish(waiting)
+
+    def release(self, request: NamespaceReleaseRequest) -> None:
+        """Durable on return. Raises ``DiskFull``."""
+        self._catalog.release(request.number)
+
+    def drop(self, request: NamespaceDropRequest) -> NamespaceDropReply:
+        """Durable on return; deletes nothing that is not held by that number, and may be repeated.
+
+        Costs as much as deleting one topic, and a little for each queue. Raises ``DiskFull``,
+        ``SyncFailed``.
+        """
+        holds = self._catalog.holds
+        gone = holds.namespaces_of(request.number)
+        topic_count, group_count = self._delete_namespaces(lambda name: name in gone)
+        holds.set_moved(request.number)
+        return NamespaceDropReply(topic_count=topic_count, group_count=group_count)

@@ -1,0 +1,104 @@
+"""``python -m storage_engine.tools.split STORE TARGET --socket S --shard NAME --number N
+--namespace NAME …``: makes TARGET, of a shard NAME, of what the running engine's STORE has of some
+namespaces. Lines of JSON on stdin and stdout say when (``protocol_lines.py``).
+
+Exit codes: 0 done, 1 not, with the reason in the last line of stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import msgspec
+
+from storage_engine.clock import SystemClock
+from storage_engine.config import ENV_PREFIX, StoreConfig, config_from_env
+from storage_engine.disk.adopted_store import incoming_path
+from storage_engine.disk.files import Files
+from storage_engine.disk.small_files import FilesKeptChanging
+from storage_engine.errors import StoreError
+from storage_engine.recovery.open_checks import claim_store
+from storage_engine.tools.backup.take_backup import BackupFailed
+from storage_engine.tools.split.keep_namespaces import keep_namespaces
+from storage_engine.tools.split.protocol_lines import (
+    CopyProgress,
+    CopyRound,
+    Finish,
+    Line,
+    PartDone,
+    RoundDone,
+    encode_line,
+)
+from storage_engine.tools.split.store_copy import StoreCopy
+from storage_engine.wire.sync_client import StoreClient
+
+TIMEOUT_MS = 60_000
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code; see the module's docstring."""
+    parser = argparse.ArgumentParser(prog="storage_engine.tools.split", description=__doc__)
+    parser.add_argument("store", type=Path)
+    parser.add_argument("target", type=Path, help="the store that the other shard has now")
+    parser.add_argument("--socket", required=True, help="of the engine that has STORE")
+    parser.add_argument("--shard", required=True, help="which TARGET is for")
+    parser.add_argument("--number", type=int, required=True, help="of this attempt")
+    parser.add_argument("--namespace", action="append", required=True)
+    options = parser.parse_args(arguments)
+    target = incoming_path(options.target)
+    environ = {
+        **os.environ,
+        f"{ENV_PREFIX}STORE_DIR": str(target),
+        f"{ENV_PREFIX}SHARD": options.shard,
+    }
+    try:
+        config = config_from_env(environ)
+        shutil.rmtree(target, ignore_errors=True)  # of an attempt before
+        with StoreClient(options.socket, client_name="split", timeout_ms=TIMEOUT_MS) as client:
+            _split(options.store, config, client, options.namespace, options.number)
+    except (BackupFailed, FilesKeptChanging, StoreError, OSError) as exc:
+        print(exc, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _split(
+    store: Path, config: StoreConfig, client: StoreClient, namespaces: list[str], number: int
+) -> None:
+    files, clock = Files(), SystemClock()
+    claim_store(files, config.store_path, config.shard)
+    copy = StoreCopy(store, config, client, files, clock, say=_say_progress)
+    try:
+        while isinstance(_next_order(), CopyRound):
+            copied_bytes = copy.copy()
+            _print_line(RoundDone(end_offset=copy.end_offset, copied_bytes=copied_bytes))
+        copy.copy()
+    finally:
+        copy.close()
+    kept = asyncio.run(keep_namespaces(config, files, clock, namespaces, number))
+    _print_line(PartDone(end_offset=copy.end_offset, **kept._asdict()))
+
+
+def _next_order() -> CopyRound | Finish:
+    line = sys.stdin.buffer.readline()
+    if not line:
+        raise BackupFailed("the process that asked for the copy is gone")
+    return msgspec.json.decode(line, type=CopyRound | Finish)
+
+
+def _say_progress(done_bytes: int, total_bytes: int) -> None:
+    _print_line(CopyProgress(done_bytes=done_bytes, total_bytes=total_bytes))
+
+
+def _print_line(line: Line) -> None:
+    sys.stdout.buffer.write(encode_line(line))
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""The lines that ``python -m storage_engine.tools.split`` and its caller exchange.
+
+    caller ── CopyRound ──▶ CopyProgress, … ──▶ RoundDone     as often as the caller likes
+    caller ── Finish ──▶ PartDone                             once the namespaces are held
+
+What went wrong is said on stderr.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="say"):
+    """One line of JSON."""
+
+
+class CopyRound(Line, frozen=True, kw_only=True, tag="copy"):
+    """Copy what is new since the last round, or everything."""
+
+
+class Finish(Line, frozen=True, kw_only=True, tag="finish"):
+    """The namespaces are held: copy the rest, and keep only what belongs to them."""
+
+
+class CopyProgress(Line, frozen=True, kw_only=True, tag="step"):
+    """How much of the log this round has copied."""
+
+    done_bytes: int
+    total_bytes: int
+
+
+class RoundDone(Line, frozen=True, kw_only=True, tag="round"):
+    """The copy has the log below ``end_offset``; ``copied_bytes`` of it are of this round."""
+
+    end_offset: int
+    copied_bytes: int
+
+
+class PartDone(Line, frozen=True, kw_only=True, tag="done"):
+    """The store is ready, and durable. ``deleted_…``: what belonged to other namespaces."""
+
+    end_offset: int
+    topic_count: int
+    group_count: int
+    deleted_topic_count: int
+    deleted_group_count: int
+
+
+def encode_line(line: Line) -> bytes:
+    return msgspec.json.encode(line) + b"\n"

@@ -1,0 +1,283 @@
+"""A split and its states: what is refused, what each change does, and what a killed one leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+from pytest_django import Settings
+
+from mqservice.accounts.models import AuditEntry, Namespace
+from mqservice.accounts.services import get_or_create_tenant
+from mqservice.accounts.shard_changes import commit_split
+from mqservice.console.audit.sentences import sentence_of
+from mqservice.lib.problem import Problem
+from mqservice.shards import splits
+from mqservice.shards.models import Shard, ShardState, Split, SplitState
+from mqservice.shards.queries import forget_shard_names
+from mqservice.shards.services import place_namespace, remove_shard, set_state
+from mqservice.shards.splits import ANY_LEFT, begin, check_split, find_left, hold, resolve
+from mqservice.shards.tasks import resolve_splits
+from mqservice.store import (
+    NamespaceDropReply,
+    NamespaceDropRequest,
+    NamespaceReleaseRequest,
+    StoreUnavailable,
+)
+from mqservice.topics.models import Topic
+from mqservice.topics.routes import find_topic_route
+
+pytestmark = pytest.mark.django_db
+
+NAMES = ["billing", "shop"]
+
+
+@pytest.fixture(autouse=True)
+def shards() -> Iterator[None]:
+    """Two that run; the namespaces are in the main one."""
+    forget_shard_names()
+    for name in ("main", "s2", "s3"):
+        Shard.objects.create(name=name, owner="here", heartbeat_at=timezone.now())
+    tenant = get_or_create_tenant("acme")
+    for name in (*NAMES, "audit"):
+        Namespace.objects.create(tenant=tenant, name=name)
+    yield
+    forget_shard_names()
+
+
+class Engine:
+    """The source's, as far as a split talks to it."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+        self.is_away = False
+
+    def __enter__(self) -> Engine:
+        if self.is_away:
+            raise StoreUnavailable("it is away")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def namespace_release(self, request: NamespaceReleaseRequest) -> None:
+        self.calls.append(("release", request.number))
+
+    def namespace_drop(self, request: NamespaceDropRequest) -> NamespaceDropReply:
+        self.calls.append(("drop", request.number))
+        return NamespaceDropReply(topic_count=1, group_count=1)
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
+    engine = Engine()
+    monkeypatch.setattr(splits, "blocking_client", lambda shard: engine)
+    return engine
+
+
+def places() -> dict[str, tuple[str, str]]:
+    """Where each namespace lives and goes."""
+    rows = Namespace.objects.order_by("name").values_list("name", "shard", "moving_to")
+    return {name: (shard, moving_to) for name, shard, moving_to in rows}
+
+
+def state_of(split: Split) -> str:
+    split.refresh_from_db()
+    return str(split.state)
+
+
+def is_any_left() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {ANY_LEFT}")
+        return bool(cursor.fetchone()[0])
+
+
+def expire(split: Split) -> None:
+    Split.objects.filter(pk=split.pk).update(held_until=timezone.now() - timedelta(seconds=1))
+
+
+def test_a_split_moves_the_rows_in_one_step(engine: Engine) -> None:
+    split = begin("main", "s2", NAMES)
+    assert Shard.objects.get(name="s2").state == ShardState.DRAINING.value
+    hold(split)
+    assert places() == {
+        "audit": ("main", ""), "billing": ("main", "s2"), "shop": ("main", "s2"),
+    }  # fmt: skip
+    commit_split(split)
+    assert places() == {"audit": ("main", ""), "billing": ("s2", ""), "shop": ("s2", "")}
+    assert is_any_left()
+    resolve(split)
+    assert engine.calls == [("drop", split.number)]
+    assert state_of(split) == SplitState.DONE.value
+    assert Shard.objects.get(name="s2").state == ShardState.ACTIVE.value
+    assert not is_any_left()
+
+
+def test_operators_and_tenants_read_of_it() -> None:
+    split = begin("main", "s2", NAMES)
+    hold(split)
+    commit_split(split)
+    of_operators = AuditEntry.objects.get(tenant=None)
+    assert sentence_of(of_operators, {}).endswith("split the shard main")
+    assert of_operators.details == {"namespaces": NAMES}
+    of_tenant = AuditEntry.objects.filter(action="namespace.place").order_by("target")
+    assert [each.target for each in of_tenant] == ["namespaces/billing", "namespaces/shop"]
+    assert all(each.after == {"shard": "s2"} for each in of_tenant)
+
+
+def test_routes_say_that_their_namespace_is_moving() -> None:
+    namespace = Namespace.objects.get(name="billing")
+    Topic.objects.create(namespace=namespace, name="orders", queue_count=1)
+    split = begin("main", "s2", NAMES)
+    for is_moving in (False, True):
+        route = find_topic_route(namespace.tenant_id, "billing", "orders")
+        assert route is not None
+        assert route.is_moving == is_moving
+        if not is_moving:
+            hold(split)
+
+
+REFUSED: list[tuple[tuple[str, str, list[str]], str]] = [
+    (("main", "main", NAMES), "cannot be split into itself"),
+    (("main", "s2", []), "at least one namespace"),
+    (("main", "s9", NAMES), "there is no shard s9"),
+    (("main", "s3", NAMES), "would replace theirs"),
+    (("main", "s2", ["nobody"]), "nobody does not exist"),
+    (("main", "s2", ["billing", "audit"]), "audit lives in s3"),
+]
+
+
+@pytest.mark.parametrize(("asked", "why"), REFUSED, ids=[why for _, why in REFUSED])
+def test_what_cannot_be_done_is_refused_plainly(
+    asked: tuple[str, str, list[str]], why: str
+) -> None:
+    Namespace.objects.filter(name="audit").update(shard="s3")
+    with pytest.raises(Problem, match=why):
+        check_split(*asked)
+    with pytest.raises(Problem, match=why):
+        begin(*asked)
+    assert not Split.objects.exists()
+
+
+def test_shards_with_a_replicated_log_are_refused(settings: Settings) -> None:
+    settings.MQ_REPLICATED_LOG = "file:///somewhere"
+    with pytest.raises(Problem, match="replicated log"):
+        check_split("main", "s2", NAMES)
+
+
+def test_a_shard_whose_engine_is_gone_is_refused() -> None:
+    Shard.objects.filter(name="s2").update(heartbeat_at=timezone.now() - timedelta(minutes=1))
+    with pytest.raises(Problem, match="s2 is not running"):
+        check_split("main", "s2", NAMES)
+
+
+def test_a_hold_that_takes_too_long_cannot_be_committed(engine: Engine) -> None:
+    split = begin("main", "s2", NAMES)
+    hold(split)
+    expire(split)
+    with pytest.raises(Problem, match="took too long"):
+        commit_split(split)
+    assert not AuditEntry.objects.exists()
+    assert is_any_left()
+    resolve_splits()
+    assert engine.calls == [("release", split.number)]
+    assert set(places().values()) == {("main", "")}
+    assert state_of(split) == SplitState.FAILED.value
+    assert Shard.objects.get(name="s2").state == ShardState.ACTIVE.value
+
+
+def test_once_released_a_hold_cannot_be_committed(engine: Engine) -> None:
+    split = begin("main", "s2", NAMES)
+    hold(split)
+    assert splits.begin_release(split)
+    with pytest.raises(Problem, match="has ended"):
+        commit_split(split)
+    assert set(places().values()) == {("main", ""), ("main", "s2")}
+    resolve(split)
+    assert set(places().values()) == {("main", "")}
+
+
+def test_once_committed_a_hold_is_not_released(engine: Engine) -> None:
+    split = begin("main", "s2", NAMES)
+    hold(split)
+    late = Split.objects.get(pk=split.pk)
+    commit_split(split)
+    assert not splits.begin_release(late)
+    resolve(late)
+    assert engine.calls == [("drop", split.number)]
+
+
+def test_a_hold_in_time_is_left_to_its_command(engine: Engine) -> None:
+    split = begin("main", "s2", NAMES)
+    hold(split)
+    assert not is_any_left()
+    assert find_left() == []
+    resolve_splits()
+    assert engine.calls == []
+    assert state_of(split) == SplitState.HOLDING.value
+
+
+def test_while_the_source_is_away_it_is_tried_again(engine: Engine) -> None:
+    split = begin("main", "s2", NAMES)
+    hold(split)
+    expire(split)
+    engine.is_away = True
+    resolve_splits()
+    assert state_of(split) == SplitState.RELEASING.value
+    assert places()["billing"] == ("main", "s2")  # requests still wait: the engine refuses them
+    engine.is_away = False
+    resolve_splits()
+    assert state_of(split) == SplitState.FAILED.value
+
+
+def test_a_namespace_that_was_deleted_meanwhile_stops_it() -> None:
+    split = begin("main", "s2", NAMES)
+    hold(split)
+    Namespace.objects.get(name="shop").delete()
+    with pytest.raises(Problem, match="deleted meanwhile"):
+        commit_split(split)
+    assert places()["billing"] == ("main", "s2")
+
+
+def test_a_command_that_comes_after_a_killed_one_goes_on(engine: Engine) -> None:
+    first = begin("main", "s2", NAMES)
+    second = begin("main", "s2", NAMES)
+    assert second.number > first.number
+    assert second.replaces == first.number
+    with pytest.raises(Problem, match="has ended"):
+        hold(first)
+    hold(second)
+    with pytest.raises(Problem, match="under way"):
+        begin("main", "s2", NAMES)
+    with pytest.raises(Problem, match="under way"):
+        begin("main", "s3", NAMES)
+
+
+def test_nothing_else_is_put_into_the_target_meanwhile(engine: Engine) -> None:
+    split = begin("main", "s2", NAMES)
+    with pytest.raises(Problem, match="split into s2"):
+        place_namespace("audit", "s2")
+    hold(split)
+    with pytest.raises(Problem, match="under way"):
+        set_state("s2", ShardState.ACTIVE)
+    with pytest.raises(Problem, match="under way"):
+        remove_shard("s2")
+
+
+def test_activating_the_target_gives_up_a_split_that_was_killed() -> None:
+    split = begin("main", "s2", NAMES)
+    set_state("s2", ShardState.ACTIVE)
+    assert state_of(split) == SplitState.FAILED.value
+    with pytest.raises(Problem, match="has ended"):
+        hold(split)
+
+
+def test_a_target_that_was_drained_stays_so(engine: Engine) -> None:
+    set_state("s2", ShardState.DRAINING)
+    split = begin("main", "s2", NAMES)
+    splits.fail(split)
+    assert state_of(split) == SplitState.FAILED.value
+    assert Shard.objects.get(name="s2").state == ShardState.DRAINING.value
