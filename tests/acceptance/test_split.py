@@ -149,8 +149,11 @@ class Watched:
             WatchingSocketConsumer(f"{name}-socket{n}", facts, self.history, seed) for n in range(2)
         ]
         rest = WatchingRestConsumer(f"{name}-rest", facts, self.history, seed)
-        for each in (*self._producers, *sockets, rest):
-            each.signals = signals
+        for producer in self._producers:
+            producer.signals = signals
+        for socket in sockets:
+            socket.signals = signals
+        rest.signals = signals
         self._consumers: Sequence[Client] = [*sockets, rest]
 
     @property
@@ -165,9 +168,9 @@ class Watched:
     def finish(self) -> Verdict:
         count = self.accepted_count
         wait_until(lambda: self.accepted_count > count + 50, 60, f"{self.name} is taken again")
-        for client in self._producers:
-            client.stop()
-            client.join(60)
+        for producer in self._producers:
+            producer.stop()
+            producer.join(60)
         facts = self._service.facts
         wait_until(self._has_no_scheduled, 60, f"all scheduled messages of {self.name} are due")
         wait_until(lambda: is_drained(facts, self.name), DRAIN_WAIT_S, f"{self.name} is consumed")

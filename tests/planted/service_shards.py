@@ -180,3 +180,21 @@ def export_that_leaves_other_shards_out_unnoticed(
     real: Real, environ: Thing, data_dir: Thing
 ) -> Thing:
     return []
+
+
+@planted(
+    "storage_engine.catalog.namespace_holds:NamespaceHolds.refusal_of",
+    "tests/storage_engine/groups/test_moving_namespaces.py"
+    "::test_whatever_names_a_held_namespace_is_refused_and_nothing_else",
+)
+def shard_that_serves_a_namespace_while_it_moves(real: Real, holds: Thing, name: Thing) -> Thing:
+    return None
+
+
+@planted(
+    "mqservice.shards.splits:begin_release",
+    "tests/mqservice/shards/test_splits.py::test_once_committed_a_hold_is_not_released",
+)
+def namespace_that_two_shards_serve_after_a_move(real: Real, split: Thing) -> Thing:
+    real(split)
+    return True

@@ -290,4 +290,29 @@ REPLICATION: Final = (
             "::test_a_service_leaves_its_replicated_log_and_nothing_is_lost",
         ),
     ),
+    Promise(
+        "R15",
+        "A namespace that moves to another shard under load has everything it had there, and at "
+        "any moment at most one of the two shards acknowledges for it, whoever is killed.",
+        (
+            *_of(
+                "tools/split",
+                "everything_of_a_namespace_is_there_and_nothing_else",
+                "a_receipt_from_before_the_move_settles_what_nobody_has_leased_since",
+                "what_is_scheduled_and_retried_comes_at_the_target_and_only_there",
+                "all_that_was_acknowledged_under_load_is_there",
+                "a_program_that_is_killed_leaves_both_shards_as_they_are",
+            ),
+            *_of(
+                "groups/moving_namespaces",
+                "whatever_names_a_held_namespace_is_refused_and_nothing_else",
+                "a_hold_lasts_over_a_restart_until_it_is_released",
+            ),
+            "tests/mqservice/shards/test_splits.py::test_once_released_a_hold_cannot_be_committed",
+            "tests/mqservice/shards/test_splits.py::test_once_committed_a_hold_is_not_released",
+            "tests/acceptance/test_split.py"
+            "::test_a_namespace_moves_under_load_with_everything_it_has",
+            "tests/acceptance/test_split.py::test_whoever_is_killed_leaves_one_shard_that_serves",
+        ),
+    ),
 )

@@ -32,8 +32,8 @@ from storage_engine.disk.layout import (
     REPLICATION_FILE,
     RESERVE_FILE,
     SHARD_FILE,
-    SPLIT_FILE,
     SPARE_FILE,
+    SPLIT_FILE,
     TEMPORARY_SUFFIX,
     base_offset_of,
 )
