@@ -12,7 +12,7 @@ import functools
 import mmap
 import os
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -356,11 +356,14 @@ class Files:
         except OSError as exc:
             raise SyncFailed(f"fdatasync of {path}: {exc.strerror}") from exc
 
-    def data_ranges(self, path: Path, start: int, end: int) -> Iterator[tuple[int, int]]:
+    def data_ranges(self, path: Path, start: int, end: int) -> list[tuple[int, int]]:
         """Parts of ``[start, end)`` that may hold something else than zeros, in order.
 
-        A file system that cannot tell gives the whole.
+        All of them before any is read: to ext4 what was read ahead beyond the last one is data too,
+        so that a reader who asked as it went would follow its own pages to the end of the file. A
+        file system that cannot tell gives the whole.
         """
+        found: list[tuple[int, int]] = []
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             while start < end:
@@ -368,14 +371,15 @@ class Files:
                     start = os.lseek(descriptor, start, os.SEEK_DATA)
                 except OSError as exc:
                     if exc.errno == errno.ENXIO:  # nothing but holes up to the end of the file
-                        return
+                        break
                     raise
                 hole = os.lseek(descriptor, start, os.SEEK_HOLE)
                 if start < end:
-                    yield start, min(hole, end)
+                    found.append((start, min(hole, end)))
                 start = hole
         finally:
             os.close(descriptor)
+        return found
 
     def medium_id(self, path: Path) -> str:
         """Changes when the machine was started anew, or the file system mounted anew.

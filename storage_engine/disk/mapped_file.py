@@ -7,7 +7,7 @@ error of ``allocate_to`` and never a signal. Writer: the engine's loop thread.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -154,7 +154,7 @@ class MappedFile:
 
         return release
 
-    def data_ranges(self, start: int) -> Iterator[tuple[int, int]]:
+    def data_ranges(self, start: int) -> list[tuple[int, int]]:
         """Parts from position ``start`` on that may hold something else than zeros, in order."""
         return self._files.data_ranges(self.path, start, self.present_bytes)
 

@@ -16,7 +16,7 @@ import concurrent.futures
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -296,7 +296,7 @@ class BucketSegment(MappedFile):
             self._cache.need(self._cache.missing(self, 0, self.size_bytes))
         return super().mapping
 
-    def data_ranges(self, start: int) -> Iterator[tuple[int, int]]:
+    def data_ranges(self, start: int) -> list[tuple[int, int]]:
         self._cache.need(self._cache.missing(self, 0, self.size_bytes))
         return super().data_ranges(start)
 

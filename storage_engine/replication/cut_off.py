@@ -64,7 +64,7 @@ def data_beyond(files: Files, store: Path, start: int) -> Iterator[tuple[Path, i
 
 
 def _data(files: Files, path: Path, start: int) -> Iterator[tuple[Path, int, bytes]]:
-    for first, end in list(files.data_ranges(path, start, path.stat().st_size)):
+    for first, end in files.data_ranges(path, start, path.stat().st_size):
         with path.open("rb") as file:
             file.seek(first)
             for at in range(first, end, _PIECE_BYTES):

@@ -189,7 +189,7 @@ class Restorer:
 
     def _clear_behind(self, path: Path, offset: int) -> None:
         """What a deposed owner wrote there is no part of the log; then all of it is durable."""
-        for start, end in list(self._files.data_ranges(path, offset, path.stat().st_size)):
+        for start, end in self._files.data_ranges(path, offset, path.stat().st_size):
             for at in range(start, end, len(_ZEROS)):
                 self._files.write_at(path, at, memoryview(_ZEROS)[: end - at])
         self._files.sync_path(path)
