@@ -261,6 +261,7 @@ def kill_at(service: Service, step: str, source: str, target: str) -> None:
     assert done.returncode == -9, done.stderr
 
 
+@pytest.mark.torture
 def test_whoever_is_killed_leaves_one_shard_that_serves(
     service: Service, api: httpx.Client
 ) -> None:
