@@ -61,9 +61,11 @@ PULLS_AT_ONCE_MAX: Final = 8
 # A page ends early after so many pulls and two for each queue: about 50 ms of the engine, in which
 # it passes over some 200,000 messages without the wanted tag.
 PAGE_PULL_COUNT_MAX: Final = 256
-# A page with a filter on properties or a text in the body ends after so many pulls and two for each
-# queue, of 5 ms of the engine each at most: some 13,000 messages that a filter passes over.
-SCAN_PULL_COUNT_MAX: Final = 12
+# A page with a filter on properties ends after so many pulls and two for each queue, of 5 ms of the
+# engine each at most: some 26,000 messages that a filter passes over.
+SCAN_PULL_COUNT_MAX: Final = 32
+# The same with a text in the body, for which each pull brings 256 messages.
+TEXT_PULL_COUNT_MAX: Final = 12
 # Of messages that were looked through for a text, whether they had it or not.
 SCAN_BYTES_MAX: Final = 16 * MIB
 CONTAINS_BYTES_MAX: Final = 255

@@ -165,7 +165,8 @@ class Watched:
             client.start()
         wait_until(lambda: self.accepted_count > 100, 120, f"{self.name} has load")
 
-    def finish(self) -> Verdict:
+    def finish(self, since_s: float, until_s: float) -> Verdict:
+        """Leases of before the move ended somewhere in this time."""
         count = self.accepted_count
         wait_until(lambda: self.accepted_count > count + 50, 60, f"{self.name} is taken again")
         for producer in self._producers:
@@ -179,6 +180,9 @@ class Watched:
             client.join(60)
         failures = [each.failure for each in (*self._producers, *self._consumers)]
         assert failures == [None] * len(failures)
+        steps = int((until_s - since_s) / 0.02) + 1
+        kills = [Killed("engine", at=since_s + 0.02 * step) for step in range(steps)]
+        self.history.events = sorted([*self.history.events, *kills], key=lambda each: each.at)
         return judge(self.history, is_ordered=self.name == "ordered")
 
     def _has_no_scheduled(self) -> bool:
@@ -188,12 +192,6 @@ class Watched:
         answer = httpx.get(path, headers=headers, timeout=60, trust_env=False)
         found: list[object] = answer.json()["messages"]
         return not found
-
-    def moved(self, since_s: float, until_s: float) -> None:
-        """Leases of before ended somewhere in this time."""
-        steps = int((until_s - since_s) / 0.02) + 1
-        kills = [Killed("engine", at=since_s + 0.02 * step) for step in range(steps)]
-        self.history.events = sorted([*self.history.events, *kills], key=lambda each: each.at)
 
 
 def test_a_namespace_moves_under_load_with_everything_it_has(
@@ -226,13 +224,11 @@ def test_a_namespace_moves_under_load_with_everything_it_has(
     assert home(service) == "main"
     done = split(service, "main", "s2")
     ended_s = time.monotonic()
-    for each in watched:
-        each.moved(ended_s - done["held_ms"] / 1_000 - 4, ended_s)
     print(f"requests waited {done['held_ms']} ms at most")
 
     # then clients have seen nothing but a pause
     for each in watched:
-        verdict = each.finish()
+        verdict = each.finish(ended_s - done["held_ms"] / 1_000 - 4, ended_s)
         print(f"{each.name}: {verdict.accepted_count} accepted, again {dict(verdict.explained)}")
         assert verdict.violations == {}
     print(f"signals: {dict(signals.seen)}")
@@ -265,6 +261,7 @@ def kill_at(service: Service, step: str, source: str, target: str) -> None:
     assert done.returncode == -9, done.stderr
 
 
+@pytest.mark.torture
 def test_whoever_is_killed_leaves_one_shard_that_serves(
     service: Service, api: httpx.Client
 ) -> None:

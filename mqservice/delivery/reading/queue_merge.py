@@ -16,8 +16,9 @@ say how far they got.
     lane 1   ···|······ e ·····   nothing found yet; stored at T or later is what comes behind e
     newest first (the newest is on the right): x waits until the position of lane 1 is at e or below
 
-With a filter or a text a page ends early after ``SCAN_PULL_COUNT_MAX`` pulls, and with a text after
-``SCAN_BYTES_MAX`` of messages and the rest of that pull; it says how many it has looked at.
+With a filter a page ends early after ``SCAN_PULL_COUNT_MAX`` pulls, with a text after
+``TEXT_PULL_COUNT_MAX``, or ``SCAN_BYTES_MAX`` of messages and the rest of that pull; it says how
+many it has looked at.
 
 Memory is bounded: at most ``MERGE_BYTES_MAX`` of messages wait, and the pulls under way at the same
 time. Of a lane beyond that only the place of its next message is kept. One event loop.
@@ -40,6 +41,7 @@ from mqservice.delivery.limits import (
     PULLS_AT_ONCE_MAX,
     SCAN_BYTES_MAX,
     SCAN_PULL_COUNT_MAX,
+    TEXT_PULL_COUNT_MAX,
 )
 from mqservice.delivery.reading.walk import NO_END, BrowseQuery
 from mqservice.store import (
@@ -237,6 +239,8 @@ class QueueMerge:
         self._lanes = [self._lane(each) for each in ranges]
         self._pull_bytes = min(BROWSE_BYTES_MAX, MERGE_BYTES_MAX // count)
         pulls = SCAN_PULL_COUNT_MAX if question.is_scan else PAGE_PULL_COUNT_MAX
+        if question.reads_bodies:
+            pulls = TEXT_PULL_COUNT_MAX
         self._pulls_left = pulls + 2 * count
         self._look_ups_left = PAGE_PULL_COUNT_MAX + 2 * count
         self._scan_bytes_left = SCAN_BYTES_MAX

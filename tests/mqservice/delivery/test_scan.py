@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from mqservice.delivery.limits import SCAN_PULL_COUNT_MAX
+from mqservice.delivery.limits import TEXT_PULL_COUNT_MAX
 from mqservice.delivery.reading import queue_merge
 from mqservice.store import StoreClient, StoreMessage, encode_record, new_message_id
 from tests.mqservice.delivery.browsing import bodies, browse, put, walk
@@ -107,7 +107,7 @@ def test_search_ends_after_bounded_work_and_continues_from_there(
     assert bodies([found]) == ["needle"]
     assert sum(counts) == count + 1
     assert len(counts) > 1
-    assert max(counts) <= 256 * (SCAN_PULL_COUNT_MAX + 2 * 4)
+    assert max(counts) <= 256 * (TEXT_PULL_COUNT_MAX + 2 * 4)
     found, counts = looked_at(api, topic, sql="n < 0")
     assert (bodies([found]), sum(counts)) == (["needle"], count + 1)
 
