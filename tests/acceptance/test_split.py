@@ -93,8 +93,9 @@ def shards(service: Service) -> dict[str, dict[str, Any]]:
     listed = subprocess.run(
         [sys.executable, "-m", "mqservice.cli.main", "shard", "list", "-o", "json"],
         env=service_environment(service.data_dir),
-        capture_output=True, text=True, timeout=120, check=True,
+        capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
+    assert listed.returncode == 0, listed.stderr
     return {row["name"]: row for row in json.loads(listed.stdout)}
 
 
