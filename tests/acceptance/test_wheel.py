@@ -65,6 +65,7 @@ def test_the_wheel_holds_every_tracked_file_that_runs(first: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.torture
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "python",

@@ -173,6 +173,7 @@ async def test_our_store_goes_to_a_broker_and_back_twice(tmp_path: Path) -> None
     verified(path)
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(
     "is_killed",
     [

@@ -72,6 +72,8 @@ def test_numbers_of_the_protocol_never_change() -> None:
         "PUT_ONCE": 52, "USE": 53, "KEY_TOPICS": 54, "REDRIVE": 56, "PURGE": 57, "DEAD_LETTERS": 58,
         "DELIVER_DUE": 60, "SCHEDULED_LIST": 61, "SCHEDULED_CANCEL": 62, "SCHEDULED_SEND_NOW": 63,
         "SCHEDULED_MOVE": 64,
+        "NAMESPACE_HOLD": 70, "NAMESPACE_RELEASE": 71, "NAMESPACE_DROP": 72, "NAMESPACE_HOLDS": 73,
+        "STORE_ADOPT": 74,
     }  # fmt: skip
     assert {cls.code: cls.__name__ for cls in ERRORS_BY_CODE.values()}.items() >= {
         1: "StoreUnavailable", 2: "OutcomeUnknown", 3: "BadFrame", 4: "BadRequest",
