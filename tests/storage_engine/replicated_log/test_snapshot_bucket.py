@@ -282,9 +282,13 @@ def test_no_interleaving_of_owners_deletes_what_a_snapshot_has(
     monkeypatch.setattr(object_requests, "PATIENCE_MS", 60_000)
     fired: Counter[str] = Counter()
     fenced = 0
-    for seed in range(sized(40, torture=3_000)):
+    faults = {"503", "timeout after success", "conflict", "truncated", "lagging list"}
+    few = sized(40, torture=3_000)
+    for seed in range(10 * few):
+        if seed >= few and fired.keys() >= faults:
+            break  # a list lags in one race of twenty
         found, refused = asyncio.run(race(seed))
         fired.update(found)
         fenced += refused
     assert fenced > 10
-    assert fired.keys() == {"503", "timeout after success", "conflict", "truncated", "lagging list"}
+    assert fired.keys() == faults
