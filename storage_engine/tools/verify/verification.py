@@ -36,6 +36,7 @@ from storage_engine.log.bucket_files import BucketFile, read_bucket_files
 from storage_engine.log.checkpoint import Checkpoint
 from storage_engine.log.log_scan import last_run
 from storage_engine.recovery.open_checks import reject_gaps
+from storage_engine.replication.tail import read_tail
 from storage_engine.tools.verify.files import (
     check_checkpoint,
     check_config,
@@ -74,7 +75,8 @@ class Verification:
 
         Raises:
             NoStore: there is no store at the path.
-            StoreCorrupt: its format is newer than this engine.
+            StoreCorrupt: its format is newer than this engine, or its mark of a replicated log is
+            damaged.
             OSError: a file cannot be read.
         """
         store, report = self._store, self.report
@@ -84,7 +86,6 @@ class Verification:
             )
         started_ns = measured_ns()
         report.is_whole_store = not is_engine_running(store)
-        is_in_order = report.is_whole_store and not (store / ABORT_FILE).exists()
         # Before the log, so that beside a running engine none of them is ahead of what is read.
         offsets = read_offsets(store, report)
         last = last_run(store, Files())
@@ -93,6 +94,11 @@ class Verification:
         check_config(store, report)
         check_names(store, report)
         mark = checkpoint or Checkpoint()
+        is_in_order = (
+            report.is_whole_store
+            and not (store / ABORT_FILE).exists()
+            and _is_dispatched(store, mark)
+        )
         is_of_rocketmq = was_left_by_rocketmq(store, checkpoint)
         # A broker that stops in order has indexed everything, though no checkpoint says so; with
         # ``messageIndexEnable=false`` it has no index at all.
@@ -185,8 +191,9 @@ class Verification:
             )
         elif not is_in_order:
             notes.append(
-                "the last engine did not shut down cleanly: queues and index are "
-                "compared up to the checkpoint; the next start repairs the rest"
+                "the last engine did not shut down cleanly, or the store was filled from a "
+                "replicated log: queues and index are compared up to the checkpoint; the next "
+                "start repairs the rest"
             )
         if is_of_rocketmq:
             notes.append(
@@ -247,3 +254,13 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         print("\n".join(lines(report)))
     return 0 if report.is_clean else EXIT_FINDINGS
+
+
+def _is_dispatched(store: Path, mark: Checkpoint) -> bool:
+    """Whether the checkpoint covers all that the store has of a replicated log.
+
+    No engine has opened a replica, or a store that has just left its log, so no mark of a run says
+    that it may lack queues of what came after its checkpoint. The next start builds them.
+    """
+    tail = read_tail(store)
+    return tail is None or mark.dispatched_offset >= tail.log_end

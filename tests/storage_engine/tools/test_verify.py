@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from storage_engine.disk.files import Files
+from storage_engine.disk.layout import CHECKPOINT_FILE, CONSUME_QUEUE_DIR
+from storage_engine.replication.tail import Tail, write_tail
 from storage_engine.tools.verify.report import FINDINGS_OF_A_KIND_MAX, Kind, Report, lines
 from storage_engine.tools.verify.verification import (
     EXIT_FINDINGS,
@@ -219,6 +223,28 @@ async def test_what_nobody_can_read_any_more_may_have_no_units(tmp_path: Path) -
     assert found(check(store.store_dir)) == []
     queue_file(store.store_dir, 0, 3).unlink()
     assert (Kind.QUEUE_FILE_MISSING, 3 * UNITS) in found(check(store.store_dir))
+
+
+async def test_what_came_from_a_replicated_log_may_have_no_queues_behind_its_checkpoint(
+    tmp_path: Path,
+) -> None:
+    """Of a replica or a shard that has just left its log; no engine has had it open."""
+    store = OpenStore(tmp_path / "store").open()
+    store.topic()
+    await store.store.checkpoint()
+    checkpoint = (store.store_dir / CHECKPOINT_FILE).read_bytes()
+    await store.put_bodies(b"one", b"two")
+    await store.close()
+    log_end = check(store.store_dir).verified_offset
+    (store.store_dir / CHECKPOINT_FILE).write_bytes(checkpoint)
+    shutil.rmtree(store.store_dir / CONSUME_QUEUE_DIR)
+    assert (Kind.QUEUE_FILE_MISSING, 0) in found(check(store.store_dir))
+
+    write_tail(
+        Files(), store.store_dir, Tail(entry_epoch=1, number=1, log_end=log_end, has_left=True)
+    )
+
+    assert found(check(store.store_dir)) == []
 
 
 async def test_a_group_at_the_end_of_what_retention_deleted_is_not_beyond(tmp_path: Path) -> None:
