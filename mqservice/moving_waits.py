@@ -6,7 +6,7 @@
 Calls to a shard that is taken over are held by the client of that shard
 (``storage_engine/wire/held_calls.py``), which its next engine answers. A namespace that goes to
 another shard will be answered by another client, which its route names: so it is the route that is
-waited for, under the same limits. What has waited goes on in the order in which it came.
+waited for, under the same limits. Requests that waited continue in the order in which they came.
 """
 
 from __future__ import annotations

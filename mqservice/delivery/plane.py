@@ -343,7 +343,7 @@ class DataPlane:
     def fail(self, request: Request, error: BaseException) -> None:
         """As ``Request.fail``."""
         self._count(request, is_answered=False)
-        if isinstance(error, NamespaceMoved):  # of which this process was told too late
+        if isinstance(error, NamespaceMoved):  # this process has not heard of it yet
             self._context.caches.routes.clear()
         if request.ended is None:
             self._start(self.refuse(request, error))
