@@ -91,7 +91,7 @@ class PartProgram:
         *,
         say: Callable[[int, int], None],
     ) -> None:
-        """``say``: called with how many bytes of the log a round has copied, and has to copy."""
+        """``say``: called with the bytes of the log that a round has copied, and has to copy."""
         self._say = say
         self._process = subprocess.Popen(
             [

@@ -101,8 +101,8 @@ def plan_split(source: str, target: str, namespaces: Sequence[str]) -> SplitPlan
 def split_shard(
     source: str, target: str, namespaces: Sequence[str], *, say: Callable[[int, int], None]
 ) -> SplitDone:
-    """On return the target serves the namespaces, and the source has nothing of them. ``say``: called
-    with the bytes that a round has copied, and has to copy.
+    """On return the target serves the namespaces, and the source has nothing of them. ``say``:
+    called with the bytes that a round has copied, and has to copy.
 
     Raises Problem, ``StoreError``, ``OSError``; the source serves the namespaces then.
     """

@@ -54,7 +54,7 @@ class StoreCopy:
         *,
         say: Callable[[int, int], None],
     ) -> None:
-        """``say``: called with how many bytes of the log a round has copied, and has to copy."""
+        """``say``: called with the bytes of the log that a round has copied, and has to copy."""
         reject_other_engine(store, client)
         reject_bucket_files(store)
         self._store = store
