@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
+import weakref
 from typing import Any, Literal
 
+import pytest
 from mqservice_client import (
     AsyncClient,
     AsyncMessage,
@@ -17,8 +20,9 @@ from mqservice_client import (
     Subscription,
 )
 from mqservice_client import Client as SyncClient
-from mqservice_client.messages import BaseMessage
+from mqservice_client.messages import BaseMessage, Feed
 
+from mqservice.supervisor.quickstart import Quickstart
 from tests.acceptance.history.clients import Client
 from tests.acceptance.history.events import (
     Accepted,
@@ -26,6 +30,7 @@ from tests.acceptance.history.events import (
     Acked,
     Delivered,
     GivenBack,
+    History,
     Offered,
 )
 
@@ -40,6 +45,27 @@ OPTIONS: dict[str, Any] = {  # Any: of different types
     "auto_extend": None,
     "prefetch": 50,
 }
+
+
+class Arrivals:
+    """When messages came to the client: one that waits there for a thread, or while another's ack
+    is being confirmed, was delivered then, and not when the program gets it.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._at: weakref.WeakKeyDictionary[BaseMessage, float] = weakref.WeakKeyDictionary()
+        deliver = Feed.deliver
+
+        def note(feed: Feed, messages: list[BaseMessage]) -> None:
+            now = time.monotonic()
+            for message in messages:
+                self._at[message] = now
+            deliver(feed, messages)
+
+        monkeypatch.setattr(Feed, "deliver", note)
+
+    def of(self, message: BaseMessage) -> float:
+        return self._at[message]
 
 
 class BatchProducer(Client):
@@ -68,11 +94,20 @@ class MessageConsumer(Client):
 
     numbers = itertools.count(1)
 
+    def __init__(
+        self, name: str, facts: Quickstart, history: History, seed: int, arrivals: Arrivals
+    ) -> None:
+        super().__init__(name, facts, history, seed)
+        self._arrivals = arrivals
+
     def settle(self, message: BaseMessage) -> bool:
         """Whether it is being acked."""
         body = message.text
         place = message.queue, message.offset, message.attempt
-        self.history.add(Delivered(body, self.name, next(self.numbers), *place, LEASE_MS))
+        came = Delivered(
+            body, self.name, next(self.numbers), *place, LEASE_MS, at=self._arrivals.of(message)
+        )
+        self.history.add(came)
         if self.random.random() < NACK_SHARE:
             self.history.add(GivenBack(body, self.name))
             message.nack(delay="0ms")

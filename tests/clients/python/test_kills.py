@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.acceptance.nemesis.site import Site
 from tests.acceptance.test_rolling_restart import restart
 from tests.clients.python.conftest import Target
 from tests.clients.python.history_clients import (
+    Arrivals,
     AsyncConsumer,
     BatchProducer,
     HandlerConsumer,
@@ -49,7 +51,10 @@ class Restart:
     ids=["kills", "restarts"],
 )
 def test_faults_of_engine_and_web_lose_nothing_and_store_nothing_twice(
-    service: Target, faults: list[Fault], request: pytest.FixtureRequest
+    service: Target,
+    faults: list[Fault],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert service.process is not None
     load = run_faults(
@@ -59,7 +64,7 @@ def test_faults_of_engine_and_web_lose_nothing_and_store_nothing_twice(
         name=f"python-{request.node.callspec.id}",
         is_ordered=False,
         is_thorough=False,
-        clients=python_clients,
+        clients=partial(python_clients, arrivals=Arrivals(monkeypatch)),
     )
 
     verdict = load.verdict
@@ -78,13 +83,14 @@ def test_faults_of_engine_and_web_lose_nothing_and_store_nothing_twice(
     assert {body: found for body, found in places.items() if len(found) > 1} == {}
 
 
-def python_clients(facts: Quickstart, history: History, seed: int) -> Clients:
+def python_clients(facts: Quickstart, history: History, seed: int, arrivals: Arrivals) -> Clients:
+    common = facts, history, seed, arrivals
     return Clients(
         [BatchProducer(f"p{number}", facts, history, seed) for number in range(2)],
         [
-            RestConsumer("rest", facts, history, seed),
-            IteratingConsumer("loop", facts, history, seed),
-            HandlerConsumer("handler", facts, history, seed),
-            AsyncConsumer("async", facts, history, seed),
+            RestConsumer("rest", *common),
+            IteratingConsumer("loop", *common),
+            HandlerConsumer("handler", *common),
+            AsyncConsumer("async", *common),
         ],
     )
