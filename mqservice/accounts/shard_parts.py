@@ -22,14 +22,12 @@ from django.conf import settings
 from mqservice.lib.names import MAIN_SHARD
 from mqservice.lib.problem import Problem
 from mqservice.supervisor.data_dir import DataDir
+from storage_engine.tools.program_lines import Line, ProgressLine, encode_line
 from storage_engine.tools.split.protocol_lines import (
-    CopyProgress,
     CopyRound,
     Finish,
-    Line,
     PartDone,
     RoundDone,
-    encode_line,
 )
 
 _PROGRAM: Final = (sys.executable, "-P", "-m", "storage_engine.tools.split")
@@ -136,8 +134,8 @@ class PartProgram:
             text = self._process.stdout.readline()
             if not text.endswith(b"\n"):
                 raise self._failure()
-            line = msgspec.json.decode(text, type=CopyProgress | RoundDone | PartDone)
-            if isinstance(line, CopyProgress):
+            line = msgspec.json.decode(text, type=ProgressLine | RoundDone | PartDone)
+            if isinstance(line, ProgressLine):
                 self._say(line.done_bytes, line.total_bytes)
             else:
                 assert isinstance(line, kind), line

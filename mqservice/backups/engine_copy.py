@@ -22,15 +22,13 @@ from mqservice.supervisor.child import die_with_parent
 from mqservice.supervisor.processes import PYTHON
 from storage_engine.tools.backup.protocol_lines import (
     CopiedFile,
-    CopyProgress,
     CopyStarted,
     Done,
     KnownSegment,
-    Line,
     Ready,
     StartCopy,
-    encode_line,
 )
+from storage_engine.tools.program_lines import Line, ProgressLine, encode_line
 
 _MODULE = "storage_engine.tools.backup"
 LineT = TypeVar("LineT", bound=Line)
@@ -82,7 +80,7 @@ class EngineCopy:
         files = []
         while True:
             line = self._read()
-            if isinstance(line, CopyProgress):
+            if isinstance(line, ProgressLine):
                 told(line.done_bytes, line.total_bytes)
             elif isinstance(line, CopiedFile):
                 found = msgspec.structs.asdict(line)
@@ -95,13 +93,13 @@ class EngineCopy:
         assert isinstance(line, kind), line
         return line
 
-    def _read(self) -> Ready | CopyStarted | CopyProgress | CopiedFile | Done:
+    def _read(self) -> Ready | CopyStarted | ProgressLine | CopiedFile | Done:
         assert self._process.stdout is not None
         text = self._process.stdout.readline()
         if not text.endswith(b"\n"):
             raise self._failure()
         return msgspec.json.decode(
-            text, type=Ready | CopyStarted | CopyProgress | CopiedFile | Done
+            text, type=Ready | CopyStarted | ProgressLine | CopiedFile | Done
         )
 
     def _failure(self) -> BackupError:

@@ -16,7 +16,8 @@ import msgspec
 from mqservice.supervisor.child import die_with_parent
 from mqservice.supervisor.processes import PYTHON
 from mqservice.transfers.errors import TransferError, TransferRejected
-from storage_engine.tools.transfer.report import ProgressLine, ReportLine
+from storage_engine.tools.program_lines import ProgressLine
+from storage_engine.tools.transfer.report import ReportLine
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 ReportT = TypeVar("ReportT")

@@ -15,8 +15,9 @@ import msgspec
 from storage_engine.errors import StoreError
 from storage_engine.tools.backup.adopt import adopt
 from storage_engine.tools.backup.file_copy import Pace
-from storage_engine.tools.backup.protocol_lines import Line, StartCopy, encode_line
+from storage_engine.tools.backup.protocol_lines import StartCopy
 from storage_engine.tools.backup.take_backup import BackupFailed, take_backup
+from storage_engine.tools.program_lines import print_line
 from storage_engine.wire.sync_client import StoreClient
 
 NICENESS = 10  # the engine and the web processes come first
@@ -47,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
                 options.store,
                 options.target,
                 client,
-                say=_print_line,
+                say=print_line,
                 wait_for_go=_wait_for_start,
                 pace=Pace(options.rate_bytes),
             )
@@ -55,11 +56,6 @@ def main(arguments: list[str] | None = None) -> int:
         print(exc, file=sys.stderr)
         return 1
     return 0
-
-
-def _print_line(line: Line) -> None:
-    sys.stdout.buffer.write(encode_line(line))
-    sys.stdout.buffer.flush()
 
 
 def _wait_for_start() -> StartCopy:

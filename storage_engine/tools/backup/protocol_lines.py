@@ -1,19 +1,17 @@
 """The lines that ``python -m storage_engine.tools.backup take`` and its caller exchange.
 
-    Ready ──▶ caller ── StartCopy ──▶ CopyStarted, CopyProgress, … ──▶ CopiedFile, … ──▶ Done
+    Ready ──▶ caller ── StartCopy ──▶ CopyStarted, ProgressLine, … ──▶ CopiedFile, … ──▶ Done
 
 ``Ready``: the log's files stay. Between ``StartCopy`` and ``CopyStarted``, some milliseconds, the
-moment of the copy is fixed; the caller fixes the same moment elsewhere. What went wrong is said on
-stderr.
+moment of the copy is fixed; the caller fixes the same moment elsewhere. ``ProgressLine``: how much
+of the log is copied.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-
-class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="say"):
-    """One line of JSON."""
+from storage_engine.tools.program_lines import Line
 
 
 class Ready(Line, frozen=True, kw_only=True, tag="ready"):
@@ -34,7 +32,7 @@ class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
 class StartCopy(Line, frozen=True, kw_only=True, tag="go"):
     """Take it now; link what is known instead of copying it."""
 
-    known: list[KnownSegment] = []
+    known: list[KnownSegment] = msgspec.field(default_factory=list)
 
 
 class CopyStarted(Line, frozen=True, kw_only=True, tag="taken"):
@@ -43,13 +41,6 @@ class CopyStarted(Line, frozen=True, kw_only=True, tag="taken"):
     start_offset: int
     end_offset: int
     segment_bytes: int
-
-
-class CopyProgress(Line, frozen=True, kw_only=True, tag="step"):
-    """How much of the log is copied."""
-
-    done_bytes: int
-    total_bytes: int
 
 
 class CopiedFile(Line, frozen=True, kw_only=True, tag="file"):
@@ -65,7 +56,3 @@ class CopiedFile(Line, frozen=True, kw_only=True, tag="file"):
 
 class Done(Line, frozen=True, kw_only=True, tag="done"):
     """All files were told and are durable."""
-
-
-def encode_line(line: Line) -> bytes:
-    return msgspec.json.encode(line) + b"\n"

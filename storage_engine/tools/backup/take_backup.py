@@ -40,14 +40,13 @@ from storage_engine.reader import Segment, find_extent
 from storage_engine.tools.backup.file_copy import Pace, copy_file, sync_directories, write_file
 from storage_engine.tools.backup.protocol_lines import (
     CopiedFile,
-    CopyProgress,
     CopyStarted,
     Done,
     KnownSegment,
-    Line,
     Ready,
     StartCopy,
 )
+from storage_engine.tools.program_lines import Line, ProgressLine
 from storage_engine.wire.snapshots import SnapshotRelease, SnapshotReply, SnapshotRequest
 from storage_engine.wire.sync_client import StoreClient
 
@@ -209,7 +208,7 @@ def _copy_log(
         held.renew_if_due(segment.base_offset)
         if done_bytes - told_bytes >= _STEP_BYTES:
             told_bytes = done_bytes
-            say(CopyProgress(done_bytes=done_bytes, total_bytes=total_bytes))
+            say(ProgressLine(done_bytes=done_bytes, total_bytes=total_bytes))
 
     for segment in segments:
         name = segment_name(segment.base_offset)
@@ -233,7 +232,7 @@ def _copy_log(
         else:
             passed(segment.size_bytes)
         say(file)
-    say(CopyProgress(done_bytes=total_bytes, total_bytes=total_bytes))
+    say(ProgressLine(done_bytes=total_bytes, total_bytes=total_bytes))
 
 
 def _linked(

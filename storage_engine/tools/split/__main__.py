@@ -24,16 +24,9 @@ from storage_engine.disk.small_files import FilesKeptChanging
 from storage_engine.errors import StoreError
 from storage_engine.recovery.open_checks import claim_store
 from storage_engine.tools.backup.take_backup import BackupFailed
+from storage_engine.tools.program_lines import print_line, print_progress
 from storage_engine.tools.split.keep_namespaces import keep_namespaces
-from storage_engine.tools.split.protocol_lines import (
-    CopyProgress,
-    CopyRound,
-    Finish,
-    Line,
-    PartDone,
-    RoundDone,
-    encode_line,
-)
+from storage_engine.tools.split.protocol_lines import CopyRound, Finish, PartDone, RoundDone
 from storage_engine.tools.split.store_copy import StoreCopy
 from storage_engine.wire.sync_client import StoreClient
 
@@ -72,16 +65,16 @@ def _split(
 ) -> None:
     files, clock = Files(), SystemClock()
     claim_store(files, config.store_path, config.shard)
-    copy = StoreCopy(store, config, client, files, clock, say=_say_progress)
+    copy = StoreCopy(store, config, client, files, clock, say=print_progress)
     try:
         while isinstance(_next_order(), CopyRound):
             copied_bytes = copy.copy()
-            _print_line(RoundDone(end_offset=copy.end_offset, copied_bytes=copied_bytes))
+            print_line(RoundDone(end_offset=copy.end_offset, copied_bytes=copied_bytes))
         copy.copy()
     finally:
         copy.close()
     kept = asyncio.run(keep_namespaces(config, files, clock, namespaces, number))
-    _print_line(PartDone(end_offset=copy.end_offset, **kept._asdict()))
+    print_line(PartDone(end_offset=copy.end_offset, **kept._asdict()))
 
 
 def _next_order() -> CopyRound | Finish:
@@ -89,15 +82,6 @@ def _next_order() -> CopyRound | Finish:
     if not line:
         raise BackupFailed("the process that asked for the copy is gone")
     return msgspec.json.decode(line, type=CopyRound | Finish)
-
-
-def _say_progress(done_bytes: int, total_bytes: int) -> None:
-    _print_line(CopyProgress(done_bytes=done_bytes, total_bytes=total_bytes))
-
-
-def _print_line(line: Line) -> None:
-    sys.stdout.buffer.write(encode_line(line))
-    sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

@@ -1,18 +1,14 @@
 """The lines that ``python -m storage_engine.tools.split`` and its caller exchange.
 
-    caller ── CopyRound ──▶ CopyProgress, … ──▶ RoundDone     as often as the caller likes
+    caller ── CopyRound ──▶ ProgressLine, … ──▶ RoundDone     as often as the caller likes
     caller ── Finish ──▶ PartDone                             once the namespaces are held
 
-What went wrong is said on stderr.
+``ProgressLine``: how much of the log this round has copied.
 """
 
 from __future__ import annotations
 
-import msgspec
-
-
-class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="say"):
-    """One line of JSON."""
+from storage_engine.tools.program_lines import Line
 
 
 class CopyRound(Line, frozen=True, kw_only=True, tag="copy"):
@@ -21,13 +17,6 @@ class CopyRound(Line, frozen=True, kw_only=True, tag="copy"):
 
 class Finish(Line, frozen=True, kw_only=True, tag="finish"):
     """The namespaces are held: copy the rest, and keep only what belongs to them."""
-
-
-class CopyProgress(Line, frozen=True, kw_only=True, tag="step"):
-    """How much of the log this round has copied."""
-
-    done_bytes: int
-    total_bytes: int
 
 
 class RoundDone(Line, frozen=True, kw_only=True, tag="round"):
@@ -45,7 +34,3 @@ class PartDone(Line, frozen=True, kw_only=True, tag="done"):
     group_count: int
     deleted_topic_count: int
     deleted_group_count: int
-
-
-def encode_line(line: Line) -> bytes:
-    return msgspec.json.encode(line) + b"\n"

@@ -23,15 +23,11 @@ import msgspec
 from storage_engine.clock import SystemClock
 from storage_engine.config import config_from_env
 from storage_engine.errors import ConfigInvalid, StoreError
+from storage_engine.tools.program_lines import print_line, print_progress
 from storage_engine.tools.transfer.conversion import ImportLimits
 from storage_engine.tools.transfer.exporting import export_store
 from storage_engine.tools.transfer.importing import import_store, inspect_store
-from storage_engine.tools.transfer.report import (
-    ExportReport,
-    ImportReport,
-    ProgressLine,
-    ReportLine,
-)
+from storage_engine.tools.transfer.report import ExportReport, ImportReport, ReportLine
 from storage_engine.tools.transfer.source import SourceRejected
 
 EXIT_FAILED = 1
@@ -49,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (StoreError, OSError) as exc:
         print(exc, file=sys.stderr)
         return EXIT_FAILED
-    _print_line(ReportLine(msgspec.Raw(msgspec.json.encode(report))))
+    print_line(ReportLine(report=msgspec.Raw(msgspec.json.encode(report))))
     return 0
 
 
@@ -59,14 +55,14 @@ def _run(options: argparse.Namespace) -> ImportReport | ExportReport:
         # The target is opened to be built and closed again: no segment will follow its last.
         config = msgspec.structs.replace(config_from_env(os.environ), prepare_segments=0)
         return asyncio.run(
-            export_store(source, config, namespace, clock=clock, told=_print_progress)
+            export_store(source, config, namespace, clock=clock, told=print_progress)
         )
     limits = ImportLimits(options.name_chars_max, options.queue_count_max, options.retention_ms)
     if options.command == "inspect":
-        return inspect_store(source, namespace, limits, told=_print_progress)
+        return inspect_store(source, namespace, limits, told=print_progress)
     config = config_from_env(os.environ)
     return asyncio.run(
-        import_store(source, config, namespace, limits, clock=clock, told=_print_progress)
+        import_store(source, config, namespace, limits, clock=clock, told=print_progress)
     )
 
 
@@ -86,15 +82,6 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--queue-count-max", type=int, default=256)
             command.add_argument("--retention-ms", type=int, default=0)
     return parser
-
-
-def _print_progress(done_bytes: int, total_bytes: int) -> None:
-    _print_line(ProgressLine(done_bytes, total_bytes))
-
-
-def _print_line(line: ProgressLine | ReportLine) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
-    sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-
-class ProgressLine(msgspec.Struct, frozen=True, tag_field="say", tag="step"):
-    done_bytes: int
-    total_bytes: int
+from storage_engine.tools.program_lines import Line
 
 
-class ReportLine(msgspec.Struct, frozen=True, tag_field="say", tag="report"):
+class ReportLine(Line, frozen=True, kw_only=True, tag="report"):
     """The last line; ``report`` is an ``ImportReport`` or an ``ExportReport``."""
 
     report: msgspec.Raw

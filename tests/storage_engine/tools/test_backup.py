@@ -33,7 +33,6 @@ from storage_engine.tools.backup.protocol_lines import (
     CopiedFile,
     CopyStarted,
     KnownSegment,
-    Line,
     StartCopy,
 )
 from storage_engine.tools.backup.take_backup import (
@@ -41,6 +40,7 @@ from storage_engine.tools.backup.take_backup import (
     copy_small_files,
     take_backup,
 )
+from storage_engine.tools.program_lines import Line
 from storage_engine.tools.verify.report import Finding
 from storage_engine.tools.verify.verification import Verification
 from storage_engine.wire.protocol import CheckpointReply

@@ -39,15 +39,8 @@ from storage_engine.disk.adopted_store import (
 )
 from storage_engine.disk.files import Files
 from storage_engine.errors import BadRequest
-from storage_engine.tools.split.protocol_lines import (
-    CopyProgress,
-    CopyRound,
-    Finish,
-    Line,
-    PartDone,
-    RoundDone,
-    encode_line,
-)
+from storage_engine.tools.program_lines import Line, ProgressLine, encode_line
+from storage_engine.tools.split.protocol_lines import CopyRound, Finish, PartDone, RoundDone
 from storage_engine.wire.topics import TopicRef
 from tests.storage_engine.dedup.test_idempotent_puts import marked
 from tests.storage_engine.doubles import message
@@ -80,7 +73,7 @@ class Program:
         self._process.stdin.flush()
         while True:
             text = self._process.stdout.readline()
-            line: Line = msgspec.json.decode(text, type=CopyProgress | RoundDone | PartDone)
+            line: Line = msgspec.json.decode(text, type=ProgressLine | RoundDone | PartDone)
             if isinstance(line, RoundDone | PartDone):
                 return line
 
