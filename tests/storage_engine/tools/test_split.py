@@ -211,7 +211,7 @@ def test_everything_of_a_namespace_is_there_and_nothing_else(pair: Pair) -> None
         client.namespace_drop(NamespaceDropRequest(number=5))
         assert names_of(client) == ["%DLQ%rival%g", "%RETRY%rival%g", "rival%g", "rival%t"]
         assert bodies_of(receive(client, "rival")) == [b"new"]
-    pair.target.kill()
+    assert pair.target.stop() == 0
     assert serious_findings(pair.target.store_dir) == []
 
 
