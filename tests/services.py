@@ -140,6 +140,15 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> No
     raise AssertionError(f"after {timeout_s} s it is still not true that {what}")
 
 
+def is_process_running(pid: int) -> bool:
+    """Not when it only waits to be reaped."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
 def pids_using(data_dir: Path) -> set[int]:
     """Every process whose environment or working directory names ``data_dir``."""
     found = set()

@@ -10,11 +10,9 @@ lines that both exchange.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Final, NamedTuple
 
 import msgspec
 from django.conf import settings
@@ -22,16 +20,12 @@ from django.conf import settings
 from mqservice.lib.names import MAIN_SHARD
 from mqservice.lib.problem import Problem
 from mqservice.supervisor.data_dir import DataDir
-from storage_engine.tools.program_lines import Line, ProgressLine, encode_line
-from storage_engine.tools.split.protocol_lines import (
-    CopyRound,
-    Finish,
-    PartDone,
-    RoundDone,
-)
+from mqservice.supervisor.engine_program import EngineProgram
+from storage_engine.tools.program_lines import ProgressLine
+from storage_engine.tools.split.protocol_lines import CopyRound, Finish, PartDone, RoundDone
 
-_PROGRAM: Final = (sys.executable, "-P", "-m", "storage_engine.tools.split")
-LineT = TypeVar("LineT", bound=Line)
+_MODULE: Final = "storage_engine.tools.split"
+_LINES: Final = msgspec.json.Decoder(RoundDone | PartDone | ProgressLine)
 
 
 class LocalShard(NamedTuple):
@@ -74,11 +68,8 @@ def local_shard(name: str) -> LocalShard:
     return LocalShard(name, store, socket)
 
 
-class PartProgram:
-    """See the module's docstring; it is killed where the context is left early.
-
-    All raise Problem CONFLICT with the program's last words.
-    """
+class PartProgram(EngineProgram[RoundDone | PartDone]):
+    """See the module's docstring. All raise Problem CONFLICT with the program's last words."""
 
     def __init__(
         self,
@@ -90,60 +81,27 @@ class PartProgram:
         say: Callable[[int, int], None],
     ) -> None:
         """``say``: called with the bytes of the log that a round has copied, and has to copy."""
-        self._say = say
-        self._process = subprocess.Popen(
+        super().__init__(
+            _MODULE,
             [
-                *_PROGRAM, str(source.store), str(target.store), f"--socket={source.socket}",
+                str(source.store), str(target.store), f"--socket={source.socket}",
                 f"--shard={target.name}", f"--number={number}",
                 *[f"--namespace={name}" for name in namespaces],
             ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            env=os.environ,
+            lines=_LINES,
+            on_progress=say,
+            error=lambda _code, words: Problem.of(
+                "CONFLICT", f"could not copy the store: {words}"
+            ),
         )  # fmt: skip
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.communicate()
 
     def copy(self) -> RoundDone:
         """Another round."""
-        self._order(CopyRound())
-        return self._next(RoundDone)
+        self.send(CopyRound())
+        return self.expect(RoundDone)
 
     def finish(self) -> PartDone:
         """The last round; the store is ready on return."""
-        self._order(Finish())
-        return self._next(PartDone)
-
-    def _order(self, line: Line) -> None:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(encode_line(line))
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise self._failure() from None
-
-    def _next(self, kind: type[LineT]) -> LineT:
-        assert self._process.stdout is not None
-        while True:
-            text = self._process.stdout.readline()
-            if not text.endswith(b"\n"):
-                raise self._failure()
-            line = msgspec.json.decode(text, type=ProgressLine | RoundDone | PartDone)
-            if isinstance(line, ProgressLine):
-                self._say(line.done_bytes, line.total_bytes)
-            else:
-                assert isinstance(line, kind), line
-                return line
-
-    def _failure(self) -> Problem:
-        assert self._process.stderr is not None
-        said = self._process.stderr.read().decode("utf-8", "replace").strip().splitlines()
-        return Problem.of(
-            "CONFLICT", f"could not copy the store: {said[-1] if said else 'the copy was killed'}"
-        )
+        self.send(Finish())
+        return self.expect(PartDone)

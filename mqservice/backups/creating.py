@@ -65,6 +65,7 @@ def create(
                 installation.engine_socket,
                 partial / STORE,
                 rate_bytes=rate_bytes,
+                told=told,
             ) as copy:
                 copy.wait_until_ready()
                 with database.frozen_database(url) as moment:
@@ -72,7 +73,7 @@ def create(
                     moment.unlock()
                     dump = database.start_dump(clients, url, moment.snapshot, partial / DUMP)
                     try:
-                        files = copy.finish(told)
+                        files = copy.finish()
                         dump.finish()
                     finally:
                         dump.kill()

@@ -8,17 +8,16 @@ The service runs the engine's program; of its code it shares the lines that both
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Final
 
 import msgspec
 
 from mqservice.backups.errors import BackupError
 from mqservice.backups.manifest import STORE, FileEntry, Manifest
-from mqservice.supervisor.child import die_with_parent
+from mqservice.supervisor.engine_program import EngineProgram
 from mqservice.supervisor.processes import PYTHON
 from storage_engine.tools.backup.protocol_lines import (
     CopiedFile,
@@ -28,86 +27,56 @@ from storage_engine.tools.backup.protocol_lines import (
     Ready,
     StartCopy,
 )
-from storage_engine.tools.program_lines import Line, ProgressLine, encode_line
+from storage_engine.tools.program_lines import ProgressLine
 
-_MODULE = "storage_engine.tools.backup"
-LineT = TypeVar("LineT", bound=Line)
+_MODULE: Final = "storage_engine.tools.backup"
+_LINES: Final = msgspec.json.Decoder(Ready | CopyStarted | ProgressLine | CopiedFile | Done)
 
 
-class EngineCopy:
-    """A copy of the engine's store that is being taken; killed where the context is left early."""
+class EngineCopy(EngineProgram[Ready | CopyStarted | CopiedFile | Done]):
+    """A copy of the engine's store that is being taken. All raise BackupError with the engine's
+    words.
+    """
 
     def __init__(
-        self, env: Mapping[str, str], store: Path, socket: str, target: Path, *, rate_bytes: int
+        self,
+        env: Mapping[str, str],
+        store: Path,
+        socket: str,
+        target: Path,
+        *,
+        rate_bytes: int,
+        told: Callable[[int, int], None],
     ) -> None:
-        parent = os.getpid()
-        self._process = subprocess.Popen(
+        """``told``: called with the bytes of the log that are copied, and of all of it."""
+        super().__init__(
+            _MODULE,
             [
-                *PYTHON, _MODULE, "take", str(store), str(target),
+                "take", str(store), str(target),
                 f"--socket={socket}", f"--rate-bytes={rate_bytes}",
             ],
-            env=dict(env),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            preexec_fn=lambda: die_with_parent(parent),
+            env=env,
+            lines=_LINES,
+            on_progress=told,
+            error=lambda _code, words: BackupError(f"could not copy the store: {words}"),
         )  # fmt: skip
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.communicate()
-
     def wait_until_ready(self) -> None:
-        """Raises BackupError with the engine's words."""
-        self._next(Ready)
+        self.expect(Ready)
 
     def start(self, known: list[KnownSegment]) -> CopyStarted:
         """Fix the moment; ``known``: segments to link."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(encode_line(StartCopy(known=known)))
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise self._failure() from None
-        return self._next(CopyStarted)
+        self.send(StartCopy(known=known))
+        return self.expect(CopyStarted)
 
-    def finish(self, told: Callable[[int, int], None]) -> list[FileEntry]:
-        """Wait until all is copied; ``told``: bytes done, bytes in all. Raises BackupError."""
+    def finish(self) -> list[FileEntry]:
+        """Wait until all is copied."""
         files = []
-        while True:
-            line = self._read()
-            if isinstance(line, ProgressLine):
-                told(line.done_bytes, line.total_bytes)
-            elif isinstance(line, CopiedFile):
-                found = msgspec.structs.asdict(line)
-                files.append(FileEntry(**{**found, "path": f"{STORE}/{line.path}"}))
-            elif isinstance(line, Done):
-                return files
-
-    def _next(self, kind: type[LineT]) -> LineT:
-        line = self._read()
-        assert isinstance(line, kind), line
-        return line
-
-    def _read(self) -> Ready | CopyStarted | ProgressLine | CopiedFile | Done:
-        assert self._process.stdout is not None
-        text = self._process.stdout.readline()
-        if not text.endswith(b"\n"):
-            raise self._failure()
-        return msgspec.json.decode(
-            text, type=Ready | CopyStarted | ProgressLine | CopiedFile | Done
-        )
-
-    def _failure(self) -> BackupError:
-        assert self._process.stderr is not None
-        said = self._process.stderr.read().decode("utf-8", "replace").strip().splitlines()
-        return BackupError(
-            f"could not copy the store: {said[-1] if said else 'the copy was killed'}"
-        )
+        while isinstance(line := self.receive(), CopiedFile):
+            found = msgspec.structs.asdict(line)
+            files.append(FileEntry(**{**found, "path": f"{STORE}/{line.path}"}))
+        assert isinstance(line, Done), line
+        return files
 
 
 def known_segments(base: Path, manifest: Manifest) -> list[KnownSegment]:

@@ -5,16 +5,12 @@ arguments ─▶ storage_engine.tools.transfer ─▶ {"say": "step"} … {"say"
 
 from __future__ import annotations
 
-import os
-import subprocess
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
-from mqservice.supervisor.child import die_with_parent
-from mqservice.supervisor.processes import PYTHON
+from mqservice.supervisor.engine_program import EngineProgram
 from mqservice.transfers.errors import TransferError, TransferRejected
 from storage_engine.tools.program_lines import ProgressLine
 from storage_engine.tools.transfer.report import ReportLine
@@ -22,6 +18,7 @@ from storage_engine.tools.transfer.report import ReportLine
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 ReportT = TypeVar("ReportT")
 _MODULE: Final = "storage_engine.tools.transfer"
+_LINES: Final = msgspec.json.Decoder(ReportLine | ProgressLine)
 _EXIT_REFUSED: Final = 2
 
 
@@ -32,34 +29,11 @@ def run_program(
 
     Raises TransferRejected, nothing was changed; TransferError, with the program's last words.
     """
-    parent = os.getpid()
-    with (
-        tempfile.TemporaryFile() as errors,
-        subprocess.Popen(
-            [*PYTHON, _MODULE, *arguments],
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            preexec_fn=lambda: die_with_parent(parent),
-        ) as process,
-    ):
-        assert process.stdout is not None
-        found: ReportT | None = None
-        try:
-            for text in process.stdout:
-                line = msgspec.json.decode(text, type=ProgressLine | ReportLine)
-                if isinstance(line, ProgressLine):
-                    told(line.done_bytes, line.total_bytes)
-                else:
-                    found = msgspec.json.decode(line.report, type=kind)
-        except BaseException:
-            process.kill()
-            raise
-        code = process.wait()
-        if code == 0 and found is not None:
-            return found
-        errors.seek(0)
-        said = errors.read().decode("utf-8", "replace").strip().splitlines()
-        words = said[-1] if said else "the engine's program ended with no output"
-        raise TransferRejected(words) if code == _EXIT_REFUSED else TransferError(words)
+    with EngineProgram(
+        _MODULE, arguments, env=env, lines=_LINES, on_progress=told, error=_error_of
+    ) as program:
+        return msgspec.json.decode(program.receive().report, type=kind)
+
+
+def _error_of(code: int, words: str) -> TransferError:
+    return TransferRejected(words) if code == _EXIT_REFUSED else TransferError(words)

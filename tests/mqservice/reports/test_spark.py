@@ -14,6 +14,7 @@ from mqservice.reports.programs import NICENESS, Failure, RunFailed, RunSupersed
 from mqservice.reports.spark import Outcome, Progress, run_spark
 from tests.clock import ManualClock
 from tests.mqservice.delivery.wait_until import wait_until
+from tests.services import is_process_running
 
 DONE = (
     '{"records": {"2026-01-05": 3}, "incomplete_days": {"main": []}, '
@@ -43,13 +44,6 @@ def run(
         still_wanted=still_wanted,
         program=(sys.executable, "-c", code),
     )
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 def test_progress_is_reported_and_what_others_print_is_passed_over() -> None:
@@ -96,7 +90,7 @@ def test_one_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Pat
         run(WITH_CHILD + "child.wait()", str(tmp_path / "pid"), clock=clock, still_wanted=started)
     assert caught.value.failure is Failure.TIME_LIMIT
     child = int((tmp_path / "pid").read_text())
-    wait_until(lambda: is_gone(child))
+    wait_until(lambda: not is_process_running(child))
 
 
 def test_one_that_is_not_wanted_any_more_is_ended(tmp_path: Path) -> None:
@@ -112,7 +106,7 @@ def test_what_it_leaves_behind_when_it_ends_on_its_own_is_ended(tmp_path: Path) 
     code = WITH_CHILD.replace("['sleep', '3600']", "['sleep', '3600'], stdout=-3, stderr=-3")
     run(code + f"print('''{DONE}''')", str(tmp_path / "pid"))
     child = int((tmp_path / "pid").read_text())
-    wait_until(lambda: is_gone(child))
+    wait_until(lambda: not is_process_running(child))
 
 
 def test_messages_go_first_on_a_busy_machine() -> None:

@@ -16,7 +16,7 @@ from mqservice.supervisor.child import Child, ChildSpec, ChildState
 from mqservice.supervisor.errors import StartFailed
 from mqservice.supervisor.output import Output
 from mqservice.supervisor.readiness import is_running
-from tests.services import wait_until
+from tests.services import is_process_running, wait_until
 
 LIVE = "import signal; print('alive', flush=True); signal.pause()"
 STUBBORN = (
@@ -205,7 +205,7 @@ async def test_processes_a_child_leaves_behind_end_with_it(output: Output, tmp_p
 
     await watched.child.stop()
 
-    await until(lambda: not _is_running(grandchild))
+    await until(lambda: not is_process_running(grandchild))
 
 
 async def test_endless_line_is_cut_instead_of_kept(output: Output) -> None:
@@ -243,16 +243,8 @@ asyncio.run(main())
     ) as supervisor:
         assert supervisor.stdout is not None
         pid = int(supervisor.stdout.readline())
-        assert _is_running(pid)
+        assert is_process_running(pid)
 
         supervisor.kill()
 
-    wait_until(lambda: not _is_running(pid), 10, "the child is gone")
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
+    wait_until(lambda: not is_process_running(pid), 10, "the child is gone")

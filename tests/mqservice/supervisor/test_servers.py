@@ -28,7 +28,7 @@ from mqservice.supervisor.readiness import is_valkey_ready
 from mqservice.supervisor.supervisor import run_service
 from mqservice.supervisor.valkey import ValkeyServer
 from tests.servers import POSTGRES_SETTINGS
-from tests.services import wait_until
+from tests.services import is_process_running, wait_until
 from tests.storage_engine.faults import machine
 
 
@@ -167,16 +167,8 @@ def test_initdb_ends_with_a_supervisor_that_is_killed(
     supervisor.kill()
     supervisor.join()
 
-    pid = pid_file.read_text().strip()
-    wait_until(lambda: not is_running(pid), 60, "initdb has ended")
-
-
-def is_running(pid: str) -> bool:
-    """Not when it waits to be reaped."""
-    try:
-        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
+    pid = int(pid_file.read_text())
+    wait_until(lambda: not is_process_running(pid), 60, "initdb has ended")
 
 
 def test_failing_initdb_is_reported_with_its_output(postgres: PostgresServer) -> None:

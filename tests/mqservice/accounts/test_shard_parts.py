@@ -1,0 +1,78 @@
+"""The program that makes a new shard's store, as the command that splits a shard runs it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mqservice.accounts.shard_parts import LocalShard, PartProgram
+from mqservice.lib.problem import Problem
+from tests.services import is_process_running, wait_until
+from tests.storage_engine.engines import END_WAIT_S, ROOT, Engine, engine_with_topic
+
+_COMMAND = """
+import sys
+from pathlib import Path
+from mqservice.accounts.shard_parts import LocalShard, PartProgram
+store, socket, target = map(Path, sys.argv[1:])
+with PartProgram(
+    LocalShard("main", store, socket), LocalShard("s2", target, socket), ["acme"], 5,
+    say=lambda done, total: None,
+) as program:
+    program.copy()
+    print("copied", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def source() -> Iterator[Engine]:
+    with engine_with_topic(queues=1) as engine:
+        yield engine
+
+
+def test_it_dies_with_its_command_whatever_it_is_doing(source: Engine, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [
+            sys.executable, "-c", _COMMAND, str(source.store_dir), source.socket,
+            str(tmp_path / "store"),
+        ],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as command:  # fmt: skip
+        assert command.stdout is not None
+        try:
+            assert command.stdout.readline() == b"copied\n"
+            children = Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text()
+            (program,) = map(int, children.split())
+            # It does not read that its command is gone: it is in the middle of something.
+            os.kill(program, signal.SIGSTOP)
+        finally:
+            command.kill()
+    try:
+        wait_until(lambda: not is_process_running(program), END_WAIT_S, "the program is gone")
+    finally:
+        if is_process_running(program):
+            os.kill(program, signal.SIGKILL)
+
+
+def test_its_last_words_are_those_of_the_problem(source: Engine, tmp_path: Path) -> None:
+    nobody = tmp_path / "nobody"
+    with (
+        pytest.raises(Problem) as caught,
+        PartProgram(
+            LocalShard("main", source.store_dir, nobody),
+            LocalShard("s2", tmp_path / "store", nobody), ["acme"], 5, say=lambda done, total: None,
+        ) as program,
+    ):  # fmt: skip
+        program.copy()
+    assert caught.value.code == "CONFLICT"
+    assert caught.value.detail.startswith("could not copy the store: ")
+    assert str(nobody) in caught.value.detail
