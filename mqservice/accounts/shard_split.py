@@ -18,8 +18,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import msgspec
-
 from mqservice.accounts.shard_changes import commit_split
 from mqservice.accounts.shard_parts import LocalShard, PartProgram, local_shard
 from mqservice.lib.durations import SECOND_MS
@@ -27,6 +25,7 @@ from mqservice.lib.problem import Problem
 from mqservice.lib.units import size
 from mqservice.shards import splits
 from mqservice.shards.models import Split
+from mqservice.shards.split_lines import SplitDone, SplitPlan
 from mqservice.store import (
     DeadLettersRequest,
     GroupRef,
@@ -50,35 +49,6 @@ _LOOK_MS: Final = 20
 _SPARE_BYTES: Final = 256 * 1024 * 1024
 _PAGE_COUNT: Final = 1_000
 _SCHEDULED_COUNT_MAX: Final = 100_000
-
-
-class SplitPlan(msgspec.Struct, kw_only=True, tag="plan", tag_field="say"):
-    """What moves, and what it takes. ``messages``: in topics; of ``scheduled`` at least so many
-    where it is 100,000. ``leases``: messages that consumers have now, which will be delivered
-    again. ``copied_bytes``: of the source's disk, all of which is copied.
-    """
-
-    source: str
-    target: str
-    namespaces: list[str]
-    topics: int
-    groups: int
-    messages: int
-    stored_bytes: int
-    dead_letters: int
-    retries: int
-    scheduled: int
-    leases: int
-    copied_bytes: int
-    free_bytes: int
-
-
-class SplitDone(msgspec.Struct, kw_only=True, tag="done", tag_field="say"):
-    """``held_ms``: for how long requests for the namespaces had to wait at most."""
-
-    topics: int
-    groups: int
-    held_ms: int
 
 
 def plan_split(source: str, target: str, namespaces: Sequence[str]) -> SplitPlan:

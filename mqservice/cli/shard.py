@@ -19,6 +19,7 @@ from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.status import DataDirOption
 from mqservice.cli.tables import Table
 from mqservice.lib.names import MAIN_SHARD
+from mqservice.shards.split_lines import SplitLine, SplitPlan, SplitProgress
 
 app = typer.Typer(no_args_is_help=True, help="Shards: the engines of an installation.")
 
@@ -111,33 +112,6 @@ def move(
     _show(listed)
 
 
-class _Step(msgspec.Struct, tag="step", tag_field="say"):
-    done_bytes: int
-    total_bytes: int
-
-
-class _Plan(msgspec.Struct, tag="plan", tag_field="say"):
-    source: str
-    target: str
-    namespaces: list[str]
-    topics: int
-    groups: int
-    messages: int
-    stored_bytes: int
-    dead_letters: int
-    retries: int
-    scheduled: int
-    leases: int
-    copied_bytes: int
-    free_bytes: int
-
-
-class _Done(msgspec.Struct, tag="done", tag_field="say"):
-    topics: int
-    groups: int
-    held_ms: int
-
-
 @app.command("split")
 def split(
     name: NameArgument,
@@ -168,12 +142,12 @@ def split(
     arguments += ["--dry-run"] if is_dry_run else []
     with exit_on_error(SupervisorError), progress_bar(f"Copying {name}") as copied:
         for text in stream_command(os.environ, place, [*arguments, "--", name, into]):
-            line = msgspec.json.decode(text, type=_Step | _Plan | _Done)
-            if isinstance(line, _Step):
+            line: SplitLine = msgspec.json.decode(text, type=SplitLine)
+            if isinstance(line, SplitProgress):
                 copied(line.done_bytes, line.total_bytes)
             elif prints(form, line):
                 continue
-            elif isinstance(line, _Plan):
+            elif isinstance(line, SplitPlan):
                 screen.show(_plan_table(line))
             else:
                 screen.notice(
@@ -182,7 +156,7 @@ def split(
                 )
 
 
-def _plan_table(plan: _Plan) -> Table:
+def _plan_table(plan: SplitPlan) -> Table:
     table = Table("what", "amount")
     mib = 1024**2
     rows = {

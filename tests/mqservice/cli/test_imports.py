@@ -48,6 +48,7 @@ def loaded(*arguments: str) -> set[str]:
         ("produce", "orders", "hello", "--batch", "10"),
         ("browse", "orders", "--limit", "3"),
         ("profile", "list", "-o", "json"),
+        ("shard", "split", "--help"),
         ("status",),
     ],
 )

@@ -14,6 +14,7 @@ from mqservice.accounts.shard_split import plan_split, split_shard
 from mqservice.errors import problem_from_store
 from mqservice.lib.commands import ServiceCommand
 from mqservice.lib.problem import Problem
+from mqservice.shards.split_lines import SplitLine, SplitProgress
 from mqservice.store import StoreError
 
 
@@ -41,16 +42,9 @@ class Command(ServiceCommand):
         except OSError as exc:
             raise CommandError(str(exc)) from exc
 
-    def _say(self, line: msgspec.Struct) -> None:
+    def _say(self, line: SplitLine) -> None:
         self.stdout.write(msgspec.json.encode(line).decode())
         self.stdout.flush()
 
     def _say_progress(self, done_bytes: int, total_bytes: int) -> None:
         self._say(SplitProgress(done_bytes=done_bytes, total_bytes=total_bytes))
-
-
-class SplitProgress(msgspec.Struct, kw_only=True, tag="step", tag_field="say"):
-    """Of a round of the copy."""
-
-    done_bytes: int
-    total_bytes: int

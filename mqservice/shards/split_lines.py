@@ -1,0 +1,53 @@
+"""What ``manage.py split_shard`` prints and ``mqservice shard split`` reads: JSON, one a line.
+
+    SplitProgress, … ─▶ SplitDone          a dry run: SplitPlan
+
+Without Django, which would cost the command line a part of its start.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class _Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="say"):
+    """Its tag says which."""
+
+
+class SplitProgress(_Line, frozen=True, tag="step"):
+    """What a round of the copy has copied of the log, and has to copy."""
+
+    done_bytes: int
+    total_bytes: int
+
+
+class SplitPlan(_Line, frozen=True, tag="plan"):
+    """What moves, and what it takes. ``messages``: in topics; of ``scheduled`` at least so many
+    where it is 100,000. ``leases``: messages that consumers have now, which will be delivered
+    again. ``copied_bytes``: of the source's disk, all of which is copied.
+    """
+
+    source: str
+    target: str
+    namespaces: list[str]
+    topics: int
+    groups: int
+    messages: int
+    stored_bytes: int
+    dead_letters: int
+    retries: int
+    scheduled: int
+    leases: int
+    copied_bytes: int
+    free_bytes: int
+
+
+class SplitDone(_Line, frozen=True, tag="done"):
+    """``held_ms``: for how long requests for the namespaces had to wait at most."""
+
+    topics: int
+    groups: int
+    held_ms: int
+
+
+SplitLine = SplitProgress | SplitPlan | SplitDone
