@@ -5,6 +5,7 @@ running_service(data_dir) ──▶ `mqservice up` ──▶ quickstart.json app
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 from mqservice_client import Client, Message
 
 from mqservice.supervisor.quickstart import Quickstart, find_quickstart
@@ -22,6 +24,7 @@ from tests.ports import find_steady_port
 
 PROGRAM = (sys.executable, "-m", "mqservice.cli.main")
 START_WAIT_S = 240
+COMMAND_WAIT_S = 300
 STOP_WAIT_S = 120
 POLL_WAIT_S = 0.05
 
@@ -87,16 +90,39 @@ def service_environment(data_dir: Path, **env: str) -> dict[str, str]:
     }
 
 
-def run_up(data_dir: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """``mqservice up`` for cases in which it must end by itself."""
+def run_mqservice(data_dir: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A command of ``mqservice`` on the service's machine, to its end."""
     return subprocess.run(
-        [*PROGRAM, "up"],
+        [*PROGRAM, *arguments],
         env=service_environment(data_dir, **env),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=START_WAIT_S,
+        timeout=COMMAND_WAIT_S,
         check=False,
+    )
+
+
+def run_up(data_dir: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """``mqservice up`` for cases in which it must end by itself."""
+    return run_mqservice(data_dir, "up", **env)
+
+
+def listed_shards(data_dir: Path) -> dict[str, dict[str, Any]]:  # Any: decoded JSON
+    """What ``mqservice shard list`` says of each, by name."""
+    listed = run_mqservice(data_dir, "shard", "list", "-o", "json")
+    assert listed.returncode == 0, listed.stderr
+    return {row["name"]: row for row in json.loads(listed.stdout)}
+
+
+def api_of(service: Service) -> httpx.Client:
+    """REST in the namespace of the service's first start, with its key."""
+    facts = service.facts
+    return httpx.Client(
+        base_url=f"{facts.base_url}/v1/ns/{facts.namespace}/",
+        headers={"authorization": f"Bearer {facts.api_key}"},
+        timeout=60,
+        trust_env=False,
     )
 
 

@@ -10,30 +10,12 @@ import httpx
 import pytest
 
 from mqservice.lib.replicated_log import REPLICATED_LOG_VARIABLE
-from tests.services import (
-    PROGRAM,
-    START_WAIT_S,
-    Service,
-    consume,
-    run_up,
-    running_service,
-    service_environment,
-)
+from tests.services import api_of, consume, run_mqservice, run_up, running_service
 
 pytestmark = [pytest.mark.torture, pytest.mark.acceptance, pytest.mark.timeout(600)]
 
 GROUPS = ("billing", "mail")
 TOPICS = {"before": "sync", "after": "replicated"}
-
-
-def api_of(service: Service) -> httpx.Client:
-    facts = service.facts
-    return httpx.Client(
-        base_url=f"{facts.base_url}/v1/ns/{facts.namespace}",
-        headers={"authorization": f"Bearer {facts.api_key}"},
-        timeout=60,
-        trust_env=False,
-    )
 
 
 def make(api: httpx.Client, topic: str, durability: str) -> None:
@@ -50,11 +32,7 @@ def produce(api: httpx.Client, topic: str, count: int, durability: str) -> None:
 
 
 def detach(data_dir: Path, *options: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PROGRAM, "shard", "detach", "main", *options],
-        env=service_environment(data_dir, **env), capture_output=True, text=True,
-        timeout=START_WAIT_S, check=False,
-    )  # fmt: skip
+    return run_mqservice(data_dir, "shard", "detach", "main", *options, **env)
 
 
 def test_a_service_leaves_its_replicated_log_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -83,10 +61,7 @@ def test_a_service_leaves_its_replicated_log_and_nothing_is_lost(tmp_path: Path)
     for _ in range(2):  # the second time nothing is to be done
         done = detach(data, **log)
         assert (done.returncode, "has all of main" in done.stderr) == (0, True), done.stderr
-    verified = subprocess.run(
-        [*PROGRAM, "engine", "verify", str(data / "store")], env=service_environment(data),
-        capture_output=True, text=True, timeout=START_WAIT_S, check=False,
-    )  # fmt: skip
+    verified = run_mqservice(data, "engine", "verify", str(data / "store"))
     assert verified.returncode == 0, verified.stdout
 
     with running_service(data) as service, api_of(service) as api:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +22,7 @@ from tests.services import (
     PROGRAM,
     STOP_WAIT_S,
     Service,
+    listed_shards,
     running_service,
     service_environment,
     wait_until,
@@ -75,12 +74,8 @@ def running_node(data_dir: Path, log: Path, **env: str) -> Iterator[subprocess.P
 
 
 def is_alive(service: Service, shard: str) -> bool:
-    done = subprocess.run(
-        [sys.executable, "-m", "mqservice.cli.main", "shard", "list", "-o", "json"],
-        env=service_environment(service.data_dir),
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    return any(row["name"] == shard and row["is_alive"] for row in json.loads(done.stdout))
+    row = listed_shards(service.data_dir).get(shard)
+    return row is not None and row["is_alive"]
 
 
 def test_a_node_joins_and_leaves_and_comes_back(tmp_path: Path) -> None:

@@ -4,11 +4,9 @@ gone takes only its own namespaces with it.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -21,7 +19,14 @@ from mqservice_client import Client
 
 from mqservice.supervisor.operator_commands import run_command
 from tests.ports import find_steady_port
-from tests.services import Service, running_service, service_environment, wait_until
+from tests.services import (
+    Service,
+    listed_shards,
+    run_mqservice,
+    running_service,
+    service_environment,
+    wait_until,
+)
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
@@ -75,11 +80,7 @@ class Cluster:
 
 
 def shard_command(service: Service, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "mqservice.cli.main", "shard", *arguments],
-        env=service_environment(service.data_dir),
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    return run_mqservice(service.data_dir, "shard", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +105,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def test_each_shard_has_its_namespaces_and_a_heartbeat(cluster: Cluster) -> None:
-    listed = shard_command(cluster.service, "list", "-o", "json")
-    rows = {row["name"]: row for row in json.loads(listed.stdout)}
+    rows = listed_shards(cluster.service.data_dir)
     assert set(rows) == {"main", "s2", "s3"}
     assert all(row["is_alive"] and row["free_bytes"] for row in rows.values()), rows
     assert rows["s3"]["address"].startswith("tcp://")
@@ -250,8 +250,8 @@ def test_a_shard_that_drains_takes_no_namespace_and_goes_only_when_empty(cluster
     service = cluster.service
 
     def counts() -> dict[str, int]:
-        rows = json.loads(shard_command(service, "list", "-o", "json").stdout)
-        return {row["name"]: row["namespaces"] for row in rows}
+        rows = listed_shards(service.data_dir)
+        return {name: row["namespaces"] for name, row in rows.items()}
 
     assert shard_command(service, "drain", "s2").returncode == 0
     try:

@@ -28,7 +28,15 @@ from tests.acceptance.history.watching import (
     WatchingRestConsumer,
     WatchingSocketConsumer,
 )
-from tests.services import Service, running_service, service_environment, wait_until
+from tests.services import (
+    Service,
+    api_of,
+    listed_shards,
+    run_mqservice,
+    running_service,
+    service_environment,
+    wait_until,
+)
 from tests.sizes import sized
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
@@ -76,27 +84,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def split(service: Service, source: str, target: str, *more: str) -> dict[str, Any]:
     """What the command says."""
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "mqservice.cli.main", "shard", "split", source, target,
-            "--namespace", "demo", "-o", "json", *more,
-        ],
-        env=service_environment(service.data_dir),
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    done = run_mqservice(
+        service.data_dir,
+        *("shard", "split", source, target, "--namespace", "demo", "-o", "json", *more),
+    )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
-
-
-def shards(service: Service) -> dict[str, dict[str, Any]]:
-    listed = subprocess.run(
-        [sys.executable, "-m", "mqservice.cli.main", "shard", "list", "-o", "json"],
-        env=service_environment(service.data_dir),
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert listed.returncode == 0, listed.stderr
-    return {row["name"]: row for row in json.loads(listed.stdout)}
 
 
 def engine(service: Service, shard: str) -> StoreClient:
@@ -114,19 +108,13 @@ def has_topic(service: Service, shard: str, topic: str) -> bool:
 
 
 def home(service: Service) -> str:
-    (found,) = [name for name, row in shards(service).items() if row["namespaces"]]
+    (found,) = [name for name, row in listed_shards(service.data_dir).items() if row["namespaces"]]
     return found
 
 
 @pytest.fixture
 def api(service: Service) -> Iterator[httpx.Client]:
-    facts = service.facts
-    with httpx.Client(
-        base_url=f"{facts.base_url}/v1/ns/{facts.namespace}/",
-        headers={"authorization": f"Bearer {facts.api_key}"},
-        timeout=60,
-        trust_env=False,
-    ) as client:
+    with api_of(service) as client:
         yield client
 
 
@@ -237,7 +225,7 @@ def test_a_namespace_moves_under_load_with_everything_it_has(
     assert not [name for name in signals.seen if name.startswith("close")]
 
     # and everything is at the other shard, and only there
-    rows = shards(service)
+    rows = listed_shards(service.data_dir)
     assert (rows["main"]["namespaces"], rows["s2"]["namespaces"]) == (0, 1)
     assert [has_topic(service, name, "kept") for name in ("main", "s2")] == [False, True]
     again = api.post("topics/kept/messages", json={"body": "once"}, headers=KEY)

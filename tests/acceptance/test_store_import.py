@@ -16,6 +16,7 @@ from tests.services import (
     PROGRAM,
     client_of,
     consume,
+    run_mqservice,
     run_up,
     running_service,
     service_environment,
@@ -46,10 +47,7 @@ def source_of(path: Path) -> Path:
 
 
 def import_store(data_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PROGRAM, "import-store", *arguments], env=service_environment(data_dir),
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    return run_mqservice(data_dir, "import-store", *arguments)
 
 
 def kill_while_it_imports(data_dir: Path, *arguments: str) -> None:

@@ -64,22 +64,43 @@ async def embedded(directory: Path) -> None:
     """A store that was never in a log."""
     async with OpenStore(directory) as store:
         store.topic()
-        store.group()
-        await store.put_bodies(*BODIES)
-        store.ack(store.receive(count=5))
+        await use(store)
+
+
+async def use(store: OpenStore) -> None:
+    """``BODIES`` in its topic, and a group that has settled five of them."""
+    store.group()
+    await store.put_bodies(*BODIES)
+    store.ack(store.receive(count=5))
 
 
 async def replicated(directory: Path, shared: SharedLog, bucket: Bucket | None = None) -> None:
     """The same, whose owner has stopped in order."""
     owner = await Node(directory, shared, bucket).own()
     owner.topic()
-    owner.open.group()
-    await owner.open.put_bodies(*BODIES)
-    owner.open.ack(owner.open.receive(count=5))
+    await use(owner.open)
     if bucket is not None:
         await owner.open.store.checkpoint()
         await owner.snapshotter.take()
     await owner.stop()
+
+
+async def replica(directory: Path, shared: SharedLog, bucket: Bucket | None) -> None:
+    """Up to the end of the log; with a bucket, which has what the log begins with, of nothing."""
+    follower = Follower(MemoryLog(shared, SystemClock()), None, directory, Files())
+    if bucket is None:
+        await follower.read_on()
+
+
+async def is_killed(directory: Path, shared: SharedLog, bucket: Bucket, kill_at: int) -> bool:
+    """Whether leaving is killed at this moment; False: it was at its end by then."""
+    files = FaultyFiles()
+    files.kill_at = kill_at
+    try:
+        await leave(directory, shared, bucket, files=files)
+    except Killed:
+        return True
+    return False
 
 
 def segments_of(store: Path, *, end_offset: int) -> dict[int, str]:
@@ -99,6 +120,14 @@ def put_back(shared: SharedLog, known: tuple[list[Record], int, int]) -> None:
     """As if nothing had happened since."""
     records, shared.first, shared.epoch = known
     shared.records = deque(records)
+
+
+async def takes_over(node: Node) -> None:
+    """From the log: all messages, all settles."""
+    await node.own()
+    assert node.open.pull_bodies() == BODIES
+    assert node.open.receive().bodies == BODIES[5:21]
+    await node.stop()
 
 
 async def serves_alone(directory: Path) -> None:
@@ -158,10 +187,7 @@ async def test_nobody_takes_over_a_store_that_is_not_all_uploaded(tmp_path: Path
         again = await Node(home, shared).own()
         assert again.open.pull_bodies() == BODIES
         await again.stop()
-        heir = await Node(heir.store_dir, shared).own()
-        assert heir.open.pull_bodies() == BODIES
-        assert heir.open.receive().bodies == BODIES[5:21]
-        await heir.stop()
+        await takes_over(Node(heir.store_dir, shared))
         assert serious_findings(heir.store_dir) == []
 
 
@@ -214,9 +240,7 @@ async def test_a_shard_that_leaves_its_log_is_served_from_this_disk_alone(
 ) -> None:
     shared, bucket = SharedLog(), CountingBucket() if has_bucket else None
     await replicated(tmp_path / "owner", shared, bucket)
-    follower = Follower(MemoryLog(shared, SystemClock()), None, tmp_path / "replica", Files())
-    if bucket is None:
-        await follower.read_on()
+    await replica(tmp_path / "replica", shared, bucket)
     with pytest.raises(ConfigInvalid, match="mqservice shard detach"):
         OpenStore(tmp_path / "owner").open()
     tail = await leave(tmp_path / where, shared, bucket)
@@ -258,15 +282,11 @@ async def test_a_kill_at_any_moment_of_leaving_loses_nothing(tmp_path: Path) -> 
     for kill_at in itertools.count(step=STEP):
         known = state_of(shared)
         directory = tmp_path / str(kill_at)
-        files = FaultyFiles()
-        files.kill_at = kill_at
-        try:
-            await leave(directory, shared, bucket, files=files)
+        if not await is_killed(directory, shared, bucket, kill_at):
             break
-        except Killed:
-            if read_tail(directory) is not None:
-                with pytest.raises(ConfigInvalid, match="belongs to a replicated log"):
-                    OpenStore(directory).open()
+        if read_tail(directory) is not None:
+            with pytest.raises(ConfigInvalid, match="belongs to a replicated log"):
+                OpenStore(directory).open()
         await leave(directory, shared, bucket)
         await serves_alone(directory)
         put_back(shared, known)
@@ -287,9 +307,7 @@ async def test_a_machine_that_is_lost_before_the_shard_has_left_takes_nothing_wi
 ) -> None:
     shared, bucket = SharedLog(), CountingBucket() if has_bucket else None
     await replicated(tmp_path / "owner", shared, bucket)
-    follower = Follower(MemoryLog(shared, SystemClock()), None, tmp_path / "replica", Files())
-    if bucket is None:
-        await follower.read_on()
+    await replica(tmp_path / "replica", shared, bucket)
     clock, epoch = SystemClock(), shared.epoch
     snapshots = None if bucket is None else snapshots_in(bucket, clock)
     lost = LogOfALostMachine(shared, clock)
@@ -301,10 +319,7 @@ async def test_a_machine_that_is_lost_before_the_shard_has_left_takes_nothing_wi
         await leave(tmp_path / next_one, shared, bucket)
         await serves_alone(tmp_path / next_one)
         return
-    heir = await Node(tmp_path / next_one, shared, bucket).own()
-    assert heir.open.pull_bodies() == BODIES
-    assert heir.open.receive().bodies == BODIES[5:21]
-    await heir.stop()
+    await takes_over(Node(tmp_path / next_one, shared, bucket))
 
 
 async def test_of_two_who_leave_at_once_only_one_is_served(tmp_path: Path) -> None:
@@ -325,9 +340,7 @@ async def test_an_owner_that_still_runs_is_fenced(tmp_path: Path) -> None:
     shared = SharedLog()
     owner = await Node(tmp_path / "a", shared).own()
     owner.topic()
-    owner.open.group()
-    await owner.open.put_bodies(*BODIES)
-    owner.open.ack(owner.open.receive(count=5))
+    await use(owner.open)
     await owner.replicated()
     await leave(tmp_path / "b", shared)
     put = await owner.open.put(message(b"late"))
@@ -362,9 +375,7 @@ async def test_segments_that_only_the_bucket_has_come_back(tmp_path: Path) -> No
     shared, bucket = SharedLog(), CountingBucket()
     owner = await BucketNode(tmp_path / "a", shared, bucket).own()
     owner.topic()
-    owner.open.group()
-    await owner.open.put_bodies(*BODIES)
-    owner.open.ack(owner.open.receive(count=5))
+    await use(owner.open)
     before = segments_of(tmp_path / "a", end_offset=owner.open.store.stats(0).append_offset)
     assert await owner.leave_old() == LOCAL_SEGMENTS
     await owner.stop()
@@ -374,13 +385,9 @@ async def test_segments_that_only_the_bucket_has_come_back(tmp_path: Path) -> No
         shutil.rmtree(tmp_path / "a")
         shutil.copytree(tmp_path / "copy", tmp_path / "a")
         put_back(shared, known)
-        files = FaultyFiles()
-        files.kill_at = kill_at
-        try:
-            await leave(tmp_path / "a", shared, bucket, files=files)
+        if not await is_killed(tmp_path / "a", shared, bucket, kill_at):
             break
-        except Killed:
-            tail = await leave(tmp_path / "a", shared, bucket)
+        tail = await leave(tmp_path / "a", shared, bucket)
         assert segments_of(tmp_path / "a", end_offset=tail.log_end) == before
         assert bucket_offsets(tmp_path / "a") == []
     assert kill_at > 10
