@@ -11,12 +11,16 @@ from urllib.parse import parse_qsl
 from mqservice.lib.tcp_timeouts import LIBPQ_OPTIONS
 
 _CONNECT_SECONDS_MAX: Final = 3
+# Of an operator's command: nobody's request waits for it, and it would fail where others try again.
+_COMMAND_CONNECT_SECONDS_MAX: Final = 30
+_COMMAND: Final = "manage"
 
 
 def database_options(query: str, process: str) -> dict[str, Any]:  # Any: psycopg takes them so
     """What the operator's own URL says comes last, and wins."""
+    is_command = process == _COMMAND
     options: dict[str, Any] = {  # Any: as above
-        "connect_timeout": _CONNECT_SECONDS_MAX,
+        "connect_timeout": _COMMAND_CONNECT_SECONDS_MAX if is_command else _CONNECT_SECONDS_MAX,
         **LIBPQ_OPTIONS,
         "application_name": f"mqservice {process}",
         "options": "-c statement_timeout=15000 -c lock_timeout=5000",

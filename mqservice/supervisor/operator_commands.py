@@ -6,6 +6,7 @@ secrets.toml, ports.json of ``up``
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +24,6 @@ from mqservice.supervisor.secrets_file import load_or_create_secrets
 
 TIMEOUT_S: Final = 120
 SETTINGS: Final = "mqservice.settings"
-_UNSET: Final = "the command printed nothing"
 
 
 def run_command(
@@ -51,8 +51,7 @@ def run_command(
     except subprocess.TimeoutExpired:
         raise StartFailed(f"{arguments[0]} did not end within {TIMEOUT_S} s.") from None
     if done.returncode != 0:
-        said = [line for line in done.stderr.splitlines() if line.strip()]
-        raise StartFailed(said[-1].removeprefix(REFUSAL) if said else _UNSET)
+        raise _failure(arguments[0], done.returncode, done.stderr)
     return done.stdout
 
 
@@ -77,10 +76,19 @@ def stream_command(
     ):
         assert process.stdout is not None
         yield from process.stdout
-        if process.wait() != 0:
+        if (code := process.wait()) != 0:
             errors.seek(0)
-            said = errors.read().decode("utf-8", "replace").strip().splitlines()
-            raise StartFailed(said[-1] if said else _UNSET)
+            raise _failure(arguments[0], code, errors.read().decode("utf-8", "replace"))
+
+
+def _failure(command: str, code: int, stderr: str) -> StartFailed:
+    """How the command ended, and its last words if it had any."""
+    said = [line.strip() for line in stderr.splitlines() if line.strip()]
+    if code < 0:
+        return StartFailed(f"{command} was killed by {signal.Signals(-code).name}.")
+    if not said:
+        return StartFailed(f"{command} ended with exit code {code} and printed no reason.")
+    return StartFailed(said[-1].removeprefix(REFUSAL))
 
 
 def service_environment(environ: Mapping[str, str], data_dir: Path) -> dict[str, str]:

@@ -94,7 +94,7 @@ async def test_a_database_that_is_gone_is_named(program: Program) -> None:
         "MQ_DATA_DIR": str(program.data_dir.path),
     }
     preparation = await program.start(env)
-    with pytest.raises(StartFailed, match="prepare ended with exit code 1") as failure:
+    with pytest.raises(StartFailed, match="cannot use PostgreSQL now") as failure:
         await preparation.tables()
     assert "127.0.0.1" in str(failure.value), str(failure.value)
 
