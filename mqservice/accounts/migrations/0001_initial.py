@@ -152,6 +152,11 @@ class Migration(migrations.Migration):
                     "read_only_reason",
                     models.CharField(blank=True, db_default="", default="", max_length=200),
                 ),
+                ("shard", models.CharField(db_default="main", default="main", max_length=64)),
+                (
+                    "moving_to",
+                    models.CharField(blank=True, db_default="", default="", max_length=64),
+                ),
                 (
                     "tenant",
                     models.ForeignKey(
@@ -289,6 +294,7 @@ class Migration(migrations.Migration):
                 (
                     "tenant",
                     models.ForeignKey(
+                        null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="audit_entries",
                         to="accounts.tenant",

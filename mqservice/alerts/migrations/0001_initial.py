@@ -52,6 +52,23 @@ class Migration(migrations.Migration):
                         default=mqservice.alerts.models.new_webhook_secret, max_length=64
                     ),
                 ),
+                (
+                    "webhook_format",
+                    models.CharField(
+                        choices=[
+                            ("mqservice", "mqservice"),
+                            ("slack", "slack"),
+                            ("pagerduty", "pagerduty"),
+                        ],
+                        db_default="mqservice",
+                        default="mqservice",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "routing_key",
+                    models.CharField(blank=True, db_default="", default="", max_length=64),
+                ),
                 ("revision", models.PositiveIntegerField(default=1)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("updated_at", models.DateTimeField(auto_now=True)),

@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ("accounts", "0003_audit_of_shards"),
+        ("accounts", "0001_initial"),
     ]
 
     operations = [

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import django.db.models.deletion
 from django.db import migrations, models
 
 
@@ -22,6 +25,11 @@ class Migration(migrations.Migration):
                     models.CharField(blank=True, db_default="", default="", max_length=255),
                 ),
                 ("heartbeat_at", models.DateTimeField(blank=True, null=True)),
+                ("log_end", models.BigIntegerField(db_default=0, default=0)),
+                (
+                    "move_to",
+                    models.CharField(blank=True, db_default="", default="", max_length=200),
+                ),
                 ("free_bytes", models.BigIntegerField(blank=True, null=True)),
                 (
                     "state",
@@ -42,4 +50,90 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.CreateModel(
+            name="Replica",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("node", models.CharField(max_length=200)),
+                ("heartbeat_at", models.DateTimeField()),
+                ("log_end", models.BigIntegerField(db_default=0, default=0)),
+                ("behind_ms", models.BigIntegerField(db_default=-1, default=-1)),
+                (
+                    "shard",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="replicas",
+                        to="shards.shard",
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("shard", "node"), name="replica_of_node_once")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Split",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("source", models.CharField(max_length=64)),
+                ("target", models.CharField(max_length=64)),
+                ("namespaces", models.JSONField()),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("copying", "copying"),
+                            ("holding", "holding"),
+                            ("releasing", "releasing"),
+                            ("moved", "moved"),
+                            ("done", "done"),
+                            ("failed", "failed"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("number", models.PositiveBigIntegerField(db_default=0, default=0)),
+                ("replaces", models.PositiveBigIntegerField(db_default=0, default=0)),
+                ("held_until", models.DateTimeField(blank=True, null=True)),
+                ("was_active", models.BooleanField(db_default=True, default=True)),
+                ("started_at", models.DateTimeField(auto_now_add=True)),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+            ],
+            options={
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            (
+                                "state__in",
+                                ["copying", "holding", "releasing", "moved", "done", "failed"],
+                            )
+                        ),
+                        name="split_state_known",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("state__in", ("done", "failed")), _negated=True),
+                        fields=("source",),
+                        name="split_of_source_once",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("state__in", ("done", "failed")), _negated=True),
+                        fields=("target",),
+                        name="split_to_target_once",
+                    ),
+                ],
+            },
+        ),
+        migrations.RunSQL(Path(__file__).with_suffix(".sql").read_text()),
     ]

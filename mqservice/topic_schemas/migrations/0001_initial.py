@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ("topics", "0004_durability_replicated"),
+        ("topics", "0001_initial"),
     ]
 
     operations = [

@@ -5,6 +5,8 @@ from pathlib import Path
 import django.db.models.deletion
 from django.db import migrations, models
 
+import mqservice.topics.settings
+
 
 class Migration(migrations.Migration):
     initial = True
@@ -42,11 +44,19 @@ class Migration(migrations.Migration):
                 (
                     "durability",
                     models.CharField(
-                        choices=[("sync", "sync"), ("async", "async")], default="sync", max_length=8
+                        choices=[
+                            ("sync", "sync"),
+                            ("async", "async"),
+                            ("replicated", "replicated"),
+                        ],
+                        default=mqservice.topics.settings.default_durability,
+                        max_length=16,
                     ),
                 ),
                 ("retention_age_ms", models.BigIntegerField(default=259200000)),
                 ("body_bytes_max", models.PositiveIntegerField(default=4194304)),
+                ("sqs", models.JSONField(default=dict)),
+                ("letter_sources", models.JSONField(default=list)),
                 ("revision", models.PositiveIntegerField(default=1)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("updated_at", models.DateTimeField(auto_now=True)),
