@@ -95,6 +95,11 @@ class EngineProgram(Generic[LineT]):
         assert isinstance(line, kind), line
         return line
 
+    def end(self) -> None:
+        """Wait until it has ended by itself. Raises ``error``: not well."""
+        if self._process.wait() != 0:
+            raise self._failure()
+
     def _failure(self) -> Exception:
         code = self._process.wait()
         self._words.seek(0)

@@ -32,7 +32,9 @@ def run_program(
     with EngineProgram(
         _MODULE, arguments, env=env, lines=_LINES, on_progress=told, error=_error_of
     ) as program:
-        return msgspec.json.decode(program.receive().report, type=kind)
+        report = program.receive().report
+        program.end()
+    return msgspec.json.decode(report, type=kind)
 
 
 def _error_of(code: int, words: str) -> TransferError:
