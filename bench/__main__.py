@@ -26,12 +26,14 @@ from bench import (
     offsets,
     push,
     python_client,
+    replicated,
     replicated_log,
     rest,
     scale,
     schedule,
     sharing,
     sqs,
+    takeover,
     tenants,
 )
 from bench.machine import find_machine
@@ -62,6 +64,8 @@ LARGE: Final = {
     "backlog": backlog.measure,
     "offsets": offsets.measure,
     "replicated-log": replicated_log.measure,
+    "replicated": replicated.measure,
+    "takeover": takeover.measure,
     "schedule": schedule.measure,
     "analytics": analytics.measure,
     "tenants": tenants.measure,

@@ -20,12 +20,17 @@ def make_body() -> bytes:
 
 
 def make_records(
-    topic: str, queue_count: int, count: int, *, neighbours_count: int = 1
+    topic: str,
+    queue_count: int,
+    count: int,
+    *,
+    neighbours_count: int = 1,
+    body_bytes: int = BODY_BYTES,
 ) -> list[bytes]:
-    """``count`` records of 1 KiB bodies, over the queues in turn, so many neighbours to each.
-    ``topic`` is the full name.
+    """``count`` records of 1 KiB bodies, or shorter ones, over the queues in turn, so many
+    neighbours to each. ``topic`` is the full name.
     """
-    body = make_body()
+    body = make_body()[:body_bytes]
     now_ms = time.time_ns() // 1_000_000
     return [
         encode_record(

@@ -91,19 +91,14 @@ async def engine_running(base: Path) -> AsyncIterator[EngineProcess]:
 
 
 @contextlib.asynccontextmanager
-async def engine_on(store_path: Path, **limits: int) -> AsyncIterator[EngineProcess]:
+async def engine_on(store_path: Path, **limits: int | str) -> AsyncIterator[EngineProcess]:
     """An engine on a store that may have something in it; yields when it answers.
 
     Its socket lies in a short directory of its own; ``limits`` are fields of ``StoreConfig``.
     """
     with scratch_directory("s", _short()) as short:
         socket_path = str(short / "e.sock")
-        environ = {
-            **os.environ,
-            "MQ_ENGINE_STORE_DIR": str(store_path),
-            "MQ_ENGINE_SOCKET": socket_path,
-            **{f"MQ_ENGINE_{name.upper()}": str(value) for name, value in limits.items()},
-        }
+        environ = _engine_environ(store_path, socket=socket_path, **limits)
         with _process([sys.executable, "-m", "storage_engine"], environ, short) as process:
             client = AsyncStoreClient(socket_path, client_name="bench")
             try:
@@ -111,6 +106,26 @@ async def engine_on(store_path: Path, **limits: int) -> AsyncIterator[EngineProc
             finally:
                 await client.aclose()
             yield EngineProcess(process.pid, socket_path, store_path)
+
+
+@contextlib.contextmanager
+def replica_on(store_path: Path, directory: Path, **limits: int | str) -> Iterator[EngineProcess]:
+    """A replica that follows its shard's owner, and may be told to take over on the socket
+    ``control`` in ``directory``, which is short; it then serves at ``socket_path``.
+    """
+    socket_path = str(directory / "e.sock")
+    environ = _engine_environ(
+        store_path, socket=socket_path, control=str(directory / "control"), **limits
+    )
+    command = [sys.executable, "-m", "storage_engine", "follow"]
+    with _process(command, environ, directory) as process:
+        yield EngineProcess(process.pid, socket_path, store_path)
+
+
+def _engine_environ(store_path: Path, **limits: int | str) -> dict[str, str]:
+    settings = {"store_dir": str(store_path), **limits}
+    named = {f"MQ_ENGINE_{name.upper()}": str(value) for name, value in settings.items()}
+    return {**os.environ, **named}
 
 
 @contextlib.asynccontextmanager
