@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
+from urllib.parse import urlencode
 
 import pytest
 
@@ -22,6 +24,7 @@ from storage_engine.disk.layout import COMMIT_LOG_DIR, base_offsets_in
 from tests.sizes import sized
 from tests.storage_engine.engines import READY_TRIES, pull_all
 from tests.storage_engine.kills.outcomes import Outcome
+from tests.storage_engine.replicated_log.log_kinds import new_s3_bucket
 from tests.storage_engine.replication.takeovers import Shard, broken_promises, run_takeovers
 from tests.storage_engine.replication.test_owners import ACKED_EACH, SEED, put
 
@@ -34,13 +37,19 @@ OLD: Final = {
 
 
 @contextmanager
-def old_shard() -> Iterator[tuple[Shard, StoreClient, list[bytes]]]:
-    """Most of its messages are only in the bucket, a directory ``snapshots`` of its own."""
+def old_shard(url: str = "") -> Iterator[tuple[Shard, StoreClient, list[bytes]]]:
+    """Most of its messages are only in the bucket, a directory ``snapshots`` of its own, or what
+    ``url`` names, which has its log too.
+    """
     with Shard(**OLD) as shard:
         bucket = shard.directory / "snapshots"
         bucket.mkdir()
-        shard._environment["MQ_ENGINE_SNAPSHOT_URL"] = bucket.as_uri()
         shard.kill()
+        if url:
+            shutil.rmtree(shard.store_dir)
+            shard._environment["MQ_ENGINE_REPLICATED_LOG"] = url
+        else:
+            shard._environment["MQ_ENGINE_SNAPSHOT_URL"] = bucket.as_uri()
         shard.start()
         with shard.client() as client:
             client.topic_put(
@@ -87,10 +96,25 @@ def test_old_messages_are_read_through_the_socket_unless_the_bucket_is_away() ->
         assert pull_all(client, 0) == [*bodies, b"new"]
 
 
+def test_an_empty_machine_serves_what_s3_has() -> None:
+    """Log, snapshots and old segments, through the client library that reaches S3 itself."""
+    url, options = new_s3_bucket()
+    with old_shard(f"{url}?{urlencode(options)}") as (shard, client, bodies):
+        assert pull_all(client, 0) == bodies
+        shard.kill()
+        shard.choose_empty_disk()
+        shard.hand_to_replica()
+        shard.start()
+        assert shard.logged("snapshot_restored") == 1
+        assert pull_all(client, 0) == bodies
+        put(client, b"more")
+        assert pull_all(client, 0) == [*bodies, b"more"]
+
+
 @pytest.mark.torture
 @pytest.mark.sized
 def test_no_acknowledged_message_is_lost_where_old_segments_are_in_the_bucket() -> None:
     count = sized(1, torture=60)
-    history = run_takeovers(count, seed=SEED, acked_each=3 * ACKED_EACH, **OLD)
+    history, _ = run_takeovers(count, seed=SEED, acked_each=3 * ACKED_EACH, **OLD)
     assert broken_promises(history) == []
     assert history.count(Outcome.ACKED) >= 3 * ACKED_EACH * count
