@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.disk_room import why_no_room
 from tests.servers import TestServers
+from tests.sizes import IS_TORTURE
 
 settings.register_profile(
     "any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -67,10 +68,26 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """One process runs all tests of a module that share what is made for the module: a browser, a
-    server, a large store. It would else be made once more for each process.
+    server, a large store. It would else be made once more for each process. One runs all tests of
+    the whole service, too, which take a quarter of ``make test``; in ``make torture`` they are most
+    of it, and each process has a service of its own.
     """
-    if item.get_closest_marker("xdist_group") is None and _shares_with_its_module(item):
+    if item.get_closest_marker("xdist_group") is not None:
+        return
+    if _asks_the_service(item) and not IS_TORTURE:
+        item.add_marker(pytest.mark.xdist_group("service"))
+    elif _shares_with_its_module(item):
         item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name}.{item.path.stem}"))
+
+
+def _asks_the_service(item: pytest.Item) -> bool:
+    """Whether it is a test of ``one_service``: nothing of its folder stands in its place."""
+    if not isinstance(item, pytest.Function):
+        return False
+    if hasattr(item, "callspec") and item.callspec.params.get("service") == "fake":
+        return False
+    definitions = item._fixtureinfo.name2fixturedefs.get("service", ())
+    return [each.scope for each in definitions[-1:]] == ["session"]
 
 
 def _shares_with_its_module(item: pytest.Item) -> bool:
@@ -82,8 +99,8 @@ def _shares_with_its_module(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long tests first, so that no core is idle at the end; those of the whole service last, for
-    its ten processes take a tenth of a core from all tests that come after.
+    """Those of the whole service first: they wait for each other. Of the rest long ones first, so
+    that no core is idle at the end.
     """
     items.sort(key=_turn)
     for item in items:
@@ -97,7 +114,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _turn(item: pytest.Item) -> tuple[bool, float]:
     marker = item.get_closest_marker("timeout")
     timeout_s = marker.args[0] if marker is not None else 0.0
-    return "service" in getattr(item, "fixturenames", ()), -timeout_s
+    return not _asks_the_service(item), -timeout_s
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """The service ends with the last of its tests: its ten processes take a tenth of a core from
+    all that come after.
+    """
+    try:
+        return (yield)
+    finally:
+        if _asks_the_service(item) and not (nextitem and _asks_the_service(nextitem)):
+            _end_the_service(item)
+
+
+def _end_the_service(item: pytest.Item) -> None:
+    assert isinstance(item, pytest.Function)
+    for each in item.session._fixturemanager.getfixturedefs("one_service", item) or ():
+        each.finish(item._request)  # type: ignore[arg-type]  # only its node is asked for
 
 
 @pytest.hookimpl(trylast=True)
