@@ -84,7 +84,7 @@ def test_tasks_run_and_their_results_are_read(shop: Shop) -> None:
         assert each["times"] == sorted(each["times"])
 
 
-@WITH_EACH_DJANGO
+@WITH_ONE_DJANGO
 def test_a_task_of_a_transaction_that_is_rolled_back_never_runs(shop: Shop) -> None:
     unsent = shop.run(
         """
@@ -110,7 +110,7 @@ result = [result, TaskRecord.objects.filter(sent_at__isnull=False).count()]
     assert shop.notes == ["committed"]
 
 
-@WITH_EACH_DJANGO
+@WITH_ONE_DJANGO
 def test_messages_are_published_when_the_transaction_commits(shop: Shop, mq: Client) -> None:
     mq.topics.create(shop.prefix, queues=1)
 
