@@ -69,12 +69,13 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """One process runs all tests of a module that share what is made for the module: a browser, a
     server, a large store. It would else be made once more for each process. One runs all tests of
-    the whole service, too, which take a quarter of ``make test``; in ``make torture`` they are most
-    of it, and each process has a service of its own.
+    the whole service, too, which take a quarter of ``make test``. Of the tests that only ``make
+    torture`` runs they are most, and each process has a service of its own.
     """
     if item.get_closest_marker("xdist_group") is not None:
         return
-    if _asks_the_service(item) and not IS_TORTURE:
+    is_in_torture = IS_TORTURE or item.get_closest_marker("torture") is not None
+    if _asks_the_service(item) and not is_in_torture:
         item.add_marker(pytest.mark.xdist_group("service"))
     elif _shares_with_its_module(item):
         item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name}.{item.path.stem}"))
