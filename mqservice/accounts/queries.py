@@ -8,7 +8,8 @@ from django.utils import timezone
 
 from mqservice.accounts.access import Principal
 from mqservice.accounts.limits import INVITATIONS_MAX, NAMESPACES_MAX, PAGE_MAX
-from mqservice.accounts.models import ApiKey, Invitation, Member, Namespace, User
+from mqservice.accounts.models import ApiKey, Invitation, Member, Namespace, Role, User
+from mqservice.accounts.roles import PERMISSIONS, Permission
 from mqservice.lib.problem import Problem
 
 
@@ -94,6 +95,12 @@ def visible_namespaces(principal: Principal, *, after: str, limit: int) -> list[
 
 def members_of(principal: Principal) -> QuerySet[Member]:
     return Member.objects.filter(tenant_id=principal.tenant_id).select_related("user")
+
+
+def grantors(principal: Principal) -> QuerySet[Member]:
+    """Those of the tenant who can give a member another role, by user name."""
+    roles = [role for role in Role if Permission.MEMBERS_MANAGE in PERMISSIONS[role]]
+    return members_of(principal).filter(role__in=roles).order_by("user__username")
 
 
 def members_after(principal: Principal, *, after: str, limit: int = PAGE_MAX) -> list[Member]:

@@ -77,6 +77,11 @@ def permits_scope(role: Role, scope: Scope) -> bool:
     return OF_SCOPE[scope] in PERMISSIONS[role]
 
 
+def least_role(permission: Permission) -> Role:
+    """The first role, from viewer up, that has ``permission``."""
+    return next(role for role, permitted in PERMISSIONS.items() if permission in permitted)
+
+
 def is_at_most(role: Role, other: Role) -> bool:
     """Whether ``role`` may do nothing that ``other`` may not."""
     return PERMISSIONS[role] <= PERMISSIONS[other]

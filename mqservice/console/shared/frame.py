@@ -2,7 +2,7 @@
 
     request ─▶ signed in? ─▶ member of the namespace's tenant? ─▶ permitted? ─▶ view(request, frame)
                   │ no               │ no                           │ no
-               log-in               404                            403
+               log-in               404                 403: why not, and who can grant it
 
 A namespace one is no member of answers 404, as one that does not exist. Pages are HTML that works
 without scripts; htmx asks for the same addresses and gets the part it shows (``render_part``). With
@@ -15,11 +15,10 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Concatenate, ParamSpec, TypeVar, cast
+from typing import Concatenate, Final, ParamSpec, TypeVar, cast
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied
 from django.http import (
     Http404,
     HttpRequest,
@@ -32,8 +31,8 @@ from django.utils.translation import gettext as _
 
 from mqservice.accounts.access import Principal
 from mqservice.accounts.models import Namespace, User
-from mqservice.accounts.queries import namespaces_of
-from mqservice.accounts.roles import CHANGING, Permission
+from mqservice.accounts.queries import grantors, namespaces_of
+from mqservice.accounts.roles import CHANGING, Permission, least_role
 from mqservice.accounts.session_access import find_session_principal
 from mqservice.console.guide.pages import guide_url
 from mqservice.console.shared import table_csv
@@ -54,6 +53,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 _SAFE_METHODS = ("GET", "HEAD")
+GRANTORS_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +180,7 @@ def page(
             if frame.namespace.is_read_only and needs in CHANGING:
                 return frame.render("console/held.html", HTTPStatus.CONFLICT, crumbs=[])
             if not frame.principal.permits(needs):
-                raise PermissionDenied(f"this needs the permission {needs.value}")
+                return refuse(frame, needs)
             answer = function(frame, *args, **kwargs)
             if request.method == "POST":
                 forget_counts(frame.namespace)
@@ -198,6 +198,19 @@ def page(
         return login_required(view)
 
     return decorate
+
+
+def refuse(frame: Frame, needs: Permission) -> HttpResponse:
+    """The page for who lacks ``needs``: which role has it, and who can grant it. One query."""
+    admins = grantors(frame.principal)[: GRANTORS_SHOWN + 1]
+    return frame.render(
+        "console/not_allowed.html",
+        HTTPStatus.FORBIDDEN,
+        crumbs=[],
+        role=least_role(needs),
+        admins=[each.user.username for each in admins[:GRANTORS_SHOWN]],
+        has_more=len(admins) > GRANTORS_SHOWN,
+    )
 
 
 def _has_nul(request: HttpRequest) -> bool:

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from mqservice.accounts.models import AuditEntry
+from mqservice.accounts.models import AuditEntry, Member, Role, User
 from mqservice.console.shared.figures import READERS_MAX
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.clock import SystemClock
@@ -44,6 +44,11 @@ def make_topics(people: People, count: int) -> None:
     Topic.objects.bulk_create(
         Topic(namespace=people.acme, name=f"topic-{index:04}") for index in range(count)
     )
+
+
+def add_member(people: People, username: str, role: Role) -> None:
+    user = User.objects.create(username=username)
+    Member.objects.create(tenant=people.acme.tenant, user=user, role=role)
 
 
 def test_topic_is_created_changed_and_deleted_with_an_entry_each(
@@ -128,7 +133,7 @@ def test_viewer_is_told_why_not_and_refused_each(people: People, engine: str, bo
         + text_of(bob, f"{TOPICS}/orders")
         + text_of(bob, "/console/acme/groups")
     )
-    for word in ("new-topic", "/edit", "/delete", "/publish", "/messages"):
+    for word in ("new-topic", "/edit", "/delete"):
         assert word not in seen
     told = why_not(seen)
     assert {"New topic", "Edit", "Purge", "Delete", "Publish", "Alert on this"} <= set(told)
@@ -138,6 +143,31 @@ def test_viewer_is_told_why_not_and_refused_each(people: People, engine: str, bo
         assert bob.post(path, FORM | {"confirm": "orders"}).status_code in (403, 405)
     assert Topic.objects.filter(name="orders").exists()
     assert Topic.objects.count() == 1
+
+
+@pytest.mark.parametrize("tab", ["topics/orders/messages", "tail?topic=orders"])
+def test_viewer_opens_a_tab_and_is_told_which_role_it_needs_and_who_can_grant_it(
+    people: People, engine: str, bob: Client, tab: str
+) -> None:
+    put_topic(people.acme, "orders", TopicChange())
+    add_member(people, "dana", Role.ADMIN)
+    add_member(people, "eve", Role.DEVELOPER)
+    assert f'href="/console/acme/{tab}"' in text_of(bob, f"{TOPICS}/orders")
+
+    answer = bob.get(f"/console/acme/{tab}")
+
+    assert answer.status_code == 403
+    told = " ".join(answer.content.decode().split())
+    assert "<dt>Role needed</dt><dd>developer</dd> <dt>Your role</dt><dd>viewer</dd>" in told
+    assert ">alice, dana</dd>" in told
+    assert 'href="/console/acme/members"' in told
+
+
+def test_only_a_few_of_many_admins_are_named(people: People, bob: Client) -> None:
+    for number in range(9):
+        add_member(people, f"admin{number}", Role.ADMIN)
+    told = bob.get("/console/acme/new-topic").content.decode()
+    assert ">admin0, admin1, admin2, admin3, admin4, …</dd>" in told
 
 
 def test_stranger_finds_none_of_the_forms(people: People, client: Client) -> None:
