@@ -25,6 +25,7 @@ from mqservice.console.audit.sentences import actor_of, key_names, sentence_of
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_times import utc_of
 from mqservice.console.shared.frame import Frame, page
+from mqservice.console.shared.problem_words import problem_text
 from mqservice.console.shared.time_zones import zone_given
 from mqservice.lib.csv_cells import csv_response
 from mqservice.lib.problem import Problem
@@ -92,7 +93,8 @@ def audit_csv(frame: Frame) -> HttpResponse:
     try:
         rows = audit_rows(frame.principal, _question(_given(frame)))
     except Problem as problem:
-        return HttpResponse(problem.detail, status=problem.status, content_type="text/plain")
+        text = problem_text(problem)
+        return HttpResponse(text, status=problem.status, content_type="text/plain; charset=utf-8")
     cells = ([_cell(row, name) for name in _COLUMNS] for row in rows)
     return csv_response(_COLUMNS, cells, file_name=f"audit-{frame.namespace.tenant.name}.csv")
 

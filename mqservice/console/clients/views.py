@@ -15,6 +15,7 @@ from mqservice.console.clients.queries import clients_page
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.frame import Frame, page
 from mqservice.console.shared.masking import masks_for, shown_filter
+from mqservice.console.shared.problem_words import problem_text
 from mqservice.delivery.connections.api import end
 from mqservice.delivery.connections.connections import Connection
 from mqservice.lib.names import NAME_CHARS_MAX
@@ -50,7 +51,7 @@ def disconnect(frame: Frame) -> HttpResponse:
     try:
         was_there = end(frame.principal, frame.namespace, frame.request.POST.get("id", ""))
     except Problem as problem:
-        messages.error(frame.request, problem.detail or problem.title)
+        messages.error(frame.request, problem_text(problem))
     else:
         if was_there:
             text = _("Disconnected. The client may reconnect unless its key is revoked.")

@@ -24,7 +24,6 @@ from mqservice.console.shared.forms import RefusableForm
 from mqservice.console.shared.time_zones import zone_given
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.names import NAME_CHARS_MAX
-from mqservice.lib.problem import Problem
 from mqservice.lib.wire import refused
 from mqservice.tasks.models import TaskKind
 from mqservice.tasks.schemas import PurgeIn, RedriveIn
@@ -131,7 +130,3 @@ def offered_topics(group: ConsumerGroup) -> list[str]:
     """Names to choose a target from. One query."""
     topics = Topic.objects.filter(namespace=group.namespace).order_by("name")
     return list(topics.values_list("name", flat=True)[:TOPICS_OFFERED])
-
-
-def problem_message(problem: Problem) -> str:
-    return problem.detail or problem.title

@@ -23,7 +23,6 @@ from mqservice.console.dead_letters.forms import (
     RedriveForm,
     SelectedLetters,
     offered_topics,
-    problem_message,
     purge_order,
 )
 from mqservice.console.dead_letters.views import letters_crumbs
@@ -32,6 +31,7 @@ from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm
 from mqservice.console.shared.frame import Frame, find_or_404, page
 from mqservice.console.shared.masking import masks_for
+from mqservice.console.shared.problem_words import problem_text
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.problem import Problem
 from mqservice.tasks.models import Task, TaskFailure, TaskKind
@@ -93,7 +93,7 @@ def purge(frame: Frame, group: str) -> HttpResponse:
             return _start_task(frame, order)
         found = DryRunOut.of(_count_ahead(frame, order))
     except Problem as problem:
-        fault = problem_message(problem)
+        fault = problem_text(problem)
     return frame.render(
         "console/purge.html",
         status=422 if fault or form.errors else 200,
@@ -163,7 +163,7 @@ def cancel(frame: Frame, task_id: str) -> HttpResponse:
         frame.principal.require(Scope.MANAGE, Kind.GROUP, row.group_name)
         cancel_task(frame.principal, frame.namespace, task_id)
     except Problem as problem:
-        messages.error(frame.request, problem_message(problem))
+        messages.error(frame.request, problem_text(problem))
     else:
         messages.success(frame.request, _("Cancelled. Messages already moved stay moved."))
     return redirect("console:task", frame.namespace.name, task_id)

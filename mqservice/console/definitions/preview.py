@@ -23,6 +23,7 @@ from django.utils.translation import gettext_lazy
 
 from mqservice.accounts.models import Namespace, User
 from mqservice.console.shared.forms import RefusableForm
+from mqservice.console.shared.problem_words import in_words, problem_text
 from mqservice.console.shared.signed_previews import find_signed, signed
 from mqservice.definitions.document_format import Form, form_of_file, json_of
 from mqservice.definitions.documents import reject_duplicates
@@ -158,7 +159,10 @@ def find_digest(token: str, body: bytes, user: User, namespace: Namespace) -> st
 def shown_faults(faults: list[ProblemItem], body: bytes) -> list[tuple[str, str, str]]:
     """Each fault as its place, the name of the thing there, and what is wrong."""
     content: object = msgspec.json.decode(body)
-    return [(each.pointer or "/", _name_at(each.pointer, content), each.detail) for each in faults]
+    return [
+        (each.pointer or "/", _name_at(each.pointer, content), in_words(each.detail))
+        for each in faults
+    ]
 
 
 def _compact(content: bytes, form: Form) -> bytes:
@@ -172,8 +176,8 @@ def _compact(content: bytes, form: Form) -> bytes:
         raise forms.ValidationError(_("This is not valid JSON: %(why)s") % {"why": exc}) from None
     except Problem as problem:
         if form is Form.JSON:
-            raise forms.ValidationError(problem.detail) from None
-        why = {"why": problem.detail}
+            raise forms.ValidationError(problem_text(problem)) from None
+        why = {"why": problem_text(problem)}
         raise forms.ValidationError(_("This is not valid YAML: %(why)s") % why) from None
     return body
 

@@ -20,6 +20,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from mqservice.console.shared.forms import MomentField, RefusableForm, in_zone
+from mqservice.console.shared.problem_words import in_words, problem_text
 from mqservice.console.shared.signed_previews import find_signed, signed
 from mqservice.groups.broadcast_clients import client_id_of
 from mqservice.groups.models import ConsumerGroup
@@ -107,9 +108,9 @@ class ResetForm(RefusableForm):
     def add_problem(self, problem: Problem) -> None:
         known = [item for item in problem.errors if self.POINTERS.get(item.pointer) in self.fields]
         for item in known:
-            self.add_error(self.POINTERS[item.pointer], item.detail)
+            self.add_error(self.POINTERS[item.pointer], in_words(item.detail))
         if not known:
-            self.add_error(None, problem.detail or problem.title)
+            self.add_error(None, problem_text(problem))
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):

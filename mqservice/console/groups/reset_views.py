@@ -25,6 +25,7 @@ from mqservice.console.groups.offset_reset import (
 from mqservice.console.groups.views import found_group, group_crumbs
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.frame import Frame, page
+from mqservice.console.shared.problem_words import problem_text
 from mqservice.console.shared.signed_previews import EXPIRED
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.offsets import preview_seek, progress_of, seek
@@ -88,7 +89,7 @@ def _apply(
             )  # fmt: skip
         done = seek(frame.principal, row, topic, target)
     except Problem as problem:
-        text = problem.detail or problem.title
+        text = problem_text(problem)
         return _page(frame, row, topic, names, rows, form=form, fault=text, status=422)
     made = Projection(reply=done, body=preview.body, token="")
     told = {"replayed": count(made.replayed), "skipped": count(made.skipped)}

@@ -21,6 +21,7 @@ from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import act
 from mqservice.console.shared.frame import Frame, find_or_404, page
 from mqservice.console.shared.navigation import Text
+from mqservice.console.shared.problem_words import problem_text
 from mqservice.console.templatetags.words import WORDS
 from mqservice.delivery.reading.same_cause import NO_REASON
 from mqservice.issues.limits import HOURS_RETAINED
@@ -107,7 +108,7 @@ def change(frame: Frame, issue: str) -> HttpResponse:
     try:
         change_issue(frame.principal, frame.namespace, row.public_id, Verb(verb), SystemClock())
     except Problem as problem:
-        messages.error(frame.request, problem.detail or problem.title)
+        messages.error(frame.request, problem_text(problem))
         return redirect(frame.url("issues"))
     messages.success(frame.request, CHANGE_MESSAGES[Verb(verb)])
     return redirect(frame.url("issue", row.public_id))

@@ -25,6 +25,7 @@ from mqservice.console.keys.queries import commands_of, key_row, keys_page
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm, form_status
 from mqservice.console.shared.frame import Frame, find_or_404, page
+from mqservice.console.shared.problem_words import problem_text
 from mqservice.lib.problem import Problem
 
 _TEXT_CHARS_MAX: Final = 80
@@ -90,7 +91,7 @@ def rotate(frame: Frame, key_id: str) -> HttpResponse:
     try:
         row, text = rotate_key(frame.principal, row.public_id, form.length())
     except Problem as problem:
-        form.add_error(None, problem.detail or problem.title)
+        form.add_error(None, problem_text(problem))
         return _key_page(frame, row, rotate_form=form)
     return _shown_once(frame, row, text, status=200)
 
@@ -106,7 +107,7 @@ def revoke(frame: Frame, key_id: str) -> HttpResponse:
         try:
             revoke_key(frame.principal, row.public_id)
         except Problem as problem:
-            form.add_error(None, problem.detail or problem.title)
+            form.add_error(None, problem_text(problem))
         else:
             messages.success(frame.request, _("The key %(name)s was revoked.") % {"name": row.name})
             return redirect("console:keys", frame.namespace.name)

@@ -26,6 +26,7 @@ from mqservice.console.keys.forms import InvitationForm
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS, delete_by_name, form_status, number_of
 from mqservice.console.shared.frame import Frame, find_or_404, page
+from mqservice.console.shared.problem_words import problem_text
 from mqservice.lib.problem import Problem
 
 _USERNAME_CHARS_MAX: Final = 150
@@ -137,7 +138,7 @@ def _show_problem(frame: Frame, problem: Problem) -> None:
             "try again."
         )
     else:
-        detail = problem.detail or problem.title
+        detail = problem_text(problem)
     messages.error(frame.request, detail)
 
 

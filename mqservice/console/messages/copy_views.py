@@ -23,6 +23,7 @@ from mqservice.console.shared.data_plane import call_data_plane, reject_hidden
 from mqservice.console.shared.form_views import FORM_METHODS
 from mqservice.console.shared.frame import Crumb, Frame, page
 from mqservice.console.shared.masking import masks_for
+from mqservice.console.shared.problem_words import in_words
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.units import count
@@ -62,7 +63,10 @@ def copy_messages(frame: Frame) -> HttpResponse:
         notes.success(frame.request, told % {"n": count(found["count"])})
         failed = [each for each in found["messages"] if each["detail"]]
         if failed:
-            text = _("%(n)s not stored: %(why)s") % {"n": len(failed), "why": failed[0]["detail"]}
+            text = _("%(n)s not stored: %(why)s") % {
+                "n": len(failed),
+                "why": in_words(failed[0]["detail"]),
+            }
             notes.error(frame.request, text)
         if found["next_cursor"] is None:
             return redirect("console:topic-messages", frame.namespace.name, target)

@@ -22,6 +22,7 @@ from django.http.response import HttpResponseBase
 from mqservice.console.shared.bodies import Stored, body_of, is_hidden, text_of
 from mqservice.console.shared.data_plane import DataPlaneResponse, call_data_plane, call_for_stream
 from mqservice.console.shared.frame import Frame
+from mqservice.console.shared.problem_words import problem_text
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.reading.message_query import parse_query, tokens_of, written
 from mqservice.delivery.reading.search import OLDEST
@@ -57,8 +58,8 @@ def export_response(frame: Frame, given: QueryDict, kind: Export) -> HttpRespons
     asked = {"q": q, "order": given.get("order", ""), "limit": str(PAGE_MESSAGES)}
     first = call_data_plane(frame.request, frame.principal, "GET", path, query=asked)
     if first.problem is not None:
-        detail = first.problem.detail or first.problem.title
-        return HttpResponse(detail, status=first.status, content_type="text/plain; charset=utf-8")
+        text = problem_text(first.problem)
+        return HttpResponse(text, status=first.status, content_type="text/plain; charset=utf-8")
     pages = _pages(frame, path, asked, first)
     if kind is Export.CSV:
         content = csv_of(pages, "from" if asked["order"] == OLDEST else "to")

@@ -25,6 +25,7 @@ from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.data_plane import call_data_plane
 from mqservice.console.shared.forms import PublishForm
 from mqservice.console.shared.frame import Frame, page
+from mqservice.console.shared.problem_words import in_words
 from mqservice.console.topics.views import found_topic, topic_crumbs
 from mqservice.lib.problem import Problem, ProblemItem
 
@@ -88,7 +89,7 @@ def _send(frame: Frame, path: str, body: dict[str, object], count: int) -> str:
     results = _send_one(frame, f"{path}:batch", msgspec.json.encode([body] * count))["results"]
     refused = [each for each in results if "id" not in each]
     if refused:
-        told = {"n": len(refused), "why": refused[0]["detail"]}
+        told = {"n": len(refused), "why": in_words(refused[0]["detail"])}
         messages.error(frame.request, _("%(n)s not stored: %(why)s") % told)
     stored = len(results) - len(refused)
     told_text = ngettext("%(n)s message was stored.", "%(n)s messages were stored.", stored)

@@ -18,6 +18,7 @@ from mqservice.accounts.read_only import set_read_only
 from mqservice.accounts.roles import Permission
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.frame import Frame, page
+from mqservice.console.shared.problem_words import problem_text
 from mqservice.lib.problem import Problem
 
 
@@ -56,7 +57,7 @@ def switch_read_only(frame: Frame) -> HttpResponse:
             raise Problem.of("BAD_REQUEST", " ".join(str(each) for each in form.errors["reason"]))
         set_read_only(frame.principal, frame.namespace.name, is_read_only=is_on, reason=reason)
     except Problem as problem:
-        messages.error(frame.request, problem.detail or problem.title)
+        messages.error(frame.request, problem_text(problem))
     else:
         told = (
             _("The namespace is now read-only.")

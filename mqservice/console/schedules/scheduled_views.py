@@ -31,6 +31,7 @@ from mqservice.console.shared.data_plane import call_data_plane
 from mqservice.console.shared.form_times import utc_of
 from mqservice.console.shared.form_views import FORM_METHODS
 from mqservice.console.shared.frame import Frame, page
+from mqservice.console.shared.problem_words import in_words
 from mqservice.console.shared.time_zones import zone_given
 from mqservice.console.topics.views import found_topic
 from mqservice.delivery.delivery_time import CODE as TIME_CODE
@@ -227,7 +228,7 @@ def _settle(frame: Frame, given: QueryDict) -> None:
         if problem is None:
             done += 1
         else:
-            text = str(problem.detail if problem.code == TIME_CODE else problem.title)
+            text = in_words(problem.detail if problem.code == TIME_CODE else problem.title)
             refusals[text] = refusals.get(text, 0) + 1
     if done:
         messages.success(frame.request, _outcome_message(verb, done) % {"n": done})

@@ -34,6 +34,7 @@ from mqservice.console.shared.form_views import (
 )
 from mqservice.console.shared.frame import Frame, find_or_404, page
 from mqservice.console.shared.masking import audit_unmasked, mask_response, masks_for
+from mqservice.console.shared.problem_words import problem_text
 from mqservice.console.shared.time_zones import zone_name, zone_names, zone_of
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.names import NAME_CHARS_MAX
@@ -177,7 +178,7 @@ def send(frame: Frame, schedule: str) -> HttpResponse:
     try:
         sent = send_now(frame.principal, frame.namespace, found.name, SystemClock())
     except Problem as problem:
-        messages.error(frame.request, problem.detail or problem.title)
+        messages.error(frame.request, problem_text(problem))
     else:
         told = {"id": sent.message_id, "queue": sent.queue_id}
         messages.success(frame.request, _("Stored in queue %(queue)s as %(id)s.") % told)
@@ -280,7 +281,7 @@ def _tried(cron: str, time_zone: str) -> dict[str, object]:
     try:
         runs = _runs(cron, time_zone or "UTC", SystemClock().now_ms() + 1)
     except Problem as problem:
-        return {"runs": [], "fault": problem.detail, "words": ""}
+        return {"runs": [], "fault": problem_text(problem), "words": ""}
     return {"runs": runs, "fault": "", "words": describe_cron(cron)}
 
 

@@ -12,6 +12,7 @@ from django.shortcuts import redirect
 
 from mqservice.console.shared.forms import RefusableForm
 from mqservice.console.shared.frame import Frame
+from mqservice.console.shared.problem_words import problem_text
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
 
@@ -91,7 +92,7 @@ def act(frame: Frame, change: Callable[[], object], *, told: str, back: str) -> 
     try:
         change()
     except Problem as problem:
-        messages.error(frame.request, problem.detail or problem.title)
+        messages.error(frame.request, problem_text(problem))
     else:
         messages.success(frame.request, told)
     return redirect(back)
@@ -123,7 +124,7 @@ def delete_by_name(
         try:
             delete()
         except Problem as problem:
-            form.add_error(None, problem.detail or problem.title)
+            form.add_error(None, problem_text(problem))
         else:
             messages.success(frame.request, told)
             return redirect(back)

@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from mqservice.console.shared.form_times import field_time, utc_of
+from mqservice.console.shared.problem_words import in_words, problem_text
 from mqservice.console.shared.time_zones import lazy_zone_name, zone_given
 from mqservice.lib.problem import Problem
 
@@ -72,9 +73,9 @@ class RefusableForm(forms.Form):
     def add_problem(self, problem: Problem) -> None:
         """To the fields it names, else to the form as a whole."""
         for item in problem.errors:
-            self.add_error(self.field_at(item.pointer), item.detail)
+            self.add_error(self.field_at(item.pointer), in_words(item.detail))
         if not problem.errors:
-            self.add_error(self.field_at(problem.code), problem.detail or problem.title)
+            self.add_error(self.field_at(problem.code), problem_text(problem))
 
     def field_at(self, place: str) -> str | None:
         """The field of a pointer, or of a code that comes without one."""

@@ -17,6 +17,7 @@ from mqservice.accounts.roles import Permission
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm, form_status
 from mqservice.console.shared.frame import Frame, page
+from mqservice.console.shared.problem_words import problem_text
 from mqservice.console.topics.views import found_topic, topic_crumbs
 from mqservice.lib.problem import Problem
 from mqservice.lib.units import count
@@ -36,7 +37,7 @@ def purge_topic_page(frame: Frame, topic: str) -> HttpResponse:
         try:
             dropped = message_count(purge_topic(frame.principal, row))
         except Problem as problem:
-            form.add_error(None, problem.detail or problem.title)
+            form.add_error(None, problem_text(problem))
         else:
             told = ngettext(
                 "%(n)s message of %(name)s was purged.",
@@ -45,11 +46,11 @@ def purge_topic_page(frame: Frame, topic: str) -> HttpResponse:
             )
             messages.success(frame.request, told % {"n": count(dropped), "name": row.name})
             return redirect("console:topic", frame.namespace.name, row.name)
-    found, problem_text = None, ""
+    found, refusal = None, ""
     try:
         found = preview_purge(row)
     except Problem as problem:
-        problem_text = problem.detail or problem.title
+        refusal = problem_text(problem)
     return frame.render(
         "console/topic_purge.html",
         status=form_status(form),
@@ -57,7 +58,7 @@ def purge_topic_page(frame: Frame, topic: str) -> HttpResponse:
         form=form,
         found=found,
         messages_found=None if found is None else message_count(found),
-        problem_text=problem_text,
+        refusal=refusal,
         crumbs=topic_crumbs(frame, row, _("Purge")),
         curl=curl_of("POST", f"{frame.api_root}/topics/{row.name}:purge"),
     )
