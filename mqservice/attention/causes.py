@@ -10,6 +10,7 @@ from django.utils.translation import ngettext
 from mqservice.alerts.models import AlertRule, Channel
 from mqservice.alerts.settings import AlertKind
 from mqservice.lib.durations import MINUTE_MS
+from mqservice.lib.problem_words import in_words
 from mqservice.lib.units import age, count, rate, size
 from mqservice.quotas.levels import QuotaUse
 from mqservice.sampling.group_health import STALLED_MS, GroupHealth, TrendPoint
@@ -60,7 +61,8 @@ def of_dead_letters(
         return told
     shown = reason or _("no reason given")
     if not other_reasons:
-        return f"{told} {_('Reason: %(reason)s') % {'reason': shown}}"
+        only = _("Reason: %(reason)s") % {"reason": shown}
+        return f"{told} {only}"
     most = ngettext(
         "Most common of %(total)s reasons: %(reason)s (%(count)s)",
         "Most common of %(total)s reasons: %(reason)s (%(count)s)",
@@ -75,7 +77,7 @@ def of_schedule(error: str) -> str:
 
 def of_notification(channel: str, error: str, attempt_count: int) -> str:
     """Of an email or webhook that was not delivered."""
-    told = {"attempts": count(attempt_count), "error": error or _("unknown")}
+    told = {"attempts": count(attempt_count), "error": in_words(error) or _("unknown")}
     if channel == Channel.WEBHOOK.value:
         return (
             _("Its webhook could not be delivered, after %(attempts)s attempts: %(error)s") % told

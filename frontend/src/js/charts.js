@@ -19,6 +19,7 @@ const whenever = inZone("sv-SE", { dateStyle: "short", timeStyle: "medium" });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const BYTES = ["B", "KiB", "MiB", "GiB", "TiB"];
 const BYTE_STEPS = BYTES.flatMap((_, power) => [1, 2, 4, 8, 16, 32, 64, 128, 256, 512].map((step) => step * 1024 ** power));
+const COUNT_STEPS = Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
 const SECOND_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800];
 const TIME_STEPS = SECOND_STEPS.filter((step) => step >= 60); // a moment is named by its minute
 
@@ -145,7 +146,7 @@ function options(box, data) {
   const grid = { stroke: solid("--line"), width: 1 };
   const range = rangeOf(data);
   const latest = (column) => column.findLast((value) => value != null);
-  const steps = { B: BYTE_STEPS, s: SECOND_STEPS }[data.unit];
+  const steps = { B: BYTE_STEPS, s: SECOND_STEPS, "": COUNT_STEPS }[data.unit];
   const highest = highestOf(data, "covers" in box.dataset);
   const bad = solid("--bad");
   const period = data.bars?.step_ms ?? 0;

@@ -47,7 +47,7 @@ function enter(next) {
   if (state !== "live") {
     part("sampled").hidden = true;
     part("every").hidden = true;
-    part("rate").textContent = words.textUnknown;
+    part("rate").textContent = "–";
   }
 }
 

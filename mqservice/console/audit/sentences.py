@@ -74,9 +74,8 @@ _THINGS: Final[Mapping[str, Promise]] = {
 }
 
 
-def key_names(tenant_id: int, rows: Iterable[AuditEntry]) -> dict[str, str]:
-    """Names of API keys that the entries tell of, by public id. One query."""
-    texts = (text for row in rows for text in (row.actor, row.target))
+def key_names(tenant_id: int, texts: Iterable[str]) -> dict[str, str]:
+    """Names of the API keys among actors and targets, by public id. One query."""
     ids = {text.replace("/", ":").rpartition(":")[2] for text in texts if text.startswith("key")}
     found = ApiKey.objects.filter(tenant_id=tenant_id, public_id__in=ids)
     return dict(found.values_list("public_id", "name"))

@@ -25,10 +25,10 @@ from mqservice.console.audit.sentences import actor_of, key_names, sentence_of
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_times import utc_of
 from mqservice.console.shared.frame import Frame, page
-from mqservice.console.shared.problem_words import problem_text
 from mqservice.console.shared.time_zones import zone_given
 from mqservice.lib.csv_cells import csv_response
 from mqservice.lib.problem import Problem
+from mqservice.lib.problem_words import problem_text
 from mqservice.lib.wire import moment, time_ms
 
 PAGE_ROWS: Final = 50
@@ -66,7 +66,9 @@ def audit(frame: Frame) -> HttpResponse:
     except Problem as refusal:
         problem = refusal
     asked = urlencode({name: value for name, value in given.items() if value})
-    keys = key_names(frame.namespace.tenant_id, rows)
+    keys = key_names(
+        frame.namespace.tenant_id, (text for row in rows for text in (row.actor, row.target))
+    )
     return frame.render(
         "console/audit.html",
         status=200 if problem is None else problem.status,

@@ -11,15 +11,16 @@ from django.utils.translation import gettext as _
 from msgspec import structs
 
 from mqservice.accounts.roles import Permission
+from mqservice.console.audit.sentences import actor_of, key_names
 from mqservice.console.clients.queries import clients_page
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.frame import Frame, page
 from mqservice.console.shared.masking import masks_for, shown_filter
-from mqservice.console.shared.problem_words import problem_text
 from mqservice.delivery.connections.api import end
 from mqservice.delivery.connections.connections import Connection
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
+from mqservice.lib.problem_words import problem_text
 from mqservice.masking.masks import Masks
 
 
@@ -34,10 +35,15 @@ def clients(frame: Frame) -> HttpResponse:
         number=max(1, int(number)) if number.isdecimal() and len(number) < 5 else 1,
     )
     masks = masks_for(frame.request, frame.principal, frame.namespace.name)
-    sockets = shown.sockets and [_without_hidden(each, masks) for each in shown.sockets]
+    opened = shown.sockets or []
+    keys = key_names(frame.namespace.tenant_id, [each.actor for each in opened])
+    sockets = [
+        structs.replace(_without_hidden(each, masks), actor=actor_of(each.actor, keys))
+        for each in opened
+    ]
     return frame.render(
         "console/clients.html",
-        page=replace(shown, sockets=sockets),
+        page=shown if shown.sockets is None else replace(shown, sockets=sockets),
         previous_number=shown.number - 1,
         next_number=shown.number + 1,
         can_disconnect=frame.principal.permits(Permission.CONNECTIONS_MANAGE),

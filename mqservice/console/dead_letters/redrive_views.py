@@ -31,9 +31,9 @@ from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm
 from mqservice.console.shared.frame import Frame, find_or_404, page
 from mqservice.console.shared.masking import masks_for
-from mqservice.console.shared.problem_words import problem_text
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.problem import Problem
+from mqservice.lib.problem_words import problem_text
 from mqservice.tasks.models import Task, TaskFailure, TaskKind
 from mqservice.tasks.queries import Count, count_ahead, failures_of, get_task, tasks_of
 from mqservice.tasks.schemas import DryRunOut, TaskOut

@@ -23,13 +23,13 @@ from django.utils.translation import gettext_lazy
 
 from mqservice.accounts.models import Namespace, User
 from mqservice.console.shared.forms import RefusableForm
-from mqservice.console.shared.problem_words import in_words, problem_text
 from mqservice.console.shared.signed_previews import find_signed, signed
 from mqservice.definitions.document_format import Form, form_of_file, json_of
 from mqservice.definitions.documents import reject_duplicates
 from mqservice.definitions.importing import Plan
 from mqservice.definitions.schemas import Action, ImportedOut
 from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.lib.problem_words import in_words, problem_text
 
 # With its escapes and the fields beside it a document has to fit a request twice: out and back.
 DOCUMENT_BYTES_MAX: Final = 900 * 1024

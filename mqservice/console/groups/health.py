@@ -108,10 +108,7 @@ def _explain_no_delivery(group: ConsumerGroup, part: TopicPart) -> list[Finding]
     """Of a topic with unsettled messages."""
     told = {"topic": part.name}
     if not part.member_count:
-        text = _(
-            "No consumer has been seen for two minutes. Messages wait until a consumer requests "
-            "them."
-        )
+        text = _("No consumer is reading. Messages wait until a consumer requests them.")
         return [Finding(level="bad", title=_("%(topic)s: no consumers") % told, text=text)]
     found = []
     if part.is_held_up:

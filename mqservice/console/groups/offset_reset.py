@@ -20,13 +20,13 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from mqservice.console.shared.forms import MomentField, RefusableForm, in_zone
-from mqservice.console.shared.problem_words import in_words, problem_text
 from mqservice.console.shared.signed_previews import find_signed, signed
 from mqservice.groups.broadcast_clients import client_id_of
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.offset_schemas import OFFSET_MAX, SeekIn
 from mqservice.groups.offsets import SeekTarget, preview_seek
 from mqservice.lib.problem import Problem
+from mqservice.lib.problem_words import in_words, problem_text
 from mqservice.protocol.choices import Dispatch
 from mqservice.store import OffsetResetReply, QueueReset, ResetTo
 from mqservice.topics.models import Topic

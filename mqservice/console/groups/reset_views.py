@@ -25,11 +25,11 @@ from mqservice.console.groups.offset_reset import (
 from mqservice.console.groups.views import found_group, group_crumbs
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.frame import Frame, page
-from mqservice.console.shared.problem_words import problem_text
 from mqservice.console.shared.signed_previews import EXPIRED
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.offsets import preview_seek, progress_of, seek
 from mqservice.lib.problem import Problem
+from mqservice.lib.problem_words import problem_text
 from mqservice.lib.units import count
 from mqservice.store import GroupQueueStats
 from mqservice.topics.models import Topic

@@ -21,7 +21,6 @@ from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import act
 from mqservice.console.shared.frame import Frame, find_or_404, page
 from mqservice.console.shared.navigation import Text
-from mqservice.console.shared.problem_words import problem_text
 from mqservice.console.templatetags.words import WORDS
 from mqservice.delivery.reading.same_cause import NO_REASON
 from mqservice.issues.limits import HOURS_RETAINED
@@ -32,6 +31,7 @@ from mqservice.issues.services import Verb, change_issue, set_quiet
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
+from mqservice.lib.problem_words import problem_text
 
 ALL: Final = "all"
 QUIET_CHARS_MAX: Final = 16

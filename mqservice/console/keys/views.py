@@ -25,8 +25,8 @@ from mqservice.console.keys.queries import commands_of, key_row, keys_page
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm, form_status
 from mqservice.console.shared.frame import Frame, find_or_404, page
-from mqservice.console.shared.problem_words import problem_text
 from mqservice.lib.problem import Problem
+from mqservice.lib.problem_words import problem_text
 
 _TEXT_CHARS_MAX: Final = 80
 

@@ -26,8 +26,8 @@ from mqservice.console.keys.forms import InvitationForm
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS, delete_by_name, form_status, number_of
 from mqservice.console.shared.frame import Frame, find_or_404, page
-from mqservice.console.shared.problem_words import problem_text
 from mqservice.lib.problem import Problem
+from mqservice.lib.problem_words import problem_text
 
 _USERNAME_CHARS_MAX: Final = 150
 

@@ -23,9 +23,9 @@ from mqservice.console.shared.data_plane import call_data_plane, reject_hidden
 from mqservice.console.shared.form_views import FORM_METHODS
 from mqservice.console.shared.frame import Crumb, Frame, page
 from mqservice.console.shared.masking import masks_for
-from mqservice.console.shared.problem_words import in_words
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
+from mqservice.lib.problem_words import in_words
 from mqservice.lib.units import count
 from mqservice.topics.models import Topic
 

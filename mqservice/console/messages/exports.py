@@ -22,11 +22,11 @@ from django.http.response import HttpResponseBase
 from mqservice.console.shared.bodies import Stored, body_of, is_hidden, text_of
 from mqservice.console.shared.data_plane import DataPlaneResponse, call_data_plane, call_for_stream
 from mqservice.console.shared.frame import Frame
-from mqservice.console.shared.problem_words import problem_text
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.reading.message_query import parse_query, tokens_of, written
 from mqservice.delivery.reading.search import OLDEST
 from mqservice.lib.csv_cells import csv_cell
+from mqservice.lib.problem_words import problem_text
 
 EXPORTED_MAX: Final = 10_000
 PAGE_MESSAGES: Final = 256

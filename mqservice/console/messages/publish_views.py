@@ -25,9 +25,9 @@ from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.data_plane import call_data_plane
 from mqservice.console.shared.forms import PublishForm
 from mqservice.console.shared.frame import Frame, page
-from mqservice.console.shared.problem_words import in_words
 from mqservice.console.topics.views import found_topic, topic_crumbs
 from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.lib.problem_words import in_words
 
 _FIRST: Final = re.compile(r"^/0(?=/|$)")
 _LATER: Final = re.compile(r"^/[1-9]")

@@ -18,8 +18,8 @@ from mqservice.accounts.read_only import set_read_only
 from mqservice.accounts.roles import Permission
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.frame import Frame, page
-from mqservice.console.shared.problem_words import problem_text
 from mqservice.lib.problem import Problem
+from mqservice.lib.problem_words import problem_text
 
 
 class ReadOnlyForm(forms.Form):

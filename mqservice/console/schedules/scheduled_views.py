@@ -31,7 +31,6 @@ from mqservice.console.shared.data_plane import call_data_plane
 from mqservice.console.shared.form_times import utc_of
 from mqservice.console.shared.form_views import FORM_METHODS
 from mqservice.console.shared.frame import Frame, page
-from mqservice.console.shared.problem_words import in_words
 from mqservice.console.shared.time_zones import zone_given
 from mqservice.console.topics.views import found_topic
 from mqservice.delivery.delivery_time import CODE as TIME_CODE
@@ -39,6 +38,7 @@ from mqservice.delivery.limits import BROWSE_COUNT_MAX
 from mqservice.lib.durations import parse_duration_ms
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
+from mqservice.lib.problem_words import in_words
 from mqservice.lib.timestamps import parse_rfc3339
 from mqservice.store import (
     ScheduledListRequest,

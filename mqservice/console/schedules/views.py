@@ -20,6 +20,7 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
+from mqservice.console.audit.sentences import actor_of, key_names
 from mqservice.console.messages.publish_views import BadForm
 from mqservice.console.schedules.cron_words import describe_cron
 from mqservice.console.schedules.forms import ScheduleForm
@@ -34,11 +35,11 @@ from mqservice.console.shared.form_views import (
 )
 from mqservice.console.shared.frame import Frame, find_or_404, page
 from mqservice.console.shared.masking import audit_unmasked, mask_response, masks_for
-from mqservice.console.shared.problem_words import problem_text
 from mqservice.console.shared.time_zones import zone_name, zone_names, zone_of
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
+from mqservice.lib.problem_words import problem_text
 from mqservice.schedules.limits import CRON_CHARS_MAX, NEXT_RUNS
 from mqservice.schedules.models import Schedule, ScheduleState
 from mqservice.schedules.queries import (
@@ -95,13 +96,15 @@ def schedules(frame: Frame) -> HttpResponse:
 
 @page("schedules")
 def schedule(frame: Frame, schedule: str) -> HttpResponse:
-    """One schedule with its next runs. Two queries."""
+    """One schedule with its next runs. Three queries."""
     found = _found(frame, schedule)
+    keys = key_names(frame.namespace.tenant_id, [found.created_by])
     message = _message(frame, found) if frame.can_produce else None
     return frame.render(
         "console/schedule.html",
         row=_row(found, missing_topics(frame.namespace, [found])),
         schedule=found,
+        created_by=actor_of(found.created_by, keys),
         runs=_runs(found.cron, found.time_zone, found.next_ms),
         message=message,
         body=None

@@ -12,9 +12,9 @@ from django.shortcuts import redirect
 
 from mqservice.console.shared.forms import RefusableForm
 from mqservice.console.shared.frame import Frame
-from mqservice.console.shared.problem_words import problem_text
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
+from mqservice.lib.problem_words import problem_text
 
 FORM_METHODS: Final = ("GET", "HEAD", "POST")
 _NUMBER_DIGITS_MAX: Final = 9

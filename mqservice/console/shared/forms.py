@@ -14,9 +14,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from mqservice.console.shared.form_times import field_time, utc_of
-from mqservice.console.shared.problem_words import in_words, problem_text
 from mqservice.console.shared.time_zones import lazy_zone_name, zone_given
 from mqservice.lib.problem import Problem
+from mqservice.lib.problem_words import in_words, problem_text
 
 REPEAT_MAX: Final = 100  # of one message from the form
 
@@ -88,7 +88,6 @@ class MessageForm(RefusableForm):
 
     body = forms.CharField(
         strip=False,
-        required=False,
         widget=forms.Textarea(attrs={"rows": 8, "spellcheck": "false"}),
         label=gettext_lazy("Body"),
         initial='{"order": 42}',

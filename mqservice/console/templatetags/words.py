@@ -10,7 +10,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from mqservice.console.shared.problem_words import in_words, problem_text
+from mqservice.lib.problem_words import in_words, problem_text
 
 register = template.Library()
 register.filter("problem_text", problem_text)

@@ -17,9 +17,9 @@ from mqservice.accounts.roles import Permission
 from mqservice.console.shared.curl_commands import curl_of
 from mqservice.console.shared.form_views import FORM_METHODS, ConfirmForm, form_status
 from mqservice.console.shared.frame import Frame, page
-from mqservice.console.shared.problem_words import problem_text
 from mqservice.console.topics.views import found_topic, topic_crumbs
 from mqservice.lib.problem import Problem
+from mqservice.lib.problem_words import problem_text
 from mqservice.lib.units import count
 from mqservice.topics.purging import message_count, preview_purge, purge_topic
 

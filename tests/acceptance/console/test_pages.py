@@ -255,6 +255,17 @@ def test_the_longest_names_fit_on_a_phone_too(new_page: New, service: Service) -
     assert found == []
 
 
+def test_on_a_phone_the_bar_leads_back(new_page: New, service: Service) -> None:
+    produce(service, "orders", "where to")
+    page = new_page(390)
+    page.goto("/console/demo/topics/orders")
+    steps = page.get_by_role("navigation", name="Breadcrumb").get_by_role("listitem")
+    shown = [step for step in steps.all() if step.is_visible()]
+    assert [step.inner_text() for step in shown] == ["Topics"]
+    shown[0].get_by_role("link").click()
+    page.wait_for_url("**/demo/topics")
+
+
 @pytest.mark.parametrize(("scripts", "width"), [(True, 1440), (False, 390)])
 def test_columns_are_chosen_by_keyboard_and_without_scripts(
     new_page: New, service: Service, scripts: bool, width: int
@@ -309,3 +320,20 @@ def test_chart_of_one_value_shows_a_dot_and_names_no_minute_twice(page: Page) ->
     red, _, blue, alpha = colour
     assert alpha == 255
     assert red < 150 < blue, "an empty ring is white in the middle"
+
+
+def test_chart_of_counts_has_no_mark_between_two_of_them(page: Page) -> None:
+    newest = 1_768_383_000_000
+    answer = {
+        "unit": "",
+        "series": [{"label": "lag", "points": [[newest - 10_000, 0], [newest, 1]]}],
+        "bars": None,
+        "thresholds": [],
+        "from_ms": newest - 3_600_000,
+        "to_ms": newest,
+    }
+    page.route("**/charts/**", lambda route: route.fulfill(json=answer))
+    page.goto("/console/demo/topics/orders")
+    expect(page.locator(".chart canvas").first).to_be_visible()
+    marks = page.evaluate("() => document.querySelector('.chart').uplot.axes[1]._values")
+    assert marks == ["0", "1"]

@@ -254,6 +254,14 @@ def test_disk_is_watched_by_operators(people: People, alice: Client) -> None:
     assert b"90 %" in alice.get(RULE).content
 
 
+def test_an_alert_without_a_waiting_time_says_that_it_fires_at_once(
+    people: People, alice: Client
+) -> None:
+    ConsumerGroup.objects.create(namespace=people.acme, name="billing")
+    alice.post("/console/acme/new-alert?kind=lag", FORM)
+    assert "<dd>fires immediately</dd>" in alice.get(RULE).content.decode()
+
+
 def test_viewer_is_told_why_not_and_refused_each(people: People, alice: Client) -> None:
     alice.post(NEW, FORM)
     viewer = Client()

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from msgspec import structs
 
-from mqservice.accounts.models import AuditEntry, Role
+from mqservice.accounts.models import ApiKey, AuditEntry, Role
 from mqservice.accounts.services import set_role
 from mqservice.delivery.connections import api as connections_api
 from mqservice.delivery.connections.connection_calls import Found
@@ -76,6 +76,18 @@ def test_sockets_are_shown_with_what_they_say_and_do(
     assert "51 to 60 of 60" in text_of(alice, f"{CLIENTS}?page=2")
     assert "1 to 1 of 1" in text_of(alice, f"{CLIENTS}?q=shop-33")
     assert "No matching WebSockets" in text_of(alice, f"{CLIENTS}?q=nothing")
+
+
+def test_a_socket_is_named_after_its_key(
+    people: People, processes: Processes, engine: str, alice: Client
+) -> None:
+    key = ApiKey.objects.filter(tenant=people.acme.tenant).first()
+    assert key is not None
+    ApiKey.objects.filter(pk=key.pk).update(name="load generator")
+    processes.connections = [structs.replace(socket(1), actor=f"key:{key.public_id}")]
+    text = text_of(alice, CLIENTS)
+    assert "load generator · " in text
+    assert key.public_id not in text
 
 
 def test_socket_is_ended_with_an_entry(

@@ -10,11 +10,13 @@ from django.test import Client
 from django.utils import translation
 from pytest_django import Settings
 
-from mqservice.console.shared.problem_words import in_words, problem_text
+from mqservice.alerts.webhook import WebhookFailed, post
+from mqservice.attention.causes import of_dead_letters, of_notification
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.messages import check_offer, to_offer
 from mqservice.lib.names import MAIN_SHARD
 from mqservice.lib.problem import Problem
+from mqservice.lib.problem_words import in_words, problem_text
 from mqservice.protocol.messages import ProduceMessage
 from mqservice.topics.routes import TopicRoute
 from mqservice.topics.services import TopicChange, put_topic
@@ -128,6 +130,26 @@ def test_fault_of_a_message_that_does_not_fit_its_topic_is_known_by_its_text(
         check_offer(offer, route_of(kind))
     with translation.override("zh-hans"):
         assert not in_words(fault.value.detail).isascii()
+
+
+def no_address(_host: str, _port: int) -> list[str]:
+    raise OSError("there is no such name")
+
+
+def test_why_a_webhook_failed_is_known_by_its_text() -> None:
+    with pytest.raises(WebhookFailed) as failure:
+        post("https://hooks.example.com/", b"", {}, allowed=(), resolve=no_address)
+    with translation.override("zh-hans"):
+        told = of_notification("webhook", str(failure.value), 3)
+    assert "无法解析其主机名" in told
+
+
+def test_the_only_reason_of_dead_letters_is_told_in_the_readers_language() -> None:
+    with translation.override("zh-hans"):
+        told = of_dead_letters(
+            count=2, reason="card declined", reason_count=2, other_reasons=0, newest_ms=1_000
+        )
+    assert "原因：card declined" in told
 
 
 def test_unknown_text_and_a_part_without_a_translation_stay_as_they_are() -> None:

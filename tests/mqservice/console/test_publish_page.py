@@ -52,6 +52,15 @@ def toast(client: Client) -> str:
     return client.get("/console/acme/topics").content.decode()
 
 
+def test_a_message_needs_a_body_and_the_form_says_so(alice: Client, plane: Plane) -> None:
+    form = alice.get(PATH).content.decode()
+    assert '<label for="id_body">Body</label>' in form
+    answer = alice.post(PATH, {**FORM, "body": ""})
+    assert answer.status_code == 422
+    assert b"This field is required." in answer.content
+    assert plane.asked == []
+
+
 @pytest.mark.parametrize("repeat", ["", "1"])
 def test_one_message_goes_by_itself(alice: Client, plane: Plane, repeat: str) -> None:
     plane.answer = DataPlaneResponse(status=201, data=STORED)

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import translation
 
-from mqservice.accounts.models import AuditEntry, Member, Role
+from mqservice.accounts.models import ApiKey, AuditEntry, Member, Role
 from mqservice.console.schedules.cron_words import describe_cron
 from mqservice.masking.models import MaskRule
 from mqservice.schedules.models import Schedule
@@ -43,6 +43,16 @@ def alice(people: People, client: Client, desk: Desk) -> Client:
 
 def changed(**fields: str) -> dict[str, str]:
     return {name: value for name, value in {**FORM, **fields}.items() if name != "name"}
+
+
+def test_a_schedule_says_by_name_which_key_created_it(people: People, alice: Client) -> None:
+    key = ApiKey.objects.filter(tenant=people.acme.tenant).first()
+    assert key is not None
+    ApiKey.objects.filter(pk=key.pk).update(name="deployment")
+    alice.post(NEW, FORM)
+    assert ">alice</dd>" in alice.get(ONE).content.decode()
+    Schedule.objects.update(created_by=f"key:{key.public_id}")
+    assert ">deployment</dd>" in alice.get(ONE).content.decode()
 
 
 def test_a_schedule_is_made_paused_sent_changed_and_deleted(alice: Client, desk: Desk) -> None:

@@ -59,6 +59,13 @@ TEXTS: Final = (
     gettext_noop("has no host"),
     gettext_noop("this alert notifies nobody: give it emails or a webhook"),
     gettext_noop("this alert was tested a moment ago; wait ten seconds"),
+    # Why a webhook did not get a notification
+    gettext_noop("its host name cannot be resolved"),
+    gettext_noop("its certificate is not valid: %(why)s"),
+    gettext_noop("it took longer than %(ms)s ms"),
+    gettext_noop("the connection failed: %(why)s"),
+    gettext_noop("it did not respond in HTTP"),
+    gettext_noop("it responded with %(status)s"),
     # Schedules
     gettext_noop("must be an IANA time zone, such as UTC or Europe/Berlin"),
     gettext_noop("must not contain a time zone: set it in time_zone"),
