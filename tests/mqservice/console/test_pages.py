@@ -214,7 +214,7 @@ def test_page_of_a_fault_of_ours_needs_nothing_but_its_template() -> None:
     [
         ("/account/login/", "登录"),
         ("/account/password/reset/", "重置密码"),
-        ("/account/", "你的账户"),
+        ("/account/", "您的账户"),
         ("/account/factors/", "两步验证"),
         ("/account/sessions/", "会话"),
         ("/console/acme/audit", "审计"),
