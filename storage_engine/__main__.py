@@ -80,7 +80,7 @@ class _Adoption:
         self.wanted: StoreAdoptRequest | None = None
 
     def ask(self, request: StoreAdoptRequest) -> None:
-        """Raises ``BadRequest``: that store is not there."""
+        """Raises ``BadRequest``: that store is not there, or was given up."""
         check_incoming(self._store, request.number)
         self.wanted = request
         self.asked.set()
@@ -89,7 +89,7 @@ class _Adoption:
         """No store is open."""
         told: dict[str, object] = {"action": "store_adopted", "split_number": request.number}
         try:
-            exchange(Files(), self._store, number=request.number, replaces=request.replaces)
+            exchange(Files(), self._store, number=request.number)
         except (StoreError, OSError) as exc:
             told |= {"action": "store_not_adopted", "reason": str(exc)}
             log.error("Could not exchange the store; serving the one that is there", extra=told)

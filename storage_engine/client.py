@@ -127,6 +127,7 @@ from storage_engine.wire.namespaces import (
     NamespaceHoldsReply,
     NamespaceReleaseRequest,
     StoreAdoptRequest,
+    StoreDiscardRequest,
 )
 from storage_engine.wire.notices import Notice, NoticeKind
 from storage_engine.wire.observers import (

@@ -4,11 +4,11 @@
             the source serves │ requests wait                                       │
                               │              rows: they live in the target ◀────────┘
                               └─ too slow, or anything fails ─▶ release: the source serves on
-                                             the source deletes what it has of them ◀─ afterwards
+                                 either way the other one deletes what it has of them afterwards
 
 The decision is one transaction (``shards.splits``). Whoever is killed leaves a split that the clock
-ends within seconds of its time (``resolve``): released before the decision, deleted at the source
-after it.
+ends within seconds of its time (``resolve``): released before the decision, and deleted at the
+target; deleted at the source after it.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ def split_shard(
     Raises Problem, ``StoreError``, ``OSError``; the source serves the namespaces then.
     """
     plan_split(source, target, namespaces)
+    from_shard, to_shard = local_shard(source), local_shard(target)
+    splits.end_left(source, target)
     split = splits.begin(source, target, namespaces)
     try:
-        with PartProgram(
-            local_shard(source), local_shard(target), namespaces, split.number, say=say
-        ) as program:
+        with PartProgram(from_shard, to_shard, namespaces, split.number, say=say) as program:
             for _ in range(_ROUNDS_MAX):
                 if program.copy().copied_bytes <= _SMALL_BYTES:
                     break
@@ -89,13 +89,7 @@ def split_shard(
     except BaseException:
         splits.fail(split)
         raise
-    try:
-        splits.resolve(split)
-    except StoreError as exc:
-        log.warning(
-            "Could not delete what the source of a split has of the namespaces; trying again soon",
-            extra={"action": "split_not_finished", "source": source, "reason": str(exc)},
-        )
+    _resolve(split)
     return done
 
 
@@ -115,7 +109,7 @@ def _move(split: Split, program: PartProgram) -> SplitDone:
         commit_split(split)
     except BaseException:
         if splits.begin_release(split):
-            splits.resolve(split)
+            _resolve(split)
             raise
         if not splits.is_moved(split):
             raise
@@ -128,10 +122,26 @@ def _move(split: Split, program: PartProgram) -> SplitDone:
     return SplitDone(topics=part.topic_count, groups=part.group_count, held_ms=held_ms)
 
 
+def _resolve(split: Split) -> None:
+    """End what is left of it; where an engine is away the clock does so later."""
+    try:
+        splits.resolve(split)
+    except StoreError as exc:
+        log.warning(
+            "Could not end what a split has left to do in one of its shards; trying again soon",
+            extra={
+                "action": "split_not_finished",
+                "source": split.source,
+                "target": split.target,
+                "reason": str(exc),
+            },
+        )
+
+
 def _have_adopted(split: Split, expected: set[str]) -> None:
     """The target's engine serves its new store. Raises Problem CONFLICT, ``StoreError``."""
     with blocking_client(split.target) as client:
-        client.store_adopt(StoreAdoptRequest(number=split.number, replaces=split.replaces))
+        client.store_adopt(StoreAdoptRequest(number=split.number))
     for _ in range(splits.HELD_MS_MAX // _LOOK_MS):
         try:
             with blocking_client(split.target) as client:

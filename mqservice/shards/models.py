@@ -95,33 +95,35 @@ class SplitState(enum.StrEnum):
     COPYING = "copying"
     HOLDING = "holding"
     RELEASING = "releasing"
+    CLEANING = "cleaning"
     MOVED = "moved"
     DONE = "done"
     FAILED = "failed"
 
 
-_ENDED = (SplitState.DONE.value, SplitState.FAILED.value)
+ENDED_STATES = (SplitState.DONE.value, SplitState.FAILED.value)  # of splits
 
 
 class Split(models.Model):
     """Namespaces of one shard that become another one, which is empty.
 
         copying ──▶ holding ──▶ moved ──▶ done
-           ▲ │         │
-           │ └─▶ failed│ not done in time
-           └─ releasing ◀┘
+           │           │ not done in time
+           │           └─▶ releasing ──▶ cleaning ──▶ failed
+           └─────────────────────────────────────────▶┘
 
         copying     the source serves them, and its store is copied
         holding     until ``held_until`` the source refuses them, and requests wait
         releasing   it did not work out; the source is to serve them again
+        cleaning    the source serves them, and the target is to delete what it may have of them
         moved       the target serves them, and the source is to delete what it has of them
         done        as it says; failed: nothing has changed
 
     From ``holding`` to ``moved`` is one transaction, with the namespaces' rows, and to
     ``releasing`` another; whichever comes first is what happened. ``number``: of this attempt,
-    higher than any before; engines know the hold by it. ``replaces``: of the attempt before that
-    failed, whose store the target may have. ``was_active``: whether the target takes new namespaces
-    afterwards.
+    higher than any before; engines know the hold by it, and the store that was made of it.
+    ``was_active``: whether the target takes new namespaces afterwards. While the target is to be
+    cleaned it takes none, but the source may be split into another one.
     """
 
     source = models.CharField(max_length=NAME_CHARS_MAX)
@@ -131,7 +133,6 @@ class Split(models.Model):
         max_length=16, choices=[(each.value, each.value) for each in SplitState]
     )
     number = models.PositiveBigIntegerField(default=0, db_default=0)
-    replaces = models.PositiveBigIntegerField(default=0, db_default=0)
     held_until = models.DateTimeField(null=True, blank=True)
     was_active = models.BooleanField(default=True, db_default=True)
     started_at = models.DateTimeField(auto_now_add=True)
@@ -145,12 +146,12 @@ class Split(models.Model):
             ),
             models.UniqueConstraint(
                 fields=["source"],
-                condition=~models.Q(state__in=_ENDED),
+                condition=~models.Q(state__in=[*ENDED_STATES, SplitState.CLEANING.value]),
                 name="split_of_source_once",
             ),
             models.UniqueConstraint(
                 fields=["target"],
-                condition=~models.Q(state__in=_ENDED),
+                condition=~models.Q(state__in=ENDED_STATES),
                 name="split_to_target_once",
             ),
         )

@@ -15,7 +15,7 @@ from mqservice.lib.durations import SECOND_MS
 from mqservice.lib.names import MAIN_SHARD
 from mqservice.lib.problem import Problem
 from mqservice.lib.shard_liveness import BEHIND_MS_MAX, SILENT_MS
-from mqservice.shards.models import Replica, Shard, ShardState
+from mqservice.shards.models import ENDED_STATES, Replica, Shard, ShardState, Split
 
 _RowT = TypeVar("_RowT", Shard, Replica)
 
@@ -103,11 +103,18 @@ def namespace_counts() -> dict[str, int]:
 
 def shard_of_new_namespace() -> str:
     """The active shard with most free disk, to the GiB, and of several on one disk the one with the
-    fewest namespaces; one whose node is silent only where no other is left. It stays active until
-    the end of the transaction. Three queries, one where there is only the main shard.
+    fewest namespaces; one whose node is silent only where no other is left, and none into which
+    another one is split. It stays active until the end of the transaction. Four queries, one where
+    there is only the main shard.
     """
     while len(found := shards()) > 1:
-        active = [shard for shard in found if shard.state == ShardState.ACTIVE.value]
+        open_splits = Split.objects.exclude(state__in=ENDED_STATES)
+        targets = set(open_splits.values_list("target", flat=True))
+        active = [
+            shard
+            for shard in found
+            if shard.state == ShardState.ACTIVE.value and shard.name not in targets
+        ]
         counts = namespace_counts()
         best = min(
             [shard for shard in active if is_alive(shard)] or active,

@@ -17,7 +17,7 @@ from mqservice.lib.names import MAIN_SHARD, name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.shard_liveness import SILENT_MS
 from mqservice.protocol.choices import Durability
-from mqservice.shards.models import Replica, Shard, ShardState, Split
+from mqservice.shards.models import Replica, Shard, ShardState
 from mqservice.shards.queries import (
     forget_shard_names,
     heard,
@@ -26,7 +26,7 @@ from mqservice.shards.queries import (
     namespace_counts,
     replicas,
 )
-from mqservice.shards.splits import OPEN_STATES, end_copying
+from mqservice.shards.splits import check_target, end_copying
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def remove_shard(name: str) -> Shard:
         raise Problem.of("CONFLICT", f"{name} takes new namespaces: drain it first")
     if count := namespace_counts().get(name):
         raise Problem.of("CONFLICT", f"{name} still has {count} namespaces")
-    end_copying(name)
+    end_copying(name, is_removed=True)
     shard.delete()
     forget_shard_names()
     return shard
@@ -175,8 +175,7 @@ def place_namespace(namespace: str, shard: str) -> str:
     known = Shard.objects.select_for_update(no_key=True).filter(name=shard)  # a split waits
     if shard != MAIN_SHARD and not known.exists():
         raise _not_found(shard)
-    if Split.objects.filter(target=shard, state__in=OPEN_STATES).exists():
-        raise Problem.of("CONFLICT", f"another shard is being split into {shard}")
+    check_target(shard)
     namespaces: Any = apps.get_model("accounts.Namespace")  # Any: of an app that imports this one
     found = namespaces.objects.select_for_update().filter(name=namespace).first()
     if found is None:

@@ -1,11 +1,13 @@
 """The states of a split, see ``Split``: each change is one conditional statement, or a transaction.
 
     begin ──▶ hold ──▶ commit ──▶ finish
-      └─▶ fail  └─▶ begin_release ──▶ end_release
+      └─▶ fail  └─▶ begin_release ──▶ end_release ──▶ end_cleaning
 
 Who orders a split calls them one after the other; whoever comes later, when that one is gone, ends
 what is left (``resolve``). The database decides: of ``commit`` and ``begin_release`` only one can
-happen to a hold, and no engine is told before that to serve again, or to delete anything.
+happen to a hold, and no engine is told before that to serve again, or to delete anything. Until a
+target has deleted what was copied, or knows that nothing of it is to be adopted, no namespace comes
+to it: somebody else may have given a new one the same name.
 """
 
 from __future__ import annotations
@@ -26,9 +28,15 @@ from django.utils import timezone
 from mqservice.lib.durations import SECOND_MS
 from mqservice.lib.names import MAIN_SHARD
 from mqservice.lib.problem import Problem
+from mqservice.lib.shard_liveness import SILENT_MS
 from mqservice.shards.models import Shard, ShardState, Split, SplitState
 from mqservice.shards.queries import heard, is_alive, namespace_counts
-from mqservice.store import NamespaceDropRequest, NamespaceReleaseRequest, blocking_client
+from mqservice.store import (
+    NamespaceDropRequest,
+    NamespaceReleaseRequest,
+    StoreDiscardRequest,
+    blocking_client,
+)
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +47,17 @@ OPEN_STATES: Final = [
     SplitState.COPYING.value,
     SplitState.HOLDING.value,
     SplitState.RELEASING.value,
+    SplitState.CLEANING.value,
     SplitState.MOVED.value,
 ]
 # Whether ``find_left`` would find something, for one look at the database each second.
-ANY_LEFT: Final = """EXISTS (
+ANY_LEFT: Final = f"""EXISTS (
     SELECT FROM shards_split WHERE state IN ('releasing', 'moved')
     OR (state = 'holding' AND held_until < now())
+    OR (state = 'cleaning' AND target IN (
+        SELECT name FROM shards_shard
+        WHERE heartbeat_at IS NULL OR heartbeat_at >= now() - interval '{SILENT_MS} ms'
+    ))
 )"""
 
 
@@ -91,9 +104,10 @@ def begin(source: str, target: str, namespaces: Sequence[str]) -> Split:
     for other in Split.objects.select_for_update().filter(state__in=OPEN_STATES):
         if (other.source, other.target) == (source, target) and _is_copying(other):
             _end(other, SplitState.FAILED)  # its command is gone, or finds out
-        elif {other.source, other.target} & {source, target}:
-            raise Problem.of("CONFLICT", f"{other} is under way; try again when it has ended")
-    before = Split.objects.filter(target=target, state=SplitState.FAILED.value)
+        elif {other.source, other.target} & {source, target} and not _is_only_cleaned(
+            other, target
+        ):
+            raise _under_way(other)
     numbers = Split.objects.aggregate(highest=Max("number"))
     split = Split.objects.create(
         source=source,
@@ -101,7 +115,6 @@ def begin(source: str, target: str, namespaces: Sequence[str]) -> Split:
         namespaces=list(namespaces),
         state=SplitState.COPYING.value,
         number=max(time.time_ns() // 1_000_000, 1 + (numbers["highest"] or 0)),
-        replaces=before.aggregate(highest=Max("number"))["highest"] or 0,
         was_active=Shard.objects.filter(name=target, state=ShardState.ACTIVE.value).exists(),
     )
     Shard.objects.filter(name=target).update(state=ShardState.DRAINING.value)
@@ -144,10 +157,17 @@ def is_moved(split: Split) -> bool:
 
 @transaction.atomic
 def end_release(split: Split) -> None:
-    """The source serves them."""
-    _of(split).update(moving_to="")
-    _change(split, SplitState.RELEASING, SplitState.FAILED, ended_at=timezone.now())
-    _reopen(split)
+    """The source serves them, if nobody has said so before."""
+    releasing = Split.objects.filter(pk=split.pk, state=SplitState.RELEASING.value)
+    if releasing.update(state=SplitState.CLEANING.value):
+        _of(split).update(moving_to="")
+    split.refresh_from_db()
+
+
+@transaction.atomic
+def end_cleaning(split: Split) -> None:
+    """The target has nothing of them, and will not have."""
+    _end(split, SplitState.FAILED)
 
 
 @transaction.atomic
@@ -158,12 +178,33 @@ def fail(split: Split) -> None:
 
 
 @transaction.atomic
-def end_copying(target: str) -> None:
-    """Give up an attempt whose command is gone. Raises Problem CONFLICT: it is beyond that."""
+def end_copying(target: str, *, is_removed: bool = False) -> None:
+    """Give up an attempt whose command is gone. Raises Problem CONFLICT: it is beyond that. A
+    target that is removed need not be cleaned; if it comes back it is.
+    """
     for split in Split.objects.select_for_update().filter(target=target, state__in=OPEN_STATES):
-        if not _is_copying(split):
-            raise Problem.of("CONFLICT", f"{split} is under way; try again when it has ended")
-        _end(split, SplitState.FAILED)
+        if _is_copying(split):
+            _end(split, SplitState.FAILED)
+        elif not (is_removed and split.state == SplitState.CLEANING.value):
+            raise _under_way(split)
+
+
+def check_target(name: str) -> None:
+    """Before a namespace comes to a shard. Raises Problem CONFLICT while another one is split into
+    it, or its engine has not deleted what a split has left there.
+    """
+    split = Split.objects.filter(target=name, state__in=OPEN_STATES).first()
+    if split is not None:
+        raise _under_way(split)
+
+
+def end_left(*shards: str) -> None:
+    """End what earlier attempts have left of splits of these shards, before the clock does. Raises
+    ``StoreError``, as ``resolve``.
+    """
+    for split in find_left():
+        if split.source in shards or split.target in shards:
+            resolve(split)
 
 
 @transaction.atomic
@@ -176,12 +217,14 @@ def find_left() -> list[Split]:
     """Those whose command is gone, or was too slow, in the order in which they began."""
     late = Q(state=SplitState.HOLDING.value, held_until__lt=Now())
     left = Q(state__in=[SplitState.RELEASING.value, SplitState.MOVED.value])
-    return list(Split.objects.filter(late | left).order_by("pk"))
+    there = heard(Shard.objects.all()).filter(Q(heartbeat_at=None) | Q(is_heard=True))
+    unclean = Q(state=SplitState.CLEANING.value, target__in=there.values("name"))
+    return list(Split.objects.filter(late | left | unclean).order_by("pk"))
 
 
 def resolve(split: Split) -> None:
     """End what is left of it, whichever way it went; may be done twice at a time. Raises
-    ``StoreError`` where the source does not answer: somebody tries again.
+    ``StoreError`` where one of the two does not answer: somebody tries again.
     """
     if split.state == SplitState.HOLDING.value:
         begin_release(split)  # its command may have moved them meanwhile
@@ -193,6 +236,12 @@ def resolve(split: Split) -> None:
             "Gave up a split that took too long; the source serves its namespaces again",
             extra={"action": "split_released", "source": split.source, "target": split.target},
         )
+    if split.state == SplitState.CLEANING.value:
+        with blocking_client(split.target) as client:
+            client.store_discard(
+                StoreDiscardRequest(namespaces=split.namespaces, number=split.number)
+            )
+        end_cleaning(split)
     elif split.state == SplitState.MOVED.value:
         with blocking_client(split.source) as client:
             reply = client.namespace_drop(NamespaceDropRequest(number=split.number))
@@ -207,6 +256,21 @@ def resolve(split: Split) -> None:
                 "group_count": reply.group_count,
             },
         )
+
+
+def _under_way(split: Split) -> Problem:
+    if split.state == SplitState.CLEANING.value:
+        return Problem.of(
+            "CONFLICT",
+            f"the engine of {split.target} is to delete what a split of {split.source} has left "
+            "there; try again when it has",
+        )
+    return Problem.of("CONFLICT", f"the split of {split} is under way; try again when it has ended")
+
+
+def _is_only_cleaned(split: Split, target: str) -> bool:
+    """Whether nothing but its target, another one than this, is left to be cleaned."""
+    return split.state == SplitState.CLEANING.value and split.target != target
 
 
 def _is_copying(split: Split) -> bool:

@@ -13,7 +13,9 @@ log = logging.getLogger(__name__)
 
 @app.task(name="shards.resolve_splits", soft_time_limit=25, time_limit=30)
 def resolve_splits() -> None:
-    """The source serves the namespaces again, or deletes what it has of them: as was decided."""
+    """The source serves the namespaces again and the target deletes what it has of them, or the
+    other way round: as was decided.
+    """
     for split in find_left():
         try:
             resolve(split)
@@ -22,7 +24,8 @@ def resolve_splits() -> None:
                 "The engine of a shard that is split does not answer; trying again soon",
                 extra={
                     "action": "split_not_resolved",
-                    "shard": split.source,
+                    "source": split.source,
+                    "target": split.target,
                     "error": type(exc).__name__,
                 },
             )

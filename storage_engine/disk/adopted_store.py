@@ -3,6 +3,9 @@
     STORE.incoming, whole, with split.json ── exchange ──▶ STORE
     STORE, of a shard without namespaces ────────────────▶ deleted, or STORE.aside-NUMBER
 
+``split.json`` says which split a store came from, and up to which number splits were given up: what
+such a one has copied is not adopted any more.
+
 No engine has either of them open meanwhile. A process that dies between the two renames leaves no
 store, and the next one begins an empty one: whoever ordered the exchange then finds another number
 than its own.
@@ -25,8 +28,9 @@ _INCOMING: Final = ".incoming"
 _ASIDE: Final = ".aside-"
 
 
-class _Split(msgspec.Struct):
-    number: int
+class _Split(msgspec.Struct, frozen=True):
+    number: int = 0
+    discarded: int = 0
 
 
 def incoming_path(store: Path) -> Path:
@@ -36,10 +40,12 @@ def incoming_path(store: Path) -> Path:
 
 def split_number_of(store: Path) -> int:
     """Of the split that a store came from; 0: of none."""
-    try:
-        return msgspec.json.decode((store / SPLIT_FILE).read_bytes(), type=_Split).number
-    except (FileNotFoundError, msgspec.MsgspecError):
-        return 0
+    return _split_of(store).number
+
+
+def discarded_number_of(store: Path) -> int:
+    """Up to which number splits were given up, as far as this store knows."""
+    return _split_of(store).discarded
 
 
 def write_split_number(files: Files, store: Path, number: int) -> None:
@@ -47,21 +53,38 @@ def write_split_number(files: Files, store: Path, number: int) -> None:
     files.replace(store / SPLIT_FILE, msgspec.json.encode(_Split(number)))
 
 
+def write_discarded_number(files: Files, store: Path, number: int) -> None:
+    """Durable on return: no store of a split up to this number takes the place of this one. Raises
+    ``DiskFull``.
+    """
+    split = msgspec.structs.replace(_split_of(store), discarded=number)
+    files.replace(store / SPLIT_FILE, msgspec.json.encode(split))
+
+
+def _split_of(store: Path) -> _Split:
+    try:
+        return msgspec.json.decode((store / SPLIT_FILE).read_bytes(), type=_Split)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return _Split()
+
+
 def check_incoming(store: Path, number: int) -> None:
-    """Raises ``BadRequest``: no store of that number lies ready."""
+    """Raises ``BadRequest``: no store of that number lies ready, or it was given up."""
     found = split_number_of(incoming_path(store))
     if found != number or not number:
         raise BadRequest(f"{incoming_path(store)} is not the store of split {number}")
+    if number <= discarded_number_of(store):
+        raise BadRequest(f"split {number} comes too late: it was given up")
 
 
-def exchange(files: Files, store: Path, *, number: int, replaces: int) -> None:
+def exchange(files: Files, store: Path, *, number: int) -> None:
     """Let the incoming store take the place of ``store``; durable on return.
 
-    ``store`` is deleted if it is of the split ``replaces``, or has neither topics nor messages; any
-    other is moved aside. Raises ``BadRequest``, ``OSError``.
+    ``store`` is deleted if it is of a split that was given up, or has neither topics nor messages;
+    any other is moved aside. Raises ``BadRequest``, ``OSError``.
     """
     check_incoming(store, number)
-    is_unwanted = not has_store(store) or (replaces > 0 and split_number_of(store) == replaces)
+    is_unwanted = not has_store(store) or 0 < split_number_of(store) <= discarded_number_of(store)
     aside = store.with_name(f"{store.name}{_ASIDE}{number}")
     os.rename(store, aside)
     os.rename(incoming_path(store), store)

@@ -119,7 +119,7 @@ class Consumption:
         self.deletions = Deletions(
             parts, catalog, self.delivery, self.retries, self._offset_changes
         )
-        self.moving = MovingNamespaces(catalog, self.delivery, self.delete_namespaces)
+        self.moving = MovingNamespaces(parts, catalog, self.delivery, self.delete_namespaces)
         self.saved_sessions = SavedSessions(parts, self.delivery, self.settle)
 
     def _restore(self, progress: Progress) -> None:

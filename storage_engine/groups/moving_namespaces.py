@@ -2,6 +2,7 @@
 
     server ── hold ──▶ [MovingNamespaces] ──▶ catalog: puts are refused; waiting receives end, empty
     server ── drop, once the other shard serves them ──▶ deletions: their topics and groups
+    server ── discard, at the other shard, if it came to nothing ─┘
 
 The copy that the other shard begins with is taken while they are held, and has all that was
 acknowledged: what comes later is refused (the server looks at each request, the put path at each
@@ -15,12 +16,19 @@ from collections.abc import Callable
 
 from storage_engine.catalog.catalog import Catalog
 from storage_engine.delivery.delivery import Delivery
+from storage_engine.delivery.engine_parts import EngineParts
+from storage_engine.disk.adopted_store import (
+    discarded_number_of,
+    split_number_of,
+    write_discarded_number,
+)
 from storage_engine.records.topic_names import namespace_of
 from storage_engine.wire.namespaces import (
     NamespaceDropReply,
     NamespaceDropRequest,
     NamespaceHoldRequest,
     NamespaceReleaseRequest,
+    StoreDiscardRequest,
 )
 
 
@@ -29,10 +37,13 @@ class MovingNamespaces:
 
     def __init__(
         self,
+        parts: EngineParts,
         catalog: Catalog,
         delivery: Delivery,
         delete_namespaces: Callable[[Callable[[str], bool]], tuple[int, int]],
     ) -> None:
+        self._files = parts.files
+        self._store = parts.config.store_path
         self._catalog = catalog
         self._delivery = delivery
         self._delete_namespaces = delete_namespaces
@@ -61,3 +72,14 @@ class MovingNamespaces:
         topic_count, group_count = self._delete_namespaces(lambda name: name in gone)
         holds.set_moved(request.number)
         return NamespaceDropReply(topic_count=topic_count, group_count=group_count)
+
+    def discard(self, request: StoreDiscardRequest) -> None:
+        """Durable on return. Deletes only the first time: whoever asks again, or late, does not
+        know what has come here since. Costs and raises as ``drop``.
+        """
+        if request.number <= discarded_number_of(self._store):
+            return
+        if split_number_of(self._store) == request.number:
+            copied = frozenset(request.namespaces)
+            self._delete_namespaces(lambda name: name in copied)
+        write_discarded_number(self._files, self._store, request.number)

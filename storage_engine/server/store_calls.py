@@ -195,6 +195,7 @@ def _add_moving(calls: StoreCalls, store: Store) -> None:
     calls.add_done(Op.NAMESPACE_HOLD, hold)
     calls.add_done(Op.NAMESPACE_RELEASE, moving.release)
     calls.add(Op.NAMESPACE_DROP, moving.drop)
+    calls.add_done(Op.STORE_DISCARD, moving.discard)
     calls.add(
         Op.NAMESPACE_HOLDS,
         lambda _: NamespaceHoldsReply(

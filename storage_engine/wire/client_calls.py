@@ -125,3 +125,4 @@ class ClientCalls:
     namespace_drop = Method(Op.NAMESPACE_DROP)
     namespace_holds = PlainMethod(Op.NAMESPACE_HOLDS)
     store_adopt = Method(Op.STORE_ADOPT)
+    store_discard = Method(Op.STORE_DISCARD)

@@ -45,9 +45,17 @@ class NamespaceHoldsReply(Wire, frozen=True, kw_only=True):
 class StoreAdoptRequest(Wire, frozen=True, kw_only=True):
     """Serve the store that lies ready beside this engine's instead of its own.
 
-    ``number``: that the other store has. ``replaces``: of an earlier attempt; its store is deleted.
-    Any other one that has topics is moved aside.
+    ``number``: that the other store has. Its own is deleted if it came from a split that was given
+    up, and moved aside if it has topics otherwise.
     """
 
     number: int
-    replaces: int = 0
+
+
+class StoreDiscardRequest(Wire, frozen=True, kw_only=True):
+    """The split of this number was given up, as those before it: adopt no store of theirs any
+    more, and delete these namespaces if the store that is served came from it.
+    """
+
+    namespaces: list[str]
+    number: int

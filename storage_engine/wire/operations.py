@@ -50,6 +50,7 @@ from storage_engine.wire.namespaces import (
     NamespaceHoldsReply,
     NamespaceReleaseRequest,
     StoreAdoptRequest,
+    StoreDiscardRequest,
 )
 from storage_engine.wire.notices import Notice
 from storage_engine.wire.observers import (
@@ -275,6 +276,7 @@ class Op:
     NAMESPACE_DROP = Operation(72, NamespaceDropRequest, NamespaceDropReply)
     NAMESPACE_HOLDS = Operation(73, Empty, NamespaceHoldsReply, is_harmless=True)
     STORE_ADOPT = Operation(74, StoreAdoptRequest, Empty)
+    STORE_DISCARD = Operation(75, StoreDiscardRequest, Empty)
 
 
 OPERATIONS: Final[dict[int, AnyOperation]] = {

@@ -17,7 +17,7 @@ import pytest
 
 from mqservice.supervisor.operator_commands import service_environment as environment_of
 from storage_engine.client import StoreClient, TopicRef
-from storage_engine.errors import StoreError
+from storage_engine.errors import TopicNotFound
 from tests.acceptance.history.asking import is_drained, make_topic_and_group
 from tests.acceptance.history.clients import Client
 from tests.acceptance.history.events import Accepted, History, Killed
@@ -102,7 +102,7 @@ def has_topic(service: Service, shard: str, topic: str) -> bool:
     with engine(service, shard) as client:
         try:
             client.topic_stats(TopicRef(topic=f"demo%{topic}"))
-        except StoreError:
+        except TopicNotFound:
             return False
     return True
 
@@ -282,6 +282,10 @@ def test_whoever_is_killed_leaves_one_shard_that_serves(
                 60, "the source has deleted it",
             )  # fmt: skip
         else:
+            wait_until(
+                lambda at=target: not has_topic(service, at, "killed"),  # type: ignore[misc]  # bound
+                60, f"the target has deleted what it has after a kill at {step}",
+            )  # fmt: skip
             split(service, source, target)
             assert home(service) == target
         wait_until(send, 60, "a message is taken afterwards")

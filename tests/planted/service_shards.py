@@ -192,6 +192,17 @@ def shard_that_serves_a_namespace_while_it_moves(real: Real, holds: Thing, name:
 
 
 @planted(
+    "storage_engine.groups.moving_namespaces:MovingNamespaces.discard",
+    "tests/storage_engine/groups/test_moving_namespaces.py"
+    "::test_what_was_copied_is_deleted_once_and_not_adopted_later",
+)
+def messages_that_a_new_namespace_finds_of_another_of_its_name(
+    real: Real, moving: Thing, request: Thing
+) -> None:
+    return None
+
+
+@planted(
     "mqservice.shards.splits:begin_release",
     "tests/mqservice/shards/test_splits.py::test_once_committed_a_hold_is_not_released",
 )

@@ -293,7 +293,8 @@ REPLICATION: Final = (
     Promise(
         "R15",
         "A namespace that moves to another shard under load has everything it had there, and at "
-        "any moment at most one of the two shards acknowledges for it, whoever is killed.",
+        "any moment at most one of the two shards acknowledges for it, whoever is killed. What an "
+        "attempt that failed has copied is never served.",
         (
             *_of(
                 "tools/split",
@@ -302,14 +303,19 @@ REPLICATION: Final = (
                 "what_is_scheduled_and_retried_comes_at_the_target_and_only_there",
                 "all_that_was_acknowledged_under_load_is_there",
                 "a_program_that_is_killed_leaves_both_shards_as_they_are",
+                "a_namespace_of_the_same_name_finds_nothing_of_an_attempt_that_was_given_up",
+                "a_store_that_is_ready_after_it_was_given_up_is_not_adopted",
             ),
             *_of(
                 "groups/moving_namespaces",
                 "whatever_names_a_held_namespace_is_refused_and_nothing_else",
                 "a_hold_lasts_over_a_restart_until_it_is_released",
+                "what_was_copied_is_deleted_once_and_not_adopted_later",
             ),
             "tests/mqservice/shards/test_splits.py::test_once_released_a_hold_cannot_be_committed",
             "tests/mqservice/shards/test_splits.py::test_once_committed_a_hold_is_not_released",
+            "tests/mqservice/shards/test_splits.py"
+            "::test_what_a_target_may_have_keeps_namespaces_away_until_it_is_deleted",
             "tests/acceptance/test_split.py"
             "::test_a_namespace_moves_under_load_with_everything_it_has",
             "tests/acceptance/test_split.py::test_whoever_is_killed_leaves_one_shard_that_serves",

@@ -97,6 +97,7 @@ class Migration(migrations.Migration):
                             ("copying", "copying"),
                             ("holding", "holding"),
                             ("releasing", "releasing"),
+                            ("cleaning", "cleaning"),
                             ("moved", "moved"),
                             ("done", "done"),
                             ("failed", "failed"),
@@ -105,7 +106,6 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("number", models.PositiveBigIntegerField(db_default=0, default=0)),
-                ("replaces", models.PositiveBigIntegerField(db_default=0, default=0)),
                 ("held_until", models.DateTimeField(blank=True, null=True)),
                 ("was_active", models.BooleanField(db_default=True, default=True)),
                 ("started_at", models.DateTimeField(auto_now_add=True)),
@@ -117,13 +117,23 @@ class Migration(migrations.Migration):
                         condition=models.Q(
                             (
                                 "state__in",
-                                ["copying", "holding", "releasing", "moved", "done", "failed"],
+                                [
+                                    "copying",
+                                    "holding",
+                                    "releasing",
+                                    "cleaning",
+                                    "moved",
+                                    "done",
+                                    "failed",
+                                ],
                             )
                         ),
                         name="split_state_known",
                     ),
                     models.UniqueConstraint(
-                        condition=models.Q(("state__in", ("done", "failed")), _negated=True),
+                        condition=models.Q(
+                            ("state__in", ["done", "failed", "cleaning"]), _negated=True
+                        ),
                         fields=("source",),
                         name="split_of_source_once",
                     ),

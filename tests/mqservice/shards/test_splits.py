@@ -17,7 +17,7 @@ from mqservice.console.audit.sentences import sentence_of
 from mqservice.lib.problem import Problem
 from mqservice.shards import splits
 from mqservice.shards.models import Shard, ShardState, Split, SplitState
-from mqservice.shards.queries import forget_shard_names
+from mqservice.shards.queries import forget_shard_names, shard_of_new_namespace
 from mqservice.shards.services import place_namespace, remove_shard, set_state
 from mqservice.shards.splits import ANY_LEFT, begin, check_split, find_left, hold, resolve
 from mqservice.shards.tasks import resolve_splits
@@ -25,6 +25,7 @@ from mqservice.store import (
     NamespaceDropReply,
     NamespaceDropRequest,
     NamespaceReleaseRequest,
+    StoreDiscardRequest,
     StoreUnavailable,
 )
 from mqservice.topics.models import Topic
@@ -49,32 +50,41 @@ def shards() -> Iterator[None]:
 
 
 class Engine:
-    """The source's, as far as a split talks to it."""
+    """That of the source and that of the target, as far as a split talks to them."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []
-        self.is_away = False
+        self.away: set[str] = set()
+        self._shard = ""
+
+    def of(self, shard: str) -> Engine:
+        self._shard = shard
+        return self
 
     def __enter__(self) -> Engine:
-        if self.is_away:
+        if self._shard in self.away:
             raise StoreUnavailable("it is away")
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
+    def store_discard(self, request: StoreDiscardRequest) -> None:
+        assert request.namespaces == NAMES
+        self.calls.append((f"{self._shard} discard", request.number))
+
     def namespace_release(self, request: NamespaceReleaseRequest) -> None:
-        self.calls.append(("release", request.number))
+        self.calls.append((f"{self._shard} release", request.number))
 
     def namespace_drop(self, request: NamespaceDropRequest) -> NamespaceDropReply:
-        self.calls.append(("drop", request.number))
+        self.calls.append((f"{self._shard} drop", request.number))
         return NamespaceDropReply(topic_count=1, group_count=1)
 
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     engine = Engine()
-    monkeypatch.setattr(splits, "blocking_client", lambda shard: engine)
+    monkeypatch.setattr(splits, "blocking_client", engine.of)
     return engine
 
 
@@ -110,7 +120,7 @@ def test_a_split_moves_the_rows_in_one_step(engine: Engine) -> None:
     assert places() == {"audit": ("main", ""), "billing": ("s2", ""), "shop": ("s2", "")}
     assert is_any_left()
     resolve(split)
-    assert engine.calls == [("drop", split.number)]
+    assert engine.calls == [("main drop", split.number)]
     assert state_of(split) == SplitState.DONE.value
     assert Shard.objects.get(name="s2").state == ShardState.ACTIVE.value
     assert not is_any_left()
@@ -183,7 +193,7 @@ def test_a_hold_that_takes_too_long_cannot_be_committed(engine: Engine) -> None:
     assert not AuditEntry.objects.exists()
     assert is_any_left()
     resolve_splits()
-    assert engine.calls == [("release", split.number)]
+    assert engine.calls == [("main release", split.number), ("s2 discard", split.number)]
     assert set(places().values()) == {("main", "")}
     assert state_of(split) == SplitState.FAILED.value
     assert Shard.objects.get(name="s2").state == ShardState.ACTIVE.value
@@ -207,7 +217,7 @@ def test_once_committed_a_hold_is_not_released(engine: Engine) -> None:
     commit_split(split)
     assert not splits.begin_release(late)
     resolve(late)
-    assert engine.calls == [("drop", split.number)]
+    assert engine.calls == [("main drop", split.number)]
 
 
 def test_a_hold_in_time_is_left_to_its_command(engine: Engine) -> None:
@@ -224,13 +234,91 @@ def test_while_the_source_is_away_it_is_tried_again(engine: Engine) -> None:
     split = begin("main", "s2", NAMES)
     hold(split)
     expire(split)
-    engine.is_away = True
+    engine.away = {"main"}
     resolve_splits()
     assert state_of(split) == SplitState.RELEASING.value
     assert places()["billing"] == ("main", "s2")  # requests still wait: the engine refuses them
-    engine.is_away = False
+    engine.away = set()
     resolve_splits()
     assert state_of(split) == SplitState.FAILED.value
+
+
+def released(engine: Engine) -> Split:
+    """One whose source serves again, and whose target has not been told."""
+    split = begin("main", "s2", NAMES)
+    hold(split)
+    expire(split)
+    engine.away = {"s2"}
+    resolve_splits()
+    assert state_of(split) == SplitState.CLEANING.value
+    return split
+
+
+def test_what_a_target_may_have_keeps_namespaces_away_until_it_is_deleted(engine: Engine) -> None:
+    """Somebody else may have given a new one the name of one that was copied."""
+    split = released(engine)
+    assert set(places().values()) == {("main", "")}, "the source serves"
+    assert is_any_left()
+    Shard.objects.filter(name="s2").update(state=ShardState.ACTIVE.value, free_bytes=1 << 50)
+    assert shard_of_new_namespace() != "s2"
+    for refused in (
+        lambda: place_namespace("audit", "s2"),
+        lambda: set_state("s2", ShardState.ACTIVE),
+        lambda: begin("main", "s2", NAMES),
+    ):
+        with pytest.raises(
+            Problem, match="engine of s2 is to delete what a split of main has left"
+        ):
+            refused()
+    engine.away = set()
+    resolve_splits()
+    assert engine.calls[-1] == ("s2 discard", split.number)
+    assert state_of(split) == SplitState.FAILED.value
+    assert not is_any_left()
+    assert shard_of_new_namespace() == "s2"
+    assert place_namespace("audit", "s2") == "main"
+
+
+def test_a_target_that_is_lost_holds_nobody_up_and_is_cleaned_if_it_comes_back(
+    engine: Engine,
+) -> None:
+    split = released(engine)
+    Shard.objects.filter(name="s2").update(heartbeat_at=timezone.now() - timedelta(minutes=1))
+    assert not is_any_left(), "nobody asks it in vain"
+    assert find_left() == []
+    splits.fail(begin("main", "s3", NAMES))
+    remove_shard("s2")
+    assert find_left() == []
+    Shard.objects.create(name="s2", owner="here", heartbeat_at=timezone.now())
+    assert shard_of_new_namespace() != "s2"
+    assert is_any_left()
+    engine.away = set()
+    resolve_splits()
+    assert engine.calls[-1] == ("s2 discard", split.number)
+    assert state_of(split) == SplitState.FAILED.value
+
+
+def test_what_was_left_is_ended_before_the_next_attempt(engine: Engine) -> None:
+    split = released(engine)
+    engine.away = set()
+    splits.end_left("main", "s2")
+    assert state_of(split) == SplitState.FAILED.value
+    hold(begin("main", "s2", NAMES))
+
+
+def test_of_two_who_end_a_split_the_slower_one_does_no_harm(engine: Engine) -> None:
+    split = begin("main", "s2", NAMES)
+    hold(split)
+    assert splits.begin_release(split)
+    slow, slower = (Split.objects.get(pk=split.pk) for _ in range(2))
+    resolve(split)
+    resolve(slow)
+    second = begin("main", "s2", NAMES)
+    hold(second)
+    resolve(slower)
+    assert places()["billing"] == ("main", "s2"), "the second attempt holds"
+    assert state_of(split) == SplitState.FAILED.value
+    assert state_of(second) == SplitState.HOLDING.value
 
 
 def test_a_namespace_that_was_deleted_meanwhile_stops_it() -> None:
@@ -246,7 +334,6 @@ def test_a_command_that_comes_after_a_killed_one_goes_on(engine: Engine) -> None
     first = begin("main", "s2", NAMES)
     second = begin("main", "s2", NAMES)
     assert second.number > first.number
-    assert second.replaces == first.number
     with pytest.raises(Problem, match="has ended"):
         hold(first)
     hold(second)
@@ -258,7 +345,7 @@ def test_a_command_that_comes_after_a_killed_one_goes_on(engine: Engine) -> None
 
 def test_nothing_else_is_put_into_the_target_meanwhile(engine: Engine) -> None:
     split = begin("main", "s2", NAMES)
-    with pytest.raises(Problem, match="split into s2"):
+    with pytest.raises(Problem, match="into s2 is under way"):
         place_namespace("audit", "s2")
     hold(split)
     with pytest.raises(Problem, match="under way"):

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from storage_engine.catalog.namespace_holds import MOVED_MS
+from storage_engine.disk.adopted_store import discarded_number_of, write_split_number
+from storage_engine.disk.files import Files
 from storage_engine.errors import BadRequest, NamespaceMoved
 from storage_engine.records.topic_names import dlq_topic_of, retry_topic_of
 from storage_engine.server.held_requests import check_not_held
@@ -20,6 +22,7 @@ from storage_engine.wire.namespaces import (
     NamespaceDropRequest,
     NamespaceHoldRequest,
     NamespaceReleaseRequest,
+    StoreDiscardRequest,
 )
 from storage_engine.wire.scheduled import ScheduledListRequest
 from storage_engine.wire.topics import TopicConfig, TopicRef
@@ -177,6 +180,28 @@ async def test_retries_and_dead_letters_go_with_their_group(tmp_path: Path) -> N
     drop(store, 1)
     await store.pass_time(5_000)
     assert [name for name in store.store.catalog.topics if "acme" in name] == []
+    await store.close()
+
+
+def discard(store: OpenStore, number: int) -> list[str]:
+    """What the store has of ``acme`` afterwards."""
+    request = StoreDiscardRequest(namespaces=["acme"], number=number)
+    store.store.consumption.moving.discard(request)
+    catalog = store.store.catalog
+    return sorted(name for name in {*catalog.topics, *catalog.groups} if "acme" in name)
+
+
+async def test_what_was_copied_is_deleted_once_and_not_adopted_later(tmp_path: Path) -> None:
+    store = await begun(tmp_path / "s")
+    await store.close()
+    write_split_number(Files(), tmp_path / "s", 7)
+    store = OpenStore(tmp_path / "s").open()
+    assert discard(store, 6) == ["acme%g", "acme%t"], "it came from another split"
+    assert discard(store, 7) == []
+    assert list(store.store.catalog.groups) == ["rival%g"]
+    assert discarded_number_of(tmp_path / "s") == 7
+    store.topic("acme%t")  # of a namespace that came since
+    assert discard(store, 7) == ["acme%t"]
     await store.close()
 
 

@@ -27,6 +27,7 @@ from storage_engine.client import (
     SettleRequest,
     StoreAdoptRequest,
     StoreClient,
+    StoreDiscardRequest,
     StoreError,
     TopicConfig,
     encode_record,
@@ -35,6 +36,7 @@ from storage_engine.disk.adopted_store import (
     exchange,
     incoming_path,
     split_number_of,
+    write_discarded_number,
     write_split_number,
 )
 from storage_engine.disk.files import Files
@@ -148,7 +150,7 @@ def bodies_of(received: Received) -> list[bytes]:
     return [record.body for record in received.records]
 
 
-def moved(pair: Pair, program: Program, *, number: int = 5, replaces: int = 0) -> PartDone:
+def moved(pair: Pair, program: Program, *, number: int = 5) -> PartDone:
     """Hold, finish, adopt; on return the target serves it."""
     with pair.source.client() as client:
         client.namespace_hold(NamespaceHoldRequest(namespaces=["acme"], number=number))
@@ -156,7 +158,7 @@ def moved(pair: Pair, program: Program, *, number: int = 5, replaces: int = 0) -
     assert isinstance(done, PartDone)
     assert program.end() == 0
     with pair.target.client() as client:
-        client.store_adopt(StoreAdoptRequest(number=number, replaces=replaces))
+        client.store_adopt(StoreAdoptRequest(number=number))
     wait_for_split(pair.target, number)
     return done
 
@@ -309,12 +311,65 @@ def test_a_program_that_is_killed_leaves_both_shards_as_they_are(pair: Pair) -> 
         assert bodies_of(receive(client, "acme")) == [b"one"]
 
 
+def give_up(pair: Pair, number: int) -> None:
+    """The source serves it on, and the target is to have nothing of it."""
+    with pair.source.client() as client:
+        client.namespace_release(NamespaceReleaseRequest(number=number))
+    with pair.target.client() as client:
+        client.store_discard(StoreDiscardRequest(namespaces=["acme"], number=number))
+
+
+def test_a_namespace_of_the_same_name_finds_nothing_of_an_attempt_that_was_given_up(
+    pair: Pair,
+) -> None:
+    with pair.source.client() as client:
+        put(client, "acme", b"theirs")
+        client.put([encode_record(delayed(b"later", delay_ms=90_000, topic="acme%t"))])
+    moved(pair, pair.program())
+    give_up(pair, 5)
+    with pair.target.client() as client:
+        assert names_of(client) == []
+        client.topic_put(TopicConfig(topic="acme%t", queue_count=1))
+        client.group_put(GroupConfig(group="acme%g"))
+        assert bodies_of(receive(client, "acme")) == []
+        put(client, "acme", b"ours")
+        assert bodies_of(receive(client, "acme")) == [b"ours"]
+        listing = ScheduledListRequest(
+            topic="acme", is_namespace=True, messages_max=10, bytes_max=1 << 20
+        )
+        assert client.scheduled_list(listing)[1] == []
+        # Whoever says it again does not know what has come since.
+        client.store_discard(StoreDiscardRequest(namespaces=["acme"], number=5))
+        assert names_of(client) == ["acme%g", "acme%t"]
+    with pair.source.client() as client:
+        assert bodies_of(receive(client, "acme")) == [b"theirs"]
+    pair.target.kill()
+    pair.target.start()
+    with pair.target.client() as client:
+        client.store_discard(StoreDiscardRequest(namespaces=["acme"], number=5))
+        assert names_of(client) == ["acme%g", "acme%t"]
+
+
+def test_a_store_that_is_ready_after_it_was_given_up_is_not_adopted(pair: Pair) -> None:
+    program = pair.program()
+    with pair.source.client() as client:
+        client.namespace_hold(NamespaceHoldRequest(namespaces=["acme"], number=5))
+    give_up(pair, 5)
+    assert isinstance(program.ask(Finish()), PartDone)
+    with pair.target.client() as client:
+        with pytest.raises(StoreError, match="too late"):
+            client.store_adopt(StoreAdoptRequest(number=5))
+        assert names_of(client) == []
+    moved(pair, pair.program(6), number=6)
+
+
 def test_an_attempt_that_follows_replaces_the_store_of_the_one_before(pair: Pair) -> None:
     moved(pair, pair.program())
+    give_up(pair, 5)
     with pair.source.client() as client:
-        client.namespace_release(NamespaceReleaseRequest(number=5))
         put(client, "acme", b"since")
-    moved(pair, pair.program(6), number=6, replaces=5)
+    give_up(pair, 6)  # it never came so far
+    moved(pair, pair.program(7), number=7)
     with pair.target.client() as client:
         assert bodies_of(receive(client, "acme")) == [b"since"]
     assert [path.name for path in pair.target.directory.glob("store*")] == ["store"]
@@ -331,7 +386,7 @@ def _store(path: Path, number: int = 0) -> Path:
 def test_a_store_with_topics_is_moved_aside(tmp_path: Path) -> None:
     store = _store(tmp_path / "store")
     _store(incoming_path(store), 3)
-    exchange(Files(), store, number=3, replaces=2)
+    exchange(Files(), store, number=3)
     assert split_number_of(store) == 3
     assert (tmp_path / "store.aside-3" / "config" / "topics.json").exists()
 
@@ -340,5 +395,14 @@ def test_a_store_of_another_attempt_is_not_adopted(tmp_path: Path) -> None:
     store = _store(tmp_path / "store")
     _store(incoming_path(store), 3)
     with pytest.raises(BadRequest):
-        exchange(Files(), store, number=4, replaces=0)
+        exchange(Files(), store, number=4)
     assert split_number_of(store) == 0
+
+
+def test_a_store_that_was_given_up_while_the_engine_stopped_is_not_adopted(tmp_path: Path) -> None:
+    store = _store(tmp_path / "store")
+    _store(incoming_path(store), 3)
+    write_discarded_number(Files(), store, 3)
+    with pytest.raises(BadRequest, match="too late"):
+        exchange(Files(), store, number=3)
+    assert (split_number_of(store), (store / "config" / "topics.json").exists()) == (0, True)

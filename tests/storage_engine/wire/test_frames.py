@@ -73,7 +73,7 @@ def test_numbers_of_the_protocol_never_change() -> None:
         "DELIVER_DUE": 60, "SCHEDULED_LIST": 61, "SCHEDULED_CANCEL": 62, "SCHEDULED_SEND_NOW": 63,
         "SCHEDULED_MOVE": 64,
         "NAMESPACE_HOLD": 70, "NAMESPACE_RELEASE": 71, "NAMESPACE_DROP": 72, "NAMESPACE_HOLDS": 73,
-        "STORE_ADOPT": 74,
+        "STORE_ADOPT": 74, "STORE_DISCARD": 75,
     }  # fmt: skip
     assert {cls.code: cls.__name__ for cls in ERRORS_BY_CODE.values()}.items() >= {
         1: "StoreUnavailable", 2: "OutcomeUnknown", 3: "BadFrame", 4: "BadRequest",
