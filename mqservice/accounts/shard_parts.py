@@ -9,8 +9,10 @@ lines that both exchange.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -66,6 +68,23 @@ def local_shard(name: str) -> LocalShard:
             "engines run, with MQ_SHARDS naming both",
         )
     return LocalShard(name, store, socket)
+
+
+@contextlib.contextmanager
+def sole_copy_into(target: LocalShard) -> Iterator[None]:
+    """Raises Problem CONFLICT while another command has it. Whoever dies has it no more."""
+    descriptor = os.open(target.store, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Problem.of(
+                "CONFLICT",
+                f"another command splits a shard into {target.name}; try again when it has ended",
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class PartProgram(EngineProgram[RoundDone | PartDone]):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from mqservice.accounts.shard_changes import commit_split
-from mqservice.accounts.shard_parts import LocalShard, PartProgram, local_shard
+from mqservice.accounts.shard_parts import LocalShard, PartProgram, local_shard, sole_copy_into
 from mqservice.lib.durations import SECOND_MS
 from mqservice.lib.problem import Problem
 from mqservice.lib.units import size
@@ -78,18 +78,19 @@ def split_shard(
     """
     plan_split(source, target, namespaces)
     from_shard, to_shard = local_shard(source), local_shard(target)
-    splits.end_left(source, target)
-    split = splits.begin(source, target, namespaces)
-    try:
-        with PartProgram(from_shard, to_shard, namespaces, split.number, say=say) as program:
-            for _ in range(_ROUNDS_MAX):
-                if program.copy().copied_bytes <= _SMALL_BYTES:
-                    break
-            done = _move(split, program)
-    except BaseException:
-        splits.fail(split)
-        raise
-    _resolve(split)
+    with sole_copy_into(to_shard):
+        splits.end_left(source, target)
+        split = splits.begin(source, target, namespaces)
+        try:
+            with PartProgram(from_shard, to_shard, namespaces, split.number, say=say) as program:
+                for _ in range(_ROUNDS_MAX):
+                    if program.copy().copied_bytes <= _SMALL_BYTES:
+                        break
+                done = _move(split, program)
+        except BaseException:
+            splits.fail(split)
+            raise
+        _resolve(split)
     return done
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mqservice.accounts.shard_parts import LocalShard, PartProgram
+from mqservice.accounts.shard_parts import LocalShard, PartProgram, sole_copy_into
 from mqservice.lib.problem import Problem
 from tests.services import is_process_running, wait_until
 from tests.storage_engine.engines import END_WAIT_S, ROOT, Engine, engine_with_topic
@@ -61,6 +61,16 @@ def test_it_dies_with_its_command_whatever_it_is_doing(source: Engine, tmp_path:
     finally:
         if is_process_running(program):
             os.kill(program, signal.SIGKILL)
+
+
+def test_of_two_commands_only_one_copies_into_a_shard(tmp_path: Path) -> None:
+    target = LocalShard("s2", tmp_path, tmp_path / "s")
+    for _ in range(2):
+        with sole_copy_into(target):
+            with pytest.raises(Problem, match="another command"), sole_copy_into(target):
+                pass
+            with pytest.raises(Problem, match="another command"), sole_copy_into(target):
+                pass
 
 
 def test_its_last_words_are_those_of_the_problem(source: Engine, tmp_path: Path) -> None:
