@@ -356,6 +356,7 @@ def test_a_store_that_is_ready_after_it_was_given_up_is_not_adopted(pair: Pair) 
         client.namespace_hold(NamespaceHoldRequest(namespaces=["acme"], number=5))
     give_up(pair, 5)
     assert isinstance(program.ask(Finish()), PartDone)
+    assert program.end() == 0
     with pair.target.client() as client:
         with pytest.raises(StoreError, match="too late"):
             client.store_adopt(StoreAdoptRequest(number=5))
