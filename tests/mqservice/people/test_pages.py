@@ -12,6 +12,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from mqservice.accounts.models import AuditEntry
+from mqservice.lib.frontend import FRONTEND_DIR
 from tests.mqservice.people.visitors import LOGIN, SIGN_UP, confirm, sign_in
 from tests.people import PASSWORD, People
 
@@ -124,6 +125,40 @@ def test_form_from_a_page_of_someone_else_is_refused(path: str, people: People) 
     headers = {"origin": "https://evil.example"}
     form = {"csrfmiddlewaretoken": token}
     assert client.post(path, form, headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/account/factors/", "/account/password/reset/done/"])
+def test_message_is_shown_once_and_covers_nothing(path: str, people: People) -> None:
+    client = Client()
+    sign_in(client)
+    address = {"email": "alice@other.example", "action_add": ""}
+    confirm(client)
+    client.post("/account/email/", address)
+    text = client.get(path).content.decode()
+    assert text.count("alice@other.example") == 1
+    assert 'class="note note-plain" role="status"' in text
+    assert 'class="toasts"' not in text
+
+
+def test_cameras_read_the_code_for_an_app_in_the_dark_too(people: People, client: Client) -> None:
+    sign_in(client)
+    confirm(client)
+    assert 'class="qr-code"' in client.get("/account/factors/totp/activate/").content.decode()
+    built = (FRONTEND_DIR / "static" / "build" / "console.css").read_text()
+    rule = re.search(r"\.qr-code ?\{([^}]*)\}", built)
+    assert rule is not None
+    assert re.search(r"background(-color)?: ?#fff", rule[1])
+
+
+def test_fields_and_refusals_of_libraries_are_chinese_too(people: People, client: Client) -> None:
+    client.cookies["mq_language"] = "zh-hans"
+    form = {"email": "new@x.example", "password1": "abc"}
+    text = client.post(SIGN_UP, form).content.decode()
+    assert "密码太短，至少需要 12 个字符。" in text
+    assert "This password" not in text
+    sign_in(client)
+    confirm(client)
+    assert ">名称</label>" in client.get("/account/factors/webauthn/add/").content.decode()
 
 
 def test_other_sessions_end_and_this_one_continues(people: People, client: Client) -> None:
