@@ -31,44 +31,53 @@ def _byte_rate(per_second: int | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limit:
-    """``name``: of ``QuotaLimits``."""
+    """``name``: of ``QuotaLimits``; ``unknown``: why nobody may know what is used."""
 
     name: str
     title: Promise
     refusal: Promise
     reset: Promise
     show: Show
+    unknown: Promise | str = ""
 
 
 _ANEW = _("continuously, fully within 1 second")
 _SETTLED = _("when a connection or request ends")
 _PRODUCE = _("Messages are rejected with 429 RATE_LIMITED and not stored.")
 _READ = _("Receives get 429 RATE_LIMITED; pushes wait and report flow: quota.")
+_NOT_METERED = _("No messages were sent or received through this web process in the last minute.")
+_NOT_COUNTED = _("The storage engine is not responding, or has not counted it yet.")
 _ONE_MORE = _("Creating more is rejected with 403 QUOTA_EXCEEDED.")
 
 _LIMITS: Final = (
     _Limit(name="messages_in_per_second",
-           title=_("Messages in"), refusal=_PRODUCE, reset=_ANEW, show=rate),
+           title=_("Messages in"), refusal=_PRODUCE, reset=_ANEW, show=rate,
+           unknown=_NOT_METERED),
     _Limit(name="bytes_in_per_second",
-           title=_("Bytes in"), refusal=_PRODUCE, reset=_ANEW, show=_byte_rate),
+           title=_("Bytes in"), refusal=_PRODUCE, reset=_ANEW, show=_byte_rate,
+           unknown=_NOT_METERED),
     _Limit(name="messages_out_per_second",
-           title=_("Messages out"), refusal=_READ, reset=_ANEW, show=rate),
+           title=_("Messages out"), refusal=_READ, reset=_ANEW, show=rate,
+           unknown=_NOT_METERED),
     _Limit(name="bytes_out_per_second",
-           title=_("Bytes out"), refusal=_READ, reset=_ANEW, show=_byte_rate),
+           title=_("Bytes out"), refusal=_READ, reset=_ANEW, show=_byte_rate,
+           unknown=_NOT_METERED),
     _Limit(name="storage_bytes_max",
            title=_("Storage"),
            refusal=_("Messages are rejected with 403 QUOTA_EXCEEDED; reading is not affected."),
-           reset=_("when retention deletes messages or topics are deleted"), show=size),
+           reset=_("when retention deletes messages or topics are deleted"), show=size,
+           unknown=_NOT_COUNTED),
     _Limit(name="inflight_count_max",
            title=_("Messages in flight"),
            refusal=_("Receives get 429 INFLIGHT_LIMIT; pushes wait and report flow: inflight."),
-           reset=_("when messages are settled or their leases expire"), show=count),
+           reset=_("when messages are settled or their leases expire"), show=count,
+           unknown=_NOT_COUNTED),
     _Limit(name="connection_count_max",
            title=_("WebSockets"), refusal=_("New connections are rejected with 429."),
-           reset=_SETTLED, show=count),
+           reset=_SETTLED, show=count, unknown=_NOT_METERED),
     _Limit(name="parked_poll_count_max",
            title=_("Waiting receives"), refusal=_("Further receives get 429 RATE_LIMITED."),
-           reset=_SETTLED, show=count),
+           reset=_SETTLED, show=count, unknown=_NOT_METERED),
     _Limit(name="topic_count_max", title=_("Topics"),
            refusal=_ONE_MORE, reset=_("when one is deleted"), show=count),
     _Limit(name="group_count_max", title=_("Consumer groups"),
@@ -76,7 +85,8 @@ _LIMITS: Final = (
     _Limit(name="control_requests_per_second",
            title=_("Control plane requests"),
            refusal=_("Requests get 429 RATE_LIMITED."),
-           reset=_("continuously, fully within 2 seconds"), show=rate),
+           reset=_("continuously, fully within 2 seconds"), show=rate,
+           unknown=_("Each response says what is left in its RateLimit header.")),
 )  # fmt: skip
 
 
@@ -94,6 +104,11 @@ class LimitRow:
     @property
     def most_text(self) -> str:
         return self.limit.show(self.use.limit)
+
+    @property
+    def why_unknown(self) -> Promise | str:
+        """Empty when what is used is known."""
+        return self.limit.unknown if self.use.level is QuotaLevel.UNKNOWN else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -256,6 +256,9 @@ def test_usage_shows_each_limit_and_what_is_refused(
     assert "Creating more is rejected with 403 QUOTA_EXCEEDED." in text
     assert text.count('badge-bad">used up') == 1
     assert 'badge-unknown">unknown' in text  # rates: this process has no meters
+    assert text.count("No messages were sent or received through this web process") == 6
+    assert text.count("left in its RateLimit header.") == 1
+    assert "has not counted it yet" not in text  # the engine has told it
     assert "TiB" in text
 
 
