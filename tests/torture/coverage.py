@@ -15,6 +15,7 @@ from tests.acceptance.cluster_faults.run import ALL as ALL_CLUSTER_FAULTS
 from tests.acceptance.nemesis.run import ALL as ALL_FAULTS
 from tests.acceptance.nemesis.run import KILL_NOTHING
 from tests.acceptance.partitions.run import ALL as ALL_PARTITIONS
+from tests.storage_engine.replication.takeovers import FAULTS as TAKEOVER_FAULTS
 from tests.torture.evidence import DETAILS_MAX, Step
 
 FAULTS: Final[dict[str, tuple[str, ...]]] = {
@@ -27,6 +28,7 @@ FAULTS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "crash_in_recovery": ("power cut inside recovery",),
     "kills": ("kill -9", "kill -9 of a starting engine"),
+    "takeovers": TAKEOVER_FAULTS,
     "injured_system_calls": (
         "EIO from msync",
         "ENOSPC from msync",

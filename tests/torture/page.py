@@ -55,6 +55,7 @@ _TITLES: Final = {
     "crash_states": "Crash states",
     "crash_in_recovery": "Crashes inside recovery",
     "kills": "Kills",
+    "takeovers": "Takeovers",
     "planted_bugs": "Planted bugs",
     "injured_system_calls": "Injected system call faults",
     "power_cuts": "Power cuts",
@@ -76,6 +77,11 @@ _TEXTS: Final = {
     "is simulated at every moment of it.",
     "kills": "A real engine process under load is killed at random moments, also while it starts. "
     "Then everything is drained, and the whole history of the clients is checked.",
+    "takeovers": "The owner of a shard with a replicated log is killed at random moments under "
+    "load. It starts again, or its disk is lost too: then a replica takes over, or an engine "
+    "with an empty disk that has only the log. Replicas and starting owners are killed as well. At "
+    "the end everything is drained, and the history of the clients is checked: no message of a "
+    "`replicated` topic may be lost, invented, or delivered before the log had it.",
     "planted_bugs": "A test of the tests: one bug at a time is planted, and must be noticed by a "
     "harness of the engine or by a named test that must fail. A bug that no test reached, or that "
     "crashed by itself, counts as an anomaly and not as caught. The same scenarios and tests run "

@@ -20,6 +20,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     recovery_states: int = 20_000
     kills: int = 500
     kills_a_loop: int = 50  # then everything is drained and judged
+    takeovers: int = 1_200  # in loops of so many, too
     planted_states: int = 400
     planted_a_theme: int = 1_000  # all of them
     fault_numbers: int = 8  # each system call is injured at so many of its calls
@@ -60,6 +61,7 @@ QUICK: Final = Plan(
     recovery_states=540,
     kills=16,
     kills_a_loop=8,
+    takeovers=24,
     planted_states=150,
     planted_a_theme=1,
     fault_numbers=1,

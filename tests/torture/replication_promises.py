@@ -31,7 +31,7 @@ REPLICATION: Final = (
                 "a_replica_is_not_served_without_its_log",
             ),
         ),
-        ("cluster_faults",),
+        ("takeovers", "cluster_faults"),
     ),
     Promise(
         "R2",
@@ -47,7 +47,7 @@ REPLICATION: Final = (
                 "a_duplicate_of_a_replicated_message_waits_as_the_first_does",
             ),
         ),
-        ("cluster_faults",),
+        ("takeovers", "cluster_faults"),
     ),
     Promise(
         "R3",

@@ -54,6 +54,9 @@ def planned_steps(plan: Plan) -> list[PlannedStep]:
         _explorations(plan, "crash_states", plan.crash_states),
         _explorations(plan, "crash_in_recovery", plan.recovery_states),
         _seeded(plan, "kills", [Job(work.kills, (n,)) for n in _shares(plan.kills, plan)]),
+        _seeded(
+            plan, "takeovers", [Job(work.takeovers, (n,)) for n in _shares(plan.takeovers, plan)]
+        ),
         _planted(plan),
         _injured(plan),
         _cuts(plan),

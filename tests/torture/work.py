@@ -33,8 +33,15 @@ from tests.storage_engine.kills.kill_loop import run_kill_loop
 from tests.storage_engine.kills.outcomes import History, Outcome
 from tests.storage_engine.planted.bugs import BUGS
 from tests.storage_engine.planted.catching import caught_as
+from tests.storage_engine.replication.takeovers import (
+    LOST_WITH_REPLICA,
+    LOST_WITHOUT_REPLICA,
+    broken_promises,
+    run_takeovers,
+)
 from tests.torture.evidence import Anomaly, Part, Planted
 
+ACKED_EACH: Final = 11  # between two kills
 STEPS_EACH: Final = 60  # of one example of the delivery model
 # S7, for a million messages or fewer. Of CPU: what the clock says depends on the neighbours too.
 RECOVERY_CPU_MS_MAX: Final = 10_000
@@ -84,6 +91,17 @@ def kills(kill_count: int, seed: int) -> Part:
             "kill -9 of a starting engine": loop.kill_in_start_count,
         },
         anomalies=_anomalies(anomalies(loop.history)),
+    )
+
+
+def takeovers(kill_count: int, seed: int) -> Part:
+    """kill -9 of owners of a shard with a replicated log; most lose their disk too."""
+    history, fired = run_takeovers(kill_count, seed=seed, acked_each=ACKED_EACH)
+    lost_count = fired[LOST_WITH_REPLICA] + fired[LOST_WITHOUT_REPLICA]
+    return Part(
+        counts={"kills": kill_count, "lost_disks": lost_count} | _counts(history),
+        fired=dict(fired),
+        anomalies=_anomalies(broken_promises(history)),
     )
 
 
