@@ -65,13 +65,7 @@ async def measure(plan: Plan, base: Path) -> list[Row]:
 
         async def once(puts: _Puts = puts) -> Run:
             async with engine_running(base) as engine:
-                return await flood_puts(
-                    plan,
-                    engine,
-                    records_a_frame=puts.records_a_frame,
-                    durability=puts.durability,
-                    window=puts.window,
-                )
+                return await _flood(plan, engine, puts)
 
         rows[puts] = await repeated(
             once,
@@ -100,22 +94,14 @@ async def measure(plan: Plan, base: Path) -> list[Row]:
     return [*rows.values(), *ratios, *reads]
 
 
-async def flood_puts(
-    plan: Plan,
-    engine: EngineProcess,
-    *,
-    records_a_frame: int,
-    durability: Durability,
-    window: int,
-) -> Run:
-    """Of 1 KiB bodies, with ``window`` frames in flight on one connection."""
+async def _flood(plan: Plan, engine: EngineProcess, puts: _Puts) -> Run:
     topic = "bench%put"
     client = AsyncStoreClient(engine.socket_path, client_name="bench")
     await client.wait_connected(plan.duration_ms)
-    await client.topic_put(TopicConfig(topic=topic, queue_count=QUEUES, durability=durability))
+    await client.topic_put(TopicConfig(topic=topic, queue_count=QUEUES, durability=puts.durability))
     records = make_records(topic, QUEUES, RECORDS)
     _, flood = await asyncio.get_running_loop().create_unix_connection(
-        lambda: PutFlood(records, records_a_frame=records_a_frame, window=window),
+        lambda: PutFlood(records, records_a_frame=puts.records_a_frame, window=puts.window),
         engine.socket_path,
     )
     await _sleep_unless_failed(plan.warm_up_ms, flood)
@@ -129,7 +115,7 @@ async def flood_puts(
     await client.aclose()
     syncs = stats.sync_count - stats_before.sync_count
     return Run(
-        rate=done * records_a_frame / seconds,
+        rate=done * puts.records_a_frame / seconds,
         cpu=cpu,
         extra={
             "syncs_per_s": round(syncs / seconds, 1),

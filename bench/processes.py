@@ -162,7 +162,7 @@ async def service_running(base: Path, **env: str) -> AsyncIterator[Service]:
             quickstart = data_dir / "quickstart.json"
             await _until(quickstart.exists, "quickstart.json", process)
             facts = msgspec.json.decode(quickstart.read_bytes(), type=Service)
-            await _until_async(_Quiet(facts.measured_pids).is_quiet, "a quiet service", process)
+            await _until_async(Quiet(facts.measured_pids).is_quiet, "a quiet service", process)
             yield msgspec.structs.replace(
                 facts, engine_socket=_listening_socket(facts.pids["engine"])
             )
@@ -243,7 +243,7 @@ async def _until_async(
         raise ProcessFailed(f"{what} was not there within {START_MS_MAX} ms") from exc
 
 
-class _Quiet:
+class Quiet:
     """Whether processes have stopped starting up: imports of the last ones would be measured."""
 
     def __init__(self, pids: dict[str, int]) -> None:

@@ -3,7 +3,9 @@
     fill ──▶ owner ── entries ──▶ log in a directory ──▶ replica
                ✕ kill -9                                  └─ own ──▶ the first put that the log has
 
-Beside it comes the silence after which a node is taken for lost, 5 s. The large store, of
+The owner is killed right after the last put, when the replica has queues and index yet to fill, or
+once the replica is idle, as it is under any load that lasts. Beside the times comes the silence
+after which a node is taken for lost, 5 s. The large store, of
 ``BENCH_TAKEOVER_MILLIONS`` messages in 10,000 queues, is left out without that variable.
 """
 
@@ -22,7 +24,7 @@ import msgspec
 from bench.engine_flood import PutFlood
 from bench.measure import MeasureFailed, Meter, Plan, Row, Run, row_of
 from bench.payloads import make_records
-from bench.processes import EngineProcess, engine_on, replica_on, scratch_directory
+from bench.processes import EngineProcess, Quiet, engine_on, replica_on, scratch_directory
 from storage_engine.client import AsyncStoreClient, Durability, TopicConfig
 from storage_engine.wire.role import RoleStatus
 
@@ -43,18 +45,32 @@ LARGE_TARGET_S: Final = 15.0
 
 
 async def measure(plan: Plan, base: Path) -> list[Row]:
-    rows = await _rows(base, SMALL_COUNT, SMALL_QUEUES, plan.repeats, SMALL_TARGET_S)
+    rows: list[Row] = []
+    for is_idle in (True, False):
+        rows += await _rows(
+            base, SMALL_COUNT, SMALL_QUEUES, plan.repeats, SMALL_TARGET_S, is_idle=is_idle
+        )
     millions = float(os.environ.get("BENCH_TAKEOVER_MILLIONS", "0"))
     if millions:
         count = round(millions * 1_000_000)
-        rows += await _rows(base, count, LARGE_QUEUES, 1, LARGE_TARGET_S)
+        for is_idle in (True, False):
+            rows += await _rows(base, count, LARGE_QUEUES, 1, LARGE_TARGET_S, is_idle=is_idle)
     return rows
 
 
 async def _rows(
-    base: Path, message_count: int, queue_count: int, repeats: int, target_s: float
+    base: Path,
+    message_count: int,
+    queue_count: int,
+    repeats: int,
+    target_s: float,
+    *,
+    is_idle: bool,
 ) -> list[Row]:
-    runs = [await _take_over(base, message_count, queue_count) for _ in range(repeats)]
+    runs = [
+        await _take_over(base, message_count, queue_count, is_idle=is_idle) for _ in range(repeats)
+    ]
+    when = "the replica idle" if is_idle else "right after the last put"
     setting = (
         f"{message_count:,} messages of {BODY_BYTES} bytes in {queue_count:,} queues, log and "
         "snapshots in a directory"
@@ -63,7 +79,7 @@ async def _rows(
         row_of(
             [taken for taken, _ in runs],
             workload=WORKLOAD,
-            name=f"kill -9 to the next replicated put, {message_count:,} messages",
+            name=f"kill -9 to the next replicated put, {message_count:,} messages, {when}",
             unit="s",
             setting=setting,
             target=target_s,
@@ -72,14 +88,16 @@ async def _rows(
         row_of(
             [followed for _, followed in runs],
             workload=WORKLOAD,
-            name=f"puts while a replica follows, {message_count:,} messages",
+            name=f"puts while a replica follows, {message_count:,} messages, then {when}",
             unit="msg/s",
             setting=setting,
         ),
     ]
 
 
-async def _take_over(base: Path, message_count: int, queue_count: int) -> tuple[Run, Run]:
+async def _take_over(
+    base: Path, message_count: int, queue_count: int, *, is_idle: bool
+) -> tuple[Run, Run]:
     with (
         scratch_directory("takeover", base) as directory,
         scratch_directory("s", Path(tempfile.gettempdir())) as short,
@@ -91,6 +109,9 @@ async def _take_over(base: Path, message_count: int, queue_count: int) -> tuple[
                 followed = await _fill(owner, replica, message_count, queue_count)
                 await _put_replicated(owner.socket_path)
                 await _wait_for_end(short / "control")
+                quiet = Quiet({"replica": replica.pid})
+                while is_idle and not await quiet.is_quiet():
+                    pass
                 os.kill(owner.pid, signal.SIGKILL)
                 begun = time.perf_counter()
                 await _ask(short / "control", f"own {EPOCH}")
