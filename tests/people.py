@@ -6,18 +6,16 @@ rival  ── namespace rival ── charlie (owner), a key
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.contrib.auth.hashers import make_password
 
-from mqservice.accounts.access import find_principal, pepper_version
+from mqservice.accounts.access import find_principal
 from mqservice.accounts.key_services import revoke_key
-from mqservice.accounts.models import ApiKey, Member, Namespace, Role, Tenant, User
+from mqservice.accounts.models import Member, Namespace, Role, Tenant, User
 from mqservice.accounts.roles import permits_scope
-from mqservice.accounts.scopes import Scope, parse_grants
-from mqservice.accounts.services import new_key_text
-from mqservice.accounts.settings import KeyKind
+from mqservice.accounts.scopes import Scope
+from mqservice.accounts.services import create_api_key
 
 PASSWORD = "correct horse battery"
 
@@ -60,18 +58,22 @@ def create_people() -> People:
             Member(tenant=rival_tenant, user=charlie, role=Role.OWNER),
         ]
     )
-    keys = {
-        "acme_key": _key(acme_tenant, "all", Scope, namespace=acme),
-        "acme_reader_key": _key(acme_tenant, "reader", [Scope.CONSUME], namespace=acme),
-        "acme_viewer_key": _role_key(acme_tenant, Role.VIEWER),
-        "acme_admin_key": _role_key(acme_tenant, Role.ADMIN),
-        "acme_owner_key": _role_key(acme_tenant, Role.OWNER),
-        "rival_owner_key": _role_key(rival_tenant, Role.OWNER),
-        "rival_key": _key(rival_tenant, "all", Scope, namespace=rival),
-    }
-    ApiKey.objects.bulk_create(row for row, _ in keys.values())
-    texts = {name: text for name, (_, text) in keys.items()}
-    return People(acme=acme, rival=rival, alice=alice, bob=bob, charlie=charlie, **texts)
+    return People(
+        acme=acme,
+        rival=rival,
+        alice=alice,
+        bob=bob,
+        charlie=charlie,
+        acme_key=create_api_key(acme_tenant, name="all", scopes=Scope, namespace=acme)[1],
+        acme_reader_key=create_api_key(
+            acme_tenant, name="reader", scopes=[Scope.CONSUME], namespace=acme
+        )[1],
+        acme_viewer_key=_role_key(acme_tenant, Role.VIEWER),
+        acme_admin_key=_role_key(acme_tenant, Role.ADMIN),
+        acme_owner_key=_role_key(acme_tenant, Role.OWNER),
+        rival_owner_key=_role_key(rival_tenant, Role.OWNER),
+        rival_key=create_api_key(rival_tenant, name="all", scopes=Scope, namespace=rival)[1],
+    )
 
 
 def bearer(key: str) -> bytes:
@@ -86,31 +88,7 @@ def revoke(key: str) -> None:
     revoke_key(principal, principal.key_id)
 
 
-def _key(
-    tenant: Tenant,
-    name: str,
-    scopes: Iterable[str],
-    *,
-    role: Role = Role.DEVELOPER,
-    namespace: Namespace | None = None,
-) -> tuple[ApiKey, str]:
-    """A row as ``create_api_key`` saves it, and its text."""
-    key = new_key_text(KeyKind.API)
-    row = ApiKey(
-        tenant=tenant,
-        namespace=namespace,
-        name=name,
-        public_id=key.public_id,
-        secret_mac=key.mac,
-        pepper_version=pepper_version(),
-        last4=key.last4,
-        scopes=[grant.text for grant in parse_grants(scopes)],
-        role=role.value,
-    )
-    return row, key.text
-
-
-def _role_key(tenant: Tenant, role: Role) -> tuple[ApiKey, str]:
+def _role_key(tenant: Tenant, role: Role) -> str:
     """A key for all of the tenant with all that its role allows."""
     scopes = [scope for scope in Scope if permits_scope(role, scope)]
-    return _key(tenant, role.value, scopes, role=role)
+    return create_api_key(tenant, name=role.value, scopes=scopes, role=role)[1]
