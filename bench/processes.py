@@ -110,8 +110,8 @@ async def engine_on(store_path: Path, **limits: int | str) -> AsyncIterator[Engi
 
 @contextlib.contextmanager
 def replica_on(store_path: Path, directory: Path, **limits: int | str) -> Iterator[EngineProcess]:
-    """A replica that follows its shard's owner, and may be told to take over on the socket
-    ``control`` in ``directory``, which is short; it then serves at ``socket_path``.
+    """A replica of a shard. A command on the socket ``control`` in ``directory`` makes it the
+    owner, which serves at ``socket_path``. Paths of sockets must be short.
     """
     socket_path = str(directory / "e.sock")
     environ = _engine_environ(

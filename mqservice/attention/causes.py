@@ -52,23 +52,23 @@ def of_dead_letters(
     """``reason`` is None where it may not be shown, empty where none was given; ``count``: of the
     last 24 hours, ``reason_count`` of them with the most common reason.
     """
-    told = ngettext(
+    text = ngettext(
         "%(count)s dead letter in 24 hours, the newest %(age)s ago.",
         "%(count)s dead letters in 24 hours, the newest %(age)s ago.",
         count,
     ) % {"count": f"{count:,}", "age": age(newest_ms)}
     if reason is None:
-        return told
+        return text
     shown = reason or _("no reason given")
     if not other_reasons:
         only = _("Reason: %(reason)s") % {"reason": shown}
-        return f"{told} {only}"
+        return f"{text} {only}"
     most = ngettext(
         "Most common of %(total)s reasons: %(reason)s (%(count)s)",
         "Most common of %(total)s reasons: %(reason)s (%(count)s)",
         other_reasons + 1,
     ) % {"total": other_reasons + 1, "reason": shown, "count": f"{reason_count:,}"}
-    return f"{told} {most}"
+    return f"{text} {most}"
 
 
 def of_schedule(error: str) -> str:
@@ -77,12 +77,12 @@ def of_schedule(error: str) -> str:
 
 def of_notification(channel: str, error: str, attempt_count: int) -> str:
     """Of an email or webhook that was not delivered."""
-    told = {"attempts": count(attempt_count), "error": in_words(error) or _("unknown")}
+    facts = {"attempts": count(attempt_count), "error": in_words(error) or _("unknown")}
     if channel == Channel.WEBHOOK.value:
         return (
-            _("Its webhook could not be delivered, after %(attempts)s attempts: %(error)s") % told
+            _("Its webhook could not be delivered, after %(attempts)s attempts: %(error)s") % facts
         )
-    return _("Its email could not be delivered, after %(attempts)s attempts: %(error)s") % told
+    return _("Its email could not be delivered, after %(attempts)s attempts: %(error)s") % facts
 
 
 def of_alert(rule: AlertRule) -> str:

@@ -41,7 +41,9 @@ class _Report(msgspec.Struct, frozen=True):
     findings: list[_Finding]
 
 
-def check(directory: Path, *, told: Callable[[int, int], None]) -> tuple[Manifest, list[str]]:
+def check(
+    directory: Path, *, on_progress: Callable[[int, int], None]
+) -> tuple[Manifest, list[str]]:
     """The manifest, and what is wrong, a sentence each. Reads everything twice.
 
     Raises BackupRejected: it is no backup, or of a newer format; BackupDamaged: its manifest is.
@@ -52,7 +54,7 @@ def check(directory: Path, *, told: Callable[[int, int], None]) -> tuple[Manifes
     def passed(byte_count: int) -> None:
         nonlocal done_bytes
         done_bytes += byte_count
-        told(done_bytes, manifest.byte_count)
+        on_progress(done_bytes, manifest.byte_count)
 
     faults = [check_file(directory, file, passed=passed) for file in manifest.files]
     known = {file.path for file in manifest.files} | {MANIFEST, MANIFEST_SUM}

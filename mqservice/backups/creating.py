@@ -36,14 +36,14 @@ def create(
     *,
     base: Path | None,
     rate_bytes: int,
-    told: Callable[[int, int], None],
+    on_progress: Callable[[int, int], None],
 ) -> Manifest:
     """Make a backup in ``target``; durable on return.
 
     Args:
         base: an earlier backup; full segments that it holds are linked instead of copied.
         rate_bytes: of the log, a second at most; 0: no limit.
-        told: bytes of the log that are copied, and of all of it.
+        on_progress: called with the bytes of the log that are copied, and of all of it.
 
     Raises:
         BackupError, SupervisorError: there is none, and nothing is left of it.
@@ -65,7 +65,7 @@ def create(
                 installation.engine_socket,
                 partial / STORE,
                 rate_bytes=rate_bytes,
-                told=told,
+                on_progress=on_progress,
             ) as copy:
                 copy.wait_until_ready()
                 with database.frozen_database(url) as moment:

@@ -46,9 +46,9 @@ class EngineCopy(EngineProgram[Ready | CopyStarted | CopiedFile | Done]):
         target: Path,
         *,
         rate_bytes: int,
-        told: Callable[[int, int], None],
+        on_progress: Callable[[int, int], None],
     ) -> None:
-        """``told``: called with the bytes of the log that are copied, and of all of it."""
+        """``on_progress``: called with the bytes of the log that are copied, and of all of it."""
         super().__init__(
             _MODULE,
             [
@@ -57,7 +57,7 @@ class EngineCopy(EngineProgram[Ready | CopyStarted | CopiedFile | Done]):
             ],
             env=env,
             lines=_LINES,
-            on_progress=told,
+            on_progress=on_progress,
             error=lambda _code, words: BackupError(f"could not copy the store: {words}"),
         )  # fmt: skip
 

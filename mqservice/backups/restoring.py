@@ -41,12 +41,12 @@ def restore(
     data_dir: Path,
     backup: Path,
     *,
-    told: Callable[[int, int], None],
+    on_progress: Callable[[int, int], None],
 ) -> Manifest:
     """Bring ``backup`` back into ``data_dir``; durable on return.
 
-    ``DATABASE_URL`` of ``environ`` names the database, else the embedded one is made. ``told``:
-    bytes of the backup that are copied, and of all of it.
+    ``DATABASE_URL`` of ``environ`` names the database, else the embedded one is made.
+    ``on_progress`` gets the bytes of the backup that are copied, and of all of it.
 
     Raises:
         BackupRejected: a place is not empty, or the backup of a newer format; nothing was done.
@@ -68,7 +68,7 @@ def restore(
         clients = _clients_for(manifest, url, is_filled=is_filled)
         with reserved_data_dir(place, store, command=_COMMAND) as aside:
             aside.mkdir(mode=0o700)
-            _copy_files(backup, manifest, place, aside, told)
+            _copy_files(backup, manifest, place, aside, on_progress)
             adopt(environ, aside)
             if url is None:
                 asyncio.run(_restore_embedded(place, clients, backup / DUMP, environ, stamp))
@@ -103,14 +103,14 @@ def _copy_files(
     manifest: Manifest,
     place: DataDir,
     store: Path,
-    told: Callable[[int, int], None],
+    on_progress: Callable[[int, int], None],
 ) -> None:
     done_bytes = 0
 
     def passed(byte_count: int) -> None:
         nonlocal done_bytes
         done_bytes += byte_count
-        told(done_bytes, manifest.byte_count)
+        on_progress(done_bytes, manifest.byte_count)
 
     for file in manifest.files:
         path = Path(file.path)

@@ -48,7 +48,7 @@ def create(
     from mqservice.backups.installation import installation_of
     from mqservice.supervisor.operator_commands import service_environment
 
-    with exit_on_error(BackupError), progress_bar("log") as told:
+    with exit_on_error(BackupError), progress_bar("log") as on_progress:
         place = _place(data_dir)
         env = service_environment(os.environ, place)
         target = directory.absolute()
@@ -58,7 +58,7 @@ def create(
             target,
             base=base,
             rate_bytes=_rate_bytes(rate),
-            told=told,
+            on_progress=on_progress,
         )
     _print_manifest(manifest)
     typer.echo(str(target))
@@ -74,8 +74,8 @@ def verify(directory: BackupArgument) -> None:
     from mqservice.backups.checking import check
     from mqservice.backups.errors import BackupError
 
-    with exit_on_error(BackupError), progress_bar("backup") as told:
-        manifest, faults = check(directory.absolute(), told=told)
+    with exit_on_error(BackupError), progress_bar("backup") as on_progress:
+        manifest, faults = check(directory.absolute(), on_progress=on_progress)
     for fault in faults:
         typer.echo(screen.without_controls(fault))
     if faults:
@@ -95,8 +95,8 @@ def restore(directory: BackupArgument, data_dir: DataDirOption = None) -> None:
     place = _place(data_dir)
     from mqservice.backups.errors import BackupError
 
-    with exit_on_error(BackupError), progress_bar("backup") as told:
-        manifest = bring_back(os.environ, place, directory.absolute(), told=told)
+    with exit_on_error(BackupError), progress_bar("backup") as on_progress:
+        manifest = bring_back(os.environ, place, directory.absolute(), on_progress=on_progress)
     _print_manifest(manifest)
     screen.notice(f"{place} is ready to be started")
 

@@ -43,7 +43,7 @@ def restart(
 
     place = DataDir(data_dir_from_env(os.environ) if data_dir is None else data_dir.absolute())
     try:
-        asyncio.run(replace(place, kind.value, told=screen.notice))
+        asyncio.run(replace(place, kind.value, say=screen.notice))
     except SupervisorError as error:
         print(f"mqservice: {error}", file=sys.stderr)
         raise typer.Exit(error.exit_code) from None

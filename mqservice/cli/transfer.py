@@ -63,14 +63,18 @@ def import_store(
     retention_ms = _retention_ms(retention)
     source = directory.absolute()
     with exit_on_error(TransferError):
-        with progress_bar("reading") as told:
-            report = inspect_store(os.environ, source, namespace, retention_ms, told=told)
+        with progress_bar("reading") as on_progress:
+            report = inspect_store(
+                os.environ, source, namespace, retention_ms, on_progress=on_progress
+            )
         if not is_agreed or form is Output.TABLE:
             _show(report, retention_ms, form)
         if not _is_wanted(report, place, dry_run=dry_run, is_agreed=is_agreed):
             return
-        with progress_bar("importing") as told:
-            done = bring_in(os.environ, place, source, report, retention_ms, told=told)
+        with progress_bar("importing") as on_progress:
+            done = bring_in(
+                os.environ, place, source, report, retention_ms, on_progress=on_progress
+            )
     prints(form, done)
     screen.notice(
         f"imported and compared: {done.verified_messages:,} messages in "
@@ -114,8 +118,10 @@ def export_store(
         raise typer.BadParameter("give either --namespace or --all", param_hint="--namespace")
     place = data_dir_from_env(os.environ) if data_dir is None else data_dir.absolute()
     target = directory.absolute()
-    with exit_on_error(TransferError), progress_bar("exporting") as told:
-        report = write_out(os.environ, place, target, namespace, told=told, shard=shard)
+    with exit_on_error(TransferError), progress_bar("exporting") as on_progress:
+        report = write_out(
+            os.environ, place, target, namespace, on_progress=on_progress, shard=shard
+        )
     if not prints(form, report):
         _show_export(report)
     screen.notice(

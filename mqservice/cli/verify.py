@@ -57,12 +57,12 @@ def verify(
 def _follow(source: IO[bytes]) -> bytes:
     """Draw the steps, on a terminal; the line that is none of them."""
     last = b""
-    with progress_bar("log") as told:
+    with progress_bar("log") as on_progress:
         for line in source:
             try:
                 step = msgspec.json.decode(line, type=Progress)
             except msgspec.ValidationError:
                 last = line
             else:
-                told(step.done_bytes, step.total_bytes)
+                on_progress(step.done_bytes, step.total_bytes)
     return last

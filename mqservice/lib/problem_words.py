@@ -165,7 +165,7 @@ TEXTS: Final = (
     # What was given, behind any of the others
     gettext_noop("%(fault)s, found %(found)s"),
 )
-_PLACE: Final = re.compile(r"/\S*: ")  # in front of a fault that is told without its field
+_PLACE: Final = re.compile(r"/\S*: ")  # in front of a fault that stands without its field
 _PART: Final = re.compile(r"%\((\w+)\)s")
 
 

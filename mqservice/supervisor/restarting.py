@@ -37,7 +37,7 @@ POLL_WAIT_S: Final = 0.05
 _STOP_MS: Final = {"web": WEB_STOP_MS, "engine": ENGINE_STOP_MS, "analytics": ANALYTICS_STOP_MS}
 
 
-async def restart(data_dir: DataDir, kind: str, *, told: Callable[[str], None]) -> None:
+async def restart(data_dir: DataDir, kind: str, *, say: Callable[[str], None]) -> None:
     """Replace the processes of one of ``KINDS``, or of ``ALL``, one after the other.
 
     Raises ConfigInvalid: nothing of that kind runs, and nothing was done; StartFailed: one did not
@@ -56,7 +56,7 @@ async def restart(data_dir: DataDir, kind: str, *, told: Callable[[str], None]) 
     for name in names:
         started_ms = _monotonic_ms()
         pid = await _restart_one(data_dir, name)
-        told(f"{name} is ready again as process {pid} after {_monotonic_ms() - started_ms} ms")
+        say(f"{name} is ready again as process {pid} after {_monotonic_ms() - started_ms} ms")
 
 
 async def _restart_one(data_dir: DataDir, name: str) -> int:

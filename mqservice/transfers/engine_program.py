@@ -23,14 +23,14 @@ _EXIT_REFUSED: Final = 2
 
 
 def run_program(
-    arguments: Sequence[str], kind: type[ReportT], *, env: Mapping[str, str], told: Progress
+    arguments: Sequence[str], kind: type[ReportT], *, env: Mapping[str, str], on_progress: Progress
 ) -> ReportT:
     """Run the program to its end; its report.
 
     Raises TransferRejected, nothing was changed; TransferError, with the program's last words.
     """
     with EngineProgram(
-        _MODULE, arguments, env=env, lines=_LINES, on_progress=told, error=_error_of
+        _MODULE, arguments, env=env, lines=_LINES, on_progress=on_progress, error=_error_of
     ) as program:
         report = program.receive().report
         program.end()

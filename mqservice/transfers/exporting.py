@@ -36,7 +36,7 @@ def export_store(
     target: Path,
     namespace: str,
     *,
-    told: Progress,
+    on_progress: Progress,
     shard: str = "",
 ) -> ExportReport:
     """Write a namespace, or all for "", of the store of ``data_dir`` to ``target``; durable.
@@ -65,7 +65,7 @@ def export_store(
             env = {**environ, _STORE_VARIABLE: str(aside / _STORE)}
             arguments = ["export", str(source), f"--namespace={namespace}"]
             try:
-                report = run_program(arguments, ExportReport, env=env, told=told)
+                report = run_program(arguments, ExportReport, env=env, on_progress=on_progress)
             except TransferRejected as error:
                 raise _with_shards(error, environ, data_dir, shard) from error
             if target.exists():

@@ -38,14 +38,19 @@ _STORE_VARIABLE: Final = "MQ_ENGINE_STORE_DIR"
 
 
 def inspect_store(
-    environ: Mapping[str, str], source: Path, namespace: str, retention_ms: int, *, told: Progress
+    environ: Mapping[str, str],
+    source: Path,
+    namespace: str,
+    retention_ms: int,
+    *,
+    on_progress: Progress,
 ) -> ImportReport:
     """What an import would bring. Changes nothing. Raises TransferRejected, TransferError."""
     fault = name_fault(namespace)
     if fault is not None:
         raise TransferRejected(f"namespace {namespace!r}: {fault}")
     arguments = ["inspect", *_arguments(source, namespace, retention_ms)]
-    report = run_program(arguments, ImportReport, env=environ, told=told)
+    report = run_program(arguments, ImportReport, env=environ, on_progress=on_progress)
     _require_names(report)
     return report
 
@@ -57,7 +62,7 @@ def import_store(
     report: ImportReport,
     retention_ms: int,
     *,
-    told: Progress,
+    on_progress: Progress,
 ) -> ImportReport:
     """Bring the store that ``report`` is about into ``data_dir``; durable on return.
 
@@ -71,7 +76,9 @@ def import_store(
     try:
         with reserved_data_dir(place, store, command=_COMMAND) as aside:
             aside.mkdir(mode=0o700)
-            done = asyncio.run(_bring_in(environ, place, aside, source, report, retention_ms, told))
+            done = asyncio.run(
+                _bring_in(environ, place, aside, source, report, retention_ms, on_progress)
+            )
             aside.rename(store)
             sync_directory(store.parent)
     except BackupRejected as error:
@@ -88,7 +95,7 @@ async def _bring_in(
     source: Path,
     report: ImportReport,
     retention_ms: int,
-    told: Progress,
+    on_progress: Progress,
 ) -> ImportReport:
     definitions = place.path / _DEFINITIONS_FILE
     definitions.write_bytes(msgspec.json.encode(report))
@@ -101,7 +108,9 @@ async def _bring_in(
         await command("define_imported", "--check", str(definitions))
         arguments = ["import", *_arguments(source, report.namespace, retention_ms)]
         env = {**environ, _STORE_VARIABLE: str(aside)}
-        done = await asyncio.to_thread(run_program, arguments, ImportReport, env=env, told=told)
+        done = await asyncio.to_thread(
+            run_program, arguments, ImportReport, env=env, on_progress=on_progress
+        )
         if (done.topics, done.groups) != (report.topics, report.groups):
             raise TransferRejected(f"{source} has changed since it was checked: import it again")
         await command("define_imported", str(definitions))

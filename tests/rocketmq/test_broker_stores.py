@@ -53,7 +53,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Served]:
 async def imported(source: Path, target: Path) -> ImportReport:
     before = hashes(source)
     report = await import_store(
-        source, sized(target), "acme", LIMITS, clock=ManualClock(), told=ignored
+        source, sized(target), "acme", LIMITS, clock=ManualClock(), on_progress=ignored
     )
     assert hashes(source) == before
     return report
@@ -115,7 +115,7 @@ async def test_a_broker_serves_what_was_exported(tmp_path: Path) -> None:
     need_broker()
     source = await filled(tmp_path / "ours")
     target = tmp_path / "theirs"
-    await export_store(source, sized(target), "acme", clock=SystemClock(), told=ignored)
+    await export_store(source, sized(target), "acme", clock=SystemClock(), on_progress=ignored)
     # Both delayed messages were due years ago: the wheel delivers them at once.
     served = run_broker(tmp_path, "read", str(target), "t=13", "%RETRY%g=1")
     numbers = [body for body in served.bodies("t") if body != "delayed"]
@@ -134,7 +134,9 @@ async def test_what_a_broker_adds_to_an_export_comes_back(
     """In, out, through a broker, and in again."""
     await imported(written[0], tmp_path / "ours")
     target = tmp_path / "theirs"
-    await export_store(tmp_path / "ours", sized(target), "acme", clock=ManualClock(), told=ignored)
+    await export_store(
+        tmp_path / "ours", sized(target), "acme", clock=ManualClock(), on_progress=ignored
+    )
     served = run_broker(tmp_path, "read", str(target), "orders=32")
     assert served.bodies("orders") == written[1].bodies("orders")
     report = await imported(target, tmp_path / "again")

@@ -70,8 +70,8 @@ BEGIN
 END $$;
 CREATE INDEX audit_at ON accounts_auditentry (at);
 
--- A node has taken a shard over: a row for operators, and one for each tenant that has a namespace in it,
--- which is not told the names of machines. Nodes call it; they know no tables of the audit.
+-- A node has taken a shard over: a row for operators, and one, without the names of machines, for each
+-- tenant that has a namespace in it. Nodes call it; they know no tables of the audit.
 CREATE FUNCTION mq_audit_takeover(shard text, node text, previous text, epoch bigint, reason text)
 RETURNS void LANGUAGE sql AS $$
     INSERT INTO accounts_auditentry (

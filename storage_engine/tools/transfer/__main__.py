@@ -55,14 +55,14 @@ def _run(options: argparse.Namespace) -> ImportReport | ExportReport:
         # The target is opened to be built and closed again: no segment will follow its last.
         config = msgspec.structs.replace(config_from_env(os.environ), prepare_segments=0)
         return asyncio.run(
-            export_store(source, config, namespace, clock=clock, told=print_progress)
+            export_store(source, config, namespace, clock=clock, on_progress=print_progress)
         )
     limits = ImportLimits(options.name_chars_max, options.queue_count_max, options.retention_ms)
     if options.command == "inspect":
-        return inspect_store(source, namespace, limits, told=print_progress)
+        return inspect_store(source, namespace, limits, on_progress=print_progress)
     config = config_from_env(os.environ)
     return asyncio.run(
-        import_store(source, config, namespace, limits, clock=clock, told=print_progress)
+        import_store(source, config, namespace, limits, clock=clock, on_progress=print_progress)
     )
 
 

@@ -72,7 +72,7 @@ from storage_engine.tools.transfer.facts import TIMER_OUT_MS
 from storage_engine.tools.transfer.names import TIMER_TOPIC
 from storage_engine.tools.transfer.report import DelayedReport, ExportedTopic, ExportReport
 from storage_engine.tools.transfer.source import SourceRecord, SourceRejected, StoreFiles
-from storage_engine.tools.transfer.target import NewStore, Told, counted, require_room
+from storage_engine.tools.transfer.target import NewStore, OnProgress, counted, require_room
 from storage_engine.wire.groups import Dispatch, GroupConfig
 
 _RETRY_TOPIC: Final = b"RETRY_TOPIC"
@@ -358,7 +358,7 @@ class _Export:
 
 
 async def export_store(
-    source: Path, config: StoreConfig, namespace: str, *, clock: Clock, told: Told
+    source: Path, config: StoreConfig, namespace: str, *, clock: Clock, on_progress: OnProgress
 ) -> ExportReport:
     """Write a namespace, or all ("") of the store at ``source`` into that of ``config``.
 
@@ -384,7 +384,7 @@ async def export_store(
         store.settle_moved()
         floors, offsets = export.floors(), export.offsets()
         with NewStore(config, begins_late=bool(floors)) as new:
-            for record in counted(store, told):
+            for record in counted(store, on_progress):
                 taken = export.take(record)
                 if taken is not None:
                     new.write(record, *taken)

@@ -37,20 +37,20 @@ from storage_engine.tools.transfer.facts import Facts, gather_facts
 from storage_engine.tools.transfer.names import full_name
 from storage_engine.tools.transfer.report import ImportReport
 from storage_engine.tools.transfer.source import RocketmqStore, SourceRecord
-from storage_engine.tools.transfer.target import NewStore, Told, counted, require_room
+from storage_engine.tools.transfer.target import NewStore, OnProgress, counted, require_room
 from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.topics import TopicConfig
 
 
 def inspect_store(
-    source: Path, namespace: str, limits: ImportLimits, *, told: Told
+    source: Path, namespace: str, limits: ImportLimits, *, on_progress: OnProgress
 ) -> ImportReport:
     """What an import would bring. Changes nothing. Raises ``SourceRejected``."""
     refuse_namespace(namespace, limits.name_chars_max)
     with RocketmqStore(source) as store:
         facts = gather_facts(store)
         conversion = Conversion(store, facts, namespace, limits)
-        for record in counted(store, told):
+        for record in counted(store, on_progress):
             conversion.take(record)
         store.require_unchanged()
         return conversion.report()
@@ -63,7 +63,7 @@ async def import_store(
     limits: ImportLimits,
     *,
     clock: Clock,
-    told: Told,
+    on_progress: OnProgress,
 ) -> ImportReport:
     """Make the store of ``config`` of the source's messages, and compare both.
 
@@ -83,7 +83,7 @@ async def import_store(
         # A log that starts at 0 has the first message of every queue; this one may lack some.
         begins_late = any(queue.first for queue in facts.queues.values())
         with NewStore(config, begins_late=begins_late) as new:
-            for record in counted(store, told):
+            for record in counted(store, on_progress):
                 converted = conversion.take(record)
                 if converted is not None:
                     _write(new, record, converted, conversion)

@@ -43,7 +43,7 @@ from storage_engine.records.record_parts import store_timestamp_of
 from storage_engine.store import STORE_HOST, Store
 from storage_engine.tools.transfer.source import SourceRecord, SourceRejected, StoreFiles
 
-Told = Callable[[int, int], None]  # bytes of the log that were read, bytes in all
+OnProgress = Callable[[int, int], None]  # bytes of the log that were read, bytes in all
 QueueKey = tuple[str, int]
 _STEP_RECORDS: Final = 4_096
 # Records get other names and a CRC; queues and keys come on top.
@@ -157,13 +157,13 @@ class LogWriter:
 assert _DIGITS_FROM == CRC_DIGITS + 1
 
 
-def counted(store: StoreFiles, told: Told) -> Iterable[SourceRecord]:
-    """The records of the store; ``told`` now and then how far they are."""
+def counted(store: StoreFiles, on_progress: OnProgress) -> Iterable[SourceRecord]:
+    """The records of the store; ``on_progress`` hears now and then how far they are."""
     for number, record in enumerate(store.records()):
         if number % _STEP_RECORDS == 0:
-            told(record.head.physical_offset - store.start_offset, store.log_bytes)
+            on_progress(record.head.physical_offset - store.start_offset, store.log_bytes)
         yield record
-    told(store.log_bytes, store.log_bytes)
+    on_progress(store.log_bytes, store.log_bytes)
 
 
 def require_room(store: StoreFiles, target: Path) -> None:

@@ -293,20 +293,28 @@ def test_columns_are_chosen_by_keyboard_and_without_scripts(
     expect(page.locator("tbody td[data-label='Message ID']")).to_have_count(0)
 
 
-def test_chart_of_one_value_shows_a_dot_and_names_no_minute_twice(page: Page) -> None:
-    newest = 1_768_383_000_000
-    points = [[at, None] for at in range(newest - 3_600_000, newest, 10_000)]
+NEWEST_MS = 1_768_383_000_000
+HOUR_MS = 3_600_000
+
+
+def show_chart(page: Page, label: str, points: list[list[int | None]], *, unit: str = "") -> None:
+    """A page whose charts have one line, of the hour before ``NEWEST_MS``."""
     answer = {
-        "unit": "/s",
-        "series": [{"label": "in", "points": [*points, [newest, 12]]}],
+        "unit": unit,
+        "series": [{"label": label, "points": points}],
         "bars": None,
         "thresholds": [],
-        "from_ms": newest - 3_600_000,
-        "to_ms": newest,
+        "from_ms": NEWEST_MS - HOUR_MS,
+        "to_ms": NEWEST_MS,
     }
     page.route("**/charts/**", lambda route: route.fulfill(json=answer))
     page.goto("/console/demo/topics/orders")
     expect(page.locator(".chart canvas").first).to_be_visible()
+
+
+def test_chart_of_one_value_shows_a_dot_and_names_no_minute_twice(page: Page) -> None:
+    points = [[at, None] for at in range(NEWEST_MS - HOUR_MS, NEWEST_MS, 10_000)]
+    show_chart(page, "in", [*points, [NEWEST_MS, 12]], unit="/s")
     minutes, colour = page.evaluate(
         """() => {
             const plot = document.querySelector(".chart").uplot;
@@ -323,17 +331,6 @@ def test_chart_of_one_value_shows_a_dot_and_names_no_minute_twice(page: Page) ->
 
 
 def test_chart_of_counts_has_no_mark_between_two_of_them(page: Page) -> None:
-    newest = 1_768_383_000_000
-    answer = {
-        "unit": "",
-        "series": [{"label": "lag", "points": [[newest - 10_000, 0], [newest, 1]]}],
-        "bars": None,
-        "thresholds": [],
-        "from_ms": newest - 3_600_000,
-        "to_ms": newest,
-    }
-    page.route("**/charts/**", lambda route: route.fulfill(json=answer))
-    page.goto("/console/demo/topics/orders")
-    expect(page.locator(".chart canvas").first).to_be_visible()
+    show_chart(page, "lag", [[NEWEST_MS - 10_000, 0], [NEWEST_MS, 1]])
     marks = page.evaluate("() => document.querySelector('.chart').uplot.axes[1]._values")
     assert marks == ["0", "1"]

@@ -82,7 +82,7 @@ def backup_of(engine: Engine, url: str, target: Path, *, base: Path | None = Non
         store=engine.store_dir, engine_socket=engine.socket, database_url=url, secrets=secrets
     )
     return create(
-        environment(engine, url), installation, target, base=base, rate_bytes=0, told=ignored
+        environment(engine, url), installation, target, base=base, rate_bytes=0, on_progress=ignored
     )
 
 

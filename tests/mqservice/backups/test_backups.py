@@ -65,7 +65,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def restored(backup: Path, data_dir: Path, url: str) -> None:
-    restore({**os.environ, "DATABASE_URL": url}, data_dir, backup, told=ignored)
+    restore({**os.environ, "DATABASE_URL": url}, data_dir, backup, on_progress=ignored)
 
 
 def flip_bit(path: Path, at: int = 0) -> None:
@@ -77,7 +77,7 @@ def flip_bit(path: Path, at: int = 0) -> None:
 def test_a_backup_is_private_whole_and_comes_back_elsewhere(
     made: Made, tmp_path: Path, postgres_server: str
 ) -> None:
-    manifest, faults = check(made.backup, told=ignored)
+    manifest, faults = check(made.backup, on_progress=ignored)
     assert faults == []
     for path in (made.backup, *made.backup.rglob("*")):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
@@ -102,7 +102,7 @@ def test_the_second_backup_links_what_the_first_has(made: Made, tmp_path: Path) 
     assert len(linked) == len(list((base / "store" / "commitlog").iterdir())) - 1
     for file in linked:
         assert (base.with_name("second") / file.path).samefile(base / file.path)
-    assert check(base.with_name("second"), told=ignored)[1] == []
+    assert check(base.with_name("second"), on_progress=ignored)[1] == []
     shutil.rmtree(base.with_name("second"))
 
 
@@ -117,7 +117,7 @@ def test_one_flipped_bit_is_found_and_named_and_nothing_of_it_comes_back(
     backup = shutil.copytree(made.backup, tmp_path / "backup")
     flip_bit(backup / path, at=200 if "commitlog" in path else 3)
     try:
-        faults = check(backup, told=ignored)[1]
+        faults = check(backup, on_progress=ignored)[1]
     except BackupDamaged as error:
         faults = [str(error)]
     assert any(Path(path).name in fault for fault in faults)
@@ -175,7 +175,7 @@ def test_files_that_are_missing_or_too_many_are_named(
     backup = shutil.copytree(made.backup, tmp_path / "backup")
     (backup / "store" / "config" / "topics.json").unlink()
     (backup / "store" / "commitlog" / "00000000000009999999").write_bytes(b"")
-    faults = "\n".join(check(backup, told=ignored)[1])
+    faults = "\n".join(check(backup, on_progress=ignored)[1])
     assert "store/config/topics.json: No such file" in faults
     assert "store/commitlog/00000000000009999999: not listed in the manifest" in faults
     with (
@@ -195,13 +195,13 @@ def test_damage_in_the_source_is_found_by_the_stores_own_check(made: Made, tmp_p
     for old in (MANIFEST, MANIFEST_SUM):
         (backup / old).unlink()
     write_manifest(backup, msgspec.structs.replace(manifest, files=files))
-    (fault,) = check(backup, told=ignored)[1]
+    (fault,) = check(backup, on_progress=ignored)[1]
     assert name in fault
 
 
 def test_what_is_no_backup_or_of_a_newer_format_is_refused(made: Made, tmp_path: Path) -> None:
     with pytest.raises(BackupRejected, match="not a backup, or was never finished"):
-        check(tmp_path, told=ignored)
+        check(tmp_path, on_progress=ignored)
     backup = shutil.copytree(made.backup, tmp_path / "backup")
     manifest = msgspec.structs.replace(read_manifest(backup), format_version=2)
     for old in (MANIFEST, MANIFEST_SUM):
@@ -300,11 +300,11 @@ def test_a_backup_that_is_killed_is_none_and_the_next_one_takes_its_place(
         killed.wait(60)
     assert not target.exists()
     with pytest.raises(BackupRejected, match="not a backup"):
-        check(target.with_name("backup.partial"), told=ignored)
+        check(target.with_name("backup.partial"), on_progress=ignored)
     # Its children die with it: else one of them would still hold the log.
     wait_until(lambda: not _processes_with(str(target)), 60, "nothing is left of it")
     backup_of(made.engine, made.url, target)
-    assert check(target, told=ignored)[1] == []
+    assert check(target, on_progress=ignored)[1] == []
     assert [path.name for path in tmp_path.iterdir()] == ["backup"]
 
 
@@ -380,4 +380,4 @@ def test_a_backup_that_would_lack_other_shards_is_refused(
         with psycopg.connect(url) as connection:
             connection.execute("DELETE FROM shards_shard WHERE name <> 'main'")
         backup_of(made.engine, url, tmp_path / "backup")
-    assert check(tmp_path / "backup", told=ignored)[1] == []
+    assert check(tmp_path / "backup", on_progress=ignored)[1] == []

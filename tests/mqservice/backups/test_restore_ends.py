@@ -58,7 +58,7 @@ def backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def restored(backup: Path, place: DataDir, **env: str) -> None:
-    restore({"DATABASE_URL": URL, **env}, place.path, backup, told=ignored)
+    restore({"DATABASE_URL": URL, **env}, place.path, backup, on_progress=ignored)
 
 
 def names(directory: Path) -> list[str]:

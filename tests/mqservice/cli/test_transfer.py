@@ -147,7 +147,7 @@ def test_an_export_of_all_names_the_shards_that_it_would_leave_out(
 ) -> None:
     (ours / "shards" / "s2" / "store").mkdir(parents=True)
     with pytest.raises(TransferRejected, match="several shards, main, s2, and an export has"):
-        export_store({}, ours, tmp_path / "new", "", told=lambda done, total: None)
+        export_store({}, ours, tmp_path / "new", "", on_progress=lambda done, total: None)
     assert not (tmp_path / "new").exists()
 
 

@@ -258,7 +258,7 @@ def test_usage_shows_each_limit_and_what_is_refused(
     assert 'badge-unknown">unknown' in text  # rates: this process has no meters
     assert text.count("No messages were sent or received through this web process") == 6
     assert text.count("left in its RateLimit header.") == 1
-    assert "has not counted it yet" not in text  # the engine has told it
+    assert "has not counted it yet" not in text  # the engine has
     assert "TiB" in text
 
 

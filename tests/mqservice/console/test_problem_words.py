@@ -140,16 +140,16 @@ def test_why_a_webhook_failed_is_known_by_its_text() -> None:
     with pytest.raises(WebhookFailed) as failure:
         post("https://hooks.example.com/", b"", {}, allowed=(), resolve=no_address)
     with translation.override("zh-hans"):
-        told = of_notification("webhook", str(failure.value), 3)
-    assert "无法解析其主机名" in told
+        text = of_notification("webhook", str(failure.value), 3)
+    assert "无法解析其主机名" in text
 
 
-def test_the_only_reason_of_dead_letters_is_told_in_the_readers_language() -> None:
+def test_the_only_reason_of_dead_letters_is_text_in_the_readers_language() -> None:
     with translation.override("zh-hans"):
-        told = of_dead_letters(
+        text = of_dead_letters(
             count=2, reason="card declined", reason_count=2, other_reasons=0, newest_ms=1_000
         )
-    assert "原因：card declined" in told
+    assert "原因：card declined" in text
 
 
 def test_unknown_text_and_a_part_without_a_translation_stay_as_they_are() -> None:
@@ -167,6 +167,6 @@ def test_numbers_and_place_of_a_refusal_are_kept() -> None:
         assert problem_text(refusal) == refusal.detail
 
 
-def test_a_refusal_without_details_is_told_by_its_title() -> None:
+def test_a_refusal_without_details_is_text_by_its_title() -> None:
     with translation.override("zh-hans"):
         assert problem_text(Problem.of("TOPIC_NOT_FOUND", "")) == "没有该主题"

@@ -157,17 +157,17 @@ def test_viewer_opens_a_tab_and_is_told_which_role_it_needs_and_who_can_grant_it
     answer = bob.get(f"/console/acme/{tab}")
 
     assert answer.status_code == 403
-    told = " ".join(answer.content.decode().split())
-    assert "<dt>Role needed</dt><dd>developer</dd> <dt>Your role</dt><dd>viewer</dd>" in told
-    assert ">alice, dana</dd>" in told
-    assert 'href="/console/acme/members"' in told
+    text = " ".join(answer.content.decode().split())
+    assert "<dt>Role needed</dt><dd>developer</dd> <dt>Your role</dt><dd>viewer</dd>" in text
+    assert ">alice, dana</dd>" in text
+    assert 'href="/console/acme/members"' in text
 
 
 def test_only_a_few_of_many_admins_are_named(people: People, bob: Client) -> None:
     for number in range(9):
         add_member(people, f"admin{number}", Role.ADMIN)
-    told = bob.get("/console/acme/new-topic").content.decode()
-    assert ">admin0, admin1, admin2, admin3, admin4, …</dd>" in told
+    text = bob.get("/console/acme/new-topic").content.decode()
+    assert ">admin0, admin1, admin2, admin3, admin4, …</dd>" in text
 
 
 def test_stranger_finds_none_of_the_forms(people: People, client: Client) -> None:

@@ -230,12 +230,18 @@ def test_a_hold_in_time_is_left_to_its_command(engine: Engine) -> None:
     assert state_of(split) == SplitState.HOLDING.value
 
 
-def test_while_the_source_is_away_it_is_tried_again(engine: Engine) -> None:
+def late(engine: Engine, *, away: str) -> Split:
+    """A hold whose time is over, while one engine does not answer."""
     split = begin("main", "s2", NAMES)
     hold(split)
     expire(split)
-    engine.away = {"main"}
+    engine.away = {away}
     resolve_splits()
+    return split
+
+
+def test_while_the_source_is_away_it_is_tried_again(engine: Engine) -> None:
+    split = late(engine, away="main")
     assert state_of(split) == SplitState.RELEASING.value
     assert places()["billing"] == ("main", "s2")  # requests still wait: the engine refuses them
     engine.away = set()
@@ -244,12 +250,8 @@ def test_while_the_source_is_away_it_is_tried_again(engine: Engine) -> None:
 
 
 def released(engine: Engine) -> Split:
-    """One whose source serves again, and whose target has not been told."""
-    split = begin("main", "s2", NAMES)
-    hold(split)
-    expire(split)
-    engine.away = {"s2"}
-    resolve_splits()
+    """One whose source serves again, and whose target does not know yet."""
+    split = late(engine, away="s2")
     assert state_of(split) == SplitState.CLEANING.value
     return split
 

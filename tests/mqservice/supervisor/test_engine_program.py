@@ -1,4 +1,4 @@
-"""Lines to and from a program, and how its end is told."""
+"""Lines to and from a program, and how it ended."""
 
 from __future__ import annotations
 

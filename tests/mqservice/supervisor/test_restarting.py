@@ -40,12 +40,12 @@ def started() -> subprocess.Popen[bytes]:
 
 async def test_where_nothing_runs_nothing_is_restarted(tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match="no service runs"):
-        await restart(DataDir(tmp_path), "web", told=ignored)
+        await restart(DataDir(tmp_path), "web", say=ignored)
     facts = msgspec.structs.replace(FACTS, pids={"supervisor": 1, "postgres": 1})
     write_quickstart(tmp_path / "quickstart.json", facts)
     for kind in (*KINDS, "all"):
         with pytest.raises(ConfigInvalid, match="no '"):
-            await restart(DataDir(tmp_path), kind, told=ignored)
+            await restart(DataDir(tmp_path), kind, say=ignored)
 
 
 async def test_a_service_of_a_version_before_is_left_alone(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ async def test_a_service_of_a_version_before_is_left_alone(tmp_path: Path) -> No
     write_quickstart(tmp_path / "quickstart.json", facts)
     try:
         with pytest.raises(ConfigInvalid, match="start it again"):
-            await restart(DataDir(tmp_path), "beat", told=ignored)
+            await restart(DataDir(tmp_path), "beat", say=ignored)
         assert process.poll() is None
     finally:
         process.communicate(b"\n")
@@ -80,7 +80,7 @@ async def test_one_that_does_not_end_on_its_own_is_killed(
         watching = threading.Thread(target=supervise)
         watching.start()
         said: list[str] = []
-        await restart(DataDir(tmp_path), "beat", told=said.append)
+        await restart(DataDir(tmp_path), "beat", say=said.append)
         watching.join(60)
         assert old.returncode == -9
         assert said[0].startswith(f"beat is ready again as process {new.pid}")

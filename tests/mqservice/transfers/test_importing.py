@@ -42,8 +42,8 @@ def environ(url: str) -> dict[str, str]:
 
 def imported(source: Path, place: Path, url: str, namespace: str = "acme") -> ImportReport:
     env = environ(url)
-    report = importing.inspect_store(env, source, namespace, RETENTION_MS, told=ignored)
-    return importing.import_store(env, place, source, report, RETENTION_MS, told=ignored)
+    report = importing.inspect_store(env, source, namespace, RETENTION_MS, on_progress=ignored)
+    return importing.import_store(env, place, source, report, RETENTION_MS, on_progress=ignored)
 
 
 def topics(url: str) -> list[str]:
@@ -91,12 +91,14 @@ def test_a_source_that_is_another_one_by_now_is_refused(
     source: Path, tmp_path: Path, url: str
 ) -> None:
     env = environ(url)
-    report = importing.inspect_store(env, source, "acme", RETENTION_MS, told=ignored)
+    report = importing.inspect_store(env, source, "acme", RETENTION_MS, on_progress=ignored)
     offsets = source / "config" / "consumerOffset.json"
     offsets.write_text("{}")
     before = hashes(source)
     with pytest.raises(TransferRejected, match="has changed since it was checked"):
-        importing.import_store(env, tmp_path / "data", source, report, RETENTION_MS, told=ignored)
+        importing.import_store(
+            env, tmp_path / "data", source, report, RETENTION_MS, on_progress=ignored
+        )
     assert hashes(source) == before
     assert topics(url) == []
 

@@ -40,7 +40,7 @@ DUE_MS = ManualClock().now_ms() + 90_500
 async def exported(source: Path, target: Path, namespace: str = "acme") -> ExportReport:
     before = hashes(source)
     report = await export_store(
-        source, tiny_config(target), namespace, clock=ManualClock(), told=ignored
+        source, tiny_config(target), namespace, clock=ManualClock(), on_progress=ignored
     )
     assert hashes(source) == before
     return report
@@ -150,7 +150,7 @@ async def test_queues_begin_where_they_began(tmp_path: Path) -> None:
     assert known[0][0] > 0
     report = await exported(tmp_path / "ours", tmp_path / "theirs")
     assert report.messages == len(known)
-    found = inspect_store(tmp_path / "theirs", "acme", LIMITS, told=ignored)
+    found = inspect_store(tmp_path / "theirs", "acme", LIMITS, on_progress=ignored)
     assert found.messages == len(known)
     await imported(tmp_path / "theirs", tmp_path / "back")
     async with OpenStore(tmp_path / "back") as store:
@@ -202,7 +202,9 @@ async def test_a_store_that_an_engine_has_open_is_refused(tmp_path: Path) -> Non
 async def test_what_is_due_by_now_stands_where_a_wheel_still_looks(tmp_path: Path) -> None:
     """A broker begins with the last seven days of its wheel."""
     source, clock = await filled(tmp_path / "ours"), ManualClock(DUE_MS + 30 * 86_400_000)
-    await export_store(source, tiny_config(tmp_path / "theirs"), "acme", clock=clock, told=ignored)
+    await export_store(
+        source, tiny_config(tmp_path / "theirs"), "acme", clock=clock, on_progress=ignored
+    )
     with RocketmqStore(tmp_path / "theirs") as store:
         found = [
             decode_record(record.view, record.at).properties

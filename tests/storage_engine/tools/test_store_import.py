@@ -46,7 +46,7 @@ def hashes(directory: Path) -> dict[str, str]:
 async def imported(source: Path, target: Path) -> ImportReport:
     before = hashes(source)
     report = await import_store(
-        source, tiny_config(target), "acme", LIMITS, clock=ManualClock(), told=ignored
+        source, tiny_config(target), "acme", LIMITS, clock=ManualClock(), on_progress=ignored
     )
     assert hashes(source) == before
     return report
@@ -314,7 +314,7 @@ def test_a_dry_run_says_the_same_and_makes_nothing(
     plain: tuple[RocketmqStore, Path], tmp_path: Path
 ) -> None:
     before = hashes(tmp_path)
-    report = inspect_store(plain[1], "acme", LIMITS, told=ignored)
+    report = inspect_store(plain[1], "acme", LIMITS, on_progress=ignored)
     assert hashes(tmp_path) == before
     assert (report.messages, report.verified_messages) == (30, 0)
 
@@ -322,7 +322,7 @@ def test_a_dry_run_says_the_same_and_makes_nothing(
 def refusal(source: Path) -> str:
     before = hashes(source)
     with pytest.raises(SourceRejected) as caught:
-        inspect_store(source, "acme", LIMITS, told=ignored)
+        inspect_store(source, "acme", LIMITS, on_progress=ignored)
     assert hashes(source) == before
     return str(caught.value)
 
@@ -333,7 +333,7 @@ def test_a_store_that_a_broker_has_open_is_refused(plain: tuple[RocketmqStore, P
     with (source / "lock").open("r+b") as held:
         fcntl.fcntl(held, fcntl.F_OFD_SETLK, lock)
         assert "is in use" in refusal(source)
-    inspect_store(source, "acme", LIMITS, told=ignored)
+    inspect_store(source, "acme", LIMITS, on_progress=ignored)
 
 
 def hurt(path: Path, at: int) -> None:
@@ -389,9 +389,11 @@ async def test_a_store_that_changes_meanwhile_is_not_used(
 
     config = tiny_config(tmp_path / "target")
     with pytest.raises(SourceRejected, match="was changed while it was read"):
-        await import_store(plain[1], config, "acme", LIMITS, clock=ManualClock(), told=change)
+        await import_store(
+            plain[1], config, "acme", LIMITS, clock=ManualClock(), on_progress=change
+        )
 
 
 def test_a_namespace_of_no_possible_name_is_refused(plain: tuple[RocketmqStore, Path]) -> None:
     with pytest.raises(SourceRejected, match="characters other than"):
-        inspect_store(plain[1], "a%b", LIMITS, told=ignored)
+        inspect_store(plain[1], "a%b", LIMITS, on_progress=ignored)
