@@ -32,7 +32,14 @@ from storage_engine.disk.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, CONFIG_D
 from storage_engine.disk.lock import StoreLock, next_epoch
 from storage_engine.disk.mapped_files import file_size_of
 from storage_engine.disk.run_mark import RunMark
-from storage_engine.errors import NoReplicatedLog, NotLocal, ShuttingDown, StoreBusy, StoreError
+from storage_engine.errors import (
+    BadRequest,
+    NoReplicatedLog,
+    NotLocal,
+    ShuttingDown,
+    StoreBusy,
+    StoreError,
+)
 from storage_engine.groups.consumption import Consumption
 from storage_engine.index.indexer import Indexer
 from storage_engine.log.bucket_files import reject_bucket_files
@@ -65,6 +72,7 @@ from storage_engine.retention.retention import Retention
 from storage_engine.schedule.forwarder import Forwarder
 from storage_engine.schedule.level_offsets import LevelOffsets
 from storage_engine.schedule.scheduled_messages import ScheduledMessages
+from storage_engine.wire.namespaces import NamespaceHoldRequest
 from storage_engine.wire.protocol import CheckpointReply, StatsReply
 from storage_engine.wire.reads import PullHead, PullRequest, PullStatus
 from storage_engine.wire.topics import TopicStats
@@ -459,6 +467,15 @@ class Store:
     async def checkpoint(self) -> CheckpointReply:
         self._run_mark.set_again()
         return await self._checkpointer.run()
+
+    async def hold_namespaces(self, request: NamespaceHoldRequest) -> None:
+        """Take no requests for them. On return all is durable that is still to be acknowledged:
+        what was appended before. Raises as ``MovingNamespaces.hold`` does, and ``SyncFailed``.
+        """
+        if self.replication is not None:
+            raise BadRequest("a shard with a replicated log cannot be split")
+        self.consumption.moving.hold(request)
+        await self.durability.durable_to(self._commit_log.append_offset)
 
     async def release_memory(self) -> None:
         """Every ``retention_interval_ms``: the log's old pages need not be this process's."""

@@ -49,7 +49,10 @@ class MovingNamespaces:
         self._delete_namespaces = delete_namespaces
 
     def hold(self, request: NamespaceHoldRequest) -> None:
-        """Durable on return. Raises ``BadRequest``: the attempt is over; ``DiskFull``."""
+        """Durable on return; what was put before may not be, see ``Store.hold_namespaces``.
+
+        Raises ``BadRequest``: the attempt is over; ``DiskFull``.
+        """
         self._catalog.hold(request.namespaces, request.number)
         held = frozenset(request.namespaces)
         for subscription in list(self._delivery.subscriptions):

@@ -14,7 +14,7 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -55,7 +55,7 @@ from storage_engine.wire.frames import (
     encode_struct,
 )
 from storage_engine.wire.groups import GroupConfig
-from storage_engine.wire.namespaces import StoreAdoptRequest
+from storage_engine.wire.namespaces import NamespaceHoldRequest, StoreAdoptRequest
 from storage_engine.wire.operations import OPERATIONS, AnyOperation, Op, Operation
 from storage_engine.wire.protocol import CancelRequest, ChallengeRequest, Empty, HelloRequest
 from storage_engine.wire.put_once import PutOnceRequest
@@ -463,8 +463,14 @@ class _Connection(asyncio.BufferedProtocol):
         self.reply(Op.STORE_ADOPT, request_id, Empty())
 
     def checkpoint(self, request_id: int, _: Empty) -> None:
-        task = asyncio.ensure_future(self._checkpoint(request_id))
-        task.add_done_callback(_log_failure)
+        self._reply_later(Op.CHECKPOINT, request_id, self._store.checkpoint())
+
+    def hold_namespaces(self, request_id: int, request: NamespaceHoldRequest) -> None:
+        async def hold() -> Empty:
+            await self._store.hold_namespaces(request)
+            return Empty()
+
+        self._reply_later(Op.NAMESPACE_HOLD, request_id, hold())
 
     def reply(self, operation: Operation[Any, ReplyT], request_id: int, reply: ReplyT) -> None:
         """Any: whatever was asked."""
@@ -483,12 +489,19 @@ class _Connection(asyncio.BufferedProtocol):
             assert reply is not None, "an answer without error has a reply"
             self.reply(operation, request_id, reply)
 
-    async def _checkpoint(self, request_id: int) -> None:
-        try:
-            payload, status = encode_struct(await self._store.checkpoint()), 0
-        except StoreError as exc:
-            payload, status = encode_error(exc), exc.code
-        self._reply(Op.CHECKPOINT, request_id, payload, status)
+    def _reply_later(
+        self,
+        operation: Operation[Any, ReplyT],  # Any: as above
+        request_id: int,
+        work: Awaitable[ReplyT],
+    ) -> None:
+        async def finish() -> None:
+            try:
+                self._ended(operation, request_id, await work, None)
+            except StoreError as exc:
+                self._ended(operation, request_id, None, exc)
+
+        asyncio.ensure_future(finish()).add_done_callback(partial(_log_failure, operation.name))
 
 
 class _OwnersConnection(_Connection):
@@ -573,6 +586,7 @@ def _handlers_of(server: Server) -> _Handlers:
     handlers.add(Op.TOPIC_PUT, _Connection.put_topic)
     handlers.add(Op.GROUP_PUT, _Connection.put_group)
     handlers.add(Op.CHECKPOINT, _Connection.checkpoint)
+    handlers.add(Op.NAMESPACE_HOLD, _Connection.hold_namespaces)
     handlers.add(Op.PUT_ONCE, _Connection.put_once)
     handlers.add(Op.REDRIVE, _Connection.redrive)
     handlers.add(Op.SCHEDULED_LIST, _Connection.list_scheduled)
@@ -595,10 +609,10 @@ def _remove_stale_socket(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _log_failure(task: asyncio.Task[None]) -> None:
+def _log_failure(operation: str, task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
         log.error(
-            "A requested checkpoint failed",
+            "A request failed",
             exc_info=task.exception(),
-            extra={"action": "checkpoint_failed"},
+            extra={"action": "request_failed", "operation": operation},
         )

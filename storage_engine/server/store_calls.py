@@ -13,7 +13,6 @@ from typing import Any, TypeVar, cast
 
 from storage_engine.clock import measured_ns
 from storage_engine.disk.adopted_store import split_number_of
-from storage_engine.errors import BadRequest
 from storage_engine.groups.group_members import members_of
 from storage_engine.groups.message_trace import MessageTracer
 from storage_engine.groups.offset_feed import OffsetFeed
@@ -22,7 +21,7 @@ from storage_engine.schedule.pending_bytes import PendingBytes
 from storage_engine.server.namespace_usage import NamespaceUsageCounter
 from storage_engine.store import STORE_HOST, Store
 from storage_engine.wire.groups import GroupList, GroupRef, GroupStats, GroupStatsRequest
-from storage_engine.wire.namespaces import NamespaceHoldRequest, NamespaceHoldsReply
+from storage_engine.wire.namespaces import NamespaceHoldsReply
 from storage_engine.wire.observers import ObserveReply
 from storage_engine.wire.operations import AnyOperation, Op, Operation
 from storage_engine.wire.protocol import Empty, HelloReply, HelloRequest
@@ -187,12 +186,6 @@ def _add_moving(calls: StoreCalls, store: Store) -> None:
     """Those of namespaces that go to another shard."""
     moving, holds = store.consumption.moving, store.catalog.holds
 
-    def hold(request: NamespaceHoldRequest) -> None:
-        if store.replication is not None:
-            raise BadRequest("a shard with a replicated log cannot be split")
-        moving.hold(request)
-
-    calls.add_done(Op.NAMESPACE_HOLD, hold)
     calls.add_done(Op.NAMESPACE_RELEASE, moving.release)
     calls.add(Op.NAMESPACE_DROP, moving.drop)
     calls.add_done(Op.STORE_DISCARD, moving.discard)

@@ -5,6 +5,7 @@ left of them afterwards.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from storage_engine.catalog.namespace_holds import MOVED_MS
 from storage_engine.disk.adopted_store import discarded_number_of, write_split_number
 from storage_engine.disk.files import Files
-from storage_engine.errors import BadRequest, NamespaceMoved
+from storage_engine.errors import BadRequest, NamespaceMoved, SyncFailed
 from storage_engine.records.topic_names import dlq_topic_of, retry_topic_of
 from storage_engine.server.held_requests import check_not_held
 from storage_engine.wire.deliveries import ReceiveRequest, SettleRequest
@@ -95,6 +96,37 @@ async def test_whatever_names_a_held_namespace_is_refused_and_nothing_else(tmp_p
     assert [is_refused(store, each) for each in requests_for("acme")] == [True] * 7
     assert [is_refused(store, each) for each in requests_for("rival")] == [False] * 7
     assert await put_codes(store, "rival%t", "acme%t") == [0, NamespaceMoved.code]
+    await store.close()
+
+
+async def test_a_hold_waits_for_what_the_disk_has_not_yet(tmp_path: Path) -> None:
+    """The put is acknowledged after the hold, so a copy that begins then must have it."""
+    store = await begun(tmp_path / "s")
+    store.files.syncing.clear()
+    store.files.sync_gate = threading.Event()
+    put = store.start_put([message(b"last", topic="acme%t")])
+    held = asyncio.ensure_future(
+        store.store.hold_namespaces(NamespaceHoldRequest(namespaces=["acme"], number=1))
+    )
+    await asyncio.to_thread(store.files.syncing.wait, WAIT_S)
+    assert store.store.catalog.holds.namespaces_of(1) == {"acme"}
+    assert not held.done()
+    store.files.sync_gate.set()
+    await asyncio.wait_for(held, WAIT_S)
+    log = store.store.parts.commit_log
+    assert log.flushed_offset == log.append_offset
+    assert (await put).error is None
+    await store.close()
+
+
+async def test_a_hold_says_so_if_the_disk_refuses_what_was_put_before(tmp_path: Path) -> None:
+    store = await begun(tmp_path / "s")
+    store.files.sync_failures = 1
+    put = store.start_put([message(b"last", topic="acme%t")])
+    with pytest.raises(SyncFailed):
+        await store.store.hold_namespaces(NamespaceHoldRequest(namespaces=["acme"], number=1))
+    release(store, 1)
+    assert (await put).error is None  # it was written anew
     await store.close()
 
 

@@ -292,6 +292,7 @@ def test_all_that_was_acknowledged_under_load_is_there(pair: Pair) -> None:
         found: list[bytes] = []
         while got := bodies_of(receive(client, "acme", 1_000)):
             found += got
+        assert set(acknowledged) - set(found) == set()
         assert found == acknowledged
 
 
