@@ -310,6 +310,7 @@ REPLICATION: Final = (
                 "groups/moving_namespaces",
                 "whatever_names_a_held_namespace_is_refused_and_nothing_else",
                 "a_hold_lasts_over_a_restart_until_it_is_released",
+                "a_hold_waits_for_what_the_disk_has_not_yet",
                 "what_was_copied_is_deleted_once_and_not_adopted_later",
             ),
             "tests/mqservice/shards/test_splits.py::test_once_released_a_hold_cannot_be_committed",
