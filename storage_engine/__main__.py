@@ -15,13 +15,14 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import uvloop
 
 from storage_engine.clock import SystemClock
 from storage_engine.config import StoreConfig, config_from_env
-from storage_engine.disk.adopted_store import check_incoming, exchange
+from storage_engine.disk.adopted_store import check_incoming, exchange, incoming_path
 from storage_engine.disk.files import Files
 from storage_engine.errors import ConfigInvalid, NotLeader, StoreError, StoreInUse
 from storage_engine.filters.message_filter import set_compiled_max
@@ -29,10 +30,16 @@ from storage_engine.json_log import start_logging
 from storage_engine.log.segment_cache import SegmentCache
 from storage_engine.recovery.open_checks import claim_store
 from storage_engine.recovery.warm_replica import WarmReplica
-from storage_engine.replicated_log.opening import has_snapshots, open_shard
+from storage_engine.replicated_log.opening import OpenShard, has_snapshots, open_shard
 from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
-from storage_engine.replication.follower import follow, take_over
+from storage_engine.replication.follower import (
+    SplitLiesReady,
+    exchange_split,
+    follow,
+    take_over,
+)
 from storage_engine.replication.tail import LogPlace
+from storage_engine.replication.uploads import SplitStore, split_store
 from storage_engine.server.control import Control, Role
 from storage_engine.server.engine_metrics import metrics_text, replica_metrics_text
 from storage_engine.server.handshake import check_network
@@ -68,7 +75,8 @@ async def run(config: StoreConfig) -> None:
             await answering.stop()
         if adoption.wanted is None or stopping.is_set():
             return
-        adoption.exchange(adoption.wanted)
+        if not config.replicated_log:  # else the log says whether it begins anew
+            adoption.exchange(adoption.wanted)
 
 
 class _Adoption:
@@ -76,14 +84,22 @@ class _Adoption:
 
     def __init__(self, config: StoreConfig) -> None:
         self._store = config.store_path
+        self._is_replicated = bool(config.replicated_log)
         self.asked = asyncio.Event()
         self.wanted: StoreAdoptRequest | None = None
+        self._split: SplitStore | None = None
 
     def ask(self, request: StoreAdoptRequest) -> None:
-        """Raises ``BadRequest``: that store is not there, or was given up."""
-        check_incoming(self._store, request.number)
+        """Raises ``BadRequest``: that store is not there, or was given up; ``StoreCorrupt``."""
+        check_incoming(self._store, request.number, is_replicated=self._is_replicated)
+        self._split = split_store(incoming_path(self._store), request.number)
         self.wanted = request
         self.asked.set()
+
+    @property
+    def split(self) -> SplitStore | None:
+        """What is to be served instead."""
+        return self._split
 
     def exchange(self, request: StoreAdoptRequest) -> None:
         """No store is open."""
@@ -103,13 +119,12 @@ async def _serve(
     stopping: asyncio.Event,
     role: Role | None,
     answering: MetricsServer,
-    adoption: _Adoption | None = None,
+    adoption: _Adoption,
 ) -> None:
     """Until it is time to stop or to serve another store, or what keeps the store going ends."""
     set_compiled_max(config.filter_compiled_max)
     server = Server(store)
-    if adoption is not None and not config.replicated_log:
-        server.adopt = adoption.ask
+    server.adopt = adoption.ask
     # Before the socket: whoever sees that one may ask for metrics too.
     _report_store(answering, store, server)
     if role is None:
@@ -143,9 +158,7 @@ async def _serve(
         "The engine accepts connections",
         extra={"action": "engine_started", "socket": config.socket, "listen": config.listen},
     )
-    ends = [asyncio.ensure_future(stopping.wait())]
-    if adoption is not None:
-        ends.append(asyncio.ensure_future(adoption.asked.wait()))
+    ends = [asyncio.ensure_future(each.wait()) for each in (stopping, adoption.asked)]
     done, _ = await asyncio.wait([*ends, *duties], return_when=asyncio.FIRST_COMPLETED)
     for duty in (*duties, *ends):
         duty.cancel()
@@ -153,7 +166,7 @@ async def _serve(
     if role is not None:
         role.stops()
     await answering.stop()
-    await store.close()
+    await store.close(adoption.split)
     await server.stop()
     log.info("The engine has stopped", extra={"action": "engine_stopped"})
     for ended in done.difference(ends):
@@ -161,7 +174,9 @@ async def _serve(
 
 
 async def run_replica(config: StoreConfig) -> None:
-    """Follow the shard's owner until SIGTERM or SIGINT; own it from when a node says so."""
+    """Follow the shard's owner until SIGTERM or SIGINT; own it from when a node says so. Ends when
+    the shard begins anew with another store: the node starts a replica of that.
+    """
     stopping = _stopping()
     role = Role(SystemClock(), stopping)
     control = Control(role, config)
@@ -176,7 +191,7 @@ async def run_replica(config: StoreConfig) -> None:
         await _start_metrics(config, answering)
         opening = asyncio.ensure_future(_open_when_told(config, role, control))
         if await _is_done_before(stopping, opening):
-            await _serve(config, opening.result(), stopping, role, answering)
+            await _serve(config, opening.result(), stopping, role, answering, _Adoption(config))
         else:
             log.info("The replica has stopped", extra={"action": "replica_stopped"})
     finally:
@@ -199,16 +214,39 @@ async def _follow(config: StoreConfig, role: Role) -> LogPlace:
     claim_store(files, config.store_path, config.shard)
     log.info("The replica follows its shard", extra={"action": "replica_started"})
     cache = _segment_cache(config, files)
-    return await follow(
-        *open_shard(config, SystemClock()),
-        config.store_path,
-        files,
-        interval_ms=config.replication_interval_ms,
-        caught_up=role.caught_up,
-        wanted_epoch=role.wanted_epoch,
-        derived=WarmReplica(config, files, SystemClock(), cache),
-        leaves_old=bool(config.local_retention_bytes),
-    )
+
+    async def follow_it(place: OpenShard) -> LogPlace:
+        return await follow(
+            *place,
+            config.store_path,
+            files,
+            interval_ms=config.replication_interval_ms,
+            caught_up=role.caught_up,
+            wanted_epoch=role.wanted_epoch,
+            derived=WarmReplica(config, files, SystemClock(), cache),
+            leaves_old=bool(config.local_retention_bytes),
+        )
+
+    return await _exchanging(config, follow_it)
+
+
+async def _exchanging(
+    config: StoreConfig, lead: Callable[[OpenShard], Awaitable[LogPlace]]
+) -> LogPlace:
+    """What ``lead`` makes of the shard; again, where it finds that the shard begins anew with a
+    store that lies ready here.
+    """
+    while True:
+        place = open_shard(config, SystemClock())
+        try:
+            return await lead(place)
+        except SplitLiesReady as exc:
+            await place[0].close()
+            exchange_split(Files(), config.store_path, exc.tail)
+            log.info(
+                "The shard begins anew with a part of another one's store",
+                extra={"action": "store_adopted", "split_number": exc.tail.split_number},
+            )
 
 
 def _segment_cache(config: StoreConfig, files: Files) -> SegmentCache | None:
@@ -262,13 +300,16 @@ async def _open(config: StoreConfig, place: LogPlace | None = None) -> Store:
         claim_store(files, config.store_path, config.shard)
         cache = _segment_cache(config, files)
         if config.replicated_log and place is None:
-            place = await take_over(
-                *open_shard(config, SystemClock()),
-                config.store_path,
-                files,
-                epoch=config.shard_epoch,
-                derived=WarmReplica(config, files, SystemClock(), cache),
-                leaves_old=bool(config.local_retention_bytes),
+            place = await _exchanging(
+                config,
+                lambda opened: take_over(
+                    *opened,
+                    config.store_path,
+                    files,
+                    epoch=config.shard_epoch,
+                    derived=WarmReplica(config, files, SystemClock(), cache),
+                    leaves_old=bool(config.local_retention_bytes),
+                ),
             )
         store = Store(config, SystemClock(), place=place, cache=cache)
         store.open(asyncio.get_running_loop())

@@ -16,6 +16,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -32,14 +33,7 @@ from storage_engine.disk.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, CONFIG_D
 from storage_engine.disk.lock import StoreLock, next_epoch
 from storage_engine.disk.mapped_files import file_size_of
 from storage_engine.disk.run_mark import RunMark
-from storage_engine.errors import (
-    BadRequest,
-    NoReplicatedLog,
-    NotLocal,
-    ShuttingDown,
-    StoreBusy,
-    StoreError,
-)
+from storage_engine.errors import NoReplicatedLog, NotLocal, ShuttingDown, StoreBusy, StoreError
 from storage_engine.groups.consumption import Consumption
 from storage_engine.index.indexer import Indexer
 from storage_engine.log.bucket_files import reject_bucket_files
@@ -67,12 +61,12 @@ from storage_engine.recovery.recovery import LogFound, Recovered, read_log, reco
 from storage_engine.replication.follower import reject_attached
 from storage_engine.replication.replication import Replication
 from storage_engine.replication.tail import LogPlace
+from storage_engine.replication.uploads import SplitStore
 from storage_engine.retention.local_retention import LocalRetention
 from storage_engine.retention.retention import Retention
 from storage_engine.schedule.forwarder import Forwarder
 from storage_engine.schedule.level_offsets import LevelOffsets
 from storage_engine.schedule.scheduled_messages import ScheduledMessages
-from storage_engine.wire.namespaces import NamespaceHoldRequest
 from storage_engine.wire.protocol import CheckpointReply, StatsReply
 from storage_engine.wire.reads import PullHead, PullRequest, PullStatus
 from storage_engine.wire.topics import TopicStats
@@ -82,6 +76,7 @@ log = logging.getLogger(__name__)
 # RocketMQ's port; one broker, one address
 STORE_HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(4)
 PutReply = Callable[[Appended, int, StoreError | None], None]
+ReplyT = TypeVar("ReplyT")
 
 
 class Store:
@@ -308,10 +303,11 @@ class Store:
         )
         return found
 
-    async def close(self) -> None:
+    async def close(self, split: SplitStore | None = None) -> None:
         """Flush, write a checkpoint, release the directory. Waiting puts get their replies first.
 
-        Where there is no room for a checkpoint, the next start reads more.
+        Where there is no room for a checkpoint, the next start reads more. ``split``: what the
+        shard goes on with, which its replicated log says if it has all of this store.
         """
         self._refusal = ShuttingDown("the engine is stopping")
         self.closing()
@@ -321,7 +317,7 @@ class Store:
         try:
             is_durable = await self.durability.stop()
             if self.replication is not None:
-                await self.replication.stop()
+                await self.replication.stop(split)
             await self._checkpointer.finish()
             if is_durable:
                 await self.checkpoint()
@@ -468,14 +464,16 @@ class Store:
         self._run_mark.set_again()
         return await self._checkpointer.run()
 
-    async def hold_namespaces(self, request: NamespaceHoldRequest) -> None:
-        """Take no requests for them. On return all is durable that is still to be acknowledged:
-        what was appended before. Raises as ``MovingNamespaces.hold`` does, and ``SyncFailed``.
+    async def move(self, step: Callable[[], ReplyT]) -> ReplyT:
+        """Do a step of namespaces that go to another shard, one of ``MovingNamespaces``. On return
+        it is durable with all that was appended before, which may still be acknowledged; in the
+        replicated log as well. Raises as the step does; ``SyncFailed``, ``ReplicationUnavailable``.
         """
-        if self.replication is not None:
-            raise BadRequest("a shard with a replicated log cannot be split")
-        self.consumption.moving.hold(request)
+        reply = step()
         await self.durability.durable_to(self._commit_log.append_offset)
+        if self.replication is not None:
+            await self.replication.ship_all()
+        return reply
 
     async def release_memory(self) -> None:
         """Every ``retention_interval_ms``: the log's old pages need not be this process's."""

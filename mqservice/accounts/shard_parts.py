@@ -21,6 +21,8 @@ from django.conf import settings
 
 from mqservice.lib.names import MAIN_SHARD
 from mqservice.lib.problem import Problem
+from mqservice.lib.replicated_log import engine_log_env
+from mqservice.shards.models import Shard
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.engine_program import EngineProgram
 from storage_engine.tools.program_lines import ProgressLine
@@ -56,18 +58,28 @@ class LocalShard(NamedTuple):
 
 
 def local_shard(name: str) -> LocalShard:
-    """Raises Problem CONFLICT: its engine does not run on this machine."""
+    """Raises Problem CONFLICT: this machine does not run its engine, or has only a replica."""
     store, socket = settings.MQ_ENGINE_STORE_DIR, Path(settings.MQ_ENGINE_SOCKET)
     if name != MAIN_SHARD:
         data_dir = DataDir(Path(settings.MQ_DATA_DIR))
         store, socket = data_dir.shards / name / "store", data_dir.socket_of(name)
     if not socket.exists() or not store.is_dir():
-        raise Problem.of(
-            "CONFLICT",
-            f"the engine of {name} does not run on this machine: a shard is split where both "
-            "engines run, with MQ_SHARDS naming both",
-        )
+        raise Problem.of("CONFLICT", _why_elsewhere(name))
     return LocalShard(name, store, socket)
+
+
+def _why_elsewhere(name: str) -> str:
+    if not settings.MQ_REPLICATED_LOG:
+        return (
+            f"the engine of {name} does not run on this machine: a shard is split where both "
+            "engines run, with MQ_SHARDS naming both"
+        )
+    owner = Shard.objects.filter(name=name).values_list("owner", flat=True).first()
+    return (
+        f"this machine does not own {name}, but {owner or 'nobody'} does: a shard is split on the "
+        f"machine that owns both. Hand it over first, with `mqservice shard move {name} NODE`, or "
+        "run the command there"
+    )
 
 
 @contextlib.contextmanager
@@ -107,7 +119,7 @@ class PartProgram(EngineProgram[RoundDone | PartDone]):
                 f"--shard={target.name}", f"--number={number}",
                 *[f"--namespace={name}" for name in namespaces],
             ],
-            env=os.environ,
+            env={**os.environ, **engine_log_env(os.environ)},
             lines=_LINES,
             on_progress=say,
             error=lambda _code, words: Problem.of(

@@ -19,7 +19,6 @@ from datetime import timedelta
 from typing import Any, Final
 
 from django.apps import apps
-from django.conf import settings
 from django.db import transaction
 from django.db.models import Max, Q
 from django.db.models.functions import Now
@@ -63,11 +62,6 @@ ANY_LEFT: Final = f"""EXISTS (
 
 def check_split(source: str, target: str, namespaces: Sequence[str]) -> None:
     """Raises Problem: BAD_REQUEST, NOT_FOUND, NAMESPACE_NOT_FOUND, CONFLICT."""
-    if settings.MQ_REPLICATED_LOG:
-        raise Problem.of(
-            "CONFLICT",
-            "these shards have a replicated log, and only shards without one can be split",
-        )
     if source == target:
         raise Problem.of("BAD_REQUEST", f"{source} cannot be split into itself")
     if not namespaces:

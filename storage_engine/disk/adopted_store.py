@@ -4,7 +4,7 @@
     STORE, of a shard without namespaces ────────────────▶ deleted, or STORE.aside-NUMBER
 
 ``split.json`` says which split a store came from, and up to which number splits were given up: what
-such a one has copied is not adopted any more.
+such a one has copied is not adopted any more. ``uploaded``: other machines can have it too.
 
 No engine has either of them open meanwhile. A process that dies between the two renames leaves no
 store, and the next one begins an empty one: whoever ordered the exchange then finds another number
@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from storage_engine.disk.files import Files
-from storage_engine.disk.layout import SPLIT_FILE, has_store
+from storage_engine.disk.layout import CONFIG_DIR, SPLIT_FILE, has_store
 from storage_engine.errors import BadRequest
 
 _INCOMING: Final = ".incoming"
@@ -31,6 +31,7 @@ _ASIDE: Final = ".aside-"
 class _Split(msgspec.Struct, frozen=True):
     number: int = 0
     discarded: int = 0
+    uploaded: bool = False
 
 
 def incoming_path(store: Path) -> Path:
@@ -50,7 +51,14 @@ def discarded_number_of(store: Path) -> int:
 
 def write_split_number(files: Files, store: Path, number: int) -> None:
     """Durable on return: the store is whole, and may be served. Raises ``DiskFull``."""
-    files.replace(store / SPLIT_FILE, msgspec.json.encode(_Split(number)))
+    files.replace(_path(store), msgspec.json.encode(_Split(number)))
+
+
+def write_uploaded(files: Files, store: Path) -> None:
+    """Durable on return: the bucket of the shard's snapshots has the store as well. Raises
+    ``DiskFull``.
+    """
+    files.replace(_path(store), msgspec.json.encode(_Split(split_number_of(store), uploaded=True)))
 
 
 def write_discarded_number(files: Files, store: Path, number: int) -> None:
@@ -58,21 +66,32 @@ def write_discarded_number(files: Files, store: Path, number: int) -> None:
     ``DiskFull``.
     """
     split = msgspec.structs.replace(_split_of(store), discarded=number)
-    files.replace(store / SPLIT_FILE, msgspec.json.encode(split))
+    files.replace(_path(store), msgspec.json.encode(split))
+
+
+def _path(store: Path) -> Path:
+    return store / CONFIG_DIR / SPLIT_FILE
 
 
 def _split_of(store: Path) -> _Split:
     try:
-        return msgspec.json.decode((store / SPLIT_FILE).read_bytes(), type=_Split)
+        return msgspec.json.decode(_path(store).read_bytes(), type=_Split)
     except (FileNotFoundError, msgspec.MsgspecError):
         return _Split()
 
 
-def check_incoming(store: Path, number: int) -> None:
-    """Raises ``BadRequest``: no store of that number lies ready, or it was given up."""
-    found = split_number_of(incoming_path(store))
-    if found != number or not number:
+def check_incoming(store: Path, number: int, *, is_replicated: bool = False) -> None:
+    """Raises ``BadRequest``: no store of that number lies ready, for a shard that has a replicated
+    log if ``is_replicated``, or it was given up.
+    """
+    found = _split_of(incoming_path(store))
+    if found.number != number or not number:
         raise BadRequest(f"{incoming_path(store)} is not the store of split {number}")
+    if is_replicated and not found.uploaded:
+        raise BadRequest(
+            f"{incoming_path(store)} was not uploaded for the other machines of its shard: was "
+            "MQ_REPLICATED_LOG set for the command that split it off?"
+        )
     if number <= discarded_number_of(store):
         raise BadRequest(f"split {number} comes too late: it was given up")
 

@@ -9,6 +9,7 @@ store/
   config/quarantine.json              damaged places of the log (ours)
   config/retentionClock.json          the time by which messages grow old (ours)
   config/namespaceHolds.json          namespaces that go to another shard, or went there (ours)
+  config/split.json                   which split of another shard the store came from (ours)
   dedup/00000001                      keys of requests within their window (ours)
   offsets.journal                     settled offsets since the last checkpoint
   checkpoint  abort  lock
@@ -18,7 +19,6 @@ store/
   bucket/00000000000000000000.json    which segment only the bucket has, and where there (ours)
   bucket/00000000000000000000.part    what of it was read lately (ours)
   shard                               whose store it is, unless the main shard's (ours)
-  split.json                          which split of another shard the store came from (ours)
 """
 
 from __future__ import annotations

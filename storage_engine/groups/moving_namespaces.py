@@ -30,6 +30,7 @@ from storage_engine.wire.namespaces import (
     NamespaceReleaseRequest,
     StoreDiscardRequest,
 )
+from storage_engine.wire.protocol import Empty
 
 
 class MovingNamespaces:
@@ -48,8 +49,8 @@ class MovingNamespaces:
         self._delivery = delivery
         self._delete_namespaces = delete_namespaces
 
-    def hold(self, request: NamespaceHoldRequest) -> None:
-        """Durable on return; what was put before may not be, see ``Store.hold_namespaces``.
+    def hold(self, request: NamespaceHoldRequest) -> Empty:
+        """Durable on return; what was put before may not be, see ``Store.move``.
 
         Raises ``BadRequest``: the attempt is over; ``DiskFull``.
         """
@@ -59,10 +60,12 @@ class MovingNamespaces:
             if namespace_of(subscription.group) in held:
                 for waiting in list(subscription.waiting_receives):
                     self._delivery.waiting_receives.finish(waiting)
+        return Empty()
 
-    def release(self, request: NamespaceReleaseRequest) -> None:
+    def release(self, request: NamespaceReleaseRequest) -> Empty:
         """Durable on return. Raises ``DiskFull``."""
         self._catalog.release(request.number)
+        return Empty()
 
     def drop(self, request: NamespaceDropRequest) -> NamespaceDropReply:
         """Durable on return; deletes nothing that is not held by that number, and may be repeated.
@@ -76,13 +79,13 @@ class MovingNamespaces:
         holds.set_moved(request.number)
         return NamespaceDropReply(topic_count=topic_count, group_count=group_count)
 
-    def discard(self, request: StoreDiscardRequest) -> None:
+    def discard(self, request: StoreDiscardRequest) -> Empty:
         """Durable on return. Deletes only the first time: whoever asks again, or late, does not
         know what has come here since. Costs and raises as ``drop``.
         """
-        if request.number <= discarded_number_of(self._store):
-            return
-        if split_number_of(self._store) == request.number:
-            copied = frozenset(request.namespaces)
-            self._delete_namespaces(lambda name: name in copied)
-        write_discarded_number(self._files, self._store, request.number)
+        if request.number > discarded_number_of(self._store):
+            if split_number_of(self._store) == request.number:
+                copied = frozenset(request.namespaces)
+                self._delete_namespaces(lambda name: name in copied)
+            write_discarded_number(self._files, self._store, request.number)
+        return Empty()

@@ -19,10 +19,11 @@ from storage_engine.replicated_log.port import ReplicatedLog
 from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
 
 SCHEMES = "memory:, file:, s3:, gs:, az: and kafka:"
+OpenShard = tuple[ReplicatedLog, SnapshotBucket | None]
 _BUCKETS: Final = ("memory", "file", "s3", "gs", "az")
 
 
-def open_shard(config: StoreConfig, clock: Clock) -> tuple[ReplicatedLog, SnapshotBucket | None]:
+def open_shard(config: StoreConfig, clock: Clock) -> OpenShard:
     """The log of the shard that a configuration names, not opened for writing yet, and where its
     snapshots are. Raises ConfigInvalid with the setting's name.
     """

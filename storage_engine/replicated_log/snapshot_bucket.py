@@ -2,6 +2,7 @@
 
     snapshots/SHARD/newest                     who may write, and the last SNAPSHOTS_KEPT snapshots
     snapshots/SHARD/pieces/EPOCH-NUMBER-SHA    bytes of a file, or of a manifest that names files
+    snapshots/SHARD/splits/NUMBER-…            the same of a store that a split has made for it
 
 A snapshot is a manifest, whose pieces ``newest`` lists; a manifest names the pieces of the files
 (``replication/manifest.py``). ``newest`` is written last, where it is still what was read.
@@ -21,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterable, Sequence
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -50,16 +52,42 @@ class SnapshotBucket:
     """See the module's docstring. Who only reads claims nothing. Loop thread only."""
 
     def __init__(
-        self, bucket: Bucket, *, shard: str, deployment: str, clock: Clock, random: Random
+        self,
+        bucket: Bucket,
+        *,
+        shard: str,
+        deployment: str,
+        clock: Clock,
+        random: Random,
+        split_number: int = 0,
     ) -> None:
+        """``split_number``: of what ``of_split`` returns."""
         self._requests = ObjectRequests(bucket, deployment=deployment, clock=clock, random=random)
         self._bucket = bucket
+        self._of_split = partial(
+            SnapshotBucket, bucket, shard=shard, deployment=deployment, clock=clock, random=random
+        )
+        self._splits = f"snapshots/{shard}/splits/"
         self._newest_name = f"snapshots/{shard}/newest"
         self._pieces = f"snapshots/{shard}/pieces/"
+        if split_number:
+            self._pieces = f"{self._splits}{split_number:020}-"
+            self._newest_name = f"{self._pieces}newest"
         self._epoch = 0
         self._number = 0  # of the snapshot that is being made
         self._known: dict[str, str] = {}  # SHA-256 → piece
         self._listed: list[Listed] = []
+
+    def of_split(self, number: int) -> SnapshotBucket:
+        """What a split has made for this shard to begin with. Nobody else writes there."""
+        return self._of_split(split_number=number)
+
+    async def delete_splits(self, number: int) -> None:
+        """What splits up to this one have made, which every snapshot here has by now. Raises
+        Unavailable, Misconfigured.
+        """
+        before = f"{self._splits}{number + 1:020}"
+        await self._requests.patiently(lambda: self._requests.delete_before(self._splits, before))
 
     # Reading --------------------------------------------------------------------------------
 

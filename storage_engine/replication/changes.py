@@ -18,14 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage_engine.delivery.offset_journal import whole_bytes
-from storage_engine.disk.layout import (
-    COMMIT_LOG_DIR,
-    CONFIG_DIR,
-    GROUPS_FILE,
-    JOURNAL_FILE,
-    TOPICS_FILE,
-    segment_name,
-)
+from storage_engine.disk.layout import CONFIG_DIR, GROUPS_FILE, JOURNAL_FILE, TOPICS_FILE
 from storage_engine.disk.small_files import Identity, at_one_moment, grows
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.records.record_check import fault_at
@@ -37,6 +30,7 @@ from storage_engine.replication.entry import (
     ReplicatedEntry,
     Section,
 )
+from storage_engine.replication.uploads import read_log
 
 _TABLES: Final = frozenset({f"{CONFIG_DIR}/{TOPICS_FILE}", f"{CONFIG_DIR}/{GROUPS_FILE}"})
 _NAME_BYTES_MAX: Final = 256
@@ -163,13 +157,7 @@ class ChangeReader:
 
     def read_log(self, start: int, end: int) -> bytes:
         """Bytes of the durable log, all in one segment; retention waits until they are shipped."""
-        base = start - start % self.segment_bytes
-        path = self._store_path / COMMIT_LOG_DIR / segment_name(base)
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return os.pread(descriptor, end - start, start - base)
-        finally:
-            os.close(descriptor)
+        return read_log(self._store_path, start, end, segment_bytes=self.segment_bytes)
 
     def forget(self, *, log_from: int) -> None:
         """What was taken has not arrived: take all small files again, and the log from there."""

@@ -17,13 +17,16 @@
         44      4  CRC-32 of bytes 0 to 43, then of everything behind this field
 
     section, as often as counted: 16 bytes, the name, the content
-         0      1  kind           1 log, 2 appended, 3 file, 4 gone
+         0      1  kind           1 log, 2 appended, 3 file, 4 gone, 5 anew
          1      1  zero
-         2      2  name_bytes     0 for kind 1
-         4      4  content_bytes  0 for kind 4
-         8      8  position       physical offset; or where in the file the content stands
+         2      2  name_bytes     0 for kinds 1 and 5
+         4      4  content_bytes  0 for kinds 4 and 5
+         8      8  position       physical offset; or where in the file the content stands; or the
+                                  number of a split
 
-Sections of the log come one behind the other and end at ``log_end``. Names are those of
+Sections of the log come one behind the other and end at ``log_end``. An entry with a section of
+kind 5 has no other: with it the store begins anew, with what the split made of another shard's
+store, whose log ends at ``log_end``. Names are those of
 ``disk/small_files.py``. What does not follow these rules to the byte is refused.
 """
 
@@ -61,6 +64,7 @@ class Kind(enum.IntEnum):
     APPENDED = 2
     FILE = 3
     GONE = 4
+    ANEW = 5
 
 
 class Section(NamedTuple):
@@ -99,6 +103,20 @@ class ReplicatedEntry(NamedTuple):
         return self.log_end - sum(
             [len(each.content) for each in self.sections if each.kind is Kind.LOG]
         )
+
+    @property
+    def split_number(self) -> int:
+        """Of the split with whose store this one begins anew here; 0: it goes on."""
+        is_anew = len(self.sections) == 1 and self.sections[0].kind is Kind.ANEW
+        return self.sections[0].position if is_anew else 0
+
+
+def beginning_anew(
+    epoch: int, number: int, *, log_end: int, segment_bytes: int, split_number: int
+) -> ReplicatedEntry:
+    """``log_end``: of the store that a split has made."""
+    anew = Section(Kind.ANEW, split_number, b"")
+    return ReplicatedEntry(epoch, number, log_end, log_end, segment_bytes, [anew])
 
 
 def encode(entry: ReplicatedEntry) -> bytes:
@@ -163,6 +181,8 @@ def decode(content: bytes) -> ReplicatedEntry:
         bool(flags & _IS_WHOLE),
         bool(flags & _IS_LEFT),
     )
+    if any(each.kind is Kind.ANEW for each in sections) and not entry.split_number:
+        raise _refused("a store that begins anew, with other sections or without a number")
     position = entry.log_from
     for section in sections:
         if section.kind is Kind.LOG:
@@ -186,10 +206,13 @@ def _section_at(content: bytes, at: int) -> tuple[Section, int]:
         raise _refused(f"a section of kind {number} at {at}")
     kind = Kind(number)
     name = content[name_at:content_at].decode("ascii", "replace")
-    if (kind is Kind.LOG) == bool(name) or (name and not is_small_file(name)):
+    is_unnamed = kind in (Kind.LOG, Kind.ANEW)
+    if is_unnamed == bool(name) or (name and not is_small_file(name)):
         raise _refused(f"a section of kind {kind.name.lower()} with the name {name!r}")
     if kind is Kind.GONE and (content_bytes or position):
         raise _refused(f"a file that is gone has content: {name}")
+    if kind is Kind.ANEW and content_bytes:
+        raise _refused("a store that begins anew has content")
     return Section(kind, position, content[content_at:end], name), end
 
 

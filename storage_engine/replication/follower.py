@@ -20,6 +20,8 @@
                                                                 the newest snapshot first
     an owner                    other bytes than its own        the store is put aside and built
                                                                 anew from the log
+    a replica, an owner         that it begins anew             what a split made takes its place:
+                                                                it lies beside it, or is fetched
 
 What is cut off is kept beside the store where somebody may have been told of it (``cut_off.py``).
 Taking over is to fence whoever had the shard, to read on to the end, and to let the engine recover
@@ -39,6 +41,7 @@ from typing import Final
 
 import msgspec
 
+from storage_engine.disk.adopted_store import exchange, incoming_path, split_number_of
 from storage_engine.disk.files import Files
 from storage_engine.disk.layout import (
     ABORT_FILE,
@@ -72,7 +75,7 @@ from storage_engine.replication.cut_off import keep
 from storage_engine.replication.entry import Kind, ReplicatedEntry, decode, encode
 from storage_engine.replication.manifest import decode as decode_manifest
 from storage_engine.replication.manifest import sealed_segments
-from storage_engine.replication.replica import Derived, NothingDerived, Replica
+from storage_engine.replication.replica import BeginsAnew, Derived, NothingDerived, Replica
 from storage_engine.replication.restorer import Restorer
 from storage_engine.replication.tail import LogPlace, Tail, read_tail, write_tail
 
@@ -193,6 +196,8 @@ class Follower:
                 return
             except _BuiltAnew:
                 continue
+            except BeginsAnew as exc:
+                await self._begin_anew(exc.tail)
             except Trimmed as exc:
                 await self._catch_up(exc)
             except Unavailable as exc:
@@ -238,7 +243,8 @@ class Follower:
                 extra={"action": "local_retention_failed", "reason": str(exc)},
             )
             return None
-        if manifest.tail.entry_epoch != self.tail.entry_epoch:
+        is_same_store = manifest.tail.split_number == self.tail.split_number
+        if manifest.tail.entry_epoch != self.tail.entry_epoch or not is_same_store:
             return None  # its owner may have changed what is here
         sealed = sealed_segments(manifest)
         left = {at: each for at, each in sealed.items() if each.end_offset <= manifest.local_start}
@@ -282,6 +288,25 @@ class Follower:
             await self._restorer.bring_back(file)
         if left:
             await asyncio.to_thread(stamp_checkpoint, self._files, self._path)
+
+    async def _begin_anew(self, tail: Tail) -> None:
+        """Have what a split has made. Raises ``SplitLiesReady``: it lies beside the store."""
+        if split_number_of(incoming_path(self._path)) == tail.split_number:
+            self._derived.close()
+            raise SplitLiesReady(tail)
+        if self._snapshots is None:
+            raise StoreCorrupt(
+                f"the shard begins anew with what split {tail.split_number} made, which is in the "
+                "bucket of its snapshots: set MQ_ENGINE_SNAPSHOT_URL as the shard's owner has it"
+            )
+        if self._replica is None:
+            # If this one is killed meanwhile, it is a replica that has not come so far.
+            self._tail = msgspec.structs.replace(self._tail, epochs=[])
+            await asyncio.to_thread(write_tail, self._files, self._path, self._tail)
+        bucket = self._snapshots.of_split(tail.split_number)
+        restorer = Restorer(bucket, self._files, self._path, self._derived)
+        await restorer.restore_split(tail)
+        self._follow_from(tail)
 
     async def _restore(self) -> bool:
         """Go to the newest snapshot; False: there is none that is newer than what is here."""
@@ -330,6 +355,8 @@ class Follower:
         if reason:
             self._put_aside(reason)
             raise _BuiltAnew
+        if entry.split_number:
+            raise BeginsAnew(entry, read.end)
         self._tail = msgspec.structs.replace(
             self._tail,
             position=read.end,
@@ -424,6 +451,24 @@ class Follower:
         self._follow_from(Tail())
 
 
+class SplitLiesReady(Exception):
+    """The shard begins anew with what a split made, and that lies beside this store: no engine has
+    either open any more. ``tail``: where the log goes on behind it.
+    """
+
+    def __init__(self, tail: Tail) -> None:
+        super().__init__(tail.split_number)
+        self.tail = tail
+
+
+def exchange_split(files: Files, store: Path, tail: Tail) -> None:
+    """Let what the split made be the store of a replica; durable on return. Raises ``BadRequest``,
+    ``OSError``.
+    """
+    write_tail(files, incoming_path(store), tail)
+    exchange(files, store, number=tail.split_number)
+
+
 class _BuiltAnew(Exception):
     """Reading begins again, for a store that has nothing."""
 
@@ -465,6 +510,7 @@ async def take_over(
         NotLeader: the log has seen this epoch, or a newer one.
         StoreCorrupt: what is here is not of this log, or an entry cannot be applied.
         StoreInUse: an engine runs on the store.
+        SplitLiesReady: exchange the stores first.
     """
     with locked(store_path, files):
         known = replicated_log, snapshots, store_path, files, derived

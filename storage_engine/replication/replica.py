@@ -81,6 +81,22 @@ class NothingDerived:
         pass
 
 
+class BeginsAnew(Exception):
+    """The next entry says that the store begins anew, with what a split made; nothing was applied.
+    ``tail``: of a store that has that, and nothing else.
+    """
+
+    def __init__(self, entry: ReplicatedEntry, end: Position) -> None:
+        super().__init__(entry.split_number)
+        self.tail = Tail(
+            entry_epoch=entry.epoch,
+            number=entry.number,
+            log_end=entry.log_end,
+            position=end,
+            split_number=entry.split_number,
+        )
+
+
 class Replica:
     """See the module's docstring. ``tail``: what has been applied."""
 
@@ -103,9 +119,11 @@ class Replica:
 
     def apply(self, entry: ReplicatedEntry, end: Position) -> None:
         """``end``: where reading goes on behind it. Raises ``StoreCorrupt`` with nothing changed:
-        it is not the next one; ``DiskFull``, ``SyncFailed``.
+        it is not the next one; ``BeginsAnew``, ``DiskFull``, ``SyncFailed``.
         """
         self._check(entry)
+        if entry.split_number:
+            raise BeginsAnew(entry, end)
         if entry.is_first and self.tail.number:
             self._truncate(min(entry.log_from, self.tail.log_end))
             self._pending.drop_cut()

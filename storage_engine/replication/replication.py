@@ -29,7 +29,14 @@ import msgspec
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.disk.files import Files
-from storage_engine.errors import NotLeader, OutcomeUnknown, ReplicationUnavailable, StoreError
+from storage_engine.disk.small_files import FilesKeptChanging
+from storage_engine.errors import (
+    NotLeader,
+    OutcomeUnknown,
+    ReplicationUnavailable,
+    StoreBusy,
+    StoreError,
+)
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.durability import Durability
 from storage_engine.replicated_log.errors import Fenced, LogError
@@ -37,6 +44,7 @@ from storage_engine.replication.changes import ChangeReader
 from storage_engine.replication.shipper import IN_FLIGHT_MAX, Shipper, on_thread
 from storage_engine.replication.snapshotter import Snapshotter
 from storage_engine.replication.tail import LogPlace, Tail, write_tail
+from storage_engine.replication.uploads import SplitStore
 
 log = logging.getLogger(__name__)
 
@@ -126,6 +134,7 @@ class Replication:
                 self._reader,
                 config,
                 epoch=tail.epoch,
+                split_number=tail.split_number,
                 covered=self._write_tail,
                 hold=lambda offset: self.hold_segments(offset),
             )
@@ -296,9 +305,26 @@ class Replication:
         for each in waiting:
             each.done(failure)
 
-    async def stop(self) -> None:
+    async def ship_all(self) -> None:
+        """Until the log has all that the store has now, small files too.
+
+        Raises ``ReplicationUnavailable``, also where that takes longer than a put may;
+        ``NotLeader``, ``StoreBusy``, ``OSError``.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_ms / _MS):
+                await self._shipper.ship_whole()
+        except TimeoutError:
+            raise ReplicationUnavailable("the replicated log does not answer") from None
+        except FilesKeptChanging as exc:
+            raise StoreBusy(str(exc)) from exc
+        except LogError as exc:
+            raise _store_error(exc) from exc
+
+    async def stop(self, split: SplitStore | None = None) -> None:
         """Ship the rest, for so long as puts may wait; answer all who wait. ``durability`` has
-        stopped.
+        stopped. ``split``: with whose store the shard goes on; if the log does not have the rest,
+        it does not.
         """
         is_whole = False
         try:
@@ -308,6 +334,9 @@ class Replication:
                     await self._shipper.drain()
                 is_whole = True
                 await self._write_place()
+                if split is not None:
+                    async with asyncio.timeout(self._timeout_ms / _MS):
+                        await self._shipper.begin_anew(split.number, log_end=split.log_end)
         except (TimeoutError, LogError, OSError) as exc:
             log.error(
                 "Stopping before the replicated log had everything; the next start ships the rest",

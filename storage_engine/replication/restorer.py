@@ -17,6 +17,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
+
 from storage_engine.disk.files import Files
 from storage_engine.disk.layout import (
     CHECKPOINT_FILE,
@@ -104,6 +106,23 @@ class Restorer:
             except Trimmed:
                 if await self._bucket.listed() == listed:
                     raise
+
+    async def restore_split(self, tail: Tail) -> None:
+        """Let the store be what a split has made, for a shard whose log goes on behind ``tail``.
+
+        Raises as ``restore`` does; ``StoreCorrupt`` where the bucket has something else.
+        """
+        listed = await self._bucket.listed()
+        manifest = decode(await self._bucket.manifest(listed[0])) if listed else None
+        if manifest is None or manifest.tail.log_end != tail.log_end:
+            raise StoreCorrupt(
+                f"the shard begins anew with what split {tail.split_number} made, and the bucket "
+                "does not have that. Nothing was changed"
+            )
+        manifest = msgspec.structs.replace(manifest, tail=tail)
+        if self._chosen is not None:
+            manifest = await self._chosen(manifest)
+        await self._restore(manifest)
 
     async def _restore(self, manifest: Manifest) -> Tail:
         await asyncio.to_thread(self._derived.forget)

@@ -11,6 +11,7 @@ does not notice.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,7 +28,7 @@ from storage_engine.replicated_log.port import ReplicatedLog
 from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
 from storage_engine.replication.entry import decode
 from storage_engine.replication.manifest import Manifest, StoredFile, segment_base
-from storage_engine.replication.replica import NothingDerived, Replica
+from storage_engine.replication.replica import BeginsAnew, NothingDerived, Replica
 from storage_engine.replication.restorer import Restorer
 from storage_engine.replication.tail import Tail
 
@@ -90,11 +91,7 @@ class _Copier:
         self._leave_bytes = leave_bytes
         self._files = files or _UnsyncedFiles()
         self._replica = Replica(self._files, directory, Tail())
-        self._restorer = (
-            None
-            if snapshots is None
-            else Restorer(snapshots, self._files, directory, NothingDerived(), self._chosen)
-        )
+        self._restorer = None if snapshots is None else self._restorer_from(snapshots)
 
     @property
     def log_end(self) -> int:
@@ -116,17 +113,30 @@ class _Copier:
                 async for each in self._log.read(self._replica.tail.position):
                     await asyncio.to_thread(self._replica.apply, decode(each.content), each.end)
                 return
+            except BeginsAnew as exc:
+                trimmed = None
+                await self._begin_anew(exc.tail)
             except Trimmed as exc:
                 trimmed = exc
 
-    async def _chosen(self, manifest: Manifest) -> Manifest:
+    def _restorer_from(self, bucket: SnapshotBucket) -> Restorer:
+        chosen = partial(self._chosen, bucket)
+        return Restorer(bucket, self._files, self._path, NothingDerived(), chosen)
+
+    async def _begin_anew(self, tail: Tail) -> None:
+        assert self._snapshots is not None, "nothing is split into a shard without a bucket"
+        bucket = self._snapshots.of_split(tail.split_number)
+        await self._restorer_from(bucket).restore_split(tail)
+        self._replica = Replica(self._files, self._path, tail)
+
+    async def _chosen(self, bucket: SnapshotBucket, manifest: Manifest) -> Manifest:
         """Without the segments that end before the time that is wanted; the last one always."""
         log_base = segment_base(manifest.log_start, manifest.segment_bytes)
         first, last = 0, len(manifest.segments) - 1
         while first < last:
             middle = (first + last + 1) // 2
             base_offset = log_base + middle * manifest.segment_bytes
-            stored_ms = await self._first_ms(manifest.segments[middle], base_offset)
+            stored_ms = await _first_ms(bucket, manifest.segments[middle], base_offset)
             if stored_ms is not None and stored_ms < self._from_ms:
                 first = middle
             else:
@@ -135,14 +145,6 @@ class _Copier:
         self._check_room(len(found) * manifest.segment_bytes)
         start = max(manifest.log_start, log_base + first * manifest.segment_bytes)
         return msgspec.structs.replace(manifest, segments=found, log_start=start)
-
-    async def _first_ms(self, segment: StoredFile, base_offset: int) -> int | None:
-        """When its first record was stored; None where its first piece does not have all of it."""
-        assert self._snapshots is not None
-        view = memoryview(await self._snapshots.read(segment.pieces[0]))
-        if fault_at(view, 0, base_offset) is not None:
-            return None
-        return store_timestamp_of(view, 0)
 
     def _check_room(self, wanted_bytes: int) -> None:
         _, free_bytes = self._files.disk_usage(self._path)
@@ -158,6 +160,14 @@ class _Copier:
         self._replica.flush()
         extent = find_extent(self._path)
         return ShardCopy(extent.start_offset, extent.end_offset, _last_ms(extent))
+
+
+async def _first_ms(bucket: SnapshotBucket, segment: StoredFile, base_offset: int) -> int | None:
+    """When its first record was stored; None where its first piece does not have all of it."""
+    view = memoryview(await bucket.read(segment.pieces[0]))
+    if fault_at(view, 0, base_offset) is not None:
+        return None
+    return store_timestamp_of(view, 0)
 
 
 def _last_ms(extent: Extent) -> int | None:

@@ -21,7 +21,7 @@ from storage_engine.disk.small_files import FilesKeptChanging
 from storage_engine.replicated_log.errors import LogError, Unavailable
 from storage_engine.replicated_log.port import Entry, Position, ReplicatedLog
 from storage_engine.replication.changes import Change, ChangeReader, entries
-from storage_engine.replication.entry import ReplicatedEntry, encode
+from storage_engine.replication.entry import ReplicatedEntry, beginning_anew, encode
 from storage_engine.replication.tail import Tail
 
 log = logging.getLogger(__name__)
@@ -74,6 +74,7 @@ class Shipper:
         self._failed = failed
         self._failure: LogError | None = None
         self._epoch = tail.epoch
+        self._split_number = tail.split_number
         self._next_number = tail.number + 1
         self._is_first = tail.entry_epoch < tail.epoch
         self._is_whole_due = True  # the epoch's entries do not have all small files yet
@@ -133,6 +134,7 @@ class Shipper:
             number=entry.number,
             log_end=entry.log_end,
             position=Entry(stored.result(), b"").end,
+            split_number=self._split_number,
         )
         return Moment(tail, change.log_start, change.local_start, change.whole)
 
@@ -155,6 +157,21 @@ class Shipper:
         finally:
             if not is_sent:
                 self._reader.forget(log_from=sent_to)
+
+    async def begin_anew(self, split_number: int, *, log_end: int) -> None:
+        """Say in the log that the store is from now on what a split has made; the last of this
+        writer. ``log_end``: of that. Raises as ``ship`` does.
+        """
+        async with self._shipping:
+            entry = beginning_anew(
+                self._epoch,
+                self._next_number,
+                log_end=log_end,
+                segment_bytes=self._reader.segment_bytes,
+                split_number=split_number,
+            )
+            await self._append(entry, encode(entry))
+        await self.drain()
 
     async def drain(self) -> None:
         """Until the log has all that it was given. Raises what ended the writer."""
@@ -209,13 +226,14 @@ class Shipper:
             self._in_flight.popleft()
             self.number, self.position = entry.number, Entry(stored.result(), b"").end
             self.confirmed_ms = since_ms
-            if not entry.is_cut:
+            if not entry.is_cut and not entry.split_number:
                 self.replicated_offset = max(self.replicated_offset, entry.log_end)
                 self.tail = Tail(
                     entry_epoch=entry.epoch,
                     number=entry.number,
                     log_end=entry.log_end,
                     position=self.position,
+                    split_number=self._split_number,
                 )
         self._has_room.set()
         if self._failure is None:

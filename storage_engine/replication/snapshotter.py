@@ -32,10 +32,10 @@ from storage_engine.replication.manifest import (
     encode,
     sealed_segments,
     segment_base,
-    segments_of,
 )
 from storage_engine.replication.shipper import Moment, Shipper
 from storage_engine.replication.tail import Tail
+from storage_engine.replication.uploads import upload_file, upload_log
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +59,7 @@ class Snapshotter:
         config: StoreConfig,
         *,
         epoch: int,
+        split_number: int,
         covered: Callable[[Tail], Awaitable[None]],
         hold: Callable[[int | None], None],
         piece_bytes: int = PIECE_BYTES,
@@ -70,6 +71,8 @@ class Snapshotter:
         self._bytes_max = config.snapshot_log_bytes
         self._entries_max = config.snapshot_log_entries
         self._epoch = epoch
+        self._split_number = split_number
+        self._has_splits = split_number > 0  # in the bucket, which older snapshots need
         self._covered = covered
         self._hold = hold
         self._piece_bytes = piece_bytes
@@ -99,6 +102,8 @@ class Snapshotter:
         Raises as ``take`` does.
         """
         manifests = await self._begun()
+        if manifests and not self._goes_on(manifests[0]):
+            return True
         tail = manifests[0].tail if manifests else Tail()
         shipper = self._shipper
         behind_bytes = max(
@@ -119,11 +124,13 @@ class Snapshotter:
         moment = await self._shipper.ship_whole()
         self._hold(moment.log_start)
         try:
-            segments = await self._upload_log(moment, before[0] if before else None)
+            segments = await self._upload_log(moment, self._going_on(before))
         finally:
             self._hold(None)
         files = [
-            StoredFile(name, len(content), await self._upload(content))
+            StoredFile(
+                name, len(content), await upload_file(self._bucket, content, self._piece_bytes)
+            )
             for name, content in moment.files.items()
         ]
         manifest = Manifest(
@@ -135,7 +142,9 @@ class Snapshotter:
             segments=segments,
             files=files,
         )
-        listed = await self._bucket.publish(await self._upload(encode(manifest)))
+        listed = await self._bucket.publish(
+            await upload_file(self._bucket, encode(manifest), self._piece_bytes)
+        )
         manifests = self._manifests = [manifest, *before][: len(listed)]
         self.sealed_segments = sealed_segments(manifest)
         self._unchanged_to = moment.tail.log_end
@@ -155,23 +164,36 @@ class Snapshotter:
         await self._bucket.delete_unlisted(
             itertools.chain.from_iterable(each.pieces for each in manifests)
         )
+        if self._has_splits and all(map(self._goes_on, manifests)):
+            await self._bucket.delete_splits(self._split_number)
+            self._has_splits = False
         return manifest
 
     async def confirm(self, pieces: Sequence[str]) -> None:
         """See that the bucket has them; one request each. Raises ``LogError``."""
         await self._bucket.confirm(pieces)
 
+    def _goes_on(self, manifest: Manifest) -> bool:
+        """Whether the store is still the one of which this is a snapshot, and not what a split has
+        made for the shard since.
+        """
+        return manifest.tail.split_number == self._split_number
+
+    def _going_on(self, manifests: Sequence[Manifest]) -> Manifest | None:
+        """The newest, if there is one of this store."""
+        return manifests[0] if manifests and self._goes_on(manifests[0]) else None
+
     async def _begun(self) -> list[Manifest]:
         """The snapshots that are there, which only this owner adds to from now on."""
         if self._manifests is None:
             listed = await self._bucket.claim(self._epoch)
             found = [decode(await self._bucket.manifest(each)) for each in listed]
-            if found:
-                newest = found[0]
+            newest = self._going_on(found)
+            if newest is not None:
                 self._unchanged_to = segment_base(newest.tail.log_end, newest.segment_bytes)
                 self._piece_bytes = newest.piece_bytes  # of segments that are not here any more
                 self.sealed_segments = sealed_segments(newest)
-            self._bucket.begin(found[0].pieces if found else ())
+            self._bucket.begin(newest.pieces if newest is not None else ())
             self._manifests = found
         return self._manifests
 
@@ -180,28 +202,12 @@ class Snapshotter:
         known: dict[str, StoredFile] = {}
         if before is not None and (before.segment_bytes, before.piece_bytes) == sizes:
             known = {each.name: each for each in before.segments}
-        stored: list[StoredFile] = []
-        base = segment_base(moment.log_start, self._reader.segment_bytes)
-        for name, size_bytes in segments_of(moment.log_start, moment.tail.log_end, sizes[0]):
-            unchanged = max(self._unchanged_to - base, 0)
-            is_whole = unchanged >= sizes[0]
-            file = known.get(name)
-            pieces = [] if file is None else file.pieces
-            pieces = pieces[: None if is_whole else unchanged // sizes[1]]
-            for start in range(len(pieces) * sizes[1], size_bytes, sizes[1]):
-                end = min(start + sizes[1], size_bytes)
-                pieces.append(await self._upload_piece_of_log(base + start, base + end))
-            first_ms = file.first_ms if is_whole and file is not None else 0
-            stored.append(
-                StoredFile(name, size_bytes, pieces, first_ms or self._reader.first_ms(base))
-            )
-            base += sizes[0]
-        return stored
-
-    async def _upload_piece_of_log(self, start: int, end: int) -> str:
-        content = await asyncio.to_thread(self._reader.read_log, start, end)
-        return await self._bucket.write(content)
-
-    async def _upload(self, content: bytes) -> list[str]:
-        parts = range(0, len(content), self._piece_bytes)
-        return [await self._bucket.write(content[at : at + self._piece_bytes]) for at in parts]
+        return await upload_log(
+            self._bucket,
+            self._reader,
+            moment.log_start,
+            moment.tail.log_end,
+            known=known,
+            unchanged_to=self._unchanged_to,
+            piece_bytes=self._piece_bytes,
+        )

@@ -28,6 +28,8 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
     for nothing until those of the next owner have replaced all of them.
     ``is_partial``: a store that was there before its log is not all in the log yet, so nobody else
     can take it over. ``has_left``: it is served without a log, and that one is over.
+    ``split_number``: of the split that made the store with which this one began anew; 0: it began
+    with its log.
     """
 
     entry_epoch: int = 0
@@ -38,6 +40,7 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
     has_own_files: bool = False
     is_partial: bool = False
     has_left: bool = False
+    split_number: int = 0
 
     @property
     def epoch(self) -> int:

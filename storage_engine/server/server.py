@@ -30,6 +30,7 @@ from storage_engine.errors import (
     StoreError,
 )
 from storage_engine.groups.consumption import Membership, membership_of
+from storage_engine.groups.moving_namespaces import MovingNamespaces
 from storage_engine.puts.put_path import holds_one_record
 from storage_engine.server.absent_requests import AbsentRequests
 from storage_engine.server.handshake import NetworkListener, check_shard
@@ -55,7 +56,13 @@ from storage_engine.wire.frames import (
     encode_struct,
 )
 from storage_engine.wire.groups import GroupConfig
-from storage_engine.wire.namespaces import NamespaceHoldRequest, StoreAdoptRequest
+from storage_engine.wire.namespaces import (
+    NamespaceDropRequest,
+    NamespaceHoldRequest,
+    NamespaceReleaseRequest,
+    StoreAdoptRequest,
+    StoreDiscardRequest,
+)
 from storage_engine.wire.operations import OPERATIONS, AnyOperation, Op, Operation
 from storage_engine.wire.protocol import CancelRequest, ChallengeRequest, Empty, HelloRequest
 from storage_engine.wire.put_once import PutOnceRequest
@@ -466,11 +473,28 @@ class _Connection(asyncio.BufferedProtocol):
         self._reply_later(Op.CHECKPOINT, request_id, self._store.checkpoint())
 
     def hold_namespaces(self, request_id: int, request: NamespaceHoldRequest) -> None:
-        async def hold() -> Empty:
-            await self._store.hold_namespaces(request)
-            return Empty()
+        self._move(Op.NAMESPACE_HOLD, request_id, partial(self._moving.hold, request))
 
-        self._reply_later(Op.NAMESPACE_HOLD, request_id, hold())
+    def release_namespaces(self, request_id: int, request: NamespaceReleaseRequest) -> None:
+        self._move(Op.NAMESPACE_RELEASE, request_id, partial(self._moving.release, request))
+
+    def drop_namespaces(self, request_id: int, request: NamespaceDropRequest) -> None:
+        self._move(Op.NAMESPACE_DROP, request_id, partial(self._moving.drop, request))
+
+    def discard_store(self, request_id: int, request: StoreDiscardRequest) -> None:
+        self._move(Op.STORE_DISCARD, request_id, partial(self._moving.discard, request))
+
+    @property
+    def _moving(self) -> MovingNamespaces:
+        return self._store.consumption.moving
+
+    def _move(
+        self,
+        operation: Operation[Any, ReplyT],  # Any: whatever was asked
+        request_id: int,
+        step: Callable[[], ReplyT],
+    ) -> None:
+        self._reply_later(operation, request_id, self._store.move(step))
 
     def reply(self, operation: Operation[Any, ReplyT], request_id: int, reply: ReplyT) -> None:
         """Any: whatever was asked."""
@@ -587,6 +611,9 @@ def _handlers_of(server: Server) -> _Handlers:
     handlers.add(Op.GROUP_PUT, _Connection.put_group)
     handlers.add(Op.CHECKPOINT, _Connection.checkpoint)
     handlers.add(Op.NAMESPACE_HOLD, _Connection.hold_namespaces)
+    handlers.add(Op.NAMESPACE_RELEASE, _Connection.release_namespaces)
+    handlers.add(Op.NAMESPACE_DROP, _Connection.drop_namespaces)
+    handlers.add(Op.STORE_DISCARD, _Connection.discard_store)
     handlers.add(Op.PUT_ONCE, _Connection.put_once)
     handlers.add(Op.REDRIVE, _Connection.redrive)
     handlers.add(Op.SCHEDULED_LIST, _Connection.list_scheduled)

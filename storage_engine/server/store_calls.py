@@ -92,7 +92,6 @@ def store_calls(store: Store) -> StoreCalls:
     _add_catalog(calls, store)
     _add_inspection(calls, store)
     _add_status(calls, store)
-    _add_moving(calls, store)
     return calls
 
 
@@ -181,17 +180,9 @@ def _add_status(calls: StoreCalls, store: Store) -> None:
     calls.add(Op.SNAPSHOT, snapshots.take)
     calls.add(Op.SNAPSHOT_RELEASE, release)
 
-
-def _add_moving(calls: StoreCalls, store: Store) -> None:
-    """Those of namespaces that go to another shard."""
-    moving, holds = store.consumption.moving, store.catalog.holds
-
-    calls.add_done(Op.NAMESPACE_RELEASE, moving.release)
-    calls.add(Op.NAMESPACE_DROP, moving.drop)
-    calls.add_done(Op.STORE_DISCARD, moving.discard)
     calls.add(
         Op.NAMESPACE_HOLDS,
         lambda _: NamespaceHoldsReply(
-            held=holds.numbers, split_number=split_number_of(store.config.store_path)
+            held=store.catalog.holds.numbers, split_number=split_number_of(store.config.store_path)
         ),
     )

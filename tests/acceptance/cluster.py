@@ -239,6 +239,22 @@ class Cluster:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def operate(self, node: str, *arguments: str) -> str:
+        """``mqservice`` as operators run it on a node, with the secret of the service. What it
+        prints.
+        """
+
+        def run() -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [*PROGRAM, *arguments],
+                env={**self._environment(node), "MQ_SECRET_KEY": _SECRET},
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+
+        done = self._site.run(node, run)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def command(self, *arguments: str) -> subprocess.Popen[str]:
         """``mqservice`` as its users run it, with the key of ``demo``."""
         env = service_environment(

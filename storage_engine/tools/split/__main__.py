@@ -1,6 +1,7 @@
 """``python -m storage_engine.tools.split STORE TARGET --socket S --shard NAME --number N
 --namespace NAME …``: makes TARGET, of a shard NAME, of what the running engine's STORE has of some
-namespaces. Lines of JSON on stdin and stdout say when (``protocol_lines.py``).
+namespaces. Lines of JSON on stdin and stdout say when (``protocol_lines.py``). Where the shards
+have a replicated log, TARGET is uploaded for the replicas of that shard.
 
 Exit codes: 0 done, 1 not, with the reason in the last line of stderr.
 """
@@ -16,13 +17,16 @@ from pathlib import Path
 
 import msgspec
 
-from storage_engine.clock import SystemClock
+from storage_engine.clock import Clock, SystemClock
 from storage_engine.config import ENV_PREFIX, StoreConfig, config_from_env
-from storage_engine.disk.adopted_store import incoming_path
+from storage_engine.disk.adopted_store import incoming_path, write_uploaded
 from storage_engine.disk.files import Files
 from storage_engine.disk.small_files import FilesKeptChanging
-from storage_engine.errors import StoreError
+from storage_engine.errors import ConfigInvalid, StoreError
 from storage_engine.recovery.open_checks import claim_store
+from storage_engine.replicated_log.errors import LogError
+from storage_engine.replicated_log.opening import open_shard
+from storage_engine.replication.uploads import StoreUpload, split_store
 from storage_engine.tools.backup.take_backup import BackupFailed
 from storage_engine.tools.program_lines import print_line, print_progress
 from storage_engine.tools.split.keep_namespaces import keep_namespaces
@@ -54,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
         shutil.rmtree(target, ignore_errors=True)  # of an attempt before
         with StoreClient(options.socket, client_name="split", timeout_ms=TIMEOUT_MS) as client:
             _split(options.store, config, client, options.namespace, options.number)
-    except (BackupFailed, FilesKeptChanging, StoreError, OSError) as exc:
+    except (BackupFailed, FilesKeptChanging, LogError, StoreError, OSError) as exc:
         print(exc, file=sys.stderr)
         return 1
     return 0
@@ -65,16 +69,39 @@ def _split(
 ) -> None:
     files, clock = Files(), SystemClock()
     claim_store(files, config.store_path, config.shard)
-    copy = StoreCopy(store, config, client, files, clock, say=print_progress)
-    try:
-        while isinstance(_next_order(), CopyRound):
-            copied_bytes = copy.copy()
-            print_line(RoundDone(end_offset=copy.end_offset, copied_bytes=copied_bytes))
-        copy.copy()
-    finally:
-        copy.close()
-    kept = asyncio.run(keep_namespaces(config, files, clock, namespaces, number))
+    with asyncio.Runner() as runner:
+        upload = _upload(config, clock, number)
+        copy = StoreCopy(store, config, client, files, clock, say=print_progress)
+        try:
+            while isinstance(_next_order(), CopyRound):
+                copied_bytes = copy.copy()
+                if upload is not None:
+                    runner.run(upload.upload_log(copy.end_offset))
+                print_line(RoundDone(end_offset=copy.end_offset, copied_bytes=copied_bytes))
+            copy.copy()
+        finally:
+            copy.close()
+        kept = runner.run(keep_namespaces(config, files, clock, namespaces, number))
+        if upload is not None:
+            runner.run(upload.finish(split_store(config.store_path, number).log_end))
+            write_uploaded(files, config.store_path)
     print_line(PartDone(end_offset=copy.end_offset, **kept._asdict()))
+
+
+def _upload(config: StoreConfig, clock: Clock, number: int) -> StoreUpload | None:
+    """For the other machines that have the shard, where it has a replicated log. Raises
+    ``ConfigInvalid``.
+    """
+    if not config.replicated_log:
+        return None
+    _, snapshots = open_shard(config, clock)
+    if snapshots is None:
+        raise ConfigInvalid(
+            f"{ENV_PREFIX}SNAPSHOT_URL is not set, and a log in Kafka has no bucket: without one "
+            "the other machines could not begin with what is split off"
+        )
+    bucket = snapshots.of_split(number)
+    return StoreUpload(bucket, config.store_path, segment_bytes=config.segment_bytes)
 
 
 def _next_order() -> CopyRound | Finish:

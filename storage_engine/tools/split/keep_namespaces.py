@@ -17,7 +17,7 @@ from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.disk.adopted_store import write_split_number
 from storage_engine.disk.files import Files
-from storage_engine.disk.layout import CONFIG_DIR, NAMESPACE_HOLDS_FILE
+from storage_engine.disk.layout import CONFIG_DIR, NAMESPACE_HOLDS_FILE, SPLIT_FILE
 from storage_engine.store import Store
 from storage_engine.tools.backup.file_copy import sync_directories
 
@@ -35,8 +35,9 @@ async def keep_namespaces(
     """Durable on return; the store is ready from then on. ``config``: of the copy, with the shard
     that it is for. Raises ``StoreError``, ``OSError``.
     """
-    # Of the shard that was copied, which holds these namespaces.
-    (config.store_path / CONFIG_DIR / NAMESPACE_HOLDS_FILE).unlink(missing_ok=True)
+    # Of the shard that was copied, which holds these namespaces and may have come from a split.
+    for name in (NAMESPACE_HOLDS_FILE, SPLIT_FILE):
+        (config.store_path / CONFIG_DIR / name).unlink(missing_ok=True)
     store = Store(config, clock, files)
     store.open(asyncio.get_running_loop())
     try:

@@ -33,7 +33,6 @@ from storage_engine.disk.layout import (
     RESERVE_FILE,
     SHARD_FILE,
     SPARE_FILE,
-    SPLIT_FILE,
     TEMPORARY_SUFFIX,
     base_offset_of,
 )
@@ -46,7 +45,7 @@ Offsets = dict[tuple[str, str, int], int]  # (group, topic, queue id) → consum
 _TOP_FILES: Final = frozenset(
     {
         CHECKPOINT_FILE, JOURNAL_FILE, ABORT_FILE, LOCK_FILE, RESERVE_FILE, SPARE_FILE,
-        SHARD_FILE, SPLIT_FILE, REPLICATION_FILE,
+        SHARD_FILE, REPLICATION_FILE,
     }
 )  # fmt: skip
 _CONFIG_SUFFIXES: Final = (".json", ".json.bak")

@@ -105,9 +105,9 @@ async def test_a_hold_waits_for_what_the_disk_has_not_yet(tmp_path: Path) -> Non
     store.files.syncing.clear()
     store.files.sync_gate = threading.Event()
     put = store.start_put([message(b"last", topic="acme%t")])
-    held = asyncio.ensure_future(
-        store.store.hold_namespaces(NamespaceHoldRequest(namespaces=["acme"], number=1))
-    )
+    request = NamespaceHoldRequest(namespaces=["acme"], number=1)
+    moving = store.store.consumption.moving
+    held = asyncio.ensure_future(store.store.move(lambda: moving.hold(request)))
     await asyncio.to_thread(store.files.syncing.wait, WAIT_S)
     assert store.store.catalog.holds.namespaces_of(1) == {"acme"}
     assert not held.done()
@@ -123,8 +123,10 @@ async def test_a_hold_says_so_if_the_disk_refuses_what_was_put_before(tmp_path: 
     store = await begun(tmp_path / "s")
     store.files.sync_failures = 1
     put = store.start_put([message(b"last", topic="acme%t")])
+    request = NamespaceHoldRequest(namespaces=["acme"], number=1)
+    moving = store.store.consumption.moving
     with pytest.raises(SyncFailed):
-        await store.store.hold_namespaces(NamespaceHoldRequest(namespaces=["acme"], number=1))
+        await store.store.move(lambda: moving.hold(request))
     release(store, 1)
     assert (await put).error is None  # it was written anew
     await store.close()

@@ -100,10 +100,18 @@ class Pair(NamedTuple):
         return program
 
 
-@pytest.fixture
-def pair() -> Iterator[Pair]:
+@pytest.fixture(params=["alone", "replicated"])
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
     """Two engines; that of the main shard has a topic and a group of each namespace."""
-    with Engine() as source, Engine(MQ_ENGINE_SHARD="s2") as target:
+    limits = {}
+    if request.param == "replicated":
+        (tmp_path / "log").mkdir()
+        limits = {
+            "MQ_ENGINE_REPLICATED_LOG": (tmp_path / "log").as_uri(),
+            "MQ_ENGINE_REPLICATION_INTERVAL_MS": "50",
+            "MQ_ENGINE_SNAPSHOT_LOG_ENTRIES": "15",
+        }
+    with Engine(**limits) as source, Engine(MQ_ENGINE_SHARD="s2", **limits) as target:
         with source.client() as client:
             for name in NAMES:
                 client.topic_put(TopicConfig(topic=f"{name}%t", queue_count=1))

@@ -1,0 +1,184 @@
+"""A namespace moves between shards that have a replicated log: what the other machines of the
+target find, whatever is lost on the way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage_engine.client import (
+    Durability,
+    GroupConfig,
+    NamespaceHoldRequest,
+    StoreAdoptRequest,
+    StoreClient,
+    StoreError,
+    TopicConfig,
+    encode_record,
+)
+from storage_engine.errors import NamespaceMoved
+from storage_engine.tools.split.protocol_lines import CopyRound, Finish
+from tests.sizes import sized
+from tests.storage_engine.doubles import message
+from tests.storage_engine.engines import READY_TRIES
+from tests.storage_engine.replication.takeovers import Shard
+from tests.storage_engine.tools.test_backup import serious_findings
+from tests.storage_engine.tools.test_split import (
+    NAMES,
+    Pair,
+    Program,
+    bodies_of,
+    moved,
+    names_of,
+    put,
+    receive,
+    wait_for_split,
+)
+
+BODIES = [b"%d " % number * 300 for number in range(300)]
+KILLS = sized(2, torture=40)
+
+
+class Machines(Pair):
+    """Both shards have machines of their own, and one log."""
+
+    source: Shard
+    target: Shard
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[Machines]:
+    """As ``test_split.pair``, with a backlog."""
+    (tmp_path / "log").mkdir()
+    log = {"MQ_ENGINE_REPLICATED_LOG": (tmp_path / "log").as_uri()}
+    with Shard(**log) as source, Shard(**log, MQ_ENGINE_SHARD="s2") as target:
+        with source.client() as client:
+            for name in NAMES:
+                client.topic_put(
+                    TopicConfig(topic=f"{name}%t", queue_count=1, durability=Durability.REPLICATED)
+                )
+                client.group_put(GroupConfig(group=f"{name}%g"))
+            for at in range(0, len(BODIES), 50):
+                put(client, "acme", *BODIES[at : at + 50])
+            put(client, "rival", b"theirs")
+        machines = Machines(source, target, [])
+        yield machines
+        for program in machines.programs:
+            program.kill()
+
+
+def everything(client: StoreClient, name: str = "acme") -> list[bytes]:
+    found: list[bytes] = []
+    while got := bodies_of(receive(client, name, 1_000)):
+        found += got
+    return found
+
+
+def loses_its_machine(shard: Shard) -> None:
+    """The disk too; whoever followed is the owner then, or one with an empty disk."""
+    shard.kill()
+    if shard._replica is None:
+        shard.choose_empty_disk()
+    shard.hand_to_replica()
+    shard.start()
+
+
+@pytest.mark.parametrize("has_replica", [True, False])
+def test_another_machine_has_what_was_split_off(machines: Machines, has_replica: bool) -> None:
+    target = machines.target
+    if has_replica:
+        target.follow()
+    moved(machines, machines.program())
+    with target.client() as client:
+        put(client, "acme", b"since")
+    loses_its_machine(target)
+    with target.client() as client:
+        assert client.namespace_holds().split_number == 5
+        assert names_of(client) == ["acme%g", "acme%t"]
+        assert everything(client) == [*BODIES, b"since"]
+    assert target.stop() == 0
+    assert serious_findings(target.store_dir) == []
+
+
+def test_the_bucket_keeps_what_was_split_off_until_its_snapshots_have_it(
+    machines: Machines,
+) -> None:
+    target = machines.target
+    moved(machines, machines.program())
+    splits = Path(target._environment["MQ_ENGINE_REPLICATED_LOG"].removeprefix("file://"))
+    splits = splits / "snapshots" / "s2" / "splits"
+
+    def left() -> list[Path]:
+        return [path for path in splits.rglob("*") if path.is_file()]
+
+    assert left()
+    with target.client() as client:
+        for number in range(READY_TRIES):
+            if not left():
+                break
+            put(client, "acme", b"since %d" % number)  # an entry or more: then a snapshot is due
+        count = number
+    assert not left(), target.log.read_text()[-6000:]
+    loses_its_machine(target)
+    with target.client() as client:
+        assert everything(client) == [*BODIES, *[b"since %d" % each for each in range(count)]]
+
+
+def test_a_hold_is_known_to_the_next_owner(machines: Machines) -> None:
+    source = machines.source
+    with source.client() as client:
+        client.namespace_hold(NamespaceHoldRequest(namespaces=["acme"], number=5))
+    loses_its_machine(source)
+    with source.client() as client:
+        (result,) = client.put([encode_record(message(b"x", topic="acme%t"))])
+        assert isinstance(result.error, NamespaceMoved)
+        put(client, "rival", b"served")
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_target_that_is_killed_while_it_begins_anew_has_all_or_nothing(
+    machines: Machines, is_lost: bool
+) -> None:
+    """``is_lost``: with its disk."""
+    target, draw = machines.target, random.Random(7)
+    program = machines.program()
+    program.ask(CopyRound())
+    with machines.source.client() as client:
+        client.namespace_hold(NamespaceHoldRequest(namespaces=["acme"], number=5))
+    program.ask(Finish())
+    assert program.end() == 0
+    for _ in range(KILLS):
+        with contextlib.suppress(StoreError), target.client() as client:
+            client.store_adopt(StoreAdoptRequest(number=5))
+        threading.Event().wait(draw.random() * 0.7)
+        if is_lost:
+            loses_its_machine(target)
+            break
+        target.kill()
+        target.start()
+    with target.client() as client:
+        is_adopted = client.namespace_holds().split_number == 5
+    if not is_adopted and not is_lost:
+        with target.client() as client:
+            client.store_adopt(StoreAdoptRequest(number=5))
+        wait_for_split(target, 5)
+        is_adopted = True
+    with target.client() as client:
+        assert names_of(client) == (["acme%g", "acme%t"] if is_adopted else [])
+        if is_adopted:
+            assert everything(client) == BODIES
+            put(client, "acme", b"since")
+
+
+def test_without_a_bucket_nothing_is_split_off(machines: Machines) -> None:
+    source = machines.source
+    source._environment["MQ_ENGINE_REPLICATED_LOG"] = "kafka://127.0.0.1:9"
+    program = Program(source, machines.target, 5)
+    machines.programs.append(program)
+    assert program.end() == 1
