@@ -174,10 +174,17 @@ async def _serve(
 
 
 async def run_replica(config: StoreConfig) -> None:
-    """Follow the shard's owner until SIGTERM or SIGINT; own it from when a node says so. Ends when
-    the shard begins anew with another store: the node starts a replica of that.
+    """Follow the shard's owner until SIGTERM or SIGINT; own it from when a node says so. Again when
+    the shard begins anew with another store.
     """
-    stopping = _stopping()
+    stopping, adoption = _stopping(), _Adoption(config)
+    await _run_replica(config, stopping, adoption)
+    while adoption.wanted is not None and not stopping.is_set():
+        adoption = _Adoption(config)
+        await _run_replica(config, stopping, adoption)
+
+
+async def _run_replica(config: StoreConfig, stopping: asyncio.Event, adoption: _Adoption) -> None:
     role = Role(SystemClock(), stopping)
     control = Control(role, config)
     answering = MetricsServer(
@@ -191,7 +198,7 @@ async def run_replica(config: StoreConfig) -> None:
         await _start_metrics(config, answering)
         opening = asyncio.ensure_future(_open_when_told(config, role, control))
         if await _is_done_before(stopping, opening):
-            await _serve(config, opening.result(), stopping, role, answering, _Adoption(config))
+            await _serve(config, opening.result(), stopping, role, answering, adoption)
         else:
             log.info("The replica has stopped", extra={"action": "replica_stopped"})
     finally:

@@ -131,7 +131,7 @@ def split(
     """Move namespaces of a shard, with everything they have, into an empty one.
 
     Nothing acknowledged is lost, and producers and consumers stay connected: their requests wait
-    for a second or so at the end. Both engines must run on this machine, without a replicated log.
+    for a second or so at the end. Both engines must run on this machine.
     """
     from mqservice.supervisor.config import data_dir_from_env
     from mqservice.supervisor.errors import SupervisorError

@@ -30,6 +30,7 @@ from mqservice.supervisor.shard_table import CHANNEL, ShardRow, ShardTable, Take
 from storage_engine.wire.role import Phase, RoleStatus
 
 _SOON_MS: Final = 20  # until a process is looked at again that changes what it is
+_STARTING_MS: Final = 200  # the same where its own engine starts again and reads its log
 _CHANGING: Final = frozenset({Phase.TAKING_OVER, Phase.STOPPING, Phase.BUSY})
 _RETRY_MS: Final = 5_000  # after a takeover that came to nothing
 _MS: Final = 1_000
@@ -185,7 +186,8 @@ class _Keeper:
             if row is not None and row.owner not in ("", self._node):
                 self._say(f"{row.owner} owns it; this machine has a replica")
                 self.is_settled.set()
-            return HEARTBEAT_MS
+            is_starting = row is not None and row.owner == self._node
+            return _STARTING_MS if is_starting else HEARTBEAT_MS
         is_own = row is not None and row.owner == self._node
         is_moved = row is not None and row.move_to == self._node
         why = "its engine starts again" if is_own else "nobody owns it"

@@ -202,6 +202,45 @@ async def move_that_leaves_behind_what_the_disk_had_not_yet(
     return None
 
 
+_ANEW: Final = "tests/storage_engine/replication/test_begin_anew.py"
+
+
+@planted(
+    "storage_engine.replication.replication:Replication.ship_all",
+    f"{_ANEW}::test_a_hold_is_in_the_log_when_it_is_answered",
+)
+async def move_that_the_next_owner_does_not_know_of(real: Real, replication: Thing) -> None:
+    return None
+
+
+@planted(
+    "storage_engine.replication.snapshotter:Snapshotter._goes_on",
+    f"{_ANEW}::test_a_snapshot_has_nothing_of_the_store_before",
+)
+def snapshot_with_pieces_of_the_store_before(
+    real: Real, snapshotter: Thing, manifest: Thing
+) -> Thing:
+    return True
+
+
+@planted(
+    "storage_engine.replicated_log.snapshot_bucket:SnapshotBucket.delete_splits",
+    f"{_ANEW}::test_the_bucket_keeps_it_for_as_long_as_a_snapshot_is_of_the_store_before",
+)
+async def what_was_split_off_is_kept_for_ever(real: Real, bucket: Thing, number: Thing) -> None:
+    return None
+
+
+@planted(
+    "storage_engine.replication.replica:Replica._check",
+    f"{_ANEW}::test_a_replica_has_what_moved[before]",
+)
+def replica_that_goes_on_with_the_store_before(real: Real, replica: Thing, entry: Thing) -> None:
+    real(replica, entry)
+    if entry.split_number:
+        entry.sections.clear()
+
+
 @planted(
     "storage_engine.groups.moving_namespaces:MovingNamespaces.discard",
     "tests/storage_engine/groups/test_moving_namespaces.py"

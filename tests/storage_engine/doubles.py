@@ -387,10 +387,12 @@ class OpenStore:
             while not self.store.dispatcher.is_idle or schedule._has_turn:
                 await asyncio.sleep(0)
 
-    def pull_bodies(self, queue_id: int = 0, queue_offset: int = 0) -> list[bytes]:
+    def pull_bodies(
+        self, queue_id: int = 0, queue_offset: int = 0, *, topic: str = "t"
+    ) -> list[bytes]:
         """All visible bodies of one queue from an offset on; offsets must be dense."""
         request = PullRequest(
-            topic="t",
+            topic=topic,
             queue_id=queue_id,
             queue_offset=queue_offset,
             messages_max=1_000,

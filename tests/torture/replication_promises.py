@@ -313,6 +313,27 @@ REPLICATION: Final = (
                 "a_hold_waits_for_what_the_disk_has_not_yet",
                 "what_was_copied_is_deleted_once_and_not_adopted_later",
             ),
+            *_of(
+                "tools/split_replicated",
+                "another_machine_has_what_was_split_off",
+                "the_bucket_keeps_what_was_split_off_until_its_snapshots_have_it",
+                "a_hold_is_known_to_the_next_owner",
+                "a_target_that_is_killed_while_it_begins_anew_has_all_or_nothing",
+            ),
+            *_of(
+                "replication/begin_anew",
+                "a_replica_has_what_moved",
+                "a_replica_that_is_killed_on_the_way_has_it_in_the_end",
+                "an_owner_that_ended_there_takes_what_lies_ready",
+                "an_owner_that_ended_there_and_has_lost_it_fetches_it",
+                "a_snapshot_has_nothing_of_the_store_before",
+                "the_bucket_keeps_it_for_as_long_as_a_snapshot_is_of_the_store_before",
+                "what_was_not_uploaded_is_not_adopted",
+                "a_log_that_does_not_answer_leaves_the_shard_with_its_store",
+                "a_hold_is_in_the_log_when_it_is_answered",
+            ),
+            "tests/acceptance/test_split_cluster.py"
+            "::test_what_moved_is_on_the_other_nodes_when_its_owner_and_its_disk_are_lost",
             "tests/mqservice/shards/test_splits.py::test_once_released_a_hold_cannot_be_committed",
             "tests/mqservice/shards/test_splits.py::test_once_committed_a_hold_is_not_released",
             "tests/mqservice/shards/test_splits.py"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from django.db import connection
@@ -13,6 +14,7 @@ from pytest_django import Settings
 from mqservice.accounts.models import AuditEntry, Namespace
 from mqservice.accounts.services import get_or_create_tenant
 from mqservice.accounts.shard_changes import commit_split
+from mqservice.accounts.shard_parts import local_shard
 from mqservice.console.audit.sentences import sentence_of
 from mqservice.lib.problem import Problem
 from mqservice.shards import splits
@@ -172,10 +174,17 @@ def test_what_cannot_be_done_is_refused_plainly(
     assert not Split.objects.exists()
 
 
-def test_shards_with_a_replicated_log_are_refused(settings: Settings) -> None:
-    settings.MQ_REPLICATED_LOG = "file:///somewhere"
-    with pytest.raises(Problem, match="replicated log"):
-        check_split("main", "s2", NAMES)
+@pytest.mark.parametrize(
+    ("is_replicated", "why"),
+    [(True, "s2, but here does: .* `mqservice shard move s2 NODE`"), (False, "MQ_SHARDS naming")],
+)
+def test_a_shard_of_another_machine_is_refused(
+    settings: Settings, tmp_path: Path, is_replicated: bool, why: str
+) -> None:
+    settings.MQ_REPLICATED_LOG = is_replicated
+    settings.MQ_DATA_DIR = tmp_path
+    with pytest.raises(Problem, match=why):
+        local_shard("s2")
 
 
 def test_a_shard_whose_engine_is_gone_is_refused() -> None:

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from storage_engine.errors import StoreCorrupt
-from storage_engine.replication.entry import Kind, ReplicatedEntry, Section, decode, encode
+from storage_engine.replication.entry import (
+    Kind,
+    ReplicatedEntry,
+    Section,
+    beginning_anew,
+    decode,
+    encode,
+)
 
 _U63 = some.integers(0, (1 << 63) - 1)
 _NAMES = some.sampled_from(
@@ -52,6 +59,12 @@ def test_what_was_encoded_is_decoded(entry: ReplicatedEntry) -> None:
     assert decode(encode(entry)) == entry
 
 
+def test_that_a_store_begins_anew_is_decoded() -> None:
+    entry = beginning_anew(3, 8, log_end=4_000, segment_bytes=4_096, split_number=5)
+    found = decode(encode(entry))
+    assert (found, found.split_number, found.log_from) == (entry, 5, 4_000)
+
+
 @given(entries(), some.data())
 def test_a_changed_bit_is_refused(entry: ReplicatedEntry, data: some.DataObject) -> None:
     content = bytearray(encode(entry))
@@ -85,6 +98,11 @@ def test_a_cut_or_lengthened_entry_is_refused(
         [Section(Kind.GONE, 0, b"x", "dedup/00000001")],
         [Section(Kind.LOG, 98, b"x"), Section(Kind.LOG, 100, b"x")],
         [Section(Kind.LOG, 99, b"xx")],
+        [Section(Kind.ANEW, 5, b"x")],
+        [Section(Kind.ANEW, 5, b"", "checkpoint")],
+        [Section(Kind.ANEW, 0, b"")],
+        [Section(Kind.ANEW, 5, b""), Section(Kind.ANEW, 5, b"")],
+        [Section(Kind.ANEW, 5, b""), Section(Kind.LOG, 99, b"x")],
     ],
 )
 def test_what_no_shipper_makes_is_refused(sections: list[Section]) -> None:
