@@ -156,6 +156,13 @@ class Restorer:
             found += await asyncio.gather(*map(self._bucket.read, pieces[at : at + _FETCHES_MAX]))
         return b"".join(found)
 
+    async def fetch(self, file: BucketFile) -> None:
+        """Have a segment here that only the bucket has, in a store that nobody uses yet. Raises as
+        ``restore`` does.
+        """
+        path = self._path / COMMIT_LOG_DIR / segment_name(file.base_offset)
+        await self._restore_segment(path, file, file.piece_bytes, file.size_bytes)
+
     async def bring_back(self, file: BucketFile) -> None:
         """Have a segment here that only the bucket has, whole or not at all. Raises as ``restore``
         does.

@@ -319,6 +319,7 @@ REPLICATION: Final = (
                 "the_bucket_keeps_what_was_split_off_until_its_snapshots_have_it",
                 "a_hold_is_known_to_the_next_owner",
                 "a_target_that_is_killed_while_it_begins_anew_has_all_or_nothing",
+                "segments_that_only_the_bucket_has_move_as_well",
             ),
             *_of(
                 "replication/begin_anew",

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from storage_engine.clock import Clock, SystemClock
 from storage_engine.config import ENV_PREFIX, StoreConfig, config_from_env
@@ -23,9 +24,13 @@ from storage_engine.disk.adopted_store import incoming_path, write_uploaded
 from storage_engine.disk.files import Files
 from storage_engine.disk.small_files import FilesKeptChanging
 from storage_engine.errors import ConfigInvalid, StoreError
+from storage_engine.log.bucket_files import reject_bucket_files
 from storage_engine.recovery.open_checks import claim_store
 from storage_engine.replicated_log.errors import LogError
 from storage_engine.replicated_log.opening import open_shard
+from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
+from storage_engine.replication.replica import NothingDerived
+from storage_engine.replication.restorer import Restorer
 from storage_engine.replication.uploads import StoreUpload, split_store
 from storage_engine.tools.backup.take_backup import BackupFailed
 from storage_engine.tools.program_lines import print_line, print_progress
@@ -67,12 +72,20 @@ def main(arguments: list[str] | None = None) -> int:
 def _split(
     store: Path, config: StoreConfig, client: StoreClient, namespaces: list[str], number: int
 ) -> None:
-    files, clock = Files(), SystemClock()
-    claim_store(files, config.store_path, config.shard)
+    files, clock, target = Files(), SystemClock(), config.store_path
+    claim_store(files, target, config.shard)
     with asyncio.Runner() as runner:
-        upload = _upload(config, clock, number)
         copy = StoreCopy(store, config, client, files, clock, say=print_progress)
         try:
+            upload = None
+            if config.replicated_log:
+                bucket = _bucket(config, clock, config.shard).of_split(number)
+                upload = StoreUpload(bucket, target, segment_bytes=copy.segment_bytes)
+                bucket = _bucket(config, clock, client.shard)
+                restorer = Restorer(bucket, files, target, NothingDerived())
+                copy.fetch_old(lambda old: runner.run(restorer.fetch(old)))
+            else:
+                reject_bucket_files(store)
             while isinstance(_next_order(), CopyRound):
                 copied_bytes = copy.copy()
                 if upload is not None:
@@ -83,25 +96,20 @@ def _split(
             copy.close()
         kept = runner.run(keep_namespaces(config, files, clock, namespaces, number))
         if upload is not None:
-            runner.run(upload.finish(split_store(config.store_path, number).log_end))
-            write_uploaded(files, config.store_path)
+            runner.run(upload.finish(split_store(target, number).log_end))
+            write_uploaded(files, target)
     print_line(PartDone(end_offset=copy.end_offset, **kept._asdict()))
 
 
-def _upload(config: StoreConfig, clock: Clock, number: int) -> StoreUpload | None:
-    """For the other machines that have the shard, where it has a replicated log. Raises
-    ``ConfigInvalid``.
-    """
-    if not config.replicated_log:
-        return None
-    _, snapshots = open_shard(config, clock)
+def _bucket(config: StoreConfig, clock: Clock, shard: str) -> SnapshotBucket:
+    """Raises ``ConfigInvalid``: the shards have none."""
+    _, snapshots = open_shard(replace(config, shard=shard), clock)
     if snapshots is None:
         raise ConfigInvalid(
             f"{ENV_PREFIX}SNAPSHOT_URL is not set, and a log in Kafka has no bucket: without one "
             "the other machines could not begin with what is split off"
         )
-    bucket = snapshots.of_split(number)
-    return StoreUpload(bucket, config.store_path, segment_bytes=config.segment_bytes)
+    return snapshots
 
 
 def _next_order() -> CopyRound | Finish:

@@ -26,12 +26,17 @@ from storage_engine.disk.files import Files
 from storage_engine.disk.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, segment_name
 from storage_engine.disk.small_files import is_small_file
 from storage_engine.errors import OffsetOutOfRange, StoreCorrupt
-from storage_engine.log.bucket_files import reject_bucket_files
+from storage_engine.log.bucket_files import BucketFile, read_bucket_files
 from storage_engine.log.checkpoint import decode_checkpoint, write_checkpoint
 from storage_engine.reader import Segment, find_extent
 from storage_engine.recovery.warm_replica import WarmReplica
 from storage_engine.tools.backup.file_copy import PIECE_BYTES
-from storage_engine.tools.backup.take_backup import LogHold, copy_small_files, reject_other_engine
+from storage_engine.tools.backup.take_backup import (
+    BackupFailed,
+    LogHold,
+    copy_small_files,
+    reject_other_engine,
+)
 from storage_engine.wire.sync_client import StoreClient
 
 _STEP_BYTES: Final = 64 * 1024 * 1024
@@ -56,7 +61,6 @@ class StoreCopy:
     ) -> None:
         """``say``: called with the bytes of the log that a round has copied, and has to copy."""
         reject_other_engine(store, client)
-        reject_bucket_files(store)
         self._store = store
         self._target = config.store_path
         self._staged = self._target.with_name(self._target.name + _STAGED)
@@ -67,6 +71,25 @@ class StoreCopy:
         self._end_offset = self._held.taken.start_offset
         self._warm = WarmReplica(config, files, clock)
         files.make_dirs(self._target / COMMIT_LOG_DIR)
+
+    def fetch_old(self, fetch: Callable[[BucketFile], None]) -> None:
+        """Before the first round: ``fetch`` has segments in the copy that only the bucket has."""
+        old = read_bucket_files(self._store)
+        total_bytes = sum(each.size_bytes for each in old)
+        _, free_bytes = self._files.disk_usage(self._target)
+        if total_bytes + _STEP_BYTES > free_bytes:
+            raise BackupFailed(
+                f"segments that only the bucket has are fetched first, {total_bytes} bytes, but "
+                f"of the disk of {self._target} only {free_bytes} are free"
+            )
+        done_bytes = 0
+        for file in old:
+            fetch(file)
+            done_bytes += file.size_bytes
+            self._held.renew_if_due(self._end_offset)
+            self._say(done_bytes, total_bytes)
+        if old and old[-1].end_offset != self._end_offset:
+            raise BackupFailed(f"{self._store} left more of its log to the bucket; try again")
 
     def copy(self) -> int:
         """One round. How many bytes of the log it has copied."""
@@ -84,6 +107,10 @@ class StoreCopy:
     def end_offset(self) -> int:
         """The copy has the log below it."""
         return self._end_offset
+
+    @property
+    def segment_bytes(self) -> int:
+        return self._held.taken.segment_bytes
 
     def close(self) -> None:
         """Before somebody opens the copy."""

@@ -100,7 +100,7 @@ class Pair(NamedTuple):
         return program
 
 
-@pytest.fixture(params=["alone", "replicated"])
+@pytest.fixture(params=["alone", pytest.param("replicated", marks=pytest.mark.torture)])
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
     """Two engines; that of the main shard has a topic and a group of each namespace."""
     limits = {}

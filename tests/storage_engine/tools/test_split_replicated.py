@@ -23,6 +23,7 @@ from storage_engine.client import (
     encode_record,
 )
 from storage_engine.errors import NamespaceMoved
+from storage_engine.log.bucket_files import bucket_offsets
 from storage_engine.tools.split.protocol_lines import CopyRound, Finish
 from tests.sizes import sized
 from tests.storage_engine.doubles import message
@@ -42,6 +43,12 @@ from tests.storage_engine.tools.test_split import (
 )
 
 BODIES = [b"%d " % number * 300 for number in range(300)]
+LEAVING = {
+    "MQ_ENGINE_SEGMENT_BYTES": "65536",
+    "MQ_ENGINE_LOCAL_RETENTION_BYTES": "131072",
+    "MQ_ENGINE_LOCAL_CACHE_BYTES": "1048576",
+    "MQ_ENGINE_RETENTION_INTERVAL_MS": "50",
+}
 KILLS = sized(2, torture=40)
 
 
@@ -53,10 +60,11 @@ class Machines(Pair):
 
 
 @pytest.fixture
-def machines(tmp_path: Path) -> Iterator[Machines]:
-    """As ``test_split.pair``, with a backlog."""
+def machines(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Machines]:
+    """As ``test_split.pair``, with a backlog. ``param``: limits of the engines."""
     (tmp_path / "log").mkdir()
     log = {"MQ_ENGINE_REPLICATED_LOG": (tmp_path / "log").as_uri()}
+    log |= getattr(request, "param", {})
     with Shard(**log) as source, Shard(**log, MQ_ENGINE_SHARD="s2") as target:
         with source.client() as client:
             for name in NAMES:
@@ -89,7 +97,7 @@ def loses_its_machine(shard: Shard) -> None:
     shard.start()
 
 
-@pytest.mark.parametrize("has_replica", [True, False])
+@pytest.mark.parametrize("has_replica", [pytest.param(True, marks=pytest.mark.torture), False])
 def test_another_machine_has_what_was_split_off(machines: Machines, has_replica: bool) -> None:
     target = machines.target
     if has_replica:
@@ -106,6 +114,7 @@ def test_another_machine_has_what_was_split_off(machines: Machines, has_replica:
     assert serious_findings(target.store_dir) == []
 
 
+@pytest.mark.torture
 def test_the_bucket_keeps_what_was_split_off_until_its_snapshots_have_it(
     machines: Machines,
 ) -> None:
@@ -176,9 +185,26 @@ def test_a_target_that_is_killed_while_it_begins_anew_has_all_or_nothing(
             put(client, "acme", b"since")
 
 
-def test_without_a_bucket_nothing_is_split_off(machines: Machines) -> None:
+@pytest.mark.parametrize("machines", [LEAVING], indirect=True)
+def test_segments_that_only_the_bucket_has_move_as_well(machines: Machines) -> None:
+    source = machines.source
+    for _ in range(READY_TRIES):
+        if bucket_offsets(source.store_dir):
+            break
+        threading.Event().wait(0.02)
+    assert len(bucket_offsets(source.store_dir)) > 2
+    moved(machines, machines.program())
+    loses_its_machine(machines.target)
+    with machines.target.client() as client:
+        assert everything(client) == BODIES
+
+
+def test_without_a_bucket_nothing_is_split_off(
+    machines: Machines, capfd: pytest.CaptureFixture[str]
+) -> None:
     source = machines.source
     source._environment["MQ_ENGINE_REPLICATED_LOG"] = "kafka://127.0.0.1:9"
     program = Program(source, machines.target, 5)
     machines.programs.append(program)
     assert program.end() == 1
+    assert "SNAPSHOT_URL is not set" in capfd.readouterr().err
