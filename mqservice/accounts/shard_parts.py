@@ -14,15 +14,15 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
+from django.apps import apps
 from django.conf import settings
 
 from mqservice.lib.names import MAIN_SHARD
 from mqservice.lib.problem import Problem
 from mqservice.lib.replicated_log import engine_log_env
-from mqservice.shards.models import Shard
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.engine_program import EngineProgram
 from storage_engine.tools.program_lines import ProgressLine
@@ -74,7 +74,8 @@ def _why_elsewhere(name: str) -> str:
             f"the engine of {name} does not run on this machine: a shard is split where both "
             "engines run, with MQ_SHARDS naming both"
         )
-    owner = Shard.objects.filter(name=name).values_list("owner", flat=True).first()
+    shards: Any = apps.get_model("shards.Shard")  # Any: the program here needs no Django
+    owner = shards.objects.filter(name=name).values_list("owner", flat=True).first()
     return (
         f"this machine does not own {name}, but {owner or 'nobody'} does: a shard is split on the "
         f"machine that owns both. Hand it over first, with `mqservice shard move {name} NODE`, or "
