@@ -1,6 +1,6 @@
 """Commands as users run them: own processes, real pipes, exit codes, one line for an error.
 
-mqservice("topic", "list") ──▶ [starter.py, one for each test process] ── fork ──▶ the command
+mqservice("topic", "list") ──▶ Starter ── fork ──▶ the command
 
 A command spends most of its time on imports, which the starter has done for all of them.
 """
@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
-import signal
-import socket
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
 import msgspec
 
+from tests.forked import Starter
 from tests.mqservice.cli.service_double import KEY, ServiceDouble
 
 WAIT_S = 60
-_STARTER = Path(__file__).with_name("starter.py")
 
 
 class Ended(msgspec.Struct):
@@ -64,34 +60,31 @@ def run(arguments: tuple[str, ...], environ: dict[str, str], stdin: bytes = b"")
     stdin_end, to_stdin = os.pipe()
     from_stdout, stdout_end = os.pipe()
     from_stderr, stderr_end = os.pipe()
-    from_status, status_end = os.pipe()
-    order = json.dumps({"arguments": arguments, "environ": environ}).encode()
-    ends = [stdin_end, stdout_end, stderr_end, status_end]
-    orders, _ = _starter()
-    socket.send_fds(orders, [order], ends)
+    ends = (stdin_end, stdout_end, stderr_end)
+    command = _starter().start(
+        "tests.mqservice.cli.warm_app:app",
+        "mqservice",
+        *arguments,
+        environ=environ,
+        directory=Path.cwd(),
+        standard=ends,
+    )
     for end in ends:
         os.close(end)
-    with ThreadPoolExecutor(4) as threads:
+    with ThreadPoolExecutor(3) as threads:
         threads.submit(_write, to_stdin, stdin)
         out, err = threads.submit(_read, from_stdout), threads.submit(_read, from_stderr)
-        with open(from_status, "rb") as status:
-            pid = int(status.readline())
-            code = threads.submit(status.readline)
-            try:
-                found = int(code.result(WAIT_S))
-            except TimeoutError:
-                os.kill(pid, signal.SIGKILL)
-                raise
-        return Ended(found, out.result(), err.result().decode())
+        try:
+            code = command.wait(WAIT_S)
+        except subprocess.TimeoutExpired:
+            command.kill()
+            raise
+        return Ended(code, out.result(), err.result().decode())
 
 
 @cache
-def _starter() -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """Where its orders go; it ends with this process, which closes that."""
-    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with its:
-        command = [sys.executable, str(_STARTER), str(its.fileno())]
-        return ours, subprocess.Popen(command, pass_fds=[its.fileno()])
+def _starter() -> Starter:
+    return Starter("tests.mqservice.cli.warm_app")
 
 
 def _write(descriptor: int, content: bytes) -> None:
