@@ -22,6 +22,8 @@ from storage_engine.client import (
     StoreUnavailable,
     TopicConfig,
 )
+from tests.engine import fork_engine
+from tests.forked import Process
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 READY_TRIES: Final = 3_000
@@ -30,7 +32,7 @@ RECONNECT: Final = ClientConfig(reconnect_min_ms=5, reconnect_max_ms=50)
 
 
 class Engine:
-    """``python -m storage_engine`` on a directory of its own."""
+    """An engine on a directory of its own, forked where everything is imported."""
 
     def __init__(self, **limits: str) -> None:
         # Unix socket paths are short: pytest's own directories may be too long.
@@ -38,7 +40,7 @@ class Engine:
         self.store_dir = self.directory / "store"
         self.socket = str(self.directory / "s")
         self.log = self.directory / "log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._environment = {
             name: value for name, value in os.environ.items() if not name.startswith("MQ_")
         } | {
@@ -69,16 +71,10 @@ class Engine:
         self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def launch(self, **environment: str) -> subprocess.Popen[bytes]:
-        with self.log.open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "storage_engine"],
-                cwd=self.directory,
-                env=self._environment | environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+    def launch(self, **environment: str) -> Process:
+        return fork_engine(
+            environ=self._environment | environment, directory=self.directory, log=self.log
+        )
 
     def start(self) -> None:
         """Start, and wait until the engine answers a HELLO."""
@@ -128,10 +124,27 @@ class Engine:
         return StoreClient(self.socket, client_name="test", timeout_ms=timeout_ms)
 
 
+class EngineProgram(Engine):
+    """One that starts as it does for its users: ``python -m storage_engine``."""
+
+    def launch(self, **environment: str) -> Process:
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "storage_engine"],
+                cwd=self.directory,
+                env=self._environment | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+
 @contextlib.contextmanager
-def engine_with_topic(queues: int = 2, **limits: str) -> Iterator[Engine]:
+def engine_with_topic(
+    queues: int = 2, kind: type[Engine] = Engine, **limits: str
+) -> Iterator[Engine]:
     """A running engine with topic ``t`` and no group."""
-    with Engine(**limits) as engine:
+    with kind(**limits) as engine:
         with engine.client() as client:
             client.topic_put(TopicConfig(topic="t", queue_count=queues))
         yield engine

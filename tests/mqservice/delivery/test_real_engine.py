@@ -6,8 +6,6 @@ import contextlib
 import hashlib
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +19,8 @@ from mqservice.store import (
     StoreClient,
     TopicConfig,
 )
+from tests.engine import fork_engine
+from tests.forked import Forked
 from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.serving import Json, Server, serving
 from tests.mqservice.delivery.wait_until import wait_until
@@ -32,19 +32,18 @@ class EngineProcess:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.socket_path = str(directory / "engine.sock")
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Forked | None = None
 
     def start(self) -> None:
-        with (self._directory / "engine.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "storage_engine"],
-                env={
-                    **os.environ,
-                    "MQ_ENGINE_STORE_DIR": str(self._directory / "store"),
-                    "MQ_ENGINE_SOCKET": self.socket_path,
-                },
-                stderr=log,
-            )
+        self._process = fork_engine(
+            environ={
+                **os.environ,
+                "MQ_ENGINE_STORE_DIR": str(self._directory / "store"),
+                "MQ_ENGINE_SOCKET": self.socket_path,
+            },
+            directory=self._directory,
+            log=self._directory / "engine.log",
+        )
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:

@@ -15,6 +15,7 @@ import threading
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.forked import Process
 from tests.storage_engine.engines import Engine
 from tests.storage_engine.kills.history_checker import Anomaly, anomalies
 from tests.storage_engine.kills.kill_loop import LIMITS, drain, prepare, working
@@ -42,7 +43,7 @@ class TracedEngine(Engine):
         lines = self.trace.read_text().splitlines()
         return sum(line.endswith(("(INJECTED)", "(DELAYED)")) for line in lines)
 
-    def launch(self, **environment: str) -> subprocess.Popen[bytes]:
+    def launch(self, **environment: str) -> Process:
         if not self.injection:
             return super().launch(**environment)
         call = self.injection.partition(":")[0]

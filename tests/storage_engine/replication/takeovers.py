@@ -16,13 +16,14 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage_engine.client import Durability, GroupConfig, TopicConfig
+from tests.engine import fork_engine
+from tests.forked import Process
 from tests.storage_engine.engines import END_WAIT_S, Engine
 from tests.storage_engine.kills.history_checker import anomalies
 from tests.storage_engine.kills.kill_loop import (
@@ -41,7 +42,7 @@ HOST_LOSSES: Final = 0.7  # share of kills that take the disk too
 WITH_REPLICA: Final = 0.5  # share of them in which there is a replica; else the log has it all
 REPLICA_KILLS: Final = 0.5  # share of them before which the replica is killed, and starts again
 IN_START: Final = 0.25  # share of takeovers in which the next owner is killed while it starts
-START_S: Final = 1.0
+START_S: Final = 0.3  # at most, between launched and killed
 OWNER_KILLED: Final = "kill -9 of an owner that starts again"
 LOST_WITH_REPLICA: Final = "loss of an owner and its disk, with a replica"
 LOST_WITHOUT_REPLICA: Final = "loss of an owner and its disk, without a replica"
@@ -76,7 +77,7 @@ class Shard(Engine):
             "MQ_ENGINE_SNAPSHOT_LOG_ENTRIES": "15",
             **limits,
         }
-        self._replica: subprocess.Popen[bytes] | None = None
+        self._replica: Process | None = None
         self._count = 0
         self.replica_dir = self.directory / "store-0"
 
@@ -90,12 +91,9 @@ class Shard(Engine):
         if is_new:
             self.choose_empty_disk()
         environment = self._environment | {"MQ_ENGINE_STORE_DIR": str(self.replica_dir)}
-        with self.log.open("ab") as log:
-            self._replica = subprocess.Popen(
-                [sys.executable, "-m", "storage_engine", "follow"],
-                cwd=self.directory, env=environment, stdin=subprocess.DEVNULL, stdout=log,
-                stderr=log,
-            )  # fmt: skip
+        self._replica = fork_engine(
+            "follow", environ=environment, directory=self.directory, log=self.log
+        )
 
     def end_replica(self, number: int = signal.SIGKILL) -> int:
         """The exit code."""
@@ -127,8 +125,10 @@ class Shard(Engine):
         super().__exit__(*error)  # type: ignore[arg-type] # as they came
 
 
-def run_takeovers(count: int, *, seed: int, acked_each: int, **limits: str) -> Takeovers:
-    """Kill that many owners, then drain the last one."""
+def run_takeovers(
+    count: int, *, seed: int, acked_each: int, is_patient: bool = True, **limits: str
+) -> Takeovers:
+    """Kill that many owners, then drain the last one, ``is_patient`` or not."""
     draw = random.Random(seed)
     history = History()
     fired: Counter[str] = Counter()
@@ -160,7 +160,7 @@ def run_takeovers(count: int, *, seed: int, acked_each: int, **limits: str) -> T
                 if draw.random() < IN_START:
                     fired[START_KILLED] += _kill_in_start(shard, draw)
                 shard.start()
-        drain(shard, history, is_patient=True)
+        drain(shard, history, is_patient=is_patient)
     return Takeovers(history, fired)
 
 

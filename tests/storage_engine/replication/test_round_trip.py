@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +40,7 @@ from storage_engine.client import (
 from storage_engine.disk.layout import COMMIT_LOG_DIR, base_offsets_in
 from storage_engine.reader import find_extent
 from storage_engine.tools.verify.verification import Verification
+from tests.engine import fork_program
 from tests.sizes import sized
 from tests.storage_engine.dedup.test_idempotent_puts import marked
 from tests.storage_engine.doubles import message
@@ -159,11 +159,10 @@ def findings_of(store: Path) -> list[str]:
 
 
 def detach(shard: Shard, store: Path, *, killed_after_s: float | None = None) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "storage_engine.tools.detach", str(store)],
-        env=shard._environment,
-        stdout=subprocess.DEVNULL,
-    )
+    process = fork_program(
+        "storage_engine.tools.detach", str(store),
+        environ=shard._environment, directory=shard.directory, log=shard.log,
+    )  # fmt: skip
     try:
         code = process.wait(killed_after_s or END_WAIT_S)
     except subprocess.TimeoutExpired:
@@ -202,7 +201,7 @@ def test_a_store_goes_to_another_machine_and_back_with_the_same_bytes(tmp_path: 
         for number in range(KILLS):
             starting = shard.launch()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                starting.wait(0.2 + 0.1 * number)
+                starting.wait(0.05 + 0.02 * number)
             starting.kill()
             starting.wait(END_WAIT_S)
         shard.start()
@@ -228,7 +227,7 @@ def test_a_store_goes_to_another_machine_and_back_with_the_same_bytes(tmp_path: 
         # And back: into an empty directory, as on a new machine.
         home = tmp_path / "home"
         for number in range(KILLS):
-            detach(shard, home, killed_after_s=0.2 + 0.1 * number)
+            detach(shard, home, killed_after_s=0.05 + 0.02 * number)
         detach(shard, home)
         assert segments_of(home, end_offset) == segments
         assert findings_of(home) == []

@@ -27,7 +27,13 @@ from storage_engine.wire.frames import (
     encode_struct,
 )
 from tests.storage_engine.doubles import WAIT_S, message
-from tests.storage_engine.engines import RECONNECT, Engine, engine_with_topic, pull_all
+from tests.storage_engine.engines import (
+    RECONNECT,
+    Engine,
+    EngineProgram,
+    engine_with_topic,
+    pull_all,
+)
 
 
 def raw(engine: Engine) -> socket.socket:
@@ -147,7 +153,7 @@ def test_a_client_that_never_reads_does_not_stop_the_others() -> None:
 
 
 def test_sigterm_ends_with_0_and_removes_the_abort_file() -> None:
-    with engine_with_topic() as engine, engine.client() as client:
+    with engine_with_topic(kind=EngineProgram) as engine, engine.client() as client:
         client.put([encode_record(message(b"a"))])
         assert (engine.store_dir / "abort").exists()
         assert engine.stop() == 0
@@ -170,7 +176,7 @@ def test_sigterm_answers_the_puts_under_way() -> None:
         await client.aclose()
         return results
 
-    with engine_with_topic() as engine:
+    with engine_with_topic(kind=EngineProgram) as engine:
         results = asyncio.run(scenario(engine))
         engine.start()
         with engine.client() as client:
@@ -180,7 +186,7 @@ def test_sigterm_answers_the_puts_under_way() -> None:
 
 
 def test_a_directory_in_use_is_refused_with_3_and_one_line() -> None:
-    with engine_with_topic() as engine:
+    with engine_with_topic(kind=EngineProgram) as engine:
         code, lines = engine.run_to_end(MQ_ENGINE_SOCKET=engine.socket + "2")
         assert code == 3
         assert lines == [
@@ -221,14 +227,14 @@ class _Unstarted:
     """An engine's place without an engine."""
 
     def __init__(self) -> None:
-        self.engine = Engine()
+        self.engine = EngineProgram()
 
     def close(self) -> None:
         self.engine.__exit__(None, None, None)
 
 
 def test_a_damaged_store_is_refused_with_4_and_left_as_it_is() -> None:
-    with engine_with_topic() as engine:
+    with engine_with_topic(kind=EngineProgram) as engine:
         assert engine.stop() == 0
         path = engine.store_dir / "config" / "topics.json"
         path.write_bytes(b"{")

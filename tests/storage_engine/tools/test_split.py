@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,9 +43,10 @@ from storage_engine.errors import BadRequest
 from storage_engine.tools.program_lines import Line, ProgressLine, encode_line
 from storage_engine.tools.split.protocol_lines import CopyRound, Finish, PartDone, RoundDone
 from storage_engine.wire.topics import TopicRef
+from tests.engine import engine_starter
 from tests.storage_engine.dedup.test_idempotent_puts import marked
 from tests.storage_engine.doubles import message
-from tests.storage_engine.engines import END_WAIT_S, ROOT, Engine
+from tests.storage_engine.engines import END_WAIT_S, Engine
 from tests.storage_engine.schedule.delaying import delayed
 from tests.storage_engine.tools.test_backup import serious_findings
 
@@ -57,36 +57,45 @@ class Program:
     """The tool, for a namespace ``acme`` of ``source`` that goes to ``target``."""
 
     def __init__(self, source: Engine, target: Engine, number: int) -> None:
-        self._process = subprocess.Popen(
-            [
-                sys.executable, "-m", "storage_engine.tools.split", str(source.store_dir),
-                str(target.store_dir), f"--socket={source.socket}", "--shard=s2",
-                f"--number={number}", "--namespace=acme",
-            ],
-            env={**source._environment, "PYTHONPATH": str(ROOT)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )  # fmt: skip
+        from_test, to_program = os.pipe()
+        from_program, to_test = os.pipe()
+        with source.log.open("ab") as errors:
+            self._process = engine_starter().start(
+                "storage_engine.tools.split.__main__:main",
+                "storage_engine.tools.split",
+                str(source.store_dir),
+                str(target.store_dir),
+                f"--socket={source.socket}",
+                "--shard=s2",
+                f"--number={number}",
+                "--namespace=acme",
+                environ=source._environment,
+                directory=source.directory,
+                standard=(from_test, to_test, errors.fileno()),
+            )
+        os.close(from_test)
+        os.close(to_test)
+        self._orders = os.fdopen(to_program, "wb", buffering=0)
+        self._lines = os.fdopen(from_program, "rb")
 
     def ask(self, order: Line) -> RoundDone | PartDone:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(encode_line(order))
-        self._process.stdin.flush()
+        self._orders.write(encode_line(order))
         while True:
-            text = self._process.stdout.readline()
+            text = self._lines.readline()
             line: Line = msgspec.json.decode(text, type=ProgressLine | RoundDone | PartDone)
             if isinstance(line, RoundDone | PartDone):
                 return line
 
     def end(self) -> int:
-        self._process.communicate(timeout=END_WAIT_S)
-        return self._process.returncode
+        self._orders.close()
+        with self._lines:
+            self._lines.read()
+        return self._process.wait(END_WAIT_S)
 
     def kill(self) -> None:
-        if self._process.poll() is None:
+        if not self._lines.closed:
             self._process.kill()
-            self._process.communicate(timeout=END_WAIT_S)
+            self.end()
 
 
 class Pair(NamedTuple):
