@@ -82,11 +82,13 @@ def run_kill_loop(
     seed: int,
     deadline_s: float | None = None,
     acked_each: int = 0,
+    is_patient: bool = True,
     **limits: str,
 ) -> Loop:
     """Kill that many times, or until ``deadline_s`` of the monotonic clock; then drain.
 
     ``acked_each``: so many messages were acknowledged, on average, before each next kill.
+    ``is_patient``: of the drain.
     """
     draw = random.Random(seed)
     history = History()
@@ -110,7 +112,7 @@ def run_kill_loop(
                     engine.kill()
                     killed += 1
                 engine.start()
-        drain(engine, history, is_patient=True)
+        drain(engine, history, is_patient=is_patient)
     return Loop(history, killed, in_start)
 
 

@@ -21,7 +21,7 @@ from storage_engine.client import (
     TopicConfig,
 )
 from storage_engine.disk.layout import COMMIT_LOG_DIR, base_offsets_in
-from tests.sizes import sized
+from tests.sizes import IS_TORTURE, sized
 from tests.storage_engine.engines import READY_TRIES, pull_all
 from tests.storage_engine.kills.outcomes import Outcome
 from tests.storage_engine.replicated_log.log_kinds import new_s3_bucket
@@ -115,6 +115,8 @@ def test_an_empty_machine_serves_what_s3_has() -> None:
 @pytest.mark.sized
 def test_no_acknowledged_message_is_lost_where_old_segments_are_in_the_bucket() -> None:
     count = sized(1, torture=60)
-    history, _ = run_takeovers(count, seed=SEED, acked_each=3 * ACKED_EACH, **OLD)
+    history, _ = run_takeovers(
+        count, seed=SEED, acked_each=3 * ACKED_EACH, is_patient=IS_TORTURE, **OLD
+    )
     assert broken_promises(history) == []
     assert history.count(Outcome.ACKED) >= 3 * ACKED_EACH * count

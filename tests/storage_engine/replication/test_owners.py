@@ -19,7 +19,7 @@ from storage_engine.client import (
     encode_record,
     new_message_id,
 )
-from tests.sizes import sized
+from tests.sizes import IS_TORTURE, sized
 from tests.storage_engine.engines import END_WAIT_S, pull_all
 from tests.storage_engine.kills.outcomes import Outcome
 from tests.storage_engine.replication.takeovers import Shard, broken_promises, run_takeovers
@@ -46,7 +46,7 @@ def put(client: StoreClient, body: bytes, topic: str = "t") -> None:
 @pytest.mark.sized
 def test_no_acknowledged_message_is_lost_with_its_host() -> None:
     count = sized(2, torture=100)
-    history, _ = run_takeovers(count, seed=SEED, acked_each=ACKED_EACH)
+    history, _ = run_takeovers(count, seed=SEED, acked_each=ACKED_EACH, is_patient=IS_TORTURE)
     assert broken_promises(history) == []
     assert history.count(Outcome.ACKED) >= ACKED_EACH * count
 
