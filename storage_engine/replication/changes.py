@@ -73,8 +73,8 @@ class ChangeReader:
         self._commit_log = commit_log
         self.segment_bytes = segment_bytes
         self._known: dict[str, _Known] = {}
-        # Held open: as long as it is, no other journal can have its inode.
-        self._journal = -1
+        # Held open until another one was taken: as long as it is, no other can have its inode.
+        self._journal = self._next_journal = -1
         self.log_end = log_from  # of what was taken
         self._log_start = 0
 
@@ -88,8 +88,15 @@ class ChangeReader:
         read = partial(self._read, whole)
         # Before the files, which say that no scheduled message to come is below.
         local_start = self._commit_log.local_start_offset
-        known, sections, log_start, log_end = at_one_moment(self._store_path, read)
+        try:
+            known, sections, log_start, log_end = at_one_moment(self._store_path, read)
+        except BaseException:
+            self._close_next()
+            raise
         self._known = known
+        if self._next_journal >= 0:
+            self._close_journal()
+            self._journal, self._next_journal = self._next_journal, -1
         # Recovery may have cut off half a record, with which the owner before had ended the log.
         log_from = max(min(self.log_end, log_end), log_start)
         self.log_end = log_end
@@ -104,18 +111,19 @@ class ChangeReader:
     ) -> tuple[dict[str, _Known], list[Section], int, int]:
         known: dict[str, _Known] = {}
         sections: list[Section] = []
+        self._close_next()  # of an attempt in which a file was replaced
         if whole is not None:
-            whole.clear()  # of an attempt in which a file was replaced
+            whole.clear()
         for name, identity in names.items():
             before = self._known.get(name)
             is_same = before is not None and before.identity == identity
             start = before.size_bytes if before is not None and is_same else 0
             content = b""
             if whole is not None:
-                whole[name] = self._read_file(name, 0, is_same=is_same)
+                whole[name] = self._read_file(name, identity, 0, is_same=is_same)
                 content = whole[name][start:]
             elif grows(name) or not is_same:
-                content = self._read_file(name, start, is_same=is_same)
+                content = self._read_file(name, identity, start, is_same=is_same)
             known[name] = _Known(identity, start + len(content))
             if not is_same:
                 sections.append(Section(Kind.FILE, 0, content, name))
@@ -127,17 +135,20 @@ class ChangeReader:
         log_end = self._commit_log.flushed_offset
         return known, sections, self._commit_log.start_offset, log_end
 
-    def _read_file(self, name: str, start: int, *, is_same: bool) -> bytes:
+    def _read_file(self, name: str, identity: Identity, start: int, *, is_same: bool) -> bytes:
+        """Raises ``FileNotFoundError``, after which it is tried again: another one is there now."""
         path = self._store_path / name
         if name != JOURNAL_FILE:
             with path.open("rb") as file:
                 file.seek(start)
                 return file.read()
+        journal = self._journal
         if not is_same:
-            journal = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            self.close()
-            self._journal = journal
-        content = os.pread(self._journal, os.fstat(self._journal).st_size - start, start)
+            journal = self._next_journal = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        stat = os.fstat(journal)
+        if stat.st_ino != identity[0]:
+            raise FileNotFoundError(path)
+        content = os.pread(journal, stat.st_size - start, start)
         # An entry that is being written just now is no entry yet, and may be taken back.
         return content[: whole_bytes(content)]
 
@@ -166,9 +177,18 @@ class ChangeReader:
         self.log_end = log_from
 
     def close(self) -> None:
+        self._close_journal()
+        self._close_next()
+
+    def _close_journal(self) -> None:
         if self._journal >= 0:
             os.close(self._journal)
             self._journal = -1
+
+    def _close_next(self) -> None:
+        if self._next_journal >= 0:
+            os.close(self._next_journal)
+            self._next_journal = -1
 
 
 def entries(

@@ -199,12 +199,10 @@ def test_segments_that_only_the_bucket_has_move_as_well(machines: Machines) -> N
         assert everything(client) == BODIES
 
 
-def test_without_a_bucket_nothing_is_split_off(
-    machines: Machines, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_bucket_nothing_is_split_off(machines: Machines) -> None:
     source = machines.source
     source._environment["MQ_ENGINE_REPLICATED_LOG"] = "kafka://127.0.0.1:9"
     program = Program(source, machines.target, 5)
     machines.programs.append(program)
     assert program.end() == 1
-    assert "SNAPSHOT_URL is not set" in capfd.readouterr().err
+    assert "SNAPSHOT_URL is not set" in source.log.read_text()
