@@ -285,10 +285,10 @@ class MessageLeaser:
             )
             if taken:
                 found.append((process_queue, taken))
-                bytes_left -= sum([each[2] for each in taken])
                 count_left -= len(taken)
                 if not count_left:
                     break
+                bytes_left -= sum([each[2] for each in taken])
         if queues and (found or (look is not None and look.is_spent)):
             subscription.turn(request.member_id, (first + 1) % len(queues))
         if not found:
