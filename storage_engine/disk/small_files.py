@@ -31,7 +31,7 @@ _NAME: Final = re.compile(
     f"{CHECKPOINT_FILE}|{re.escape(JOURNAL_FILE)}|{CONFIG_DIR}/[A-Za-z0-9_-][A-Za-z0-9._-]*"
     f"|{DEDUP_DIR}/[0-9]+"
 )
-
+_GROWING: Final = f"{DEDUP_DIR}/"
 
 TakenT = TypeVar("TakenT")
 
@@ -72,20 +72,21 @@ def at_one_moment(
 def identities(store: Path) -> dict[str, Identity]:
     """Which file stands under each name; of one that only grows its size does not count."""
     found: dict[str, Identity] = {}
-    for path in _paths(store):
+    root = f"{store}/"  # for each entry of a replicated log: paths of pathlib would take most of it
+    for name in _names(root):
         try:
-            stat = path.stat()
+            stat = os.stat(root + name)
         except FileNotFoundError:
             continue
-        name = str(path.relative_to(store))
-        identity = (stat.st_ino,) if grows(name) else (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-        found[name] = identity
+        found[name] = (
+            (stat.st_ino,) if grows(name) else (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        )
     return found
 
 
 def grows(name: str) -> bool:
     """Whether the file is only ever appended to, until another one takes its place."""
-    return name == JOURNAL_FILE or name.startswith(f"{DEDUP_DIR}/")
+    return name == JOURNAL_FILE or name.startswith(_GROWING)
 
 
 def is_small_file(name: str) -> bool:
@@ -93,9 +94,12 @@ def is_small_file(name: str) -> bool:
     return _NAME.fullmatch(name) is not None and not name.endswith(TEMPORARY_SUFFIX)
 
 
-def _paths(store: Path) -> Iterator[Path]:
-    yield store / CHECKPOINT_FILE
-    yield store / JOURNAL_FILE
-    for directory in (store / CONFIG_DIR, store / DEDUP_DIR):
-        names = sorted(os.listdir(directory)) if directory.is_dir() else []
-        yield from (directory / name for name in names if not name.endswith(TEMPORARY_SUFFIX))
+def _names(root: str) -> Iterator[str]:
+    yield CHECKPOINT_FILE
+    yield JOURNAL_FILE
+    for directory in (CONFIG_DIR, DEDUP_DIR):
+        try:
+            names = sorted(os.listdir(root + directory))
+        except FileNotFoundError:
+            continue
+        yield from (f"{directory}/{name}" for name in names if not name.endswith(TEMPORARY_SUFFIX))

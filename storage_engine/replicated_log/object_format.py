@@ -18,9 +18,10 @@ All numbers are big-endian.
 from __future__ import annotations
 
 import struct
-import zlib
 from enum import IntEnum
 from typing import Final, NamedTuple
+
+from isal.isal_zlib import crc32
 
 from storage_engine.replicated_log.errors import Damaged
 
@@ -51,7 +52,7 @@ class LogObject(NamedTuple):
 def encode(written: LogObject) -> bytes:
     kind, epoch, sequence, writer, content = written
     header = _HEADER.pack(_MAGIC, _VERSION, kind, 0, epoch, sequence, writer, len(content))
-    return b"".join((header, _CRC.pack(zlib.crc32(content, zlib.crc32(header))), content))
+    return b"".join((header, _CRC.pack(crc32(content, crc32(header))), content))
 
 
 def decode(found: bytes, name: str) -> LogObject:
@@ -69,7 +70,7 @@ def decode(found: bytes, name: str) -> LogObject:
     content = found[HEADER_BYTES:]
     (crc,) = _CRC.unpack_from(found, _HEADER.size)
     is_whole = len(content) == length
-    if not is_whole or crc != zlib.crc32(content, zlib.crc32(found[: _HEADER.size])):
+    if not is_whole or crc != crc32(content, crc32(found[: _HEADER.size])):
         raise Damaged(
             f"{name} is damaged: {len(content)} bytes of {length}, or others than written"
         )

@@ -200,8 +200,9 @@ def entries(
     bytes_max: int,
     is_first: bool,
     is_whole: bool,
-) -> Iterator[ReplicatedEntry]:
-    """What is to be appended for a change, in order; numbered from ``number`` on.
+) -> Iterator[tuple[ReplicatedEntry, bool]]:
+    """What is to be appended for a change, in order, and whether it is the last; numbered from
+    ``number`` on.
 
     At least one, of the epoch's first change or of one that is empty. ``is_whole``: it has all
     small files.
@@ -210,7 +211,7 @@ def entries(
     for sections, is_cut, is_last in _packed(_stream(change, reader, bytes_max), bytes_max):
         for each in sections:
             log_end += len(each.content) if each.kind is Kind.LOG else 0
-        yield ReplicatedEntry(
+        entry = ReplicatedEntry(
             epoch,
             number,
             min(change.log_start, log_end),
@@ -221,6 +222,7 @@ def entries(
             is_cut,
             is_whole and is_last,
         )
+        yield entry, is_last
         number, is_first = number + 1, False
 
 

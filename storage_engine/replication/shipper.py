@@ -40,6 +40,22 @@ class _InFlight(NamedTuple):
     since_ms: int
 
 
+class _Encoded(NamedTuple):
+    """An entry and its bytes."""
+
+    entry: ReplicatedEntry
+    content: bytes
+    is_last: bool  # of its change
+
+
+class _Taken(NamedTuple):
+    """A change, the first of its entries, if there is any, and those that follow."""
+
+    change: Change
+    following: Iterator[tuple[ReplicatedEntry, bool]]
+    first: _Encoded | None
+
+
 class Moment(NamedTuple):
     """What a replica is that has applied the log up to ``tail``: its small files, and the log's
     range from ``log_start`` on, of which the owner has only what is above ``local_start`` here.
@@ -142,15 +158,14 @@ class Shipper:
         sent_to = self._reader.log_end
         is_sent = False
         try:
-            change = await on_thread(partial(self._reader.take, is_whole=is_whole))
-            if not change.is_empty or at_least_one:
-                made = self._entries(change)
-                while True:
-                    encoded = await on_thread(partial(_next_encoded, made))
-                    if encoded is None:
-                        break
-                    await self._append(*encoded)
-                    sent_to = encoded[0].log_end
+            take = partial(self._take, at_least_one=at_least_one, is_whole=is_whole)
+            change, made, encoded = await on_thread(take)
+            while encoded is not None:
+                await self._append(encoded.entry, encoded.content)
+                sent_to = encoded.entry.log_end
+                if encoded.is_last:
+                    break
+                encoded = await on_thread(partial(_next_encoded, made))
             is_sent = True
             self._is_whole_due = False
             return change
@@ -181,8 +196,12 @@ class Shipper:
             self._has_room.clear()
             await self._has_room.wait()
 
-    def _entries(self, change: Change) -> Iterator[ReplicatedEntry]:
-        return entries(
+    def _take(self, *, at_least_one: bool, is_whole: bool) -> _Taken:
+        """What has changed, and the first entry of it. Not on the loop's thread, which waits."""
+        change = self._reader.take(is_whole=is_whole)
+        if change.is_empty and not at_least_one:
+            return _Taken(change, iter(()), None)
+        made = entries(
             change,
             self._reader,
             epoch=self._epoch,
@@ -191,6 +210,7 @@ class Shipper:
             is_first=self._is_first,
             is_whole=self._is_whole_due,
         )
+        return _Taken(change, made, _next_encoded(made))
 
     async def _append(self, entry: ReplicatedEntry, content: bytes) -> None:
         while True:
@@ -258,7 +278,7 @@ async def on_thread(work: Callable[[], ResultT]) -> ResultT:
         raise
 
 
-def _next_encoded(made: Iterator[ReplicatedEntry]) -> tuple[ReplicatedEntry, bytes] | None:
+def _next_encoded(made: Iterator[tuple[ReplicatedEntry, bool]]) -> _Encoded:
     """The next entry and its bytes; reads the log. Any thread."""
-    entry = next(made, None)
-    return None if entry is None else (entry, encode(entry))
+    entry, is_last = next(made)
+    return _Encoded(entry, encode(entry), is_last)
