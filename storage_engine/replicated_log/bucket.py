@@ -33,7 +33,7 @@ class Found(NamedTuple):
 class Bucket(Protocol):
     @property
     def linger_ms(self) -> int:
-        """How long it pays to gather an entry, given what a request takes."""
+        """How long it pays to gather entries after one, given what a request takes."""
 
     async def get(self, name: str) -> Found | None: ...
 

@@ -78,7 +78,9 @@ class ReplicatedLog(Protocol):
 
     @property
     def linger_ms(self) -> int:
-        """How long to gather an entry before appending it: what balances latency and requests."""
+        """How long after an entry the next may follow, gathered meanwhile: what balances latency
+        and requests.
+        """
 
     @property
     def trouble(self) -> Trouble | None:

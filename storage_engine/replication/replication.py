@@ -239,8 +239,7 @@ class Replication:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._interval_s):
                     await self._wanted.wait()
-            if self._wanted.is_set() and self._log.linger_ms:
-                await asyncio.sleep(self._log.linger_ms / _MS)
+            await self._linger()
             self._wanted.clear()
             is_doubted = self._doubtful_since_ms is not None or self._asked is not None
             try:
@@ -250,6 +249,14 @@ class Replication:
             except LogError as exc:
                 self._end(exc)
                 raise _store_error(exc) from exc
+
+    async def _linger(self) -> None:
+        """Until the newest entry is as old as the log wants it to be before the next. What comes
+        after a pause goes at once.
+        """
+        age_ms = self._clock.monotonic_ms() - self._shipper.appended_ms
+        if age_ms < self._log.linger_ms:
+            await asyncio.sleep((self._log.linger_ms - age_ms) / _MS)
 
     def tick(self) -> None:
         """Every ``tick_interval_ms``: refuse what would wait too long, or take it again."""

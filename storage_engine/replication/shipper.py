@@ -70,7 +70,8 @@ class Moment(NamedTuple):
 class Shipper:
     """See the module's docstring. ``replicated_offset``: the log below it is in the replicated log;
     ``number`` and ``position``: of the newest entry that is, and where reading goes on behind it;
-    ``tail``: the same of the newest with which all files are whole.
+    ``tail``: the same of the newest with which all files are whole. ``appended_ms``: when the log
+    was given the newest entry (monotonic).
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Shipper:
         self.number = tail.number
         self.position = tail.position
         self.tail: Tail | None = None
+        self.appended_ms = 0
         self.confirmed_ms = 0  # monotonic: when the newest entry that arrived was sent
         self.shipped_bytes = 0
 
@@ -227,7 +229,8 @@ class Shipper:
             await self._has_room.wait()
         self._is_first = False
         self._next_number = entry.number + 1
-        self._newest = _InFlight(entry, stored, self._clock.monotonic_ms())
+        self.appended_ms = self._clock.monotonic_ms()
+        self._newest = _InFlight(entry, stored, self.appended_ms)
         self._in_flight.append(self._newest)
         self.shipped_bytes += len(content)
         stored.add_done_callback(self._ended)

@@ -21,7 +21,7 @@ from storage_engine.wire.put_once import PutOnceReply, PutOnceRequest
 from storage_engine.wire.topics import Durability
 from tests.storage_engine.dedup.test_idempotent_puts import marked
 from tests.storage_engine.doubles import OpenStore, message
-from tests.storage_engine.replicated_log.memory_log import SharedLog
+from tests.storage_engine.replicated_log.memory_log import MemoryLog, SharedLog
 from tests.storage_engine.replication.nodes import Node
 from tests.storage_engine.test_store import wait_until
 
@@ -92,6 +92,26 @@ async def test_a_log_that_does_not_answer_refuses_replicated_puts_and_heals(
     await node.open.put_bodies(b"later")
     assert node.open.pull_bodies() == [b"unknown", b"later"]
     await node.stop()
+
+
+async def test_an_entry_goes_at_once_after_a_pause_and_the_next_is_gathered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await Node(tmp_path / "a", SharedLog()).own()
+    node.topic()
+    await node.replicated()
+    monkeypatch.setattr(MemoryLog, "linger_ms", 60_000)
+    node.clock.advance(60_000)
+    await node.open.put_bodies(b"alone")
+    gathered = [node.open.start_put([message(body)]) for body in (b"one", b"two")]
+    await node.open.store.durability.durable_to(node.open.store.stats(0).append_offset)
+    await wait_until(lambda: len(node.replication._waiting) == 2)
+    number = node.replication._shipper.number
+    await asyncio.sleep(0)
+    assert not any(future.done() for future in gathered)
+    await node.stop()
+    assert [(await future).error for future in gathered] == [None, None]
+    assert node.replication._shipper.number == number + 1
 
 
 @pytest.mark.parametrize("steps", range(5))
