@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import groupby
+from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Final
 
@@ -253,9 +253,10 @@ class MessageLeaser:
                 else self._take_by_message_group
             )
         first = subscription.rotor_of(request.member_id)
-        turns = [(queue, count_left) for queue in (*queues[first:], *queues[:first])]
+        sources = (*queues[first:], *queues[:first])
+        turns: Iterable[tuple[ProcessQueue, int]] = zip(sources, repeat(count_left))
         is_by_group = take_new is self._take_by_message_group
-        if request.ignores_queues and turns[0][0] is not subscription.retry:
+        if request.ignores_queues and sources[0] is not subscription.retry:
             if is_by_group and look is not None:
                 found = self._oldest_groups(
                     [each for each in subscription.queues if each not in left_out],
