@@ -105,9 +105,9 @@ async def _none_of(entries: Thing) -> AsyncIterator[Thing]:
     f"{_COPY}::test_a_copy_has_every_record_of_its_time_and_no_segment_of_before",
 )
 async def report_that_begins_a_segment_too_late(
-    real: Real, copier: Thing, manifest: Thing
+    real: Real, copier: Thing, bucket: Thing, manifest: Thing
 ) -> Thing:
-    found = await real(copier, manifest)
+    found = await real(copier, bucket, manifest)
     if len(found.segments) < 2:
         return found
     start = found.log_start + found.segment_bytes

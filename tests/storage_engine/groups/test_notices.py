@@ -207,7 +207,7 @@ async def test_only_who_listens_hears_and_after_a_restart_still() -> None:
 async def test_a_listener_that_does_not_read_is_dropped() -> None:
     # Each pause and resume is one notice of some 30 bytes; the kernel takes a few hundred KiB.
     limits = {"MQ_ENGINE_NOTICE_COUNT_MAX": "10", "MQ_ENGINE_REPLY_BUFFER_BYTES_MAX": "4096"}
-    with engine_with_topic(2, **limits) as engine, engine.client() as admin:
+    with engine_with_topic(queues=2, **limits) as engine, engine.client() as admin:
         admin.group_put(GroupConfig(group="g"))
         reader, writer = await asyncio.open_unix_connection(engine.socket, limit=64)
         hello = encode_struct(HelloRequest(client="lazy", is_listening=True))
