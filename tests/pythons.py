@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -63,6 +64,7 @@ def _candidates(version: str) -> Iterator[Path]:
     yield from sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
 
 
+@cache  # lists of them are made while tests are collected, more than one
 def _makes_environments(path: Path) -> bool:
     asked = [str(path), "-c", "import venv, ensurepip"]
     return subprocess.run(asked, capture_output=True, check=False).returncode == 0
