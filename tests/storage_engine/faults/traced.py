@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import select
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.forked import Process
-from tests.storage_engine.engines import Engine
+from tests.storage_engine.engines import END_WAIT_S, Engine
 from tests.storage_engine.kills.history_checker import Anomaly, anomalies
 from tests.storage_engine.kills.kill_loop import LIMITS, drain, prepare, working
 from tests.storage_engine.kills.outcomes import History, Outcome
@@ -64,16 +65,30 @@ class TracedEngine(Engine):
             )
 
     def kill(self) -> None:
-        """The engine and its tracer."""
+        """The engine and its tracer. Both are gone then: the next one starts at once."""
         process = self._process
+        traced: list[int] = []
         if process is not None and self.injection:
+            traced = _descriptors_of_children(process.pid)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         super().kill()
+        for descriptor in traced:
+            select.select([descriptor], [], [], END_WAIT_S)
+            os.close(descriptor)
 
     @property
     def has_ended(self) -> bool:
         return self._process is None or self._process.poll() is not None
+
+
+def _descriptors_of_children(pid: int) -> list[int]:
+    """Each is readable when its process has ended."""
+    found = []
+    with contextlib.suppress(OSError):  # those that have ended already
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            found.append(os.pidfd_open(int(child)))
+    return found
 
 
 class Injured(NamedTuple):
