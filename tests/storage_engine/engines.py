@@ -140,14 +140,24 @@ class EngineProgram(Engine):
 
 
 @contextlib.contextmanager
-def engine_with_topic(
-    queues: int = 2, kind: type[Engine] = Engine, **limits: str
-) -> Iterator[Engine]:
+def engine_with_topic(queues: int = 2, **limits: str) -> Iterator[Engine]:
     """A running engine with topic ``t`` and no group."""
-    with kind(**limits) as engine:
-        with engine.client() as client:
-            client.topic_put(TopicConfig(topic="t", queue_count=queues))
+    with Engine(**limits) as engine:
+        put_topic(engine, queues)
         yield engine
+
+
+@contextlib.contextmanager
+def program_with_topic() -> Iterator[EngineProgram]:
+    """The same of one that starts as it does for its users."""
+    with EngineProgram() as engine:
+        put_topic(engine, 2)
+        yield engine
+
+
+def put_topic(engine: Engine, queues: int) -> None:
+    with engine.client() as client:
+        client.topic_put(TopicConfig(topic="t", queue_count=queues))
 
 
 def pull_all(client: StoreClient, queue_id: int) -> list[bytes]:

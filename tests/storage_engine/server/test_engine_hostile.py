@@ -32,6 +32,7 @@ from tests.storage_engine.engines import (
     Engine,
     EngineProgram,
     engine_with_topic,
+    program_with_topic,
     pull_all,
 )
 
@@ -153,7 +154,7 @@ def test_a_client_that_never_reads_does_not_stop_the_others() -> None:
 
 
 def test_sigterm_ends_with_0_and_removes_the_abort_file() -> None:
-    with engine_with_topic(kind=EngineProgram) as engine, engine.client() as client:
+    with program_with_topic() as engine, engine.client() as client:
         client.put([encode_record(message(b"a"))])
         assert (engine.store_dir / "abort").exists()
         assert engine.stop() == 0
@@ -176,7 +177,7 @@ def test_sigterm_answers_the_puts_under_way() -> None:
         await client.aclose()
         return results
 
-    with engine_with_topic(kind=EngineProgram) as engine:
+    with program_with_topic() as engine:
         results = asyncio.run(scenario(engine))
         engine.start()
         with engine.client() as client:
@@ -186,7 +187,7 @@ def test_sigterm_answers_the_puts_under_way() -> None:
 
 
 def test_a_directory_in_use_is_refused_with_3_and_one_line() -> None:
-    with engine_with_topic(kind=EngineProgram) as engine:
+    with program_with_topic() as engine:
         code, lines = engine.run_to_end(MQ_ENGINE_SOCKET=engine.socket + "2")
         assert code == 3
         assert lines == [
@@ -234,7 +235,7 @@ class _Unstarted:
 
 
 def test_a_damaged_store_is_refused_with_4_and_left_as_it_is() -> None:
-    with engine_with_topic(kind=EngineProgram) as engine:
+    with program_with_topic() as engine:
         assert engine.stop() == 0
         path = engine.store_dir / "config" / "topics.json"
         path.write_bytes(b"{")
