@@ -27,4 +27,6 @@ def tmp_path(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
         return
     with tempfile.TemporaryDirectory(prefix="mq-test-", dir=_MEMORY) as directory:
-        yield Path(directory)
+        path = Path(directory) / "files"  # some tests put something beside it
+        path.mkdir()
+        yield path
