@@ -21,8 +21,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
 from tests.starter import Order
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -100,7 +98,7 @@ class Starter:
         order = Order(entry, list(argv), dict(environ), str(directory))
         status, its = os.pipe()
         try:
-            socket.send_fds(self._orders, [msgspec.json.encode(order)], [*standard, its])
+            socket.send_fds(self._orders, [order.encode()], [*standard, its])
         finally:
             os.close(its)
         return Forked(status)

@@ -10,28 +10,31 @@ from __future__ import annotations
 
 import gc
 import importlib
+import json
 import os
 import pkgutil
 import signal
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any, Final
-
-import msgspec
+from typing import Any, Final, NamedTuple
 
 ORDER_BYTES_MAX: Final = 1 << 17
 
 
-class Order(msgspec.Struct):
+class Order(NamedTuple):
     """A process. ``entry``: what it calls, written as in ``[project.scripts]``; its exit code is
-    what that returns. ``argv``: with the program's name.
+    what that returns. ``argv``: with the program's name. Bytes that are no UTF-8 are surrogates, as
+    Python has them.
     """
 
     entry: str
     argv: list[str]
     environ: dict[str, str]
     directory: str
+
+    def encode(self) -> bytes:
+        return json.dumps(self).encode()
 
 
 def main() -> Order:
@@ -74,7 +77,7 @@ def become(encoded: bytes, descriptors: list[int]) -> Order:
     for standard, descriptor in enumerate(descriptors):
         os.dup2(descriptor, standard)
         os.close(descriptor)
-    order = msgspec.json.decode(encoded, type=Order)
+    order = Order(*json.loads(encoded))
     os.chdir(order.directory)
     os.environ.clear()
     os.environ.update(order.environ)
