@@ -15,7 +15,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 import uvloop
@@ -30,14 +30,10 @@ from storage_engine.json_log import start_logging
 from storage_engine.log.segment_cache import SegmentCache
 from storage_engine.recovery.open_checks import claim_store
 from storage_engine.recovery.warm_replica import WarmReplica
-from storage_engine.replicated_log.opening import OpenShard, has_snapshots, open_shard
+from storage_engine.replicated_log.opening import has_snapshots, open_shard
+from storage_engine.replicated_log.port import ReplicatedLog
 from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
-from storage_engine.replication.follower import (
-    SplitLiesReady,
-    exchange_split,
-    follow,
-    take_over,
-)
+from storage_engine.replication.follower import exchanging_stores, follow, take_over
 from storage_engine.replication.tail import LogPlace
 from storage_engine.replication.uploads import SplitStore, split_store
 from storage_engine.server.control import Control, Role
@@ -222,9 +218,10 @@ async def _follow(config: StoreConfig, role: Role) -> LogPlace:
     log.info("The replica follows its shard", extra={"action": "replica_started"})
     cache = _segment_cache(config, files)
 
-    async def follow_it(place: OpenShard) -> LogPlace:
+    async def follow_it(log_: ReplicatedLog, snapshots: SnapshotBucket | None) -> LogPlace:
         return await follow(
-            *place,
+            log_,
+            snapshots,
             config.store_path,
             files,
             interval_ms=config.replication_interval_ms,
@@ -234,26 +231,9 @@ async def _follow(config: StoreConfig, role: Role) -> LogPlace:
             leaves_old=bool(config.local_retention_bytes),
         )
 
-    return await _exchanging(config, follow_it)
-
-
-async def _exchanging(
-    config: StoreConfig, lead: Callable[[OpenShard], Awaitable[LogPlace]]
-) -> LogPlace:
-    """What ``lead`` makes of the shard; again, where it finds that the shard begins anew with a
-    store that lies ready here.
-    """
-    while True:
-        place = open_shard(config, SystemClock())
-        try:
-            return await lead(place)
-        except SplitLiesReady as exc:
-            await place[0].close()
-            exchange_split(Files(), config.store_path, exc.tail)
-            log.info(
-                "The shard begins anew with a part of another one's store",
-                extra={"action": "store_adopted", "split_number": exc.tail.split_number},
-            )
+    return await exchanging_stores(
+        partial(open_shard, config, SystemClock()), config.store_path, files, follow_it
+    )
 
 
 def _segment_cache(config: StoreConfig, files: Files) -> SegmentCache | None:
@@ -307,10 +287,13 @@ async def _open(config: StoreConfig, place: LogPlace | None = None) -> Store:
         claim_store(files, config.store_path, config.shard)
         cache = _segment_cache(config, files)
         if config.replicated_log and place is None:
-            place = await _exchanging(
-                config,
-                lambda opened: take_over(
-                    *opened,
+            place = await exchanging_stores(
+                partial(open_shard, config, SystemClock()),
+                config.store_path,
+                files,
+                lambda log_, snapshots: take_over(
+                    log_,
+                    snapshots,
                     config.store_path,
                     files,
                     epoch=config.shard_epoch,

@@ -19,11 +19,10 @@ from storage_engine.replicated_log.port import ReplicatedLog
 from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
 
 SCHEMES = "memory:, file:, s3:, gs:, az: and kafka:"
-OpenShard = tuple[ReplicatedLog, SnapshotBucket | None]
 _BUCKETS: Final = ("memory", "file", "s3", "gs", "az")
 
 
-def open_shard(config: StoreConfig, clock: Clock) -> OpenShard:
+def open_shard(config: StoreConfig, clock: Clock) -> tuple[ReplicatedLog, SnapshotBucket | None]:
     """The log of the shard that a configuration names, not opened for writing yet, and where its
     snapshots are. Raises ConfigInvalid with the setting's name.
     """

@@ -35,9 +35,9 @@ import contextlib
 import errno
 import logging
 import os
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Awaitable, Callable, Container, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -80,6 +80,8 @@ from storage_engine.replication.restorer import Restorer
 from storage_engine.replication.tail import LogPlace, Tail, read_tail, write_tail
 
 log = logging.getLogger(__name__)
+
+ResultT = TypeVar("ResultT")
 
 _PAUSE_S: Final = 1.0  # between attempts to reach the log
 _FLUSH_S: Final = 1.0  # between syncs of what a replica has read
@@ -461,12 +463,28 @@ class SplitLiesReady(Exception):
         self.tail = tail
 
 
-def exchange_split(files: Files, store: Path, tail: Tail) -> None:
-    """Let what the split made be the store of a replica; durable on return. Raises ``BadRequest``,
-    ``OSError``.
+async def exchanging_stores(
+    open_log: Callable[[], tuple[ReplicatedLog, SnapshotBucket | None]],
+    store_path: Path,
+    files: Files,
+    lead: Callable[[ReplicatedLog, SnapshotBucket | None], Awaitable[ResultT]],
+) -> ResultT:
+    """What ``lead`` makes of a shard; again with a log that is opened anew, where it raises
+    ``SplitLiesReady``: the store is a replica's then, with what the split made. Raises what
+    ``lead`` does, ``BadRequest``, ``OSError``.
     """
-    write_tail(files, incoming_path(store), tail)
-    exchange(files, store, number=tail.split_number)
+    while True:
+        replicated_log, snapshots = open_log()
+        try:
+            return await lead(replicated_log, snapshots)
+        except SplitLiesReady as exc:
+            await replicated_log.close()
+            write_tail(files, incoming_path(store_path), exc.tail)
+            exchange(files, store_path, number=exc.tail.split_number)
+            log.info(
+                "The shard begins anew with a part of another one's store",
+                extra={"action": "store_adopted", "split_number": exc.tail.split_number},
+            )
 
 
 class _BuiltAnew(Exception):

@@ -19,6 +19,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Container
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -35,7 +36,7 @@ from storage_engine.replicated_log.opening import open_shard
 from storage_engine.replicated_log.port import ReplicatedLog
 from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
 from storage_engine.replication.entry import ReplicatedEntry, encode
-from storage_engine.replication.follower import Follower, locked
+from storage_engine.replication.follower import Follower, exchanging_stores, locked
 from storage_engine.replication.replica import Derived
 from storage_engine.replication.tail import Tail, read_tail, write_tail
 from storage_engine.wire.topics import Durability
@@ -128,20 +129,25 @@ def main(arguments: list[str] | None = None) -> int:
 
 async def _leave(config: StoreConfig, *, is_again: bool) -> Tail:
     clock, files = SystemClock(), Files()
-    replicated_log, snapshots = open_shard(config, clock)
     claim_store(files, config.store_path, config.shard)
-    try:
-        return await leave_log(
-            replicated_log,
-            snapshots,
-            config.store_path,
-            files,
-            clock,
-            derived=WarmReplica(config, files, clock, None),
-            has_left_before=is_again,
-        )
-    finally:
-        await replicated_log.close()
+
+    async def leave(replicated_log: ReplicatedLog, snapshots: SnapshotBucket | None) -> Tail:
+        try:
+            return await leave_log(
+                replicated_log,
+                snapshots,
+                config.store_path,
+                files,
+                clock,
+                derived=WarmReplica(config, files, clock, None),
+                has_left_before=is_again,
+            )
+        finally:
+            await replicated_log.close()
+
+    return await exchanging_stores(
+        partial(open_shard, config, clock), config.store_path, files, leave
+    )
 
 
 if __name__ == "__main__":

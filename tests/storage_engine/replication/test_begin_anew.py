@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -16,9 +18,12 @@ from storage_engine.disk.adopted_store import (
 )
 from storage_engine.disk.files import Files
 from storage_engine.errors import BadRequest, StoreCorrupt
-from storage_engine.replication.follower import Follower, SplitLiesReady, exchange_split
+from storage_engine.replicated_log.port import ReplicatedLog
+from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
+from storage_engine.replication.follower import Follower, exchanging_stores
 from storage_engine.replication.tail import read_tail
 from storage_engine.replication.uploads import SplitStore, StoreUpload, split_store
+from storage_engine.tools.detach import leave_log
 from storage_engine.wire.namespaces import NamespaceHoldRequest
 from tests.storage_engine.doubles import SEGMENT_BYTES, Killed, OpenStore, fingerprint, message
 from tests.storage_engine.independent_reader import read_log
@@ -32,6 +37,8 @@ from tests.storage_engine.replication.test_snapshots import (
     late_replica,
     manifests_in,
 )
+
+ResultT = TypeVar("ResultT")
 
 NUMBER = 5
 BODIES = [b"moved %d " % number * 100 for number in range(60)]
@@ -128,13 +135,37 @@ async def test_an_owner_that_ended_there_takes_what_lies_ready(tmp_path: Path) -
     made = await uploaded(incoming_path(owner.store_dir), bucket)
     await begins_anew(owner, made)
     requests = bucket.counts["get"]
-    with pytest.raises(SplitLiesReady) as lies:
-        await Node(owner.store_dir, shared, bucket).own()
-    exchange_split(Files(), owner.store_dir, lies.value.tail)
-    node = await Node(owner.store_dir, shared, bucket).own()
+    node = await exchanged(owner.store_dir, shared, lambda *_: Node(owner.store_dir, shared).own())
     assert bucket.counts["get"] == requests
     await has_what_moved(node)
     await node.stop()
+
+
+async def exchanged(
+    store: Path,
+    shared: SharedLog,
+    lead: Callable[[ReplicatedLog, SnapshotBucket | None], Awaitable[ResultT]],
+) -> ResultT:
+    """As an engine begins, without a bucket."""
+    return await exchanging_stores(
+        lambda: (MemoryLog(shared, SystemClock()), None), store, Files(), lead
+    )
+
+
+async def test_a_shard_leaves_its_log_with_what_lies_ready(tmp_path: Path) -> None:
+    shared, bucket = SharedLog(), CountingBucket()
+    owner = await begun(tmp_path, shared, bucket)
+    await filled(owner, 0, 40)
+    made = await uploaded(incoming_path(owner.store_dir), bucket)
+    await begins_anew(owner, made)
+    tail = await exchanged(
+        owner.store_dir,
+        shared,
+        lambda log, snapshots: leave_log(log, snapshots, owner.store_dir, Files(), SystemClock()),
+    )
+    assert (tail.has_left, tail.log_end) == (True, made.log_end)
+    async with OpenStore(owner.store_dir) as store:
+        assert store.pull_bodies(topic="acme%t")[:3] == BODIES[:3]
 
 
 async def test_an_owner_that_ended_there_and_has_lost_it_fetches_it(tmp_path: Path) -> None:
