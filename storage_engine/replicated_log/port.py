@@ -78,7 +78,7 @@ class ReplicatedLog(Protocol):
 
     @property
     def linger_ms(self) -> int:
-        """How long after an entry the next may follow, gathered meanwhile: what balances latency
+        """How long after an entry the next may follow, unless it is large: what balances latency
         and requests.
         """
 

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from storage_engine.clock import Clock
-from storage_engine.config import StoreConfig
+from storage_engine.config import KIB, StoreConfig
 from storage_engine.disk.files import Files
 from storage_engine.disk.small_files import FilesKeptChanging
 from storage_engine.errors import (
@@ -52,6 +52,8 @@ _MS: Final = 1_000
 # Nobody takes a shard over whose owner was silent for less.
 STALL_MS: Final = 2_000
 _PLACE_MS: Final = 30_000  # between notes of what the log has
+# So much makes an entry that goes at once: of a GiB 4,096 requests, at $5 a million two cents.
+_AT_ONCE_BYTES: Final = 256 * KIB
 
 
 class _Waiting(NamedTuple):
@@ -99,6 +101,7 @@ class Replication:
         self._timeout_ms = config.replication_timeout_ms
         self._waiting: deque[_Waiting] = deque()
         self._wanted = asyncio.Event()  # somebody waits for what is not shipped
+        self._enough = asyncio.Event()  # there is enough of it for an entry
         self.refusal: StoreError | None = None  # of puts to replicated topics
         self._is_over = False
         self._alive_ms = clock.monotonic_ms()  # when the loop last ran, as far as is known
@@ -177,6 +180,8 @@ class Replication:
         if error is None and self.confirmed_offset < end_offset:
             self._waiting.append(_Waiting(end_offset, since_ms, done))
             self._wanted.set()
+            if self._has_enough:
+                self._enough.set()
         else:
             done(error)
 
@@ -251,12 +256,19 @@ class Replication:
                 raise _store_error(exc) from exc
 
     async def _linger(self) -> None:
-        """Until the newest entry is as old as the log wants it to be before the next. What comes
-        after a pause goes at once.
+        """Until the newest entry is as old as the log wants it to be before the next, or there is
+        enough for one. What comes after a pause goes at once.
         """
+        self._enough.clear()
         age_ms = self._clock.monotonic_ms() - self._shipper.appended_ms
-        if age_ms < self._log.linger_ms:
-            await asyncio.sleep((self._log.linger_ms - age_ms) / _MS)
+        if age_ms < self._log.linger_ms and not self._has_enough:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout((self._log.linger_ms - age_ms) / _MS):
+                    await self._enough.wait()
+
+    @property
+    def _has_enough(self) -> bool:
+        return self._commit_log.flushed_offset - self._reader.log_end >= _AT_ONCE_BYTES
 
     def tick(self) -> None:
         """Every ``tick_interval_ms``: refuse what would wait too long, or take it again."""

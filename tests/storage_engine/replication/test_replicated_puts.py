@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from storage_engine.config import KIB
 from storage_engine.disk.layout import REPLICATION_FILE
 from storage_engine.errors import (
     ConfigInvalid,
@@ -17,6 +18,7 @@ from storage_engine.errors import (
     StoreError,
 )
 from storage_engine.log.checkpoint import read_checkpoint
+from storage_engine.replication import replication
 from storage_engine.wire.put_once import PutOnceReply, PutOnceRequest
 from storage_engine.wire.topics import Durability
 from tests.storage_engine.dedup.test_idempotent_puts import marked
@@ -112,6 +114,25 @@ async def test_an_entry_goes_at_once_after_a_pause_and_the_next_is_gathered(
     await node.stop()
     assert [(await future).error for future in gathered] == [None, None]
     assert node.replication._shipper.number == number + 1
+
+
+async def test_enough_for_an_entry_does_not_wait_for_the_log_s_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await Node(tmp_path / "a", SharedLog()).own()
+    node.topic()
+    await node.replicated()
+    monkeypatch.setattr(MemoryLog, "linger_ms", 60_000)
+    monkeypatch.setattr(replication, "_AT_ONCE_BYTES", 2 * KIB)
+    node.clock.advance(60_000)
+    await node.open.put_bodies(b"alone")
+    gathered = [node.open.start_put([message(b"x" * KIB)])]
+    await wait_until(lambda: len(node.replication._waiting) == 1)
+    await asyncio.sleep(0)
+    assert not gathered[0].done()
+    gathered.append(node.open.start_put([message(b"x" * KIB)]))
+    assert [(await future).error for future in gathered] == [None, None]
+    await node.stop()
 
 
 @pytest.mark.parametrize("steps", range(5))
