@@ -79,11 +79,13 @@ def trickle(peer: socket.socket, part: bytes) -> bytes:
     waiting.register(peer, 0)  # for a reset, which alone ends a lingering close
     peer.setblocking(False)
     for _ in range(3_000):
-        with contextlib.suppress(BlockingIOError):
-            got += peer.recv(65_536)
         try:
+            with contextlib.suppress(BlockingIOError):
+                got += peer.recv(65_536)
             peer.sendall(part)
-        except OSError:
+        except OSError:  # either may be the first to hear of the reset
+            with contextlib.suppress(OSError):  # what came before it can be read all the same
+                got += peer.recv(65_536)
             return got
         waiting.poll(20)
     raise AssertionError(f"still open after {got!r}")
