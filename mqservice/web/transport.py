@@ -190,6 +190,7 @@ class CorkedHttpProtocol(HttpToolsProtocol):
 
     def __init__(self, *given: Any, **named: Any) -> None:  # Any: as uvicorn has them
         super().__init__(*given, **named)
+        self.access_log = self.config.access_log  # not: whether anybody listens to the logger
         app: object = self.app
         self._proxies: _Proxies | None = None
         if isinstance(app, ProxyHeadersMiddleware):

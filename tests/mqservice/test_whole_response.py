@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -109,6 +110,19 @@ def test_it_is_what_uvicorn_makes_of_two_messages(
     server = fresh()
     assert all_of(server, exchange(server.key())) == at_once
     assert at_once.count(b"HTTP/1.1 201 ") >= 1
+
+
+def test_it_is_written_at_once_whoever_listens_to_uvicorn_s_log(
+    fresh: Callable[[], Server], outcomes: list[bool]
+) -> None:
+    server = fresh()
+    logger, handler = logging.getLogger("uvicorn.access"), logging.NullHandler()
+    logger.addHandler(handler)  # as pytest does
+    try:
+        all_of(server, close(server.key()))
+    finally:
+        logger.removeHandler(handler)
+    assert outcomes == [True]
 
 
 class Unanswered:
