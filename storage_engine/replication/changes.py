@@ -173,10 +173,10 @@ class ChangeReader:
     def forget(self, *, log_from: int) -> None:
         """What was taken has not arrived: take all small files again, and the log from there."""
         self.close()
-        self._known = {}
         self.log_end = log_from
 
     def close(self) -> None:
+        self._known = {}
         self._close_journal()
         self._close_next()
 

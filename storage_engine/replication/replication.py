@@ -364,7 +364,7 @@ class Replication:
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
             each.done(OutcomeUnknown("the engine stopped before the replicated log confirmed"))
-        self._reader.close()
+        await self._shipper.close()
         await self._log.close()
         self.ended(is_whole)
 

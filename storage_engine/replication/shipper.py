@@ -198,6 +198,11 @@ class Shipper:
             self._has_room.clear()
             await self._has_room.wait()
 
+    async def close(self) -> None:
+        """Let go of the files; nothing is shipped any more. Waits for a thread that reads them."""
+        async with self._shipping:
+            self._reader.close()
+
     def _take(self, *, at_least_one: bool, is_whole: bool) -> _Taken:
         """What has changed, and the first entry of it. Not on the loop's thread, which waits."""
         change = self._reader.take(is_whole=is_whole)

@@ -5,10 +5,22 @@ refuses, its clients ask the next one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from pathlib import Path
 
-from storage_engine.client import LeaseRef, ReceiveRequest, SettleRequest, ShuttingDown
+import pytest
+
+from storage_engine.client import (
+    LeaseRef,
+    ReceiveRequest,
+    SettleRequest,
+    ShuttingDown,
+    StoreError,
+)
 from storage_engine.records.record import encode_record
+from storage_engine.replication.changes import Change, ChangeReader
+from storage_engine.replication.shipper import Shipper
 from storage_engine.server.server import Server
 from tests.storage_engine.dedup.test_idempotent_puts import marked
 from tests.storage_engine.doubles import WAIT_S, message
@@ -89,3 +101,39 @@ async def test_settles_and_idempotent_puts_that_a_stopping_owner_refuses_reach_t
         assert [record.body for record in received.records] == [b"two", b"known", b"new"]
         await server.stop()
     await heir.stop()
+
+
+async def test_files_that_a_thread_reads_stay_open_until_it_has_read_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step of a move that the stop has overtaken."""
+    shared = SharedLog()
+    node = await Node(tmp_path / "a", shared).own()
+    node.open.group()
+    await node.replicated()
+    reading, may_read = threading.Event(), threading.Event()
+    moving: list[asyncio.Task[None]] = []
+    take, drain = ChangeReader.take, Shipper.drain
+
+    def taken(reader: ChangeReader, *, is_whole: bool = False) -> Change:
+        if is_whole:
+            reading.set()
+            may_read.wait(WAIT_S)
+        return take(reader, is_whole=is_whole)
+
+    async def drained(shipper: Shipper) -> None:
+        await drain(shipper)
+        moving.append(asyncio.ensure_future(node.replication.ship_all()))
+        await asyncio.to_thread(reading.wait, WAIT_S)
+
+    monkeypatch.setattr(ChangeReader, "take", taken)
+    monkeypatch.setattr(Shipper, "drain", drained)
+    await node._end_run()
+    stopping = asyncio.ensure_future(node.open.close())
+    await wait_until(lambda: reading.is_set() and not node.replication._writing_tail.locked())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    may_read.set()
+    await stopping
+    with contextlib.suppress(StoreError):  # the log is closed by then, or was not yet
+        await moving[0]
