@@ -4,7 +4,8 @@
 
     offset  width  field
          0      4  magic          "MQRE"
-         4      1  version        1
+         4      1  version        1; with a section of kind 5: 2, which engines that do not know
+                                  that kind refuse by name
          5      1  flags          bit 0: the first of its epoch; bit 1: cut, the next one goes on;
                               bit 2: with it the epoch's entries have all small files;
                               bit 3: the last of all, the store is served without a log from now on
@@ -47,6 +48,7 @@ _CRC = struct.Struct(">I")
 _SECTION = struct.Struct(">BxHIQ")
 _MAGIC: Final = b"MQRE"
 _VERSION: Final = 1
+_VERSION_ANEW: Final = 2
 _IS_FIRST: Final = 1
 _IS_CUT: Final = 2
 _IS_WHOLE: Final = 4
@@ -122,7 +124,7 @@ def beginning_anew(
 def encode(entry: ReplicatedEntry) -> bytes:
     head = _HEAD.pack(
         _MAGIC,
-        _VERSION,
+        _VERSION_ANEW if entry.split_number else _VERSION,
         entry.is_first * _IS_FIRST
         | entry.is_cut * _IS_CUT
         | entry.is_whole * _IS_WHOLE
@@ -154,10 +156,10 @@ def decode(content: bytes) -> ReplicatedEntry:
     )
     if magic != _MAGIC:
         raise _refused(f"it begins with {magic!r}")
-    if version != _VERSION:
+    if version not in (_VERSION, _VERSION_ANEW):
         raise _refused(
-            f"it has version {version}, this engine knows {_VERSION}: start the newer engine that "
-            "wrote it"
+            f"it has version {version}, this engine knows {_VERSION_ANEW}: start the newer engine "
+            "that wrote it"
         )
     if _CRC.unpack_from(content, _HEAD.size)[0] != crc32(content[HEAD_BYTES:], crc32(head)):
         raise _refused("its bytes do not have its CRC")
@@ -181,7 +183,8 @@ def decode(content: bytes) -> ReplicatedEntry:
         bool(flags & _IS_WHOLE),
         bool(flags & _IS_LEFT),
     )
-    if any(each.kind is Kind.ANEW for each in sections) and not entry.split_number:
+    is_anew = any(each.kind is Kind.ANEW for each in sections)
+    if is_anew != bool(entry.split_number) or is_anew != (version == _VERSION_ANEW):
         raise _refused("a store that begins anew, with other sections or without a number")
     position = entry.log_from
     for section in sections:

@@ -63,6 +63,8 @@ def test_that_a_store_begins_anew_is_decoded() -> None:
     entry = beginning_anew(3, 8, log_end=4_000, segment_bytes=4_096, split_number=5)
     found = decode(encode(entry))
     assert (found, found.split_number, found.log_from) == (entry, 5, 4_000)
+    # Engines that do not know such an entry say that they are too old for it.
+    assert (encode(entry)[4], encode(ReplicatedEntry(3, 8, 0, 0, 4_096))[4]) == (2, 1)
 
 
 @given(entries(), some.data())
@@ -113,6 +115,6 @@ def test_what_no_shipper_makes_is_refused(sections: list[Section]) -> None:
 
 def test_an_entry_of_a_newer_engine_says_so() -> None:
     content = bytearray(encode(ReplicatedEntry(1, 1, 0, 0, 4_096)))
-    content[4] = 2
+    content[4] = 3
     with pytest.raises(StoreCorrupt, match="newer engine"):
         decode(bytes(content))

@@ -182,7 +182,7 @@ async def test_a_standby_of_an_older_version_disturbs_no_owner_and_a_newer_one_g
     await standby.read_on()
     await standby.flush()
 
-    newer = entry._VERSION + 1
+    newer = entry._VERSION_ANEW + 1
     monkeypatch.setattr(entry, "_VERSION", newer)
     await owner.open.put_bodies(b"new version")
     await owner.replicated()
