@@ -7,8 +7,8 @@
 such a one has copied is not adopted any more. ``uploaded``: other machines can have it too.
 
 No engine has either of them open meanwhile. A process that dies between the two renames leaves no
-store, and the next one begins an empty one: whoever ordered the exchange then finds another number
-than its own.
+store, and the next one begins an empty one. Without a replicated log whoever ordered the exchange
+then finds another number than its own; with one the stores are exchanged again.
 """
 
 from __future__ import annotations
@@ -103,10 +103,15 @@ def exchange(files: Files, store: Path, *, number: int) -> None:
     any other is moved aside. Raises ``BadRequest``, ``OSError``.
     """
     check_incoming(store, number)
-    is_unwanted = not has_store(store) or 0 < split_number_of(store) <= discarded_number_of(store)
-    aside = store.with_name(f"{store.name}{_ASIDE}{number}")
-    os.rename(store, aside)
+    asides = [store.with_name(f"{store.name}{_ASIDE}{number}")]
+    while asides[-1].exists():  # a process died between the two renames
+        asides.append(asides[-1].with_name(f"{asides[-1].name}-again"))
+    os.rename(store, asides[-1])
     os.rename(incoming_path(store), store)
     files.sync_dir(store.parent)
-    if is_unwanted:
+    for aside in filter(_is_unwanted, asides):
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _is_unwanted(store: Path) -> bool:
+    return not has_store(store) or 0 < split_number_of(store) <= discarded_number_of(store)

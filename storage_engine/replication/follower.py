@@ -76,7 +76,7 @@ from storage_engine.replication.entry import Kind, ReplicatedEntry, decode, enco
 from storage_engine.replication.manifest import decode as decode_manifest
 from storage_engine.replication.manifest import sealed_segments
 from storage_engine.replication.replica import BeginsAnew, Derived, NothingDerived, Replica
-from storage_engine.replication.restorer import Restorer
+from storage_engine.replication.restorer import Restorer, split_without_bucket
 from storage_engine.replication.tail import LogPlace, Tail, read_tail, write_tail
 
 log = logging.getLogger(__name__)
@@ -193,17 +193,24 @@ class Follower:
             try:
                 if self._replica is not None and not self._replica.tail.number:
                     await self._restore()
-                async for each in self._log.read(self.tail.position):
-                    await asyncio.to_thread(self._take, each)
-                return
+                if await self._took_all():
+                    return
             except _BuiltAnew:
                 continue
-            except BeginsAnew as exc:
-                await self._begin_anew(exc.tail)
             except Trimmed as exc:
                 await self._catch_up(exc)
             except Unavailable as exc:
                 await _pause(exc)
+
+    async def _took_all(self) -> bool:
+        """False: the store is another one now, and more may follow."""
+        try:
+            async for each in self._log.read(self.tail.position):
+                await asyncio.to_thread(self._take, each)
+        except BeginsAnew as exc:
+            await self._begin_anew(exc.tail)
+            return False
+        return True
 
     async def flush(self) -> None:
         """Write what waits to be written, so that the next start need not read it again."""
@@ -296,19 +303,14 @@ class Follower:
         if split_number_of(incoming_path(self._path)) == tail.split_number:
             self._derived.close()
             raise SplitLiesReady(tail)
-        if self._snapshots is None:
-            raise StoreCorrupt(
-                f"the shard begins anew with what split {tail.split_number} made, which is in the "
-                "bucket of its snapshots: set MQ_ENGINE_SNAPSHOT_URL as the shard's owner has it"
-            )
+        if self._restorer is None:
+            raise split_without_bucket(tail)
         if self._replica is None:
             # If this one is killed meanwhile, it is a replica that has not come so far.
-            self._tail = msgspec.structs.replace(self._tail, epochs=[])
-            await asyncio.to_thread(write_tail, self._files, self._path, self._tail)
-        bucket = self._snapshots.of_split(tail.split_number)
-        restorer = Restorer(bucket, self._files, self._path, self._derived)
-        await restorer.restore_split(tail)
-        self._follow_from(tail)
+            await asyncio.to_thread(
+                self._be_replica, msgspec.structs.replace(self._tail, epochs=[])
+            )
+        self._follow_from(await self._restorer.begin_anew(tail, self.tail))
 
     async def _restore(self) -> bool:
         """Go to the newest snapshot; False: there is none that is newer than what is here."""
@@ -319,6 +321,7 @@ class Follower:
         return tail is not None
 
     def _follow_from(self, tail: Tail) -> Replica:
+        self._leaving = None  # of what was followed before
         self._replica = Replica(self._files, self._path, tail, self._derived)
         return self._replica
 
@@ -389,13 +392,17 @@ class Follower:
     def _step_down(self, boundary: int) -> Replica:
         """Be a replica from now on. ``boundary``: the log below it is the replicated log's."""
         keep(self._files, self._path, boundary, self._tail.epoch)
-        tail = msgspec.structs.replace(self._tail, epochs=[], has_own_files=True)
-        write_tail(self._files, self._path, tail)
-        self._files.unlink(self._path / ABORT_FILE)  # of an owner's run
         log.info(
             "Another engine owns this shard now; following it",
             extra={"action": "stepped_down", "offset": boundary},
         )
+        tail = msgspec.structs.replace(self._tail, epochs=[], has_own_files=True)
+        return self._be_replica(tail)
+
+    def _be_replica(self, tail: Tail) -> Replica:
+        """Of what an owner has here."""
+        write_tail(self._files, self._path, tail)
+        self._files.unlink(self._path / ABORT_FILE)  # of its run
         return self._follow_from(tail)
 
     def _why_foreign(self, entry: ReplicatedEntry) -> str:

@@ -28,6 +28,7 @@ import msgspec
 
 from storage_engine.clock import Clock
 from storage_engine.config import KIB, StoreConfig
+from storage_engine.disk.adopted_store import discarded_number_of
 from storage_engine.disk.files import Files
 from storage_engine.disk.small_files import FilesKeptChanging
 from storage_engine.errors import (
@@ -354,8 +355,7 @@ class Replication:
                 is_whole = True
                 await self._write_place()
                 if split is not None:
-                    async with asyncio.timeout(self._timeout_ms / _MS):
-                        await self._shipper.begin_anew(split.number, log_end=split.log_end)
+                    await self._begin_anew(split)
         except (TimeoutError, LogError, OSError) as exc:
             log.error(
                 "Stopping before the replicated log had everything; the next start ships the rest",
@@ -367,6 +367,17 @@ class Replication:
         await self._shipper.close()
         await self._log.close()
         self.ended(is_whole)
+
+    async def _begin_anew(self, split: SplitStore) -> None:
+        if split.number <= discarded_number_of(self._store_path):
+            # The engine has answered that nothing of it is here, after it was ordered to exchange.
+            log.warning(
+                "The split was given up; serving the store that is there",
+                extra={"action": "store_not_adopted", "split_number": split.number},
+            )
+            return
+        async with asyncio.timeout(self._timeout_ms / _MS):
+            await self._shipper.begin_anew(split.number, log_end=split.log_end)
 
 
 def _nothing() -> None:

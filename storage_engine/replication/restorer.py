@@ -55,6 +55,14 @@ _FETCHES_MAX: Final = 8  # at once, of a piece each
 _ZEROS: Final = bytes(1024 * 1024)
 
 
+def split_without_bucket(tail: Tail) -> StoreCorrupt:
+    """Why the store cannot be what a split has made."""
+    return StoreCorrupt(
+        f"the shard begins anew with what split {tail.split_number} made, which is in the bucket "
+        "of its snapshots: set MQ_ENGINE_SNAPSHOT_URL as the shard's owner has it"
+    )
+
+
 class _Place(NamedTuple):
     """A piece of a segment, and where its bytes belong."""
 
@@ -65,8 +73,9 @@ class _Place(NamedTuple):
 
 
 class Restorer:
-    """See the module's docstring. ``chosen``: what of a snapshot is wanted; else all of it.
-    ``leaves_old``: segments that its owner had only in the bucket stay there.
+    """See the module's docstring. ``chosen``: what of a snapshot, and of the bucket that has it, is
+    wanted; else all of it. ``leaves_old``: segments that its owner had only in the bucket stay
+    there.
     """
 
     def __init__(
@@ -75,7 +84,7 @@ class Restorer:
         files: Files,
         store_path: Path,
         derived: Derived,
-        chosen: Callable[[Manifest], Awaitable[Manifest]] | None = None,
+        chosen: Callable[[SnapshotBucket, Manifest], Awaitable[Manifest]] | None = None,
         *,
         leaves_old: bool = False,
     ) -> None:
@@ -100,18 +109,28 @@ class Restorer:
                 manifest = decode(await self._bucket.manifest(listed[0]))
                 if manifest.tail.number <= tail.number:
                     return None
-                if self._chosen is not None:
-                    manifest = await self._chosen(manifest)
                 return await self._restore(manifest)
             except Trimmed:
                 if await self._bucket.listed() == listed:
                     raise
 
-    async def restore_split(self, tail: Tail) -> None:
-        """Let the store be what a split has made, for a shard whose log goes on behind ``tail``.
+    async def begin_anew(self, tail: Tail, before: Tail) -> Tail:
+        """Where the replica stands, which stood at ``before``, when it has what a split made:
+        ``tail``, or a snapshot that has come since.
 
         Raises as ``restore`` does; ``StoreCorrupt`` where the bucket has something else.
         """
+        made = self._bucket.of_split(tail.split_number)
+        restorer = Restorer(made, self._files, self._path, self._derived, self._chosen)
+        try:
+            return await restorer._restore_split(tail)
+        except (Trimmed, StoreCorrupt):
+            newest = await self.restore(before)  # the bucket keeps it until its snapshots have it
+            if newest is None:
+                raise
+            return newest
+
+    async def _restore_split(self, tail: Tail) -> Tail:
         listed = await self._bucket.listed()
         manifest = decode(await self._bucket.manifest(listed[0])) if listed else None
         if manifest is None or manifest.tail.log_end != tail.log_end:
@@ -119,12 +138,11 @@ class Restorer:
                 f"the shard begins anew with what split {tail.split_number} made, and the bucket "
                 "does not have that. Nothing was changed"
             )
-        manifest = msgspec.structs.replace(manifest, tail=tail)
-        if self._chosen is not None:
-            manifest = await self._chosen(manifest)
-        await self._restore(manifest)
+        return await self._restore(msgspec.structs.replace(manifest, tail=tail))
 
     async def _restore(self, manifest: Manifest) -> Tail:
+        if self._chosen is not None:
+            manifest = await self._chosen(self._bucket, manifest)
         await asyncio.to_thread(self._derived.forget)
         # What the next snapshot no longer has comes first: small files, the newest segment.
         contents = {each.name: await self._read(each.pieces) for each in manifest.files}

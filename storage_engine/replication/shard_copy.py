@@ -11,7 +11,6 @@ does not notice.
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -29,7 +28,7 @@ from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
 from storage_engine.replication.entry import decode
 from storage_engine.replication.manifest import Manifest, StoredFile, segment_base
 from storage_engine.replication.replica import BeginsAnew, NothingDerived, Replica
-from storage_engine.replication.restorer import Restorer
+from storage_engine.replication.restorer import Restorer, split_without_bucket
 from storage_engine.replication.tail import Tail
 
 _LOOK_S: Final = 0.2  # between looks whether the log has reached an offset
@@ -85,13 +84,15 @@ class _Copier:
         files: Files | None,
     ) -> None:
         self._log = replicated_log
-        self._snapshots = snapshots
         self._path = directory
         self._from_ms = from_ms
         self._leave_bytes = leave_bytes
         self._files = files or _UnsyncedFiles()
         self._replica = Replica(self._files, directory, Tail())
-        self._restorer = None if snapshots is None else self._restorer_from(snapshots)
+        self._restorer: Restorer | None = None
+        if snapshots is not None:
+            derived = NothingDerived()
+            self._restorer = Restorer(snapshots, self._files, directory, derived, self._chosen)
 
     @property
     def log_end(self) -> int:
@@ -115,19 +116,12 @@ class _Copier:
                 return
             except BeginsAnew as exc:
                 trimmed = None
-                await self._begin_anew(exc.tail)
+                if self._restorer is None:
+                    raise split_without_bucket(exc.tail) from exc
+                tail = await self._restorer.begin_anew(exc.tail, self._replica.tail)
+                self._replica = Replica(self._files, self._path, tail)
             except Trimmed as exc:
                 trimmed = exc
-
-    def _restorer_from(self, bucket: SnapshotBucket) -> Restorer:
-        chosen = partial(self._chosen, bucket)
-        return Restorer(bucket, self._files, self._path, NothingDerived(), chosen)
-
-    async def _begin_anew(self, tail: Tail) -> None:
-        assert self._snapshots is not None, "nothing is split into a shard without a bucket"
-        bucket = self._snapshots.of_split(tail.split_number)
-        await self._restorer_from(bucket).restore_split(tail)
-        self._replica = Replica(self._files, self._path, tail)
 
     async def _chosen(self, bucket: SnapshotBucket, manifest: Manifest) -> Manifest:
         """Without the segments that end before the time that is wanted; the last one always."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -13,22 +16,34 @@ from storage_engine.disk.adopted_store import (
     check_incoming,
     incoming_path,
     split_number_of,
+    write_discarded_number,
     write_split_number,
     write_uploaded,
 )
 from storage_engine.disk.files import Files
 from storage_engine.errors import BadRequest, StoreCorrupt
+from storage_engine.replicated_log.errors import Unavailable
 from storage_engine.replicated_log.port import ReplicatedLog
 from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
+from storage_engine.replication import follower as follower_module
 from storage_engine.replication.follower import Follower, exchanging_stores
-from storage_engine.replication.tail import read_tail
+from storage_engine.replication.restorer import Restorer
+from storage_engine.replication.tail import Tail, read_tail
 from storage_engine.replication.uploads import SplitStore, StoreUpload, split_store
 from storage_engine.tools.detach import leave_log
 from storage_engine.wire.namespaces import NamespaceHoldRequest
-from tests.storage_engine.doubles import SEGMENT_BYTES, Killed, OpenStore, fingerprint, message
+from tests.storage_engine.doubles import (
+    SEGMENT_BYTES,
+    FaultyFiles,
+    Killed,
+    OpenStore,
+    fingerprint,
+    message,
+)
 from tests.storage_engine.independent_reader import read_log
 from tests.storage_engine.replicated_log.memory_log import MemoryLog, SharedLog
 from tests.storage_engine.replication.nodes import Node, snapshots_in
+from tests.storage_engine.replication.test_local_retention import Shard
 from tests.storage_engine.replication.test_shard_copy import copy
 from tests.storage_engine.replication.test_snapshots import (
     CountingBucket,
@@ -128,6 +143,154 @@ async def test_a_replica_that_is_killed_on_the_way_has_it_in_the_end(tmp_path: P
     await node.stop()
 
 
+async def test_a_kill_between_two_writes_of_a_replica_loses_nothing(tmp_path: Path) -> None:
+    """What it has read since its last flush comes again, and then that the shard begins anew."""
+    shared, bucket = SharedLog(), CountingBucket()
+    owner = await begun(tmp_path, shared, bucket)
+    await filled(owner, 0, 40)
+    follower = late_replica(tmp_path, shared, bucket)
+    await follower.read_on()
+    await follower.flush()
+    for number in range(40, 46):
+        await filled(owner, number, 1)
+        if number == 43:
+            await owner.open.store.checkpoint()  # with a journal of its own
+    await begins_anew(owner, await uploaded(tmp_path / "made", bucket))
+    shutil.copytree(tmp_path / "b", tmp_path / "before")
+    kills, is_killed = 0, True
+    while is_killed:
+        shutil.rmtree(tmp_path / "b")
+        shutil.copytree(tmp_path / "before", tmp_path / "b")
+        files = FaultyFiles()
+        files.kill_at = kills
+        log, snapshots = MemoryLog(shared, SystemClock()), snapshots_in(bucket, SystemClock())
+        with contextlib.suppress(Killed):
+            await Follower(log, snapshots, tmp_path / "b", files).read_on()
+            is_killed = False
+        kills += is_killed
+        await late_replica(tmp_path, shared, bucket).read_on()
+    assert kills > 20
+    node = await Node(tmp_path / "b", shared, bucket).own()
+    await has_what_moved(node)
+    await node.stop()
+
+
+async def test_a_replica_waits_for_a_bucket_that_is_away_when_the_shard_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, bucket = SharedLog(), CountingBucket()
+    owner = await begun(tmp_path, shared, bucket)
+    await filled(owner, 0, 40)
+    follower = late_replica(tmp_path, shared, bucket)
+    await follower.read_on()
+    await begins_anew(owner, await uploaded(tmp_path / "made", bucket))
+    tries = 0
+
+    async def restored(restorer: Restorer, tail: Tail) -> Tail:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise Unavailable("the store does not answer")
+        return await real(restorer, tail)
+
+    real = Restorer._restore_split
+    monkeypatch.setattr(Restorer, "_restore_split", restored)
+    monkeypatch.setattr(follower_module, "_PAUSE_S", 0.0)
+    await follower.read_on()
+    assert tries == 2
+    node = await Node(tmp_path / "b", shared, bucket).own()
+    await has_what_moved(node)
+    await node.stop()
+
+
+@pytest.mark.parametrize("is_owner", [False, True])
+async def test_whoever_comes_so_late_that_it_was_deleted_begins_with_a_snapshot(
+    tmp_path: Path, is_owner: bool
+) -> None:
+    """``is_owner``: the one that ended there, without what lay beside its store."""
+    shared, bucket = SharedLog(), CountingBucket()
+    owner = await begun(tmp_path, shared, bucket)
+    await filled(owner, 0, 40)
+    await owner.snapshotter.take()  # it keeps the log from there on
+    follower = late_replica(tmp_path, shared, bucket)
+    await follower.read_on()
+    await begins_anew(owner, await uploaded(tmp_path / "made", bucket))
+    node = await Node(tmp_path / "c", shared, bucket).own()
+    await node.snapshotter.take()
+    await snapshots_in(bucket, SystemClock()).delete_splits(NUMBER)
+    await node.stop()
+    late = await Node(tmp_path / ("a" if is_owner else "b"), shared, bucket).own()
+    await has_what_moved(late)
+    await late.stop()
+
+
+async def test_a_replica_leaves_none_of_it_to_the_bucket_as_the_owner_had_left_the_store_before(
+    tmp_path: Path,
+) -> None:
+    shard = await Shard(tmp_path).begin()
+    await shard.fill(80)
+    replica, store = shard.node("b"), shard.owner.open.store
+    follower = replica.follower()
+    for _ in range(2):  # the second snapshot knows what the first has let go
+        await store.checkpoint()
+        await shard.owner.replicated()
+        await follower.read_on()
+        await follower.flush()
+        await shard.owner.snapshotter.take()
+        await store.retention.run()
+    assert await follower.leave_old(), "it has only begun to"
+    await begins_anew(shard.owner, await uploaded(tmp_path / "made", shard.bucket))
+    await follower.read_on()
+    await follower.flush()
+    while await follower.leave_old():
+        pass
+    assert replica.left_bases() == []
+    node = await shard.node("b").own()
+    await has_what_moved(node)
+    await node.stop()
+
+
+async def test_a_kill_between_the_two_renames_exchanges_the_stores_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, bucket = SharedLog(), CountingBucket()
+    owner = await begun(tmp_path, shared, bucket)
+    await filled(owner, 0, 40)
+    made = await uploaded(incoming_path(owner.store_dir), bucket)
+    await begins_anew(owner, made)
+    real = os.rename
+
+    def rename(source: Path, target: Path) -> None:
+        if target == owner.store_dir:
+            raise Killed(str(target))
+        real(source, target)
+
+    def lead(*_: object) -> Awaitable[Node]:
+        return Node(owner.store_dir, shared).own()
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(Killed):
+        await exchanged(owner.store_dir, shared, lead)
+    monkeypatch.undo()
+    node = await exchanged(owner.store_dir, shared, lead)
+    await has_what_moved(node)
+    await node.stop()
+
+
+async def test_what_was_given_up_while_the_engine_stopped_is_not_begun_with(
+    tmp_path: Path,
+) -> None:
+    shared, bucket = SharedLog(), CountingBucket()
+    owner = await begun(tmp_path, shared, bucket)
+    bodies = await filled(owner, 0, 10)
+    made = await uploaded(incoming_path(owner.store_dir), bucket)
+    write_discarded_number(Files(), owner.store_dir, NUMBER)
+    await begins_anew(owner, made)
+    node = await exchanged(owner.store_dir, shared, lambda *_: Node(owner.store_dir, shared).own())
+    assert node.open.pull_bodies() == bodies
+    await node.stop()
+
+
 async def test_an_owner_that_ended_there_takes_what_lies_ready(tmp_path: Path) -> None:
     shared, bucket = SharedLog(), CountingBucket()
     owner = await begun(tmp_path, shared, bucket)
@@ -223,6 +386,8 @@ async def test_a_copy_for_reports_has_what_moved(tmp_path: Path) -> None:
     assert (copied.start_offset, copied.end_offset) == (0, made.log_end)
     sizes = [each.body_bytes for each in read_log(tmp_path / "copy")]
     assert sizes == list(map(len, BODIES))
+    with pytest.raises(StoreCorrupt, match="SNAPSHOT_URL"):
+        await copy(tmp_path / "without a bucket", shared, None)
 
 
 @pytest.mark.parametrize("has_bucket", [True, False])
