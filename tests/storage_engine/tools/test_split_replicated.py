@@ -188,10 +188,12 @@ def test_a_target_that_is_killed_while_it_begins_anew_has_all_or_nothing(
 @pytest.mark.parametrize("machines", [LEAVING], indirect=True)
 def test_segments_that_only_the_bucket_has_move_as_well(machines: Machines) -> None:
     source = machines.source
-    for _ in range(READY_TRIES):
-        if bucket_offsets(source.store_dir):
-            break
-        threading.Event().wait(0.02)
+    with source.client() as client:
+        for _ in range(READY_TRIES):
+            if len(bucket_offsets(source.store_dir)) > 2:
+                break
+            put(client, "rival", b"an entry")  # then a snapshot is due, which has more of them
+            threading.Event().wait(0.02)
     assert len(bucket_offsets(source.store_dir)) > 2
     moved(machines, machines.program())
     loses_its_machine(machines.target)
