@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -59,13 +60,25 @@ class LocalShard(NamedTuple):
 
 def local_shard(name: str) -> LocalShard:
     """Raises Problem CONFLICT: this machine does not run its engine, or has only a replica."""
-    store, socket = settings.MQ_ENGINE_STORE_DIR, Path(settings.MQ_ENGINE_SOCKET)
+    store, engine = settings.MQ_ENGINE_STORE_DIR, Path(settings.MQ_ENGINE_SOCKET)
     if name != MAIN_SHARD:
         data_dir = DataDir(Path(settings.MQ_DATA_DIR))
-        store, socket = data_dir.shards / name / "store", data_dir.socket_of(name)
-    if not socket.exists() or not store.is_dir():
+        store, engine = data_dir.shards / name / "store", data_dir.socket_of(name)
+    if not _is_served(engine) or not store.is_dir():
         raise Problem.of("CONFLICT", _why_elsewhere(name))
-    return LocalShard(name, store, socket)
+    return LocalShard(name, store, engine)
+
+
+def _is_served(path: Path) -> bool:
+    """Whether an engine listens there: one that was killed leaves its socket, and a replica of its
+    shard may run since.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        try:
+            asking.connect(str(path))
+        except OSError:
+            return False
+    return True
 
 
 def _why_elsewhere(name: str) -> str:
@@ -77,9 +90,9 @@ def _why_elsewhere(name: str) -> str:
     shards: Any = apps.get_model("shards.Shard")  # Any: the program here needs no Django
     owner = shards.objects.filter(name=name).values_list("owner", flat=True).first()
     return (
-        f"this machine does not own {name}, but {owner or 'nobody'} does: a shard is split on the "
-        f"machine that owns both. Hand it over first, with `mqservice shard move {name} NODE`, or "
-        "run the command there"
+        f"this machine does not serve {name}; its owner is {owner or 'nobody'}. A shard is split "
+        f"on the machine that owns both. Hand it over first, with `mqservice shard move {name} "
+        "NODE`, or run the command there"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -30,6 +31,7 @@ from mqservice.store import (
     StoreDiscardRequest,
     StoreUnavailable,
 )
+from mqservice.supervisor.data_dir import DataDir
 from mqservice.topics.models import Topic
 from mqservice.topics.routes import find_topic_route
 
@@ -176,7 +178,10 @@ def test_what_cannot_be_done_is_refused_plainly(
 
 @pytest.mark.parametrize(
     ("is_replicated", "why"),
-    [(True, "s2, but here does: .* `mqservice shard move s2 NODE`"), (False, "MQ_SHARDS naming")],
+    [
+        (True, "s2; its owner is here. .* `mqservice shard move s2 NODE`"),
+        (False, "MQ_SHARDS naming"),
+    ],
 )
 def test_a_shard_of_another_machine_is_refused(
     settings: Settings, tmp_path: Path, is_replicated: bool, why: str
@@ -184,6 +189,23 @@ def test_a_shard_of_another_machine_is_refused(
     settings.MQ_REPLICATED_LOG = is_replicated
     settings.MQ_DATA_DIR = tmp_path
     with pytest.raises(Problem, match=why):
+        local_shard("s2")
+
+
+def test_a_socket_that_a_killed_engine_has_left_is_no_engine(
+    settings: Settings, tmp_path: Path
+) -> None:
+    settings.MQ_REPLICATED_LOG = True
+    settings.MQ_DATA_DIR = tmp_path
+    data_dir = DataDir(tmp_path)
+    (data_dir.shards / "s2" / "store").mkdir(parents=True)
+    path = data_dir.socket_of("s2")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(str(path))
+        engine.listen()
+        assert local_shard("s2").socket == path
+    with pytest.raises(Problem, match="does not serve s2"):
         local_shard("s2")
 
 
