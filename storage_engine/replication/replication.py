@@ -55,6 +55,7 @@ STALL_MS: Final = 2_000
 _PLACE_MS: Final = 30_000  # between notes of what the log has
 # So much makes an entry that goes at once: of a GiB 4,096 requests, at $5 a million two cents.
 _AT_ONCE_BYTES: Final = 256 * KIB
+_SILENT: Final = "the replicated log does not answer"
 
 
 class _Waiting(NamedTuple):
@@ -335,7 +336,7 @@ class Replication:
             async with asyncio.timeout(self._timeout_ms / _MS):
                 await self._shipper.ship_whole()
         except TimeoutError:
-            raise ReplicationUnavailable("the replicated log does not answer") from None
+            raise ReplicationUnavailable(_SILENT) from None
         except FilesKeptChanging as exc:
             raise StoreBusy(str(exc)) from exc
         except LogError as exc:
@@ -359,7 +360,7 @@ class Replication:
         except (TimeoutError, LogError, OSError) as exc:
             log.error(
                 "Stopping before the replicated log had everything; the next start ships the rest",
-                extra={"action": "replication_cut_short", "reason": str(exc)},
+                extra={"action": "replication_cut_short", "reason": str(exc) or _SILENT},
             )
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
@@ -370,14 +371,25 @@ class Replication:
 
     async def _begin_anew(self, split: SplitStore) -> None:
         if split.number <= discarded_number_of(self._store_path):
-            # The engine has answered that nothing of it is here, after it was ordered to exchange.
+            # After this engine was asked to serve it: it has answered that nothing of it is here.
             log.warning(
                 "The split was given up; serving the store that is there",
                 extra={"action": "store_not_adopted", "split_number": split.number},
             )
             return
-        async with asyncio.timeout(self._timeout_ms / _MS):
-            await self._shipper.begin_anew(split.number, log_end=split.log_end)
+        try:
+            async with asyncio.timeout(self._timeout_ms / _MS):
+                await self._shipper.begin_anew(split.number, log_end=split.log_end)
+        except (TimeoutError, LogError) as exc:
+            log.error(
+                "Could not write to the replicated log that the shard is to begin with another "
+                "store; serving the one that the log says",
+                extra={
+                    "action": "store_not_adopted",
+                    "split_number": split.number,
+                    "reason": str(exc) or _SILENT,
+                },
+            )
 
 
 def _nothing() -> None:

@@ -64,6 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
         with StoreClient(options.socket, client_name="split", timeout_ms=TIMEOUT_MS) as client:
             _split(options.store, config, client, options.namespace, options.number)
     except (BackupFailed, FilesKeptChanging, LogError, StoreError, OSError) as exc:
+        shutil.rmtree(target, ignore_errors=True)  # the disk may be full of it
         print(exc, file=sys.stderr)
         return 1
     return 0

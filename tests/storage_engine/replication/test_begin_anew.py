@@ -419,7 +419,9 @@ async def test_what_was_not_uploaded_is_not_adopted(tmp_path: Path) -> None:
     assert split_number_of(incoming_path(tmp_path / "store")) == NUMBER
 
 
-async def test_a_log_that_does_not_answer_leaves_the_shard_with_its_store(tmp_path: Path) -> None:
+async def test_a_log_that_does_not_answer_leaves_the_shard_with_its_store(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     shared, bucket = SharedLog(), CountingBucket()
     owner = await begun(tmp_path, shared, bucket)
     await filled(owner, 0, 10)
@@ -427,6 +429,9 @@ async def test_a_log_that_does_not_answer_leaves_the_shard_with_its_store(tmp_pa
     owner.replication._timeout_ms = 50
     shared.hold()
     await begins_anew(owner, made)
+    reason = "the replicated log does not answer"
+    said = [(each.__dict__.get("action"), each.__dict__.get("reason")) for each in caplog.records]
+    assert said[-1] == ("store_not_adopted", reason)
     shared.heal()
     tail = read_tail(owner.store_dir)
     assert tail is not None

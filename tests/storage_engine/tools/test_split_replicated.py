@@ -22,6 +22,7 @@ from storage_engine.client import (
     TopicConfig,
     encode_record,
 )
+from storage_engine.disk.adopted_store import incoming_path
 from storage_engine.errors import NamespaceMoved
 from storage_engine.log.bucket_files import bucket_offsets
 from storage_engine.tools.split.protocol_lines import CopyRound, Finish
@@ -208,3 +209,4 @@ def test_without_a_bucket_nothing_is_split_off(machines: Machines) -> None:
     machines.programs.append(program)
     assert program.end() == 1
     assert "SNAPSHOT_URL is not set" in source.log.read_text()
+    assert not incoming_path(machines.target.store_dir).exists()
