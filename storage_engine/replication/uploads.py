@@ -103,7 +103,8 @@ def split_store(store: Path, number: int) -> SplitStore:
 
 class StoreUpload:
     """Uploads a store that no engine has open, in rounds while its log grows, for the replicas of
-    the shard that begins anew with it. ``bucket``: ``SnapshotBucket.of_split``.
+    the shard that begins anew with it. ``bucket``: ``SnapshotBucket.of_split``; ``log_end``: it has
+    the log below.
 
     All raise ``LogError``, ``OSError``.
     """
@@ -113,7 +114,7 @@ class StoreUpload:
         self._bucket = bucket
         self._store = store
         self._segments: list[StoredFile] = []
-        self._log_start = self._log_end = 0
+        self._log_start = self.log_end = 0
         self._is_begun = False
 
     def read_log(self, start: int, end: int) -> bytes:
@@ -138,10 +139,10 @@ class StoreUpload:
             extent.start_offset,
             log_end,
             known=known,
-            unchanged_to=self._log_end,
+            unchanged_to=self.log_end,
             piece_bytes=PIECE_BYTES,
         )
-        self._log_end = log_end
+        self.log_end = log_end
 
     async def finish(self, log_end: int) -> None:
         """The rest, and what it consists of; replicas can begin with it on return."""
@@ -152,7 +153,7 @@ class StoreUpload:
             for content in [(self._store / name).read_bytes()]
         ]
         manifest = Manifest(
-            tail=Tail(log_end=self._log_end),
+            tail=Tail(log_end=self.log_end),
             log_start=self._log_start,
             segment_bytes=self.segment_bytes,
             piece_bytes=PIECE_BYTES,

@@ -90,7 +90,8 @@ def _split(
             while isinstance(_next_order(), CopyRound):
                 copied_bytes = copy.copy()
                 if upload is not None:
-                    runner.run(upload.upload_log(copy.end_offset))
+                    for end_offset in copy.steps(upload.log_end):
+                        runner.run(upload.upload_log(end_offset))
                 print_line(RoundDone(end_offset=copy.end_offset, copied_bytes=copied_bytes))
             copy.copy()
         finally:

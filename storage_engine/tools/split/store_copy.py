@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from io import FileIO
 from pathlib import Path
 from typing import Final
@@ -23,7 +23,12 @@ import msgspec
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.disk.files import Files
-from storage_engine.disk.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, segment_name
+from storage_engine.disk.layout import (
+    CHECKPOINT_FILE,
+    COMMIT_LOG_DIR,
+    base_offsets_in,
+    segment_name,
+)
 from storage_engine.disk.small_files import is_small_file
 from storage_engine.errors import OffsetOutOfRange, StoreCorrupt
 from storage_engine.log.bucket_files import BucketFile, read_bucket_files
@@ -102,6 +107,16 @@ class StoreCopy:
         self._end_offset = end_offset
         self._exchange_small_files(names)
         return copied_bytes
+
+    def steps(self, start: int) -> Iterator[int]:
+        """Where the segments end that the copy has above ``start``, for whoever takes long with
+        each: what the source has more of its log stays there meanwhile.
+        """
+        for base in base_offsets_in(self._target / COMMIT_LOG_DIR):
+            end = min(base + self.segment_bytes, self._end_offset)
+            if max(start, base) < end:
+                yield end
+                self._held.renew_if_due(self._end_offset)
 
     @property
     def end_offset(self) -> int:

@@ -31,6 +31,8 @@ from storage_engine.client import (
     TopicConfig,
     encode_record,
 )
+from storage_engine.clock import SystemClock
+from storage_engine.config import ENV_PREFIX, config_from_env
 from storage_engine.disk.adopted_store import (
     exchange,
     incoming_path,
@@ -40,8 +42,10 @@ from storage_engine.disk.adopted_store import (
 )
 from storage_engine.disk.files import Files
 from storage_engine.errors import BadRequest
+from storage_engine.tools.backup import take_backup
 from storage_engine.tools.program_lines import Line, ProgressLine, encode_line
 from storage_engine.tools.split.protocol_lines import CopyRound, Finish, PartDone, RoundDone
+from storage_engine.tools.split.store_copy import StoreCopy
 from storage_engine.wire.topics import TopicRef
 from tests.engine import engine_starter
 from tests.storage_engine.dedup.test_idempotent_puts import marked
@@ -327,6 +331,26 @@ def test_a_program_that_is_killed_leaves_both_shards_as_they_are(pair: Pair) -> 
     moved(pair, again, number=6)
     with pair.target.client() as client:
         assert bodies_of(receive(client, "acme")) == [b"one"]
+
+
+@pytest.mark.parametrize("pair", ["alone"], indirect=True)
+def test_the_log_is_held_for_as_long_as_an_upload_of_the_copy_takes(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(take_backup, "_RENEW_AFTER_NS", 0)
+    made = {"STORE_DIR": str(incoming_path(pair.target.store_dir)), "SHARD": "s2"}
+    config = config_from_env({ENV_PREFIX + name: value for name, value in made.items()})
+    with pair.source.client() as client:
+        put(client, "acme", b"one")
+        copy = StoreCopy(
+            pair.source.store_dir, config, client, Files(), SystemClock(), say=lambda *_: None
+        )
+        copy.copy()
+        held = copy._held.taken
+        assert list(copy.steps(0)) == [copy.end_offset]
+        assert copy._held.taken.snapshot_id != held.snapshot_id
+        assert list(copy.steps(copy.end_offset)) == []
+        copy.close()
 
 
 def give_up(pair: Pair, number: int) -> None:
