@@ -69,10 +69,10 @@ async def run(config: StoreConfig) -> None:
             await _serve(config, opening.result(), stopping, None, answering, adoption)
         finally:
             await answering.stop()
-        if adoption.wanted is None or stopping.is_set():
+        if adoption.split is None or stopping.is_set():
             return
         if not config.replicated_log:  # else the log says whether it begins anew
-            adoption.exchange(adoption.wanted)
+            adoption.exchange(adoption.split)
 
 
 class _Adoption:
@@ -82,31 +82,24 @@ class _Adoption:
         self._store = config.store_path
         self._is_replicated = bool(config.replicated_log)
         self.asked = asyncio.Event()
-        self.wanted: StoreAdoptRequest | None = None
-        self._split: SplitStore | None = None
+        self.split: SplitStore | None = None  # what is to be served instead
 
     def ask(self, request: StoreAdoptRequest) -> None:
         """Raises ``BadRequest``: that store is not there, or was given up; ``StoreCorrupt``."""
         check_incoming(self._store, request.number, is_replicated=self._is_replicated)
-        self._split = split_store(incoming_path(self._store), request.number)
-        self.wanted = request
+        self.split = split_store(incoming_path(self._store), request.number)
         self.asked.set()
 
-    @property
-    def split(self) -> SplitStore | None:
-        """What is to be served instead."""
-        return self._split
-
-    def exchange(self, request: StoreAdoptRequest) -> None:
+    def exchange(self, split: SplitStore) -> None:
         """No store is open."""
-        told: dict[str, object] = {"action": "store_adopted", "split_number": request.number}
+        extra: dict[str, object] = {"action": "store_adopted", "split_number": split.number}
         try:
-            exchange(Files(), self._store, number=request.number)
+            exchange(Files(), self._store, number=split.number)
         except (StoreError, OSError) as exc:
-            told |= {"action": "store_not_adopted", "reason": str(exc)}
-            log.error("Could not exchange the store; serving the one that is there", extra=told)
+            extra |= {"action": "store_not_adopted", "reason": str(exc)}
+            log.error("Could not exchange the store; serving the one that is there", extra=extra)
         else:
-            log.info("The shard begins with a part of another one's store", extra=told)
+            log.info("The shard begins with a part of another one's store", extra=extra)
 
 
 async def _serve(
@@ -175,7 +168,7 @@ async def run_replica(config: StoreConfig) -> None:
     """
     stopping, adoption = _stopping(), _Adoption(config)
     await _run_replica(config, stopping, adoption)
-    while adoption.wanted is not None and not stopping.is_set():
+    while adoption.split is not None and not stopping.is_set():
         adoption = _Adoption(config)
         await _run_replica(config, stopping, adoption)
 

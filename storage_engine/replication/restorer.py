@@ -136,7 +136,8 @@ class Restorer:
         if manifest is None or manifest.tail.log_end != tail.log_end:
             raise StoreCorrupt(
                 f"the shard begins anew with what split {tail.split_number} made, and the bucket "
-                "does not have that. Nothing was changed"
+                "has neither that nor a newer snapshot. Nothing was changed: let "
+                "MQ_ENGINE_SNAPSHOT_URL be as the shard's owner has it"
             )
         return await self._restore(msgspec.structs.replace(manifest, tail=tail))
 
