@@ -1,7 +1,8 @@
 """Makes the store of a new shard of a part of a running one, by ``storage_engine.tools.split``.
 
     [PartProgram] ── copy, copy, … ──▶ RoundDone      while the source serves
-         └────────── finish ─────────▶ PartDone       once the namespaces are held
+         ├────────── finish ─────────▶ PartDone       once the namespaces are held
+         └────────── discard                          if it came to nothing
 
 Both engines run on this machine. The service runs the engine's program; of its code it shares the
 lines that both exchange.
@@ -27,7 +28,13 @@ from mqservice.lib.replicated_log import engine_log_env
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.engine_program import EngineProgram
 from storage_engine.tools.program_lines import ProgressLine
-from storage_engine.tools.split.protocol_lines import CopyRound, Finish, PartDone, RoundDone
+from storage_engine.tools.split.protocol_lines import (
+    CopyRound,
+    Discard,
+    Finish,
+    PartDone,
+    RoundDone,
+)
 
 _MODULE: Final = "storage_engine.tools.split"
 _LINES: Final = msgspec.json.Decoder(RoundDone | PartDone | ProgressLine)
@@ -150,3 +157,11 @@ class PartProgram(EngineProgram[RoundDone | PartDone]):
         """The last round; the store is ready on return."""
         self.send(Finish())
         return self.expect(PartDone)
+
+    def discard(self) -> None:
+        """Have no copy on the disk; the target's engine has answered that it does not begin with
+        it. A program that has failed has deleted it by itself.
+        """
+        with contextlib.suppress(Problem):
+            self.send(Discard())
+            self.end()

@@ -111,8 +111,9 @@ def _move(split: Split, program: PartProgram) -> SplitDone:
     except BaseException:
         if splits.begin_release(split):
             _resolve(split)
-            raise
         if not splits.is_moved(split):
+            if splits.is_given_up(split):
+                program.discard()
             raise
         # The database was lost while it said yes.
         log.warning(

@@ -149,6 +149,11 @@ def is_moved(split: Split) -> bool:
     return split.state in (SplitState.MOVED.value, SplitState.DONE.value)
 
 
+def is_given_up(split: Split) -> bool:
+    """Whether the target has answered that it has nothing of it, and will not have."""
+    return split.state == SplitState.FAILED.value
+
+
 @transaction.atomic
 def end_release(split: Split) -> None:
     """The source serves them, if nobody has said so before."""

@@ -4,8 +4,8 @@
 
     offset  width  field
          0      4  magic          "MQRE"
-         4      1  version        1; with a section of kind 5: 2, which engines that do not know
-                                  that kind refuse by name
+         4      1  version        1; 2 with a section of kind 5, so that engines which do not know
+                                  that kind say that they are too old
          5      1  flags          bit 0: the first of its epoch; bit 1: cut, the next one goes on;
                               bit 2: with it the epoch's entries have all small files;
                               bit 3: the last of all, the store is served without a log from now on

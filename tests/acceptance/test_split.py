@@ -56,7 +56,7 @@ STEPS = {
     "splits.resolve": True,
 }
 # A hold that nobody ends is given up after this, and not after 30 s.
-_KILLED = """
+_ENDED = """
 import os, signal
 from mqservice.accounts import shard_split
 from mqservice.shards import splits
@@ -66,10 +66,10 @@ owner = shard_split
 for part in path:
     owner = getattr(owner, part)
 was = getattr(owner, name)
-def then_killed(*args, **more):
+def then_ended(*args, **more):
     was(*args, **more)
-    os.kill(os.getpid(), signal.SIGKILL)
-setattr(owner, name, then_killed)
+    {end}
+setattr(owner, name, then_ended)
 shard_split.split_shard({source!r}, {target!r}, ["demo"], say=lambda done, total: None)
 """
 
@@ -234,15 +234,33 @@ def test_a_namespace_moves_under_load_with_everything_it_has(
     assert api.get("groups/quiet").json()["lag"]["total"] == 0
 
 
-def kill_at(service: Service, step: str, source: str, target: str) -> None:
+def end_at(
+    service: Service, step: str, source: str, target: str, *, end: str
+) -> subprocess.CompletedProcess[str]:
+    """``end``: a statement that follows the step."""
     env = environment_of({**service_environment(service.data_dir)}, service.data_dir)
-    program = _KILLED.format(step=step, source=source, target=target)
-    done = subprocess.run(
+    program = _ENDED.format(step=step, source=source, target=target, end=end)
+    return subprocess.run(
         [sys.executable, "-m", "django", "shell", "--no-imports", "-c", program],
         env={**env, "DJANGO_SETTINGS_MODULE": "mqservice.settings"},
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
+
+
+def kill_at(service: Service, step: str, source: str, target: str) -> None:
+    end = "os.kill(os.getpid(), signal.SIGKILL)"
+    done = end_at(service, step, source, target, end=end)
     assert done.returncode == -9, done.stderr
+
+
+def test_an_attempt_that_fails_leaves_no_copy_on_the_disk(service: Service) -> None:
+    source = home(service)
+    target = "s2" if source == "main" else "main"
+    end = "raise RuntimeError('it fails here')"
+    done = end_at(service, "PartProgram.finish", source, target, end=end)
+    assert "it fails here" in done.stderr
+    assert home(service) == source
+    assert not list(service.data_dir.rglob("store.incoming*"))
 
 
 @pytest.mark.torture

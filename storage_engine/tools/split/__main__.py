@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import shutil
 import sys
@@ -60,14 +61,25 @@ def main(arguments: list[str] | None = None) -> int:
     }
     try:
         config = config_from_env(environ)
-        shutil.rmtree(target, ignore_errors=True)  # of an attempt before
+        _delete(target)  # of an attempt before
         with StoreClient(options.socket, client_name="split", timeout_ms=TIMEOUT_MS) as client:
             _split(options.store, config, client, options.namespace, options.number)
     except (BackupFailed, FilesKeptChanging, LogError, StoreError, OSError) as exc:
-        shutil.rmtree(target, ignore_errors=True)  # the disk may be full of it
+        _delete(target)  # the disk may be full of it
         print(exc, file=sys.stderr)
         return 1
+    if sys.stdin.buffer.readline():  # ``Discard``; else its caller has ended, and it stays
+        _delete(target)
     return 0
+
+
+def _delete(incoming: Path) -> None:
+    """An engine finds all of it or nothing meanwhile."""
+    gone = incoming.with_name(f"{incoming.name}.gone")
+    shutil.rmtree(gone, ignore_errors=True)  # of a process that was killed meanwhile
+    with contextlib.suppress(FileNotFoundError):
+        incoming.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 def _split(

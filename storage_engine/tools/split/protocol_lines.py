@@ -2,6 +2,7 @@
 
     caller ── CopyRound ──▶ ProgressLine, … ──▶ RoundDone     as often as the caller likes
     caller ── Finish ──▶ PartDone                             once the namespaces are held
+    caller ── Discard                                         if nobody is to have it after all
 
 ``ProgressLine``: how much of the log this round has copied.
 """
@@ -17,6 +18,10 @@ class CopyRound(Line, frozen=True, kw_only=True, tag="copy"):
 
 class Finish(Line, frozen=True, kw_only=True, tag="finish"):
     """The namespaces are held: copy the rest, and keep only what belongs to them."""
+
+
+class Discard(Line, frozen=True, kw_only=True, tag="discard"):
+    """No engine begins with the store that is ready, and none will: delete it."""
 
 
 class RoundDone(Line, frozen=True, kw_only=True, tag="round"):

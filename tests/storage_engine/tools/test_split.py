@@ -44,7 +44,13 @@ from storage_engine.disk.files import Files
 from storage_engine.errors import BadRequest
 from storage_engine.tools.backup import take_backup
 from storage_engine.tools.program_lines import Line, ProgressLine, encode_line
-from storage_engine.tools.split.protocol_lines import CopyRound, Finish, PartDone, RoundDone
+from storage_engine.tools.split.protocol_lines import (
+    CopyRound,
+    Discard,
+    Finish,
+    PartDone,
+    RoundDone,
+)
 from storage_engine.tools.split.store_copy import StoreCopy
 from storage_engine.wire.topics import TopicRef
 from tests.engine import engine_starter
@@ -82,8 +88,11 @@ class Program:
         self._orders = os.fdopen(to_program, "wb", buffering=0)
         self._lines = os.fdopen(from_program, "rb")
 
-    def ask(self, order: Line) -> RoundDone | PartDone:
+    def tell(self, order: Line) -> None:
         self._orders.write(encode_line(order))
+
+    def ask(self, order: Line) -> RoundDone | PartDone:
+        self.tell(order)
         while True:
             text = self._lines.readline()
             line: Line = msgspec.json.decode(text, type=ProgressLine | RoundDone | PartDone)
@@ -351,6 +360,18 @@ def test_the_log_is_held_for_as_long_as_an_upload_of_the_copy_takes(
         assert copy._held.taken.snapshot_id != held.snapshot_id
         assert list(copy.steps(copy.end_offset)) == []
         copy.close()
+
+
+@pytest.mark.parametrize("pair", ["alone"], indirect=True)
+@pytest.mark.parametrize("is_discarded", [False, True])
+def test_a_copy_that_nobody_is_to_have_is_deleted(pair: Pair, is_discarded: bool) -> None:
+    program = pair.program()
+    assert isinstance(program.ask(Finish()), PartDone)
+    if is_discarded:
+        program.tell(Discard())
+    assert program.end() == 0
+    names = {path.name for path in pair.target.directory.glob("store*")}
+    assert names == ({"store"} if is_discarded else {"store", "store.incoming"})
 
 
 def give_up(pair: Pair, number: int) -> None:
