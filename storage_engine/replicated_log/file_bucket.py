@@ -1,6 +1,8 @@
 """A bucket that is a directory: of this machine, for trying things out, or of a shared file system.
 
 An object is written aside, synced, and linked to its name; links are refused where the name exists.
+All is done below the directory that was there at first. If another one has its path, such as an
+empty one below a file system that was unmounted, what would be written there is not in the log.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -26,80 +29,136 @@ class FileBucket:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._identity: tuple[int, int] | None = None  # of the directory that was there at first
 
     async def get(self, name: str) -> Found | None:
-        return await self._run(lambda: self._get(name))
+        return await self._run(partial(_get, name))
 
     async def exists(self, name: str) -> bool:
-        return await self._run((self._root / name).exists)
+        return await self._run(partial(_exists, name))
 
     async def put(self, name: str, content: bytes, *, version: Version | None) -> bool:
-        return await self._run(lambda: self._put(name, content, version))
+        return await self._run(partial(_put, name, content, version))
 
     async def delete(self, names: Sequence[str]) -> None:
-        def delete_all() -> None:
-            for name in names:
-                (self._root / name).unlink(missing_ok=True)
-
-        await self._run(delete_all)
+        await self._run(partial(_delete, names))
 
     async def list_before(self, prefix: str, before: str) -> list[str]:
-        def names() -> list[str]:
-            return [prefix + name for name in os.listdir(self._root / prefix)]
+        names = await self._run(partial(_names, prefix))
+        return sorted(name for name in names if name < before)
 
-        return sorted(name for name in await self._run(names) if name < before)
-
-    async def _run(self, work: Callable[[], _T]) -> _T:
-        def checked() -> _T:
-            if not self._root.is_dir():
-                raise BucketRefused(f"{self._root} is no directory: create it, or mount it")
-            return work()
-
+    async def _run(self, work: Callable[[int], _T]) -> _T:
+        """``work``: given the directory's descriptor, below which it stays."""
         try:
-            return await asyncio.to_thread(checked)
+            return await asyncio.to_thread(self._below_root, work)
         except PermissionError as exc:
             raise BucketRefused(f"{self._root}: {exc}") from exc
         except OSError as exc:
             raise BucketUnreachable(f"{self._root}: {exc}") from exc
 
-    def _get(self, name: str) -> Found | None:
+    def _below_root(self, work: Callable[[int], _T]) -> _T:
         try:
-            content = (self._root / name).read_bytes()
-        except FileNotFoundError:
-            return None
-        return Found(content, (hashlib.sha256(content).hexdigest(), None))
+            root = _open_directory(self._root)
+        except (FileNotFoundError, NotADirectoryError) as exc:
+            raise BucketRefused(f"{self._root} is no directory: create it, or mount it") from exc
+        try:
+            found = os.fstat(root)
+            if self._identity is None:
+                self._identity = found.st_dev, found.st_ino
+            elif self._identity != (found.st_dev, found.st_ino):
+                raise BucketRefused(
+                    f"{self._root} is another directory than before: mount the file system again "
+                    "that had it, or restart the engine if it is meant to be another one"
+                )
+            return work(root)
+        finally:
+            os.close(root)
 
-    def _put(self, name: str, content: bytes, version: Version | None) -> bool:
-        path = self._root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}{_ASIDE}")
+
+# Each is given the descriptor of the bucket's directory ------------------------------------------
+
+
+def _get(name: str, root: int) -> Found | None:
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=root)
+    except FileNotFoundError:
+        return None
+    with open(descriptor, "rb") as file:
+        content = file.read()
+    return Found(content, (hashlib.sha256(content).hexdigest(), None))
+
+
+def _exists(name: str, root: int) -> bool:
+    try:
+        os.stat(name, dir_fd=root)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _delete(names: Sequence[str], root: int) -> None:
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=root)
+
+
+def _names(prefix: str, root: int) -> list[str]:
+    with _folder(prefix.strip("/"), root) as folder:
+        return [prefix + name for name in os.listdir(folder)]
+
+
+def _put(name: str, content: bytes, version: Version | None, root: int) -> bool:
+    path, _, last = name.rpartition("/")
+    aside = f"{last}.{secrets.token_hex(8)}{_ASIDE}"
+    _make_folder(path, root)
+    with _folder(path, root) as folder:
         try:
-            with aside.open("xb") as file:
+            descriptor = os.open(
+                aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder
+            )
+            with open(descriptor, "wb") as file:
                 file.write(content)
                 file.flush()
-                os.fsync(file.fileno())
-            with _directory(path.parent) as directory:
-                if version is None:
-                    try:
-                        os.link(aside, path)
-                    except FileExistsError:
-                        return False
-                else:
-                    fcntl.flock(directory, fcntl.LOCK_EX)  # until it is closed
-                    found = self._get(name)
-                    if found is None or found.version != version:
-                        return False
-                    os.replace(aside, path)
-                os.fsync(directory)
+                os.fsync(descriptor)
+            if version is None:
+                try:
+                    os.link(aside, last, src_dir_fd=folder, dst_dir_fd=folder)
+                except FileExistsError:
+                    return False
+            else:
+                fcntl.flock(folder, fcntl.LOCK_EX)  # until it is closed
+                found = _get(last, folder)
+                if found is None or found.version != version:
+                    return False
+                os.replace(aside, last, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
             return True
         finally:
-            aside.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(aside, dir_fd=folder)
+
+
+def _make_folder(path: str, root: int) -> None:
+    """Durable on return, as far as it was missing."""
+    if not path or _exists(path, root):
+        return
+    parent, _, _ = path.rpartition("/")
+    _make_folder(parent, root)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, dir_fd=root)
+    with _folder(parent, root) as folder:
+        os.fsync(folder)
 
 
 @contextlib.contextmanager
-def _directory(path: Path) -> Iterator[int]:
-    opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+def _folder(path: str, root: int) -> Iterator[int]:
+    """Opened; the bucket's own directory if ``path`` is empty."""
+    opened = _open_directory(path or ".", dir_fd=root)
     try:
         yield opened
     finally:
         os.close(opened)
+
+
+def _open_directory(path: str | Path, dir_fd: int | None = None) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
