@@ -44,7 +44,8 @@ END $$
 def one_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """One whole service for all acceptance tests that neither stop nor harm it.
 
-    Its sign-in page offers single sign-on, too; nobody answers there.
+    It makes all of its database itself, as a user's first start does. Its sign-in page offers
+    single sign-on, too; nobody answers there.
     """
     provider = {
         "MQ_OIDC_ISSUER": "http://127.0.0.1:9",
@@ -52,7 +53,8 @@ def one_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         "MQ_OIDC_CLIENT_SECRET": "nobody asks for it",
         "MQ_OIDC_NAME": "W" * 40,  # the longest and widest that fits
     }
-    with running_service(tmp_path_factory.mktemp("service") / "data", **provider) as running:
+    data_dir = tmp_path_factory.mktemp("service") / "data"
+    with running_service(data_dir, has_tables=False, **provider) as running:
         yield running
 
 

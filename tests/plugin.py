@@ -22,6 +22,7 @@ from _pytest.nodeid import coerce_node_id
 from asgiref.sync import async_to_sync
 from hypothesis import HealthCheck, settings
 
+from tests import prepared_cluster
 from tests.disk_room import why_no_room
 from tests.servers import TestServers
 from tests.sizes import IS_TORTURE
@@ -31,6 +32,7 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 
+prepared_cluster.shared_directory()  # one for all processes of pytest-xdist
 SERVERS = TestServers()
 os.environ.update(SERVERS.environment())
 

@@ -19,16 +19,9 @@ from mqservice.supervisor.output import Output
 from mqservice.supervisor.postgres import PostgresServer
 from mqservice.supervisor.valkey import ValkeyServer
 from tests.ports import held_port
+from tests.prepared_cluster import PASSWORD, POSTGRES_SETTINGS, copy_cluster
 
 START_TIMEOUT_S = 120
-PASSWORD = "test-password"
-# A test cluster is thrown away, so nothing in it has to survive a power cut.
-POSTGRES_SETTINGS = {
-    "fsync": "off",
-    "synchronous_commit": "off",
-    "full_page_writes": "off",
-    "shared_buffers": "32MB",
-}
 VALKEY_SETTINGS = {"appendonly": "no", "save": '""'}
 
 
@@ -56,7 +49,7 @@ class TestServers:
         }
 
     def start_postgres(self) -> str:
-        """Its URL. The first call makes and starts a cluster, about two seconds."""
+        """Its URL. The first call starts a copy of the prepared cluster."""
         account = binaries.server_account()
         server = PostgresServer(
             directory=self._directory() / "pg",
@@ -68,6 +61,8 @@ class TestServers:
             settings=POSTGRES_SETTINGS,
         )
         if "postgres" not in self._children:
+            if not server.directory.exists():
+                copy_cluster(server.directory)
             server.prepare()
             self._start(server.child_spec({}))
             self._run(server.ensure_database())

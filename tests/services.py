@@ -21,6 +21,7 @@ from mqservice_client import Client, Message
 
 from mqservice.supervisor.quickstart import Quickstart, find_quickstart
 from tests.ports import find_steady_port
+from tests.prepared_cluster import prepare_data_dir
 
 PROGRAM = (sys.executable, "-m", "mqservice.cli.main")
 START_WAIT_S = 240
@@ -128,14 +129,17 @@ def api_of(service: Service) -> httpx.Client:
 
 @contextmanager
 def running_service(
-    data_dir: Path, program: Sequence[str] = PROGRAM, **env: str
+    data_dir: Path, program: Sequence[str] = PROGRAM, *, has_tables: bool = True, **env: str
 ) -> Iterator[Service]:
     """A service that is ready; stopped at the end unless the test has done so.
 
     ``program`` is the command line of ``mqservice``: of this checkout unless an installed one is
-    named.
+    named. ``has_tables``: a new data directory has them from the prepared cluster; its service
+    else makes them, which takes seconds of processor.
     """
     data_dir.mkdir(parents=True, exist_ok=True)
+    if has_tables and "DATABASE_URL" not in env and not any(data_dir.iterdir()):
+        prepare_data_dir(data_dir)
     log = data_dir.with_name(f"{data_dir.name}.log")
     with log.open("ab") as output:
         process = subprocess.Popen(

@@ -87,7 +87,7 @@ def test_an_empty_environment_gets_the_whole_service(
     program = str(environment / "bin/mqservice")
     assert _run(program, "--version").strip() == f"mqservice {__version__}"
 
-    with running_service(tmp_path / "data", (program,)) as service:
+    with running_service(tmp_path / "data", (program,), has_tables=False) as service:
         facts = service.facts
         headers = {"Authorization": f"Bearer {facts.api_key}"}
         with httpx.Client(

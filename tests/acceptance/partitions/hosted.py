@@ -23,7 +23,8 @@ from mqservice.supervisor.postgres import PostgresServer
 from mqservice.supervisor.valkey import ValkeyServer
 from tests.acceptance.partitions.network import Network
 from tests.planted.plugin import PLANT
-from tests.servers import POSTGRES_SETTINGS, VALKEY_SETTINGS
+from tests.prepared_cluster import POSTGRES_SETTINGS
+from tests.servers import VALKEY_SETTINGS
 from tests.services import wait_until
 
 POSTGRES_PORT: Final = 5_432

@@ -27,7 +27,7 @@ from mqservice.supervisor.postgres import PostgresServer, wait_for_external
 from mqservice.supervisor.readiness import is_valkey_ready
 from mqservice.supervisor.supervisor import run_service
 from mqservice.supervisor.valkey import ValkeyServer
-from tests.servers import POSTGRES_SETTINGS
+from tests.prepared_cluster import POSTGRES_SETTINGS
 from tests.services import is_process_running, wait_until
 from tests.storage_engine.faults import machine
 
