@@ -63,7 +63,7 @@ define sync
 	@chmod +x $(BIN)/mqservice
 endef
 
-.PHONY: run analytics test lint stop bench bench-peers torture fuzz docs clean lock console image image-analytics image-cluster image-test
+.PHONY: run analytics test lint lint-quick stop bench bench-peers torture fuzz docs clean lock console image image-analytics image-cluster image-test
 
 run: $(VENV)/.run-ready
 	@if [ -f $(VENV)/.analytics-ready ]; then $(BIN)/python -m analytics.java --background $(VENV)/java.log; \
@@ -75,20 +75,25 @@ analytics: $(VENV)/.analytics-ready
 	@$(BIN)/python -c "import sys; from analytics.session import spark_problem; reason = spark_problem(); \
 		print('Nightly reports are off: ' + reason if reason else 'Nightly reports are ready.'); sys.exit(bool(reason))"
 
-# mypy keeps one core busy. The other one collects all tests meanwhile, so that each module is compiled once and not by
-# three processes at the same time; what is wrong with one shows when the tests run.
-test: $(VENV)/.test-ready
-	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null 2>&1 & collecting=$$!; \
-	$(MAKE) --no-print-directory lint || { kill $$collecting; exit 1; }; \
-	wait $$collecting || true
+# mypy keeps one core busy for more than a minute; what it says is shown once it is done, and again at the end if it
+# fails. On the other core all tests are collected meanwhile, so that each module is compiled once and not by three
+# processes at the same time; what is wrong with one shows when the tests run.
+test: $(VENV)/.test-ready lint-quick
 	@$(BIN)/python -m analytics.java
 	@$(BIN)/python -m tests.chromium
-	$(PYTEST) -m "not torture"
+	@types=$(VENV)/mypy.log; echo "$(BIN)/mypy, beside the tests"; \
+	{ $(BIN)/mypy >$$types 2>&1; status=$$?; cat $$types; exit $$status; } & typing=$$!; \
+	$(BIN)/python -m pytest --collect-only --quiet >/dev/null 2>&1; \
+	echo '$(PYTEST) -m "not torture"'; $(PYTEST) -m "not torture"; tests=$$?; \
+	wait $$typing || { echo; echo "mypy failed:"; cat $$types; exit 1; }; exit $$tests
 
-lint: $(VENV)/.test-ready
+lint: lint-quick
+	$(BIN)/mypy
+
+# What takes seconds.
+lint-quick: $(VENV)/.test-ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 stop:

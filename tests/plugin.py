@@ -22,8 +22,8 @@ from _pytest.nodeid import coerce_node_id
 from asgiref.sync import async_to_sync
 from hypothesis import HealthCheck, settings
 
-from tests import prepared_cluster
 from tests.disk_room import why_no_room
+from tests.prepared_cluster import begin_to_make, shared_directory
 from tests.servers import TestServers
 from tests.sizes import IS_TORTURE
 
@@ -32,17 +32,23 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 
-prepared_cluster.shared_directory()  # one for all processes of pytest-xdist
+shared_directory()  # one for all processes of pytest-xdist
 SERVERS = TestServers()
 os.environ.update(SERVERS.environment())
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Ends the run where its disk is too full. Once: not in the processes of pytest-xdist."""
-    if not hasattr(session.config, "workerinput"):
-        reason = why_no_room(Path(tempfile.gettempdir()))
-        if reason is not None:
-            pytest.exit(reason, returncode=pytest.ExitCode.USAGE_ERROR)
+    """Ends the run where its disk is too full, and prepares for several processes what all of them
+    ask for. Once: not in the processes of pytest-xdist.
+    """
+    if hasattr(session.config, "workerinput"):
+        return
+    reason = why_no_room(Path(tempfile.gettempdir()))
+    if reason is not None:
+        pytest.exit(reason, returncode=pytest.ExitCode.USAGE_ERROR)
+    if session.config.getoption("numprocesses"):
+        making = begin_to_make()
+        session.config.add_cleanup(making.communicate)
 
 
 @pytest.hookimpl(tryfirst=True)

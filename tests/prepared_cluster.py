@@ -43,7 +43,6 @@ POSTGRES_SETTINGS: Final = {
     "shared_buffers": "32MB",
 }
 _ROOT: Final = Path(__file__).resolve().parents[1]
-_MAKE_WAIT_S: Final = 240
 
 
 def shared_directory() -> Path:
@@ -55,16 +54,17 @@ def shared_directory() -> Path:
     return Path(os.environ[VARIABLE])
 
 
+def begin_to_make() -> subprocess.Popen[bytes]:
+    """Ends once the cluster is there, whoever has made it."""
+    shared_directory()
+    return subprocess.Popen([sys.executable, "-m", "tests.prepared_cluster"], cwd=_ROOT)
+
+
 def copy_cluster(target: Path) -> None:
     """A cluster at ``target``, which must not exist."""
     place = shared_directory()
-    with (place / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (place / "cluster").exists():
-            subprocess.run(
-                [sys.executable, "-m", "tests.prepared_cluster"],
-                cwd=_ROOT, check=True, timeout=_MAKE_WAIT_S,
-            )  # fmt: skip
+    if not (place / "cluster").exists():
+        assert begin_to_make().wait() == 0, "no PostgreSQL cluster was made"
     subprocess.run(["cp", "--archive", str(place / "cluster"), str(target)], check=True)
 
 
@@ -117,5 +117,13 @@ def _migrate(url: str) -> None:
     subprocess.run(argv, env=env, check=True)
 
 
+def main() -> None:
+    place = shared_directory()
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "cluster").exists():
+            asyncio.run(_make(place))
+
+
 if __name__ == "__main__":
-    asyncio.run(_make(shared_directory()))
+    main()

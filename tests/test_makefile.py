@@ -67,3 +67,39 @@ def test_a_machine_without_a_suitable_python_is_told_which_were_found(tmp_path: 
         "Install one of them, or name it: make PYTHON=/path/to/python3 …",
     ]
     assert not (folder / ".venv").exists()
+
+
+def run_tests(folder: Path, *, mypy: str, pytest: str) -> subprocess.CompletedProcess[str]:
+    """``make test`` with an environment whose programs do nothing else than what is given here."""
+    programs = folder / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    scripts = {
+        "python": f'case "$*" in *collect-only*) ;; *"pytest -n"*) {pytest};; esac',
+        "mypy": mypy, "ruff": "true", "lint-imports": "true",
+    }  # fmt: skip
+    for name, script in scripts.items():
+        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (programs / name).chmod(0o755)
+    return subprocess.run(
+        ["make", "-f", str(ROOT / "Makefile"), "-o", ".venv/.test-ready", "test"],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_mypy_runs_beside_the_tests_and_what_it_finds_is_the_last_that_is_shown(
+    tmp_path: Path,
+) -> None:
+    ends_with_tests = "until [ -f tested ]; do sleep 0.01; done"
+    good = run_tests(
+        tmp_path / "good", mypy=f"{ends_with_tests}; echo no issues", pytest="touch tested"
+    )
+    assert good.returncode == 0, good.stdout
+    assert good.stdout.splitlines()[-1] == "no issues"
+
+    bad = run_tests(tmp_path / "bad", mypy="echo wrong type; exit 1", pytest="echo all passed")
+    assert bad.returncode == 2
+    assert bad.stdout.splitlines()[-2:] == ["mypy failed:", "wrong type"]
+    assert "all passed" in bad.stdout
+
+    failed = run_tests(tmp_path / "failed", mypy="true", pytest="exit 1")
+    assert failed.returncode == 2
