@@ -10,7 +10,7 @@ from django.db import connection
 from django.test import TransactionTestCase
 from pytest_django import DjangoDbBlocker
 
-from tests.services import Service, running_service
+from tests.services import Service, started_service
 
 # One line for each request would bury what a failed test has to say.
 logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -54,7 +54,7 @@ def one_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         "MQ_OIDC_NAME": "W" * 40,  # the longest and widest that fits
     }
     data_dir = tmp_path_factory.mktemp("service") / "data"
-    with running_service(data_dir, has_tables=False, **provider) as running:
+    with started_service(data_dir, **provider) as running:
         yield running
 
 

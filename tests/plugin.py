@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import subprocess
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
@@ -33,6 +34,7 @@ settings.register_profile(
 settings.load_profile("any machine")
 
 shared_directory()  # one for all processes of pytest-xdist
+_making: list[subprocess.Popen[bytes]] = []  # waited for at the end
 SERVERS = TestServers()
 os.environ.update(SERVERS.environment())
 
@@ -46,9 +48,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     reason = why_no_room(Path(tempfile.gettempdir()))
     if reason is not None:
         pytest.exit(reason, returncode=pytest.ExitCode.USAGE_ERROR)
-    if session.config.getoption("numprocesses"):
-        making = begin_to_make()
-        session.config.add_cleanup(making.communicate)
+    if session.config.getoption("numprocesses", None):
+        _making.append(begin_to_make())
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -149,6 +150,8 @@ def _end_the_service(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure() -> None:
     SERVERS.close()
+    for process in _making:
+        process.wait()
 
 
 @pytest.fixture(scope="session")

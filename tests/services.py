@@ -129,17 +129,28 @@ def api_of(service: Service) -> httpx.Client:
 
 @contextmanager
 def running_service(
-    data_dir: Path, program: Sequence[str] = PROGRAM, *, has_tables: bool = True, **env: str
+    data_dir: Path, program: Sequence[str] = PROGRAM, **env: str
 ) -> Iterator[Service]:
     """A service that is ready; stopped at the end unless the test has done so.
 
     ``program`` is the command line of ``mqservice``: of this checkout unless an installed one is
-    named. ``has_tables``: a new data directory has them from the prepared cluster; its service
-    else makes them, which takes seconds of processor.
+    named. A new data directory has the tables of the prepared cluster.
+    """
+    is_new = not data_dir.exists() or not any(data_dir.iterdir())
+    if is_new and "DATABASE_URL" not in env:
+        prepare_data_dir(data_dir)
+    with started_service(data_dir, program, **env) as service:
+        yield service
+
+
+@contextmanager
+def started_service(
+    data_dir: Path, program: Sequence[str] = PROGRAM, **env: str
+) -> Iterator[Service]:
+    """The same, which does all of a first start itself: to make the tables takes seconds of
+    processor.
     """
     data_dir.mkdir(parents=True, exist_ok=True)
-    if has_tables and "DATABASE_URL" not in env and not any(data_dir.iterdir()):
-        prepare_data_dir(data_dir)
     log = data_dir.with_name(f"{data_dir.name}.log")
     with log.open("ab") as output:
         process = subprocess.Popen(

@@ -177,7 +177,7 @@ def _dotted(path: Path) -> str:
 def _imported(path: Path, modules: set[str]) -> set[str]:
     """Which of the modules are imported anywhere in it, in functions too."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in _statements(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

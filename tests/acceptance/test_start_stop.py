@@ -21,6 +21,7 @@ from tests.services import (
     pids_using,
     run_up,
     running_service,
+    started_service,
     wait_until,
 )
 
@@ -101,7 +102,7 @@ def test_one_data_directory_lives_on_through_kills_and_stops(tmp_path: Path) -> 
     """One life, since each first start makes a database: engine killed, supervisor killed, stopped
     in order, database killed.
     """
-    with running_service(tmp_path, has_tables=False) as first:
+    with started_service(tmp_path) as first:
         facts = first.facts
         ports = (tmp_path / "ports.json").read_bytes()
         _produce(facts, b"acknowledged before the crash")

@@ -17,7 +17,7 @@ import pytest
 
 from mqservice import __version__
 from tests.pythons import InstalledPython, installed_pythons
-from tests.services import running_service
+from tests.services import started_service
 
 pytestmark = pytest.mark.acceptance
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,7 +87,7 @@ def test_an_empty_environment_gets_the_whole_service(
     program = str(environment / "bin/mqservice")
     assert _run(program, "--version").strip() == f"mqservice {__version__}"
 
-    with running_service(tmp_path / "data", (program,), has_tables=False) as service:
+    with started_service(tmp_path / "data", (program,)) as service:
         facts = service.facts
         headers = {"Authorization": f"Bearer {facts.api_key}"}
         with httpx.Client(

@@ -17,6 +17,7 @@ from mqservice.lib.names import NAME_CHARS_MAX
 from tests.acceptance.console.accessibility import serious_faults
 from tests.acceptance.console.messages import dead_letter, produce, schedule
 from tests.services import Service, client_of
+from tests.sizes import in_torture, sized
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 MIB: Final = 1024 * 1024
@@ -107,6 +108,7 @@ def test_a_text_that_turns_what_stands_beside_it_is_noticed(
     assert bool(page.evaluate(TURNED)) == (left != "a" and right != "c")
 
 
+@pytest.mark.sized
 def test_texts_that_run_the_other_way_turn_nothing_beside_them(
     page: Page, service: Service
 ) -> None:
@@ -128,7 +130,8 @@ def test_texts_that_run_the_other_way_turn_nothing_beside_them(
         "schedules", "schedules/turned", f"search?q={quote(ARABIC)}", "",
     )  # fmt: skip
 
-    found = [fault for path in paths for fault in faults_at_each_width(page, path)]
+    tried = paths[:: sized(3, torture=1)]
+    found = [fault for path in tried for fault in faults_at_each_width(page, path)]
 
     assert found == []
     page.set_viewport_size({"width": 1440, "height": 900})
@@ -150,6 +153,7 @@ def test_texts_that_run_the_other_way_turn_nothing_beside_them(
     expect(page.get_by_role("group", name="Body as a tree")).to_contain_text(f"{HEBREW}:")
 
 
+@pytest.mark.sized
 def test_the_longest_keys_and_consumers_fit_on_a_phone_too(page: Page, service: Service) -> None:
     name, key, client = "L" * NAME_CHARS_MAX, "K" * 127, "C" * 127
     each_name = f"each-{name}"[:NAME_CHARS_MAX]
@@ -175,7 +179,8 @@ def test_the_longest_keys_and_consumers_fit_on_a_phone_too(page: Page, service: 
                 f"dead-letters/{name}/messages/{message.id}", "tasks", "usage", "audit", "alerts",
                 f"new-alert?kind=lag&group={name}",
             )  # fmt: skip
-            found = [fault for path in paths for fault in faults_at_each_width(page, path)]
+            tried = paths[:: sized(3, torture=1)]
+            found = [fault for path in tried for fault in faults_at_each_width(page, path)]
             page.goto(f"/console/demo/groups/{each_name}")
             expect(page.locator("main")).to_contain_text(client)
     assert found == []
@@ -218,7 +223,7 @@ def test_bodies_as_large_and_odd_as_they_may_be_are_opened_and_listed(
     expect(page.get_by_role("dialog", name="Message")).to_contain_text("Download body")
 
 
-@pytest.mark.parametrize("off_s", [HOUR_S, -HOUR_S])
+@pytest.mark.parametrize("off_s", [HOUR_S, *in_torture(-HOUR_S)])
 def test_a_clock_of_the_browser_that_is_an_hour_off_changes_nothing(
     new_page: New, service: Service, off_s: int
 ) -> None:

@@ -189,8 +189,8 @@ def test_no_page_has_a_serious_fault_for_those_who_see_or_hear_it(
         "dead-letter": f"dead-letters/given-up/messages/{dead_id}",
         "trace": f"traces/{dead_id}",
     }
-    # In `make test` every fifth page.
-    for name, path in list({**PAGES, **more}.items())[:: sized(5, torture=1)]:
+    # In `make test` every eighth page.
+    for name, path in list({**PAGES, **more}.items())[:: sized(8, torture=1)]:
         found += faults_of_page(page, name, f"/console/demo/{path}", theme)
     assert found == []
 
@@ -236,6 +236,7 @@ LONG_PAGES: Final = (
 )  # fmt: skip
 
 
+@pytest.mark.sized
 def test_the_longest_names_fit_on_a_phone_too(new_page: New, service: Service) -> None:
     assert len(LONGEST) == 64
     give_up(service, LONGEST, "for the longest name")
@@ -245,7 +246,8 @@ def test_the_longest_names_fit_on_a_phone_too(new_page: New, service: Service) -
     )
     page = new_page()
     found = []
-    for path in (*LONG_PAGES, f"topics/{{name}}/messages/{message_id}"):
+    paths = (*LONG_PAGES, f"topics/{{name}}/messages/{message_id}")
+    for path in paths[:: sized(4, torture=1)]:
         page.goto(f"/console/demo/{path.format(name=LONGEST)}")
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 900})

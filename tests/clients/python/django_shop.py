@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
@@ -69,10 +70,14 @@ class Shop:
         base_url: str,
         api_key: str,
         project: Path = HERE,
+        tables: Path | None = None,
     ) -> None:
-        """``project``: where the package ``shop`` is, with its settings."""
+        """``project``: where the package ``shop`` is, with its settings. ``tables``: a database of
+        the same project that has them.
+        """
         self.prefix = prefix
         self.folder = folder
+        self.database = folder / "shop.db"
         self._python = python
         self._notes = folder / "notes"
         self._stack = ExitStack()
@@ -83,11 +88,14 @@ class Shop:
             "DJANGO_SETTINGS_MODULE": "shop.settings",
             "MQ_BASE_URL": base_url,
             "MQ_API_KEY": api_key,
-            "SHOP_DATABASE": str(folder / "shop.db"),
+            "SHOP_DATABASE": str(self.database),
             "SHOP_NOTES": str(self._notes),
             "SHOP_PREFIX": prefix,
         }
-        self.manage("migrate", "--verbosity", "0")
+        if tables is None:
+            self.manage("migrate", "--verbosity", "0")
+        else:
+            shutil.copyfile(tables, self.database)
 
     @property
     def notes(self) -> list[str]:

@@ -52,10 +52,22 @@ def python(request: pytest.FixtureRequest) -> Path:
     return python_of(request.param)
 
 
+@pytest.fixture(scope="module")
+def tables(python: Path, service: Target, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database to which nothing was done but ``migrate``."""
+    return new_shop(python, tmp_path_factory.mktemp("tables"), service).database
+
+
+def new_shop(python: Path, folder: Path, service: Target, tables: Path | None = None) -> Shop:
+    return Shop(
+        python, folder, f"shop-{os.getpid()}-{next(_numbers)}",
+        base_url=service.base_url, api_key=service.api_key, tables=tables,
+    )  # fmt: skip
+
+
 @pytest.fixture
-def shop(python: Path, service: Target, tmp_path: Path) -> Iterator[Shop]:
-    prefix = f"shop-{os.getpid()}-{next(_numbers)}"
-    shop = Shop(python, tmp_path, prefix, base_url=service.base_url, api_key=service.api_key)
+def shop(python: Path, service: Target, tables: Path, tmp_path: Path) -> Iterator[Shop]:
+    shop = new_shop(python, tmp_path, service, tables)
     yield shop
     shop.close()
 

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from tests.acceptance.history.asking import is_drained
 from tests.clients.python.conftest import Target, make_place
 from tests.clients.snippets import consumed_group, snippets_of, with_own_names
 from tests.docs.markdown import DOCS
+from tests.forked import Starter
 from tests.services import wait_until
 
 pytestmark = pytest.mark.acceptance
@@ -29,7 +30,14 @@ WAIT_S: Final = 60
 BEFORE: Final = """from mqservice_client import Client
 mq = Client()
 """
+SNIPPET_PROGRAM: Final = "tests.clients.python.snippet_program"
 SNIPPETS: Final = snippets_of(PAGES, "python")
+
+
+@cache
+def starter() -> Starter:
+    """A process that has imported the client: to import it takes longer than most snippets run."""
+    return Starter(SNIPPET_PROGRAM)
 
 
 @pytest.mark.parametrize("kind", ["sync"])
@@ -46,27 +54,26 @@ def test_a_snippet_runs_and_handles_all_messages(
     snippet = SNIPPETS[name]
     path = tmp_path / "snippet.py"
     path.write_text(_whole(snippet, place.topic))
-    process = subprocess.Popen(
-        [sys.executable, "-W", "error", str(path)],
-        env={**os.environ, "MQ_BASE_URL": service.base_url, "MQ_API_KEY": service.api_key},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        try:
-            if (group := consumed_group(snippet, place.topic)) is not None:
-                done = partial(is_drained, facts, group)
-                wait_until(done, WAIT_S, f"{name} has consumed all")
-                if "idle_timeout" not in snippet:
-                    process.send_signal(signal.SIGTERM)
-            _, complaint = process.communicate(timeout=WAIT_S)
-        finally:
-            process.kill()
+    environ = {**os.environ, "MQ_BASE_URL": service.base_url, "MQ_API_KEY": service.api_key}
+    with (tmp_path / "complaint").open("wb") as complaint, Path(os.devnull).open("r+b") as nothing:
+        process = starter().start(
+            f"{SNIPPET_PROGRAM}:main", "snippet", str(path), environ=environ, directory=tmp_path,
+            standard=(nothing.fileno(), nothing.fileno(), complaint.fileno()),
+        )  # fmt: skip
+    try:
+        if (group := consumed_group(snippet, place.topic)) is not None:
+            done = partial(is_drained, facts, group)
+            wait_until(done, WAIT_S, f"{name} has consumed all")
+            if "idle_timeout" not in snippet:
+                process.send_signal(signal.SIGTERM)
+        code = process.wait(WAIT_S)
+    finally:
+        process.kill()
 
-    is_stopped = process.returncode == -signal.SIGTERM and "mq.run(" not in snippet
-    assert process.returncode == 0 or is_stopped, complaint
-    assert "Traceback" not in complaint
+    said = (tmp_path / "complaint").read_text()
+    is_stopped = code == -signal.SIGTERM and "mq.run(" not in snippet
+    assert code == 0 or is_stopped, said
+    assert "Traceback" not in said
 
 
 def test_snippets_keep_to_the_types(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ def at_work(shard: Installation) -> Iterator[Work]:
     print(f"{len(acked)} acknowledged, longest gap {gap_ns / 1e9:.2f} s")
 
 
+@pytest.mark.torture
 def test_each_node_tells_prometheus_whether_it_owns_the_shard(shard: Installation) -> None:
     a, b = shard.machines["a"], shard.machines["b"]
     of_owner, of_replica = a.metrics(), b.metrics()
@@ -117,7 +118,9 @@ def test_each_node_tells_prometheus_whether_it_owns_the_shard(shard: Installatio
 
 
 def test_a_shard_outlives_its_node_and_goes_back_when_told(shard: Installation) -> None:
-    a = shard.machines["a"]
+    a, b = shard.machines["a"], shard.machines["b"]
+    assert [each.metrics()["owns_shard"] for each in (a, b)] == [1, 0]
+    assert [each.health()[0] for each in (a, b)] == [200, 503]
     with at_work(shard) as work:
         a.kill()
         shard.await_owner("b")
