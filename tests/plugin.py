@@ -3,9 +3,10 @@
     free ports ──▶ DATABASE_URL, VALKEY_URL ──▶ settings          servers start when a fixture asks
 
 The servers are the embedded ones, run by the supervisor's own code with settings that trade safety
-for speed. Coroutine tests run by ``async_to_sync``, which keeps the ORM on the thread that holds
-the test's transaction; with a loop of its own, rows would survive the test. How long an example of
-a property takes says more of the machine than of the code.
+for speed; PostgreSQL starts with a copy of the prepared cluster. Coroutine tests run by
+``async_to_sync``, which keeps the ORM on the thread that holds the test's transaction; with a loop
+of its own, rows would survive the test. How long an example of a property takes says more of the
+machine than of the code.
 """
 
 from __future__ import annotations
