@@ -79,9 +79,9 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
 
 def _keep_connections(finished: type[TestCase]) -> None:
     """Django would close the connection after each test whose transaction it has rolled back. To
-    connect, and to read the catalog again, takes longer than half of the tests that follow.
+    connect, and to read the catalog again, takes a fifth of the processor of such tests.
     """
-    finished._rollback_atomics(finished.cls_atomics)
+    finished._rollback_atomics(finished.cls_atomics)  # type: ignore[attr-defined]  # Django's own
     for each in connections.all(initialized_only=True):
         if each.connection is None or each.errors_occurred:
             each.close()
