@@ -234,8 +234,7 @@ class Replication:
         Raises ``NotLeader``.
         """
         try:
-            await self._shipper.ship()
-            await self._shipper.drain()
+            await self._shipper.ship_rest()
         except LogError as exc:
             raise _store_error(exc) from exc
 
@@ -351,8 +350,7 @@ class Replication:
         try:
             if not self._is_over:
                 async with asyncio.timeout(self._timeout_ms / _MS):
-                    await self._shipper.ship()
-                    await self._shipper.drain()
+                    await self._shipper.ship_rest()
                 is_whole = True
                 await self._write_place()
                 if split is not None:

@@ -116,8 +116,9 @@ class Shipper:
     def is_idle(self) -> bool:
         return not self._in_flight
 
-    async def ship(self, *, at_least_one: bool = False) -> None:
-        """Give the log all that has changed; done when it was taken, not when it is there.
+    async def ship(self, *, at_least_one: bool = False) -> bool:
+        """Give the log all that has changed; done when it was taken, not when it is there. False:
+        files kept changing, and have to be looked at again.
 
         Raises ``Fenced`` and what else ends a writer; ``OSError`` where a file cannot be read.
         """
@@ -131,6 +132,14 @@ class Shipper:
                 "Could not take the store's tables at one moment; trying again",
                 extra={"action": "replication_postponed", "reason": str(exc)},
             )
+            return False
+        return True
+
+    async def ship_rest(self) -> None:
+        """Until the log has all of a store that nobody changes. Raises as ``ship`` does."""
+        while not await self.ship():
+            pass
+        await self.drain()
 
     async def ship_whole(self) -> Moment:
         """Ship as well, and return what the store was at that moment; done when the log has it.

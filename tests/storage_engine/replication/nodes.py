@@ -77,8 +77,7 @@ class Node:
 
     async def replicated(self) -> None:
         """Until the log has everything that is on the disk now, small files too."""
-        await self.replication._shipper.ship()
-        await self.replication._shipper.drain()
+        await self.replication._shipper.ship_rest()
 
     async def _end_run(self) -> None:
         if self.run is not None:

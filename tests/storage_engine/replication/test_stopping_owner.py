@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from storage_engine.client import (
+    Durability,
     LeaseRef,
     ReceiveRequest,
     SettleRequest,
     ShuttingDown,
     StoreError,
 )
+from storage_engine.disk.small_files import FilesKeptChanging
 from storage_engine.records.record import encode_record
 from storage_engine.replication.changes import Change, ChangeReader
 from storage_engine.replication.shipper import Shipper
@@ -61,6 +63,32 @@ async def test_a_settle_that_the_log_will_not_have_is_not_confirmed(tmp_path: Pa
     async with served(heir) as client:
         received = await client.receive(RECEIVE)
     assert [record.body for record in received.records] == [b"two"]
+    await heir.stop()
+
+
+async def test_an_owner_whose_files_kept_changing_looks_again_before_it_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = SharedLog()
+    node = await Node(tmp_path / "a", shared).own()
+    node.topic("s", Durability.SYNC)
+    await node.replicated()
+    take, looks = ChangeReader.take, []
+
+    def take_later(reader: ChangeReader, *, is_whole: bool = False) -> Change:
+        looks.append(is_whole)
+        if len(looks) == 1:
+            raise FilesKeptChanging("the table of topics was replaced during every attempt")
+        return take(reader, is_whole=is_whole)
+
+    assert node.run is not None
+    node.run.cancel()  # nothing more is shipped before the stop
+    monkeypatch.setattr(ChangeReader, "take", take_later)
+    assert (await node.open.put(message(b"last", topic="s"))).error is None
+    await node.stop()
+    assert len(looks) > 1
+    heir = await Node(tmp_path / "b", shared).own()
+    assert heir.open.pull_bodies(topic="s") == [b"last"]
     await heir.stop()
 
 
