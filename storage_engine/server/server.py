@@ -25,6 +25,7 @@ from storage_engine.errors import (
     BadRequest,
     NotLocal,
     OldMessagesUnavailable,
+    OutcomeUnknown,
     ShuttingDown,
     StoreBusy,
     StoreError,
@@ -524,6 +525,10 @@ class _Connection(asyncio.BufferedProtocol):
                 self._ended(operation, request_id, await work, None)
             except StoreError as exc:
                 self._ended(operation, request_id, None, exc)
+            except OSError as exc:
+                unknown = OutcomeUnknown(f"the disk refused ({exc}); it may have been done")
+                self._ended(operation, request_id, None, unknown)
+                raise
 
         asyncio.ensure_future(finish()).add_done_callback(partial(_log_failure, operation.name))
 

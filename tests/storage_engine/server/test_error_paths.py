@@ -11,11 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from storage_engine.client import AsyncStoreClient
 from storage_engine.delivery.offset_journal import OffsetJournal
 from storage_engine.disk.files import Files, Mapping
 from storage_engine.disk.mapped_files import MappedFiles
-from storage_engine.errors import StoreBusy, StoreError, SyncFailed
+from storage_engine.errors import OutcomeUnknown, StoreBusy, StoreError, SyncFailed
 from storage_engine.records.record import SYSFLAG_AT, encode_record
+from storage_engine.server.server import Server
+from storage_engine.wire.operations import Op
+from storage_engine.wire.protocol import CheckpointReply, Empty
 from storage_engine.wire.topics import Durability
 from tests.storage_engine.doubles import (
     WAIT_S,
@@ -156,6 +160,25 @@ async def test_a_checkpoint_that_cannot_be_written_says_so_and_the_next_one_can(
         store.files.broken = set()
         reply = await store.store.checkpoint()
         assert reply.flushed_offset == store.store.stats(0).append_offset
+
+
+async def test_a_disk_that_refuses_while_a_client_waits_is_named_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse() -> CheckpointReply:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    async with OpenStore(tmp_path / "s") as store:
+        monkeypatch.setattr(store.store, "checkpoint", refuse)
+        server = Server(store.store)
+        path = str(tmp_path / "socket")
+        await server.start(path)
+        client = AsyncStoreClient(path, client_name="test")
+        await client.wait_connected(10_000)
+        with pytest.raises(OutcomeUnknown, match=r"the disk refused .*not permitted"):
+            await client.call(Op.CHECKPOINT, Empty())
+        await client.aclose()
+        await server.stop()
 
 
 async def test_a_reserve_that_cannot_be_made_ends_nothing(tmp_path: Path) -> None:
