@@ -30,6 +30,15 @@ REPLICATION: Final = (
                 "a_replica_that_was_killed_before_its_first_tables_begins_again",
                 "a_replica_is_not_served_without_its_log",
             ),
+            *_of(
+                "replication/stopping_owner",
+                "an_owner_whose_files_kept_changing_looks_again_before_it_stops",
+            ),
+            *_of(
+                "replicated_log/file_bucket",
+                "a_directory_that_is_moved_away_during_a_write_is_not_made_again",
+                "another_directory_in_its_place_gets_nothing",
+            ),
         ),
         ("takeovers", "cluster_faults"),
     ),

@@ -229,15 +229,9 @@ async def test_a_replica_leaves_none_of_it_to_the_bucket_as_the_owner_had_left_t
 ) -> None:
     shard = await Shard(tmp_path).begin()
     await shard.fill(80)
-    replica, store = shard.node("b"), shard.owner.open.store
+    replica = shard.node("b")
     follower = replica.follower()
-    for _ in range(2):  # the second snapshot knows what the first has let go
-        await store.checkpoint()
-        await shard.owner.replicated()
-        await follower.read_on()
-        await follower.flush()
-        await shard.owner.snapshotter.take()
-        await store.retention.run()
+    await shard.leave_old_before(follower)
     assert await follower.leave_old(), "it has only begun to"
     await begins_anew(shard.owner, await uploaded(tmp_path / "made", shard.bucket))
     await follower.read_on()

@@ -217,15 +217,9 @@ async def _member_of(shard: Shard, name: str) -> Subscription:
 async def test_a_replica_follows_while_it_leaves_many_segments(tmp_path: Path) -> None:
     shard = await Shard(tmp_path).begin()
     await shard.fill(80)
-    replica, store = shard.node("b"), shard.owner.open.store
+    replica = shard.node("b")
     follower = replica.follower()
-    for _ in range(2):  # the second snapshot knows what the first has let go
-        await store.checkpoint()
-        await shard.owner.replicated()
-        await follower.read_on()
-        await follower.flush()
-        await shard.owner.snapshotter.take()
-        await store.retention.run()
+    await shard.leave_old_before(follower)
     assert len(shard.owner.local_bases()) == LOCAL_SEGMENTS
     assert not replica.left_bases()
     left: list[int] = []

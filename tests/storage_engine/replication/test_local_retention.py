@@ -26,6 +26,7 @@ from storage_engine.log.commit_log import CommitLog
 from storage_engine.replicated_log.bucket import BucketRefused, Found
 from storage_engine.replicated_log.errors import Unavailable
 from storage_engine.replicated_log.opening import open_shard
+from storage_engine.replication.follower import Follower
 from storage_engine.replication.replica import Replica
 from storage_engine.replication.tail import Tail
 from storage_engine.tools.transfer.exporting import OwnStore
@@ -79,6 +80,17 @@ class Shard:
         assert await self.owner.leave_old() == LOCAL_SEGMENTS
         assert len(self.owner.left_bases()) > CACHED_SEGMENTS
         return self
+
+    async def leave_old_before(self, follower: Follower) -> None:
+        """The owner leaves old segments to the bucket; ``follower`` has them still."""
+        store = self.owner.open.store
+        for _ in range(2):  # the second snapshot knows what the first has let go
+            await store.checkpoint()
+            await self.owner.replicated()
+            await follower.read_on()
+            await follower.flush()
+            await self.owner.snapshotter.take()
+            await store.retention.run()
 
     def node(self, name: str) -> BucketNode:
         return BucketNode(self.path / name, self.shared, self.bucket)

@@ -96,15 +96,21 @@ async def test_a_log_that_does_not_answer_refuses_replicated_puts_and_heals(
     await node.stop()
 
 
-async def test_an_entry_goes_at_once_after_a_pause_and_the_next_is_gathered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node = await Node(tmp_path / "a", SharedLog()).own()
+async def gathering(store_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """An owner that has just given an entry to a log with a pause of a minute."""
+    node = await Node(store_dir, SharedLog()).own()
     node.topic()
     await node.replicated()
     monkeypatch.setattr(MemoryLog, "linger_ms", 60_000)
     node.clock.advance(60_000)
     await node.open.put_bodies(b"alone")
+    return node
+
+
+async def test_an_entry_goes_at_once_after_a_pause_and_the_next_is_gathered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await gathering(tmp_path / "a", monkeypatch)
     gathered = [node.open.start_put([message(body)]) for body in (b"one", b"two")]
     await node.open.store.durability.durable_to(node.open.store.stats(0).append_offset)
     await wait_until(lambda: len(node.replication._waiting) == 2)
@@ -119,13 +125,8 @@ async def test_an_entry_goes_at_once_after_a_pause_and_the_next_is_gathered(
 async def test_enough_for_an_entry_does_not_wait_for_the_log_s_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = await Node(tmp_path / "a", SharedLog()).own()
-    node.topic()
-    await node.replicated()
-    monkeypatch.setattr(MemoryLog, "linger_ms", 60_000)
     monkeypatch.setattr(replication, "_AT_ONCE_BYTES", 2 * KIB)
-    node.clock.advance(60_000)
-    await node.open.put_bodies(b"alone")
+    node = await gathering(tmp_path / "a", monkeypatch)
     gathered = [node.open.start_put([message(b"x" * KIB)])]
     await wait_until(lambda: len(node.replication._waiting) == 1)
     await asyncio.sleep(0)
