@@ -145,7 +145,7 @@ from storage_engine.wire.offsets import (
     ResetTo,
 )
 from storage_engine.wire.protocol import CheckpointReply, StatsReply
-from storage_engine.wire.put_coalescer import PutCall
+from storage_engine.wire.put_lane import PutCall
 from storage_engine.wire.put_once import PutOncePlace
 from storage_engine.wire.reads import (
     KeyTopicsReply,

@@ -22,6 +22,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from functools import partial
+from itertools import chain, repeat
 from typing import Final, TypeVar
 
 from storage_engine.clock import Clock, SystemClock
@@ -61,8 +62,15 @@ from storage_engine.wire.notices import Notice
 from storage_engine.wire.operations import AnyOperation, Op, Operation
 from storage_engine.wire.proof import ClientProof
 from storage_engine.wire.protocol import CancelRequest, Empty, HelloReply, HelloRequest
-from storage_engine.wire.put_coalescer import PutCall, PutWaiter, complete_puts, fail_puts
-from storage_engine.wire.put_lane import LOCAL_FRAMES_MAX, REPLICATED_FRAMES_MAX, PutLane
+from storage_engine.wire.put_lane import (
+    LOCAL_FRAMES_MAX,
+    REPLICATED_FRAMES_MAX,
+    PutCall,
+    PutLane,
+    PutWaiter,
+    complete_puts,
+    fail_puts,
+)
 from storage_engine.wire.put_once import PutOncePlace, PutOnceRequest
 from storage_engine.wire.reply_handlers import (
     ReceiveCall,
@@ -78,6 +86,7 @@ from storage_engine.wire.silence import SilenceWatch
 log = logging.getLogger(__name__)
 
 _FIND_INTERVAL_MS: Final = 1_000
+_REQUEST_IDS: Final = range(1, 1 << 32)  # 0 is the connection's own
 
 RequestT = TypeVar("RequestT")
 ReplyT = TypeVar("ReplyT")
@@ -118,7 +127,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         self._is_greeted = False  # on this connection
         self._find_again_ms = 0
         self._inflight: dict[int, InFlight] = {}
-        self._next_request_id = 1
+        self._request_ids = chain.from_iterable(repeat(_REQUEST_IDS))  # of frames, round and round
         frame_bytes = self._config.put_frame_bytes
         self._local_puts = PutLane(LOCAL_FRAMES_MAX, frame_bytes)
         self._replicated_puts = PutLane(REPLICATED_FRAMES_MAX, frame_bytes)
@@ -230,23 +239,22 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         if self._answering is None or self._answering.is_closing():
             send = partial(self._put_held, call, records, is_replicated)
             fail = partial(_fail_call, call)
-            self._hold(self._new_request_id(), put_bytes, send, fail)
+            self._hold(next(self._request_ids), put_bytes, send, fail)
             return
         lane = self._replicated_puts if is_replicated else self._local_puts
         if put_bytes > self._put_bytes_max:
             raise RecordRefused(
                 f"a put has {put_bytes} bytes, but at most {self._put_bytes_max} fit into a frame"
             )
-        waiting = lane.waiting
-        if lane.inflight_bytes + waiting.put_bytes > self._config.put_inflight_bytes_max:
+        if lane.inflight_bytes + lane.waiting_bytes > self._config.put_inflight_bytes_max:
             raise StoreBusy(
-                f"{lane.inflight_bytes + waiting.put_bytes} bytes are waiting for the storage "
+                f"{lane.inflight_bytes + lane.waiting_bytes} bytes are waiting for the storage "
                 "engine already; try again later"
             )
-        waiting.add(call, records, put_bytes)
-        if waiting.put_bytes >= self._config.put_hold_bytes and not is_replicated:
+        may_send = lane.add(call, records, put_bytes)
+        if lane.waiting_bytes >= self._config.put_hold_bytes and not is_replicated:
             self._send_puts(lane)
-        elif not lane.is_sending and lane.may_send:
+        elif may_send and not lane.is_sending:
             lane.is_sending = True
             self._loop.call_soon(self._send_puts, lane)
 
@@ -354,15 +362,10 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
     def _register(
         self, op: AnyOperation, call: Call | None, extra_wait_ms: int = 0
     ) -> tuple[int, InFlight]:
-        request_id = self._new_request_id()
+        request_id = next(self._request_ids)
         deadline_ms = self._deadline_ms(extra_wait_ms)
         entry = self._inflight[request_id] = InFlight(op, call, deadline_ms, extra_wait_ms)
         return request_id, entry
-
-    def _new_request_id(self) -> int:
-        request_id = self._next_request_id
-        self._next_request_id = request_id % 0xFFFF_FFFF + 1
-        return request_id
 
     def _deadline_ms(self, extra_wait_ms: int = 0) -> int:
         return self._clock.monotonic_ms() + self._config.request_timeout_ms + extra_wait_ms
@@ -384,7 +387,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
     def _hold_request(
         self, op: AnyOperation, request: object, call: Call, extra_wait_ms: int
     ) -> tuple[int, InFlight]:
-        request_id, entry = self._new_request_id(), InFlight(op, call, 0, extra_wait_ms)
+        request_id, entry = next(self._request_ids), InFlight(op, call, 0, extra_wait_ms)
         if isinstance(request, ReceiveRequest):
             entry.origin = request
         entry.payload = payload = encode_struct(request)
@@ -416,14 +419,14 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
 
     def _hold_unsent(self, lane: PutLane) -> None:
         """What waits in a lane was not sent: it waits on, or fails."""
-        for payload, waiters in lane.waiting.take():
+        for payload, waiters in lane.take():
             self._hold_puts(lane, payload, waiters)
 
     def _hold_puts(self, lane: PutLane, payload: bytes, waiters: list[PutWaiter]) -> None:
         send = partial(self._send_put_frame, lane, payload, waiters)
         fail = partial(fail_puts, waiters)
         try:
-            self._hold(self._new_request_id(), len(payload), send, fail)
+            self._hold(next(self._request_ids), len(payload), send, fail)
         except StoreError as error:
             fail(error)
 
@@ -473,18 +476,15 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         """Send what has come meanwhile before those who waited for the frame are told: the engine
         works on it while they are.
         """
-        lane = entry.lane
-        lane.inflight_bytes -= entry.put_bytes
-        lane.frame_count -= 1
-        if not lane.waiting.is_empty and lane.may_send:
-            self._send_puts(lane)
+        if entry.lane.answered(entry.put_bytes):
+            self._send_puts(entry.lane)
 
     def _send_puts(self, lane: PutLane) -> None:
         lane.is_sending = False
         if self._answering is None or self._answering.is_closing():
             self._hold_unsent(lane)
             return
-        for payload, waiters in lane.waiting.take():
+        for payload, waiters in lane.take():
             self._send_put_frame(lane, payload, waiters)
         self._write()
 
@@ -494,8 +494,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         entry.puts, entry.lane = waiters, lane
         entry.put_bytes = len(payload)
         entry.payload = payload if self._may_be_replaced else None
-        lane.inflight_bytes += len(payload)
-        lane.frame_count += 1
+        lane.sent(len(payload))
         self._unsent += encode_frame_head(Op.PUT, request_id, payload), payload
 
     def replied(self, op: int, status: int, request_id: int, payload: bytes) -> None:
@@ -706,7 +705,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
             entry.deadline_ms = self._clock.monotonic_ms() + self._config.request_timeout_ms
         if entry.op is Op.PUT:
             # An engine that hangs gets no more; those who wait know for sure.
-            for _, waiters in entry.lane.waiting.take():
+            for _, waiters in entry.lane.take():
                 fail_puts(waiters, StoreUnavailable("the storage engine is not responding"))
             self._put_frame_ended(entry)
         fail_entry(entry, no_reply(entry.op, reason))

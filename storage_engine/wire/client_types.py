@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from storage_engine.errors import StoreError, error_from_code
+from storage_engine.errors import StoreError
 from storage_engine.records.record import Record
 from storage_engine.records.record_columns import RecordColumns, columns_of
 from storage_engine.records.record_run import decode_records
@@ -61,23 +61,6 @@ class PutResult(NamedTuple):
 def put_bytes_max(hello: HelloReply) -> int:
     """Bytes of records that fit one PUT frame of this engine."""
     return hello.frame_bytes_max - FRAME_HEAD_BYTES
-
-
-def put_results(
-    store_timestamp_ms: int, places: list[tuple[int, int]], record_count: int
-) -> list[PutResult]:
-    """Results of a PUT reply to ``record_count`` records: a negative queue offset is the code of a
-    refusal.
-    """
-    results = [
-        PutResult(queue_offset, physical_offset, store_timestamp_ms)
-        if queue_offset >= 0
-        else PutResult(-1, -1, 0, error_from_code(-queue_offset, "rejected by the storage engine"))
-        for queue_offset, physical_offset in places[:record_count]
-    ]
-    for place, due_ms in places[record_count:]:
-        results[place] = results[place]._replace(due_ms=due_ms)
-    return results
 
 
 class Received:

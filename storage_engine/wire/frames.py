@@ -17,6 +17,7 @@ import msgspec
 from isal.isal_zlib import crc32
 
 from storage_engine.errors import BadFrame, StoreError, error_from_code
+from storage_engine.wire.client_types import PutResult
 from storage_engine.wire.deliveries import ReceiveHead
 from storage_engine.wire.protocol import (
     FRAME_HEAD,
@@ -111,19 +112,15 @@ class FrameDecoder:
             frames.append(Frame(op, status, request_id, payload))
             at = end
         held = self._buffered_bytes = end_of_all - at
-        room = self._room_for(wanted_bytes, is_full=end_of_all == len(view))
+        # It grows when it was full, whatever a frame claims to have.
+        room = len(view) * 4 if end_of_all == len(view) else len(view)
+        room = min(room, max(wanted_bytes, _SPACE_BYTES_MAX))
         if room != len(view):
             self._view = memoryview(bytearray(room))
             self._view[:held] = view[at:end_of_all]
         elif at:
             view[:held] = view[at:end_of_all]
         return frames
-
-    def _room_for(self, wanted_bytes: int, *, is_full: bool) -> int:
-        """How large the buffer shall be: it grows when it was full, whatever a frame claims."""
-        limit = max(wanted_bytes, _SPACE_BYTES_MAX)
-        room = len(self._view)
-        return min(room * 4 if is_full else room, limit)
 
 
 def encode_frame(op: int, request_id: int, payload: bytes, status: int = 0) -> bytes:
@@ -165,8 +162,8 @@ def decode_error(status: int, payload: bytes) -> StoreError:
 def encode_put_reply(
     store_timestamp_ms: int, offsets: list[int], due_ms: Mapping[int, int] | None = None
 ) -> bytes:
-    """Reply of PUT; ``offsets`` are queue_offset or -code, and physical_offset, in turn, flat.
-    ``due_ms``: when delays end, by the record's place.
+    """Reply of PUT: the time, then ``offsets``, which are queue_offset or -code, and
+    physical_offset, in turn, flat; behind them ``due_ms``, when delays end, by the record's place.
     """
     if due_ms:
         offsets = offsets + [part for pair in due_ms.items() for part in pair]
@@ -175,12 +172,19 @@ def encode_put_reply(
     return struct.pack(f">{len(offsets) + 1}q", store_timestamp_ms, *offsets)
 
 
-def decode_put_reply(payload: bytes) -> tuple[int, list[tuple[int, int]]]:
-    """(store_timestamp_ms, [(queue_offset or -code, physical_offset), …]); behind those of the
-    records, (place of a record, when its delay ends).
-    """
+def decode_put_reply(payload: bytes, record_count: int) -> list[PutResult]:
+    """The results of ``record_count`` records, in order."""
     store_timestamp_ms, *offsets = struct.unpack(f">{len(payload) // 8}q", payload)
-    return store_timestamp_ms, list(zip(offsets[::2], offsets[1::2], strict=True))
+    places = list(zip(offsets[::2], offsets[1::2], strict=True))
+    results = [
+        PutResult(queue_offset, physical_offset, store_timestamp_ms)
+        if queue_offset >= 0
+        else PutResult(-1, -1, 0, error_from_code(-queue_offset, "rejected by the storage engine"))
+        for queue_offset, physical_offset in places[:record_count]
+    ]
+    for place, due_ms in places[record_count:]:
+        results[place] = results[place]._replace(due_ms=due_ms)
+    return results
 
 
 def encode_records_frame(

@@ -7,8 +7,7 @@ from typing import Protocol
 from storage_engine.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from storage_engine.wire.deliveries import ReceiveRequest
 from storage_engine.wire.operations import AnyOperation
-from storage_engine.wire.put_coalescer import PutWaiter, fail_puts
-from storage_engine.wire.put_lane import PutLane
+from storage_engine.wire.put_lane import PutLane, PutWaiter, fail_puts
 
 
 class Call(Protocol):

@@ -40,7 +40,6 @@ from storage_engine.wire.client_types import (
     PutResult,
     Received,
     put_bytes_max,
-    put_results,
 )
 from storage_engine.wire.deliveries import ReceiveRequest
 from storage_engine.wire.frames import (
@@ -180,8 +179,7 @@ class StoreClient(ClientCalls, BlockingCaller):
     def put(self, records: list[bytes]) -> list[PutResult]:
         """Append records of ``encode_record``; one result per record, in order."""
         payload = b"".join(records)
-        store_timestamp_ms, offsets = decode_put_reply(self._request(Op.PUT, payload))
-        return put_results(store_timestamp_ms, offsets, len(records))
+        return decode_put_reply(self._request(Op.PUT, payload), len(records))
 
     def put_once(self, records: list[bytes]) -> list[PutOncePlace]:
         """As a put, but records with a mark whose key is known are not stored again, and get the

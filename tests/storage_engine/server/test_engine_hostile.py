@@ -280,7 +280,10 @@ def test_frames_that_arrive_together_are_judged_one_by_one() -> None:
                 replies |= {frame.request_id: frame for frame in decoder.feed(part)}
         assert [replies[number].status for number in range(1, 10)] == [0, 4, 0, 0, 0, 4, 0, 4, 0]
         offsets = {
-            number: [offset for offset, _ in decode_put_reply(replies[number].payload)[1]]
+            number: [
+                -result.error.code if result.error else result.queue_offset
+                for result in decode_put_reply(replies[number].payload, 2 if number == 7 else 1)
+            ]
             for number in (1, 3, 4, 5, 7, 9)
         }
         assert offsets == {1: [0], 3: [1], 4: [-5], 5: [-8], 7: [2, -7], 9: [3]}

@@ -241,7 +241,7 @@ def test_what_came_meanwhile_is_sent_before_anybody_is_notified(tmp_path: Path) 
     class Looking(Told):
         def set_result(self, results: list[PutResult]) -> None:
             super().set_result(results)
-            seen.append(clients[0]._local_puts.waiting.is_empty and not clients[0]._unsent)
+            seen.append(not clients[0]._local_puts.waiting_bytes and not clients[0]._unsent)
 
     clients: list[AsyncStoreClient] = []
 

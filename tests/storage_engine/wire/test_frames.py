@@ -54,7 +54,10 @@ def test_golden_bytes_of_a_put_reply() -> None:
     assert encode_put_reply(1, [2, 3, -5, 0]) == bytes.fromhex(
         "000000000000000100000000000000020000000000000003fffffffffffffffb0000000000000000"
     )
-    assert decode_put_reply(encode_put_reply(1, [2, 3, -5, 0])) == (1, [(2, 3), (-5, 0)])
+    stored, refused = decode_put_reply(encode_put_reply(1, [2, 3, -5, 0]), 2)
+    assert stored == (2, 3, 1, None, 0)
+    assert refused.error is not None
+    assert refused.error.code == 5
 
 
 def test_numbers_of_the_protocol_never_change() -> None:
