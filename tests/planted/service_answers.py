@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from mqservice.delivery.produce.produce_responses import RejectedResult, StoredResult
 from mqservice.lib.problem import Problem
 from mqservice.store import OutcomeUnknown, SettleReply
@@ -40,11 +42,12 @@ def unknown_outcome_reported_as_failure(real: Real, exc: Thing) -> Thing:
 
 
 @planted(
-    "mqservice.delivery.produce.put:durability_of",
+    "mqservice.delivery.produce.put:Put.response",
     f"{_TESTS}/delivery/test_produce.py::test_an_async_topic_answers_buffered",
 )
-def buffered_message_called_synced(real: Real, route: Thing) -> str:
-    return "synced"
+def buffered_message_called_synced(real: Real, put: Thing) -> Thing:
+    status, stored = real(put)
+    return status, msgspec.structs.replace(stored, durability="synced")
 
 
 @planted(

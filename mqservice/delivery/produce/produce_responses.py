@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -63,11 +63,9 @@ class BatchResponse(msgspec.Struct, frozen=True):
     results: list[StoredResult | RejectedResult]
 
 
-def durability_of(route: TopicRoute) -> str:
-    """What the answer may promise: on disk, on its way there, or in the replicated log."""
-    if route.durability == "sync":
-        return "synced"
-    return "buffered" if route.durability == "async" else "replicated"
+# What the answer may promise, by the topic's durability: on disk, on its way there, or in the
+# replicated log.
+PROMISED: Final = {"sync": "synced", "async": "buffered", "replicated": "replicated"}
 
 
 def scheduled_fields(

@@ -21,10 +21,10 @@ from mqservice.delivery.delivery_time import is_in_future
 from mqservice.delivery.messages import Offer, encode_offer
 from mqservice.delivery.produce.idempotency import marks_of, result_of
 from mqservice.delivery.produce.produce_responses import (
+    PROMISED,
     RejectedResult,
     StoredResponse,
     StoredResult,
-    durability_of,
     rejected_result,
     scheduled_fields,
 )
@@ -210,7 +210,7 @@ class Put:
             self._queue_ids[0],
             queue_offset,
             rfc3339(store_timestamp_ms),
-            durability_of(route),
+            PROMISED[route.durability],
         )
         if self._waits:
             more = scheduled_fields(self._context, route, message_id, self._waits[0], outcome)
@@ -230,7 +230,7 @@ class Put:
         results: list[StoredResult | RejectedResult] = []
         refused_count = 0
         stored_ms, stored_at = -1, ""
-        durability = durability_of(self._route)
+        durability = PROMISED[self._route.durability]
         for index, (outcome, message_id, queue_id) in enumerate(
             zip(self._outcomes, self._message_ids, self._queue_ids, strict=True)
         ):
