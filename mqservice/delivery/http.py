@@ -145,8 +145,9 @@ def request_id_of(headers: dict[bytes, bytes]) -> str:
     return f"{_id_head}{next(_id_numbers):010X}"
 
 
-def check_body_head(request: Request, bytes_max: int) -> None:
-    """Refuse a body by what the head says of it, before a byte of it is read.
+def check_body(request: Request, bytes_max: int, body: bytes = b"") -> None:
+    """Refuse a body by what the head says of it, before a byte of it is read, or with what was
+    read: it may be too large although its head does not say so.
 
     Raises Problem: 413 above ``bytes_max``, 415 when it is encoded, 400 for a length that is none.
     """
@@ -161,10 +162,6 @@ def check_body_head(request: Request, bytes_max: int) -> None:
             raise Problem.of("BAD_REQUEST", "content-length must be a number")
         if len(declared) > _LENGTH_DIGITS_MAX or int(declared) > bytes_max:
             raise _too_large(f"{declared[:_LENGTH_DIGITS_MAX].decode()} bytes are", bytes_max)
-
-
-def check_body(body: bytes, bytes_max: int) -> None:
-    """Refuse a whole body that is too large although its head did not say so. Raises Problem."""
     if len(body) > bytes_max:
         raise _too_large(f"{len(body)} bytes are", bytes_max)
 
@@ -176,13 +173,13 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
         Problem: 413 above ``bytes_max``, 415 when it is encoded, 408 when it takes too long.
         ClientDisconnected: the connection ended first.
     """
-    check_body_head(request, bytes_max)
+    check_body(request, bytes_max)
     message = await request.receive()
     if message["type"] != "http.request":
         raise ClientDisconnected
     body: bytes = message.get("body", b"")
     if not message.get("more_body", False):
-        check_body(body, bytes_max)
+        check_body(request, bytes_max, body)
         return body
     try:
         async with asyncio.timeout(BODY_ARRIVAL_MS_MAX / 1_000):

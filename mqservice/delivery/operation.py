@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -22,6 +22,8 @@ from mqservice.delivery.path_routes import group_route, topic_route
 from mqservice.delivery.reading.query import Parameter, Query
 from mqservice.groups.routes import GroupRoute
 from mqservice.topics.routes import TopicRoute
+
+FoundT = TypeVar("FoundT")
 
 NAMESPACE: Final = "/v1/ns/{ns}"
 TOPIC: Final = NAMESPACE + "/topics/{topic}"
@@ -35,15 +37,16 @@ STORED_AT: Final = "2026-11-21T12:08:24.757Z"
 Cancel = Callable[[], None]
 
 
-class BodyHandler(NamedTuple):
+class BodyHandler(NamedTuple, Generic[FoundT]):
     """A request that is served at once when its body is whole.
 
-    ``begin`` gives the most bytes that the body may have. ``serve`` sees to it that the request is
-    answered, now or later. Both may raise Problem, Fault or StoreError, and NotLoaded.
+    ``begin`` gives the most bytes that the body may have, and what it has found out: topic, group.
+    ``serve``, given that and the body, sees to it that the request is answered, now or later. Both
+    may raise Problem, Fault or StoreError, ``begin`` also NotLoaded.
     """
 
-    begin: Callable[[DeliveryContext, Request], int]
-    serve: Callable[[DeliveryContext, Request, bytes], Cancel | None]
+    begin: Callable[[DeliveryContext, Request], tuple[int, FoundT]]
+    serve: Callable[[DeliveryContext, Request, FoundT, bytes], Cancel | None]
 
 
 ReadHandler = Callable[[DeliveryContext, Request], Awaitable[None]]
@@ -105,7 +108,7 @@ class Operation:
     summary: str
     description: str
     scope: Scope
-    handler: BodyHandler | ReadHandler
+    handler: BodyHandler[Any] | ReadHandler  # Any: what ``begin`` finds is for ``serve`` alone
     parameters: tuple[Parameter[object], ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     takes_idempotency_key: bool = False

@@ -34,14 +34,13 @@ from mqservice.delivery.http import (
     Scope,
     Send,
     check_body,
-    check_body_head,
     read_body,
     respond,
     respond_problem,
     try_respond,
 )
 from mqservice.delivery.limits import KIB, MIB
-from mqservice.delivery.operation import NAMESPACE, BodyHandler, Cancel, ReadHandler
+from mqservice.delivery.operation import NAMESPACE, BodyHandler, Cancel, FoundT, ReadHandler
 from mqservice.delivery.operations import OPERATIONS, PRODUCE, PRODUCE_BATCH, RECEIVE, SETTLE
 from mqservice.delivery.path_routes import NotLoaded
 from mqservice.delivery.reading.browse import READ_MESSAGE
@@ -60,7 +59,8 @@ from mqservice.web.cycle import Cycle, Serve, recognised
 
 log = logging.getLogger(__name__)
 
-HANDLERS: Final[dict[str, dict[str, BodyHandler | ReadHandler]]] = {}
+# Any: what ``begin`` of a handler finds is for its ``serve`` alone; so below.
+HANDLERS: Final[dict[str, dict[str, BodyHandler[Any] | ReadHandler]]] = {}
 """What serves each method of each path."""
 for _each in OPERATIONS:
     HANDLERS.setdefault(_each.path, {})[_each.method] = _each.handler
@@ -170,12 +170,12 @@ class DataPlane:
             return None
         receive: Any = cycle.receive  # Any: as above
         send: Any = cycle.send  # Any: as above
-        recognised(send)
+        cycle.transport.recognised()
         request = Request(scope, receive, send, match, headers, self)
         request.principal = principal
         return partial(self._serve_whole, request, handler)
 
-    def _serve_whole(self, request: Request, handler: BodyHandler, body: bytes) -> None:
+    def _serve_whole(self, request: Request, handler: BodyHandler[Any], body: bytes) -> None:
         context = self._context
         try:
             if not request.is_admitted:
@@ -186,17 +186,16 @@ class DataPlane:
                     if request.meter is None:
                         raise NotLoaded(partial(self._load_meter, request))
                 self._admit(request)
-            bytes_max = handler.begin(context, request)
-            check_body_head(request, bytes_max)
-            check_body(body, bytes_max)
-            handler.serve(context, request, body)
+            bytes_max, found = handler.begin(context, request)
+            check_body(request, bytes_max, body)
+            handler.serve(context, request, found, body)
         except NotLoaded as missing:
             self._start(self._load_and_serve(missing, request, handler, body))
         except Exception as exc:
             self.fail(request, exc)
 
     async def _load_and_serve(
-        self, missing: NotLoaded, request: Request, handler: BodyHandler, body: bytes
+        self, missing: NotLoaded, request: Request, handler: BodyHandler[Any], body: bytes
     ) -> None:
         try:
             await missing.load()
@@ -254,7 +253,7 @@ class DataPlane:
         except Exception as exc:
             await self.refuse(request, exc)
 
-    async def _serve(self, request: Request, handler: BodyHandler | ReadHandler) -> None:
+    async def _serve(self, request: Request, handler: BodyHandler[Any] | ReadHandler) -> None:
         """Returns when the response was sent; raises what ``refuse`` is to tell the client."""
         context = self._context
         ended = request.ended = asyncio.get_running_loop().create_future()
@@ -263,8 +262,9 @@ class DataPlane:
             try:
                 self._admit(request)
                 if isinstance(handler, BodyHandler):
-                    body = await read_body(request, await self._begin(request, handler))
-                    cancel = handler.serve(context, request, body)
+                    bytes_max, found = await self._begin(request, handler)
+                    body = await read_body(request, bytes_max)
+                    cancel = handler.serve(context, request, found, body)
                 else:
                     await handler(context, request)
             except Exception as exc:
@@ -276,7 +276,7 @@ class DataPlane:
             self._count(request, is_answered=False)
             raise
 
-    async def _begin(self, request: Request, handler: BodyHandler) -> int:
+    async def _begin(self, request: Request, handler: BodyHandler[FoundT]) -> tuple[int, FoundT]:
         while True:
             try:
                 return handler.begin(self._context, request)

@@ -56,7 +56,8 @@ _ALGORITHM: Final = b"AWS4-HMAC-SHA256"
 _IN_QUERY: Final = b"X-Amz-Algorithm=" + _ALGORITHM
 _QUEUE_PATH_SLASHES: Final = 3  # /sqs/account/name
 
-_MESSAGE_ACTIONS: Final = {
+# Any: as in ``HANDLERS`` of the data plane.
+_MESSAGE_ACTIONS: Final[dict[str, tuple[str, BodyHandler[Any]]]] = {
     "SendMessage": (PRODUCE.path, BodyHandler(begin_send, send_message)),
     "SendMessageBatch": (PRODUCE_BATCH.path, BodyHandler(begin_send, send_batch)),
     "ReceiveMessage": (RECEIVE.path, BodyHandler(begin_receive, receive_messages)),
@@ -199,7 +200,7 @@ class SqsPlane(DataPlane):
         return await self._control_plane.run(asker, work)
 
     async def _load_and_serve(
-        self, missing: NotLoaded, request: Request, handler: BodyHandler, body: bytes
+        self, missing: NotLoaded, request: Request, handler: BodyHandler[Any], body: bytes
     ) -> None:
         """As of ``DataPlane``; a queue that another face has made gets its group."""
         assert isinstance(request, SqsRequest)

@@ -72,19 +72,23 @@ _SYSTEM_NAMES: Final = frozenset({
 })  # fmt: skip
 
 
-def begin_receive(context: DeliveryContext, request: Request) -> int:
+def begin_receive(
+    context: DeliveryContext, request: Request
+) -> tuple[int, tuple[TopicRoute, GroupRoute]]:
     """As of ``BodyHandler``. Raises Problem unless the key may consume the queue; NotLoaded."""
     assert isinstance(request, SqsRequest)
     require_consume(request.principal, request)
-    require_queue(request, known_topic(context, request))
-    known_group(context, request)
-    return REQUEST_BYTES_MAX
+    topic = known_topic(context, request)
+    require_queue(request, topic)
+    return REQUEST_BYTES_MAX, (topic, known_group(context, request))
 
 
-def receive_messages(context: DeliveryContext, request: Request, body: bytes) -> Callable[[], None]:
+def receive_messages(
+    context: DeliveryContext, request: Request, found: tuple[TopicRoute, GroupRoute], body: bytes
+) -> Callable[[], None]:
     """ReceiveMessage. Raises SqsError, Problem or StoreError."""
     assert isinstance(request, SqsRequest)
-    topic, group = known_topic(context, request), known_group(context, request)
+    topic, group = found
     wanted: ReceiveMessage = request.wanted
     visibility_s = _visibility_of(wanted, topic, group)
     order = ReceiveRequest(

@@ -66,18 +66,20 @@ class _Draft(NamedTuple):
     sent: SentMessage  # without its id
 
 
-def begin_send(context: DeliveryContext, request: Request) -> int:
+def begin_send(context: DeliveryContext, request: Request) -> tuple[int, TopicRoute]:
     """As of ``BodyHandler``. Raises Problem unless the key may produce to the queue; NotLoaded."""
     assert isinstance(request, SqsRequest)
     request.principal.require(Scope.PRODUCE, Kind.TOPIC, request.match.topic)
-    require_queue(request, known_topic(context, request))
-    return REQUEST_BYTES_MAX
+    route = known_topic(context, request)
+    require_queue(request, route)
+    return REQUEST_BYTES_MAX, route
 
 
-def send_message(context: DeliveryContext, request: Request, body: bytes) -> None:
+def send_message(
+    context: DeliveryContext, request: Request, route: TopicRoute, body: bytes
+) -> None:
     """SendMessage. Raises SqsError, Problem, Fault or StoreError."""
     assert isinstance(request, SqsRequest)
-    route = known_topic(context, request)
     draft = _draft_of(request.wanted, route, _trace_of(request))
     put = _put_of(context, request, route, [draft], is_batch=False)
     put.put_all(partial(_answer_one, request, route, put, draft))
@@ -93,7 +95,7 @@ def _answer_one(request: SqsRequest, route: TopicRoute, put: Put, draft: _Draft)
         request.answer(sent)
 
 
-def send_batch(context: DeliveryContext, request: Request, body: bytes) -> None:
+def send_batch(context: DeliveryContext, request: Request, route: TopicRoute, body: bytes) -> None:
     """SendMessageBatch. Raises SqsError, Problem or StoreError for what concerns all of it."""
     assert isinstance(request, SqsRequest)
     wanted: SendMessageBatch = request.wanted
@@ -102,7 +104,6 @@ def send_batch(context: DeliveryContext, request: Request, body: bytes) -> None:
     if total_bytes > BATCH_BYTES_MAX:
         detail = f"Batch requests cannot be longer than {BATCH_BYTES_MAX} bytes. You have sent "
         raise SqsError("BatchRequestTooLong", f"{detail}{total_bytes} bytes.")
-    route = known_topic(context, request)
     if is_fifo(route):
         for entry in wanted.entries:
             try:

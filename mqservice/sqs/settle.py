@@ -21,6 +21,7 @@ from mqservice.delivery.settle.settle_plan import (
     SettleCall,
     SettleItems,
 )
+from mqservice.groups.routes import GroupRoute
 from mqservice.lib.problem import Problem
 from mqservice.sqs.batches import check_entries, failed_entry
 from mqservice.sqs.errors import (
@@ -44,47 +45,56 @@ from mqservice.sqs.requests import (
     VisibilityEntry,
 )
 from mqservice.store import Store, StoreError
+from mqservice.topics.routes import TopicRoute
 
 Answer = Callable[[dict[str, SqsError]], None]
 """Called with why receipts had no effect."""
+_Queue = tuple[TopicRoute, GroupRoute]
+"""The topic and the group that a queue is."""
 
 
-def begin_settle(context: DeliveryContext, request: Request) -> int:
+def begin_settle(context: DeliveryContext, request: Request) -> tuple[int, _Queue]:
     """As of ``BodyHandler``. Raises Problem unless the key may consume the queue; NotLoaded."""
     assert isinstance(request, SqsRequest)
     request.principal.require(Scope.CONSUME, Kind.GROUP, request.match.group)
-    require_queue(request, known_topic(context, request))
-    known_group(context, request)
-    return REQUEST_BYTES_MAX
+    topic = known_topic(context, request)
+    require_queue(request, topic)
+    return REQUEST_BYTES_MAX, (topic, known_group(context, request))
 
 
-def delete_message(context: DeliveryContext, request: Request, body: bytes) -> None:
+def delete_message(context: DeliveryContext, request: Request, queue: _Queue, body: bytes) -> None:
     """DeleteMessage. Raises SqsError or StoreError."""
     assert isinstance(request, SqsRequest)
     wanted: DeleteMessage = request.wanted
     items = SettleItems(ack=[wanted.receipt_handle])
-    _settle(context, request, items, lambda failures: _answer_one(request, failures))
+    _settle(context, request, queue, items, lambda failures: _answer_one(request, failures))
 
 
-def delete_messages(context: DeliveryContext, request: Request, body: bytes) -> None:
+def delete_messages(context: DeliveryContext, request: Request, queue: _Queue, body: bytes) -> None:
     """DeleteMessageBatch. Raises as ``delete_message``, for what concerns all of it."""
     assert isinstance(request, SqsRequest)
     wanted: DeleteMessageBatch = request.wanted
     check_entries("DeleteMessageBatch", wanted.entries)
     items = SettleItems(ack=[each.receipt_handle for each in wanted.entries])
     entries = wanted.entries
-    _settle(context, request, items, lambda failures: _answer_all(request, entries, failures, []))
+    _settle(
+        context, request, queue, items, lambda failures: _answer_all(request, entries, failures, [])
+    )
 
 
-def change_visibility(context: DeliveryContext, request: Request, body: bytes) -> None:
+def change_visibility(
+    context: DeliveryContext, request: Request, queue: _Queue, body: bytes
+) -> None:
     """ChangeMessageVisibility. Raises SqsError or StoreError."""
     assert isinstance(request, SqsRequest)
     wanted: ChangeMessageVisibility = request.wanted
     items = _visibility_items([(wanted.receipt_handle, wanted.visibility_timeout)])
-    _settle(context, request, items, lambda failures: _answer_one(request, failures))
+    _settle(context, request, queue, items, lambda failures: _answer_one(request, failures))
 
 
-def change_visibilities(context: DeliveryContext, request: Request, body: bytes) -> None:
+def change_visibilities(
+    context: DeliveryContext, request: Request, queue: _Queue, body: bytes
+) -> None:
     """ChangeMessageVisibilityBatch. Raises as ``change_visibility``, for all of it."""
     assert isinstance(request, SqsRequest)
     wanted: ChangeMessageVisibilityBatch = request.wanted
@@ -101,7 +111,13 @@ def change_visibilities(context: DeliveryContext, request: Request, body: bytes)
         except SqsError as exc:
             failed.append(failed_entry(entry.id, exc))
     items = _visibility_items(pairs)
-    _settle(context, request, items, lambda failures: _answer_all(request, good, failures, failed))
+    _settle(
+        context,
+        request,
+        queue,
+        items,
+        lambda failures: _answer_all(request, good, failures, failed),
+    )
 
 
 def _visibility_items(pairs: list[tuple[str, int]]) -> SettleItems:
@@ -115,18 +131,23 @@ def _visibility_items(pairs: list[tuple[str, int]]) -> SettleItems:
 
 
 def _settle(
-    context: DeliveryContext, request: SqsRequest, items: SettleItems, answer: Answer
+    context: DeliveryContext,
+    request: SqsRequest,
+    queue: _Queue,
+    items: SettleItems,
+    answer: Answer,
 ) -> None:
+    topic, group = queue
     assert request.meter is not None, "the data plane has one for each request"
     plan = QueuePlan(
         context,
-        known_group(context, request),
+        group,
         items,
         member_id="",
         heard=[],
         span=request.span,
     )
-    is_lenient = bool(items.ack) and not is_fifo(known_topic(context, request))
+    is_lenient = bool(items.ack) and not is_fifo(topic)
     waiter = _Waiter(request, SettleCall(plan, request.meter), answer, is_lenient=is_lenient)
     waiter.begin(plan.store)
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 class Cycle(RequestResponseCycle):
     """uvicorn's, but its event is made for those only who wait: a held request has no task."""
 
+    transport: CorkedTransport
     disconnected = False
     more_body = True
     response_started = False
@@ -45,7 +46,7 @@ class Cycle(RequestResponseCycle):
     ) -> None:
         """Of the request whose head ``protocol`` has read."""
         self.scope: HTTPScope = protocol.scope
-        self.transport = protocol.transport
+        self.transport = protocol.transport  # type: ignore[assignment] # it was given ours
         self.flow = protocol.flow
         self.logger = protocol.logger
         self.access_logger = protocol.access_logger
@@ -102,12 +103,13 @@ def write_response(
     end = b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n"
     cycle.response_started = cycle.response_complete = True
     cycle.waiting_for_100_continue = False
-    transport: Any = cycle.transport  # Any: uvicorn says asyncio's, and it is given ours
-    transport.write_now(b"".join((STATUS_LINE[status], _DefaultLines.lines, lines, end, body)))
+    cycle.transport.write_now(
+        b"".join((STATUS_LINE[status], _DefaultLines.lines, lines, end, body))
+    )
     if cycle.event is not None:
         cycle.event.set()
     if not cycle.keep_alive:
-        transport.close()
+        cycle.transport.close()
     cycle.on_response()
     return True
 
@@ -124,9 +126,7 @@ def on_disconnect(
         return None
     if is_disconnected(send):
         call()
-    transport: Any = cycle.transport  # Any: as above
-    undo: Callable[[], object] = transport.when_lost(call)
-    return undo
+    return cycle.transport.when_lost(call)
 
 
 def is_disconnected(send: Callable[..., Any]) -> bool:  # Any: as above

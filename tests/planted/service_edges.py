@@ -29,12 +29,12 @@ def origin_by_substring(real: Real, origins: Thing, headers: Thing) -> None:
 
 
 @planted(
-    "mqservice.delivery.http:check_body_head",
+    "mqservice.delivery.http:check_body",
     f"{_TESTS}/delivery/test_produce_errors.py::test_content_encoding_is_415",
 )
-def encoded_body_accepted(real: Real, request: Thing, bytes_max: Thing) -> None:
+def encoded_body_accepted(real: Real, request: Thing, bytes_max: Thing, body: bytes = b"") -> None:
     request.headers.pop(b"content-encoding", None)
-    real(request, bytes_max)
+    real(request, bytes_max, body)
 
 
 @planted(

@@ -54,19 +54,27 @@ _decode_array = msgspec.json.Decoder(list[ProduceMessage]).decode
 _decode_lines = msgspec.json.Decoder(ProduceMessage).decode_lines
 
 
-def begin_produce(context: DeliveryContext, request: Request) -> int:
-    """How many bytes the body of ``POST .../topics/{topic}/messages`` may have.
+def begin_produce(
+    context: DeliveryContext, request: Request
+) -> tuple[int, tuple[TopicRoute, bool]]:
+    """How many bytes the body of ``POST .../topics/{topic}/messages`` may have; the topic, and
+    whether the message is JSON.
 
     Raises Problem unless the key may produce to the topic; NotLoaded.
     """
     request.principal.require(Scope.PRODUCE, Kind.TOPIC, request.match.topic)
-    return body_bytes_max(request, known_topic(context, request))
-
-
-def produce_one(context: DeliveryContext, request: Request, body: bytes) -> None:
-    """``POST .../topics/{topic}/messages``. Raises Fault, Problem or StoreError."""
     route = known_topic(context, request)
-    offer = offer_of(request, body)
+    if request.media_type == JSON_TYPE:
+        return JSON_GROWTH * route.body_bytes_max + JSON_FIELDS_BYTES, (route, True)
+    return route.body_bytes_max, (route, False)
+
+
+def produce_one(
+    context: DeliveryContext, request: Request, found: tuple[TopicRoute, bool], body: bytes
+) -> None:
+    """``POST .../topics/{topic}/messages``. Raises Fault, Problem or StoreError."""
+    route, is_json = found
+    offer = to_offer(_decoded(_decode_message, body)) if is_json else raw_offer(request, body)
     check_offer(offer, route)
     put = put_of(context, request, route, [offer], is_batch=False)
     put.put_all(partial(_answer_one, request, put))
@@ -82,22 +90,23 @@ def _answer_one(request: Request, put: Put) -> None:
         request.reply(status, content)
 
 
-def begin_batch(context: DeliveryContext, request: Request) -> int:
+def begin_batch(context: DeliveryContext, request: Request) -> tuple[int, tuple[TopicRoute, bool]]:
     """As ``begin_produce``, of ``POST .../topics/{topic}/messages:batch``."""
     request.principal.require(Scope.PRODUCE, Kind.TOPIC, request.match.topic)
-    known_topic(context, request)
-    if request.media_type not in (JSON_TYPE, NDJSON_TYPE):
+    route, media_type = known_topic(context, request), request.media_type
+    if media_type not in (JSON_TYPE, NDJSON_TYPE):
         raise Problem.of(
             "UNSUPPORTED_MEDIA_TYPE", "a batch must be application/json or application/x-ndjson"
         )
-    return REQUEST_BYTES_MAX
+    return REQUEST_BYTES_MAX, (route, media_type == JSON_TYPE)
 
 
-def produce_batch(context: DeliveryContext, request: Request, body: bytes) -> None:
+def produce_batch(
+    context: DeliveryContext, request: Request, found: tuple[TopicRoute, bool], body: bytes
+) -> None:
     """``POST .../topics/{topic}/messages:batch``. Raises Fault, Problem or StoreError."""
-    is_json = request.media_type == JSON_TYPE
+    route, is_json = found
     messages = _decoded(_decode_array, body) if is_json else decode_lines(body)
-    route = known_topic(context, request)
     offers = check_batch(messages, route)
     put = put_of(context, request, route, offers, is_batch=True)
     put.put_all(partial(_answer_batch, request, put))
@@ -145,20 +154,6 @@ def put_of(
         window_ms=window_ms,
         span=request.span,
     )
-
-
-def body_bytes_max(request: Request, route: TopicRoute) -> int:
-    """Of a request that offers one message."""
-    if request.media_type == JSON_TYPE:
-        return JSON_GROWTH * route.body_bytes_max + JSON_FIELDS_BYTES
-    return route.body_bytes_max
-
-
-def offer_of(request: Request, body: bytes) -> Offer:
-    """The one message of a request. Raises Fault."""
-    if request.media_type == JSON_TYPE:
-        return to_offer(_decoded(_decode_message, body))
-    return raw_offer(request, body)
 
 
 def _decoded(decoder: Callable[[bytes], T], body: bytes) -> T:

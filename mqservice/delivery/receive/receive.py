@@ -99,23 +99,26 @@ Answer = Callable[[Received, SettleResponse | msgspec.UnsetType], None]
 _ATTEMPT_ID: Final = re.compile(rf"[!-~]{{1,{ATTEMPT_ID_CHARS_MAX}}}")
 
 
-def begin_receive(context: DeliveryContext, request: Request) -> int:
-    """How many bytes the body of ``POST .../topics/{topic}/groups/{group}:receive`` may have.
+def begin_receive(
+    context: DeliveryContext, request: Request
+) -> tuple[int, tuple[TopicRoute, GroupRoute]]:
+    """How many bytes the body of ``POST .../topics/{topic}/groups/{group}:receive`` may have; topic
+    and group.
 
     Raises Problem unless the key may consume the topic as the group; NotLoaded.
     """
     require_consume(request.principal, request)
-    known_topic(context, request)
-    known_group(context, request)
-    return SMALL_REQUEST_BYTES_MAX
+    return SMALL_REQUEST_BYTES_MAX, (known_topic(context, request), known_group(context, request))
 
 
-def receive_messages(context: DeliveryContext, request: Request, body: bytes) -> Callable[[], None]:
+def receive_messages(
+    context: DeliveryContext, request: Request, found: tuple[TopicRoute, GroupRoute], body: bytes
+) -> Callable[[], None]:
     """``POST .../topics/{topic}/groups/{group}:receive``. Raises Fault, Problem or StoreError.
 
     Returns what ends it when nobody waits for the answer any more.
     """
-    topic, group = known_topic(context, request), known_group(context, request)
+    topic, group = found
     order, plan = read_receive(context, request, topic, group, body)
     answer = partial(_answer, context, request, group, order)
     call = ReceiveCall(context, context.stores[group.shard], request, order, plan, answer)

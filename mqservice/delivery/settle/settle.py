@@ -32,19 +32,19 @@ _decode_options = msgspec.json.Decoder(SettleOptions).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def begin_settle(context: DeliveryContext, request: Request) -> int:
-    """How many bytes the body of ``POST .../groups/{group}:settle`` may have.
+def begin_settle(context: DeliveryContext, request: Request) -> tuple[int, GroupRoute]:
+    """How many bytes the body of ``POST .../groups/{group}:settle`` may have; the group.
 
     Raises Problem unless the key may consume as the group; NotLoaded.
     """
     request.principal.require(Scope.CONSUME, Kind.GROUP, request.match.group)
-    known_group(context, request)
-    return SMALL_REQUEST_BYTES_MAX
+    return SMALL_REQUEST_BYTES_MAX, known_group(context, request)
 
 
-def settle_messages(context: DeliveryContext, request: Request, body: bytes) -> None:
+def settle_messages(
+    context: DeliveryContext, request: Request, group: GroupRoute, body: bytes
+) -> None:
     """``POST .../groups/{group}:settle``. Raises Fault, Problem or StoreError."""
-    group = known_group(context, request)
     options = decode(_decode_options, body)
     member_id = "" if options.consumer_id is None else consumer_member(options.consumer_id)
     heard = _seen_client(group, options)
