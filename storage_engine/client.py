@@ -44,10 +44,10 @@ from storage_engine.records.causes import CAUSE_CHARS_MAX, cause_of
 from storage_engine.records.dedup_mark import PROPERTY_DEDUP, dedup_value
 from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.message_id import new_message_id
-from storage_engine.records.plain_record import encode_plain
 from storage_engine.records.record import (
     Record,
     StoreMessage,
+    encode_plain,
     encode_properties,
     encode_record,
 )

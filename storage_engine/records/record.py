@@ -223,6 +223,82 @@ def encode_record(message: StoreMessage) -> bytes:
     )
 
 
+# Of a record without properties but its id: what stands between body and id, by its topic.
+_middles: dict[str, bytes] = {}
+_TOPICS_MAX: Final = 10_000
+_ID_CHARS: Final = 34  # as ``new_message_id`` makes them
+_ID_HEAD: Final = (PROPERTY_MESSAGE_ID + NAME_VALUE).encode()
+_AFTER_ID: Final = PROPERTY_END.encode() + CRC_HOLE
+_PLAIN_PROPERTIES_BYTES: Final = len(_ID_HEAD) + _ID_CHARS + len(_AFTER_ID)
+
+
+def encode_plain(
+    *,
+    topic: str,
+    queue_id: int,
+    body: bytes,
+    message_id: str,
+    born_timestamp_ms: int,
+    born_host: tuple[str, int],
+) -> bytes:
+    """``encode_record`` of a ``StoreMessage`` with these fields and no others, three times as fast:
+    nothing of it has to be looked for among tags, keys and properties.
+
+    ``message_id`` is one of ``new_message_id``.
+    """
+    assert len(message_id) == _ID_CHARS
+    middle = _middles.get(topic) or _make_middle(topic)
+    host = host_bytes(born_host)
+    if not middle or len(host) != HOST_V4_BYTES:
+        message = StoreMessage(
+            topic=topic,
+            queue_id=queue_id,
+            body=body,
+            message_id=message_id,
+            born_timestamp_ms=born_timestamp_ms,
+            born_host=born_host,
+        )
+        return encode_record(message)
+    body_bytes = len(body)
+    return b"".join(
+        (
+            HEAD_V4.pack(
+                HEAD_V4.size + body_bytes + len(middle) + _ID_CHARS + len(_AFTER_ID),
+                MAGIC_V1,
+                crc32(body) & CRC_MASK,
+                queue_id,
+                0,
+                0,
+                0,
+                0,
+                born_timestamp_ms,
+                host,
+                0,
+                b"",
+                0,
+                0,
+                body_bytes,
+            ),
+            body,
+            middle,
+            message_id.encode(),
+            _AFTER_ID,
+        )
+    )
+
+
+def _make_middle(topic: str) -> bytes:
+    """What stands between the body and the id; empty for a topic of the other layout."""
+    name = topic.encode()
+    if len(name) > TOPIC_BYTES_V1_MAX:
+        return b""
+    if len(_middles) >= _TOPICS_MAX:
+        _middles.clear()
+    middle = len(name).to_bytes(1) + name + _PLAIN_PROPERTIES_BYTES.to_bytes(2) + _ID_HEAD
+    _middles[topic] = middle
+    return middle
+
+
 def encode_properties(message: StoreMessage | Record) -> bytes:
     """All properties as they stand in a record, the system's own included. Raises
     ``RecordRefused``.

@@ -23,7 +23,7 @@ import random
 from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import chain, repeat
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from storage_engine.clock import Clock, SystemClock
 from storage_engine.errors import (
@@ -57,7 +57,6 @@ from storage_engine.wire.frames import (
     encode_struct,
 )
 from storage_engine.wire.held_calls import HeldCalls
-from storage_engine.wire.inflight import Call, InFlight, fail_entry, no_reply
 from storage_engine.wire.notices import Notice
 from storage_engine.wire.operations import AnyOperation, Op, Operation
 from storage_engine.wire.proof import ClientProof
@@ -90,6 +89,49 @@ _REQUEST_IDS: Final = range(1, 1 << 32)  # 0 is the connection's own
 
 RequestT = TypeVar("RequestT")
 ReplyT = TypeVar("ReplyT")
+
+
+class _Call(Protocol):
+    """Who waits for a reply: an ``asyncio.Future`` of its payload, or what does as one."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, payload: bytes, /) -> None: ...
+
+    def set_exception(self, error: StoreError, /) -> None: ...
+
+
+class _InFlight:
+    """``call`` is None when nobody waits; a PUT frame has ``puts`` and their ``lane`` instead.
+    ``payload``: what was sent, where another engine may take over; it is sent to that one if this
+    one refuses it because it stops, and, where ``may_repeat``, if the connection breaks.
+    ``extra_wait_ms``: how long the engine may take on purpose.
+    """
+
+    __slots__ = (
+        "call", "deadline_ms", "extra_wait_ms", "lane", "may_repeat", "op", "origin", "payload",
+        "put_bytes", "puts",
+    )  # fmt: skip
+
+    lane: PutLane
+
+    def __init__(
+        self, op: AnyOperation, call: _Call | None, deadline_ms: int, extra_wait_ms: int = 0
+    ) -> None:
+        self.op = op
+        self.call = call
+        self.deadline_ms = deadline_ms
+        self.extra_wait_ms = extra_wait_ms
+        self.origin: ReceiveRequest | None = None
+        self.payload: bytes | None = None
+        self.may_repeat = False
+        self.puts: list[PutWaiter] = []
+        self.put_bytes = 0
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody would be told of a reply."""
+        return self.call is not None or bool(self.puts)
 
 
 class AsyncStoreClient(ClientCalls, AsyncCaller):
@@ -126,7 +168,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         self._greeted_ms = 0  # when the connection was made
         self._is_greeted = False  # on this connection
         self._find_again_ms = 0
-        self._inflight: dict[int, InFlight] = {}
+        self._inflight: dict[int, _InFlight] = {}
         self._request_ids = chain.from_iterable(repeat(_REQUEST_IDS))  # of frames, round and round
         frame_bytes = self._config.put_frame_bytes
         self._local_puts = PutLane(LOCAL_FRAMES_MAX, frame_bytes)
@@ -335,11 +377,11 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         self,
         op: AnyOperation,
         request: object,
-        call: Call,
+        call: _Call,
         extra_wait_ms: int = 0,
         *,
         may_repeat: bool = True,
-    ) -> tuple[int, InFlight]:
+    ) -> tuple[int, _InFlight]:
         """``may_repeat``: if it changes nothing, it may be sent again, once, when the connection
         breaks.
         """
@@ -360,11 +402,11 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         return request_id, entry
 
     def _register(
-        self, op: AnyOperation, call: Call | None, extra_wait_ms: int = 0
-    ) -> tuple[int, InFlight]:
+        self, op: AnyOperation, call: _Call | None, extra_wait_ms: int = 0
+    ) -> tuple[int, _InFlight]:
         request_id = next(self._request_ids)
         deadline_ms = self._deadline_ms(extra_wait_ms)
-        entry = self._inflight[request_id] = InFlight(op, call, deadline_ms, extra_wait_ms)
+        entry = self._inflight[request_id] = _InFlight(op, call, deadline_ms, extra_wait_ms)
         return request_id, entry
 
     def _deadline_ms(self, extra_wait_ms: int = 0) -> int:
@@ -385,16 +427,16 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         raise self._unavailable()
 
     def _hold_request(
-        self, op: AnyOperation, request: object, call: Call, extra_wait_ms: int
-    ) -> tuple[int, InFlight]:
-        request_id, entry = next(self._request_ids), InFlight(op, call, 0, extra_wait_ms)
+        self, op: AnyOperation, request: object, call: _Call, extra_wait_ms: int
+    ) -> tuple[int, _InFlight]:
+        request_id, entry = next(self._request_ids), _InFlight(op, call, 0, extra_wait_ms)
         if isinstance(request, ReceiveRequest):
             entry.origin = request
         entry.payload = payload = encode_struct(request)
         self._hold_entry(request_id, entry, payload)
         return request_id, entry
 
-    def _hold_entry(self, request_id: int, entry: InFlight, payload: bytes) -> None:
+    def _hold_entry(self, request_id: int, entry: _InFlight, payload: bytes) -> None:
         def send() -> None:
             call = entry.call
             if call is not None and not call.done():
@@ -402,9 +444,9 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
                 self._inflight[request_id] = entry
                 self._send(entry.op, encode_frame(entry.op, request_id, payload))
 
-        self._hold(request_id, len(payload), send, partial(fail_entry, entry))
+        self._hold(request_id, len(payload), send, partial(_fail_entry, entry))
 
-    def _is_held_after_refusal(self, request_id: int, entry: InFlight, status: int) -> bool:
+    def _is_held_after_refusal(self, request_id: int, entry: _InFlight, status: int) -> bool:
         """Whether an engine that stops has refused it, so that it waits for the next one."""
         if status != ShuttingDown.code or entry.payload is None:
             return False
@@ -472,7 +514,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         if frames and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(frames)
 
-    def _put_frame_ended(self, entry: InFlight) -> None:
+    def _put_frame_ended(self, entry: _InFlight) -> None:
         """Send what has come meanwhile before those who waited for the frame are told: the engine
         works on it while they are.
         """
@@ -690,7 +732,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
             entry.deadline_ms = max(entry.deadline_ms, deadline_ms)
         self._resume_held()
 
-    def _give_up(self, request_id: int, entry: InFlight, reason: str) -> None:
+    def _give_up(self, request_id: int, entry: _InFlight, reason: str) -> None:
         """Tell who waits for a reply that none has come.
 
         A receive stays known until it comes, so that what it leased can be given back.
@@ -708,7 +750,7 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
             for _, waiters in entry.lane.take():
                 fail_puts(waiters, StoreUnavailable("the storage engine is not responding"))
             self._put_frame_ended(entry)
-        fail_entry(entry, no_reply(entry.op, reason))
+        _fail_entry(entry, entry.op.no_reply(reason))
         entry.call = None
 
     def _lost(self, connection: ClientConnection) -> None:
@@ -729,9 +771,9 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
             if self._is_held_again(request_id, entry):
                 continue
             reason = f"the connection to the storage engine broke during {entry.op.name}"
-            fail_entry(entry, no_reply(entry.op, reason))
+            _fail_entry(entry, entry.op.no_reply(reason))
 
-    def _is_held_again(self, request_id: int, entry: InFlight) -> bool:
+    def _is_held_again(self, request_id: int, entry: _InFlight) -> bool:
         """Whether it is sent once more, on the next connection. Not a third time: it may be what
         ends the engine.
         """
@@ -763,6 +805,13 @@ class AsyncStoreClient(ClientCalls, AsyncCaller):
         else:
             self._greeting_failure = reason
         self._fail_inflight()
+
+
+def _fail_entry(entry: _InFlight, error: StoreError) -> None:
+    """Tell whoever waits for this request that it failed."""
+    if entry.call is not None and not entry.call.done():
+        entry.call.set_exception(error)
+    fail_puts(entry.puts, error)
 
 
 def _fail_call(call: PutCall, error: StoreError) -> None:

@@ -64,12 +64,21 @@ def put_bytes_max(hello: HelloReply) -> int:
 
 
 class Received:
-    """Leased messages; ``head.attempts`` runs along ``records``.
+    """``count`` leased messages; ``head.attempts`` runs along ``records``.
 
     Those of a reply, ``content`` from ``at`` on, are decoded when somebody asks for them.
     """
 
-    __slots__ = ("_at", "_body_sizes", "_columns", "_content", "_is_decoded", "_records", "head")
+    __slots__ = (
+        "_at",
+        "_body_sizes",
+        "_columns",
+        "_content",
+        "_is_decoded",
+        "_records",
+        "count",
+        "head",
+    )
 
     def __init__(
         self,
@@ -80,17 +89,13 @@ class Received:
         at: int = 0,
     ) -> None:
         self.head = head
+        self.count = len(head.attempts)
         self._records = records
         self._content = content
         self._at = at
         self._is_decoded = records is not None  # whether ``_columns`` are known
         self._columns: RecordColumns | None = None
         self._body_sizes: Sequence[int] | None = None
-
-    @property
-    def count(self) -> int:
-        """Of the messages."""
-        return len(self.head.attempts)
 
     @property
     def records(self) -> list[Record]:

@@ -13,7 +13,13 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 import msgspec
 
-from storage_engine.errors import BadFrame, BadRequest
+from storage_engine.errors import (
+    BadFrame,
+    BadRequest,
+    OutcomeUnknown,
+    StoreError,
+    StoreUnavailable,
+)
 from storage_engine.records.record import LENGTH_4, Record
 from storage_engine.records.record_run import decode_records
 from storage_engine.wire.dead_letters import (
@@ -186,6 +192,10 @@ class Operation(int, Generic[RequestT, ReplyT]):
         except _UNREADABLE as exc:
             raise BadFrame(f"{self.name} reply: {exc}") from exc
         return reply
+
+    def no_reply(self, reason: str) -> StoreError:
+        """What a request that was sent ends with when no reply has come."""
+        return StoreUnavailable(reason) if self.is_harmless else OutcomeUnknown(reason)
 
 
 AnyOperation = Operation[Any, Any]  # Any: whatever it asks and answers

@@ -55,7 +55,6 @@ from storage_engine.wire.groups import (
     GroupRef,
     GroupStats,
 )
-from storage_engine.wire.inflight import no_reply
 from storage_engine.wire.operations import AnyOperation, Op, Operation
 from storage_engine.wire.proof import ClientProof
 from storage_engine.wire.protocol import (
@@ -332,7 +331,7 @@ class StoreClient(ClientCalls, BlockingCaller):
         except OSError as exc:
             self._disconnect()
             reason = f"the connection to the storage engine broke during {first_op.name}: {exc}"
-            raise no_reply(first_op, reason) from exc
+            raise first_op.no_reply(reason) from exc
         except BadFrame:
             self._disconnect()
             raise

@@ -235,7 +235,7 @@ def put_to_the_disk_answered_with_one_to_the_log(real: Real, payload: Thing) -> 
 
 
 @planted(
-    "storage_engine.wire.async_client:no_reply",
+    "storage_engine.wire.operations:Operation.no_reply",
     f"{_HELD}::test_what_was_not_sent_is_sent_to_the_next_engine_and_nothing_else",
 )
 def sent_put_called_unsent(real: Real, op: Thing, reason: Thing) -> StoreUnavailable:

@@ -39,7 +39,7 @@ def key_of_a_request_overlooked(real: Real, plane: Thing, cycle: Thing, headers:
 
 
 @planted(
-    "storage_engine.records.plain_record:encode_plain",
+    "storage_engine.records.record:encode_plain",
     "tests/storage_engine/records/test_plain_record.py::test_it_is_the_record_of_the_same_message",
 )
 def plain_record_without_host(

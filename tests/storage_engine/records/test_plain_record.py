@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_engine.errors import RecordRefused
-from storage_engine.records import plain_record
+from storage_engine.records import record
 from storage_engine.records.message_id import new_message_id
-from storage_engine.records.plain_record import encode_plain
-from storage_engine.records.record import StoreMessage, encode_record
+from storage_engine.records.record import StoreMessage, encode_plain, encode_record
 
 ADDRESSES = st.sampled_from(["127.0.0.1", "10.1.2.3", "::1", "2001:db8::7", "no address", ""])
 
@@ -53,8 +52,8 @@ def test_it_is_the_record_of_the_same_message(
 
 
 def test_what_is_kept_of_topics_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_record, "_TOPICS_MAX", 3)
-    monkeypatch.setattr(plain_record, "_middles", {})
+    monkeypatch.setattr(record, "_TOPICS_MAX", 3)
+    monkeypatch.setattr(record, "_middles", {})
     for number in range(10):
         encode_plain(
             topic=f"t{number}",
@@ -64,4 +63,4 @@ def test_what_is_kept_of_topics_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
             born_timestamp_ms=1,
             born_host=("127.0.0.1", 1),
         )
-        assert len(plain_record._middles) <= 3
+        assert len(record._middles) <= 3
