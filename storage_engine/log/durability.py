@@ -116,7 +116,7 @@ class Durability:
                 durable.set_result(None)
         if waiting or self._durable_waiters:
             self._flusher.request()
-        else:
+        elif self._commit_log.append_offset > to:
             # Async records that came in behind the last sync record are visible at once.
             self._publish(self._commit_log.append_offset)
 
