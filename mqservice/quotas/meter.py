@@ -17,7 +17,7 @@ from typing import Final
 
 from mqservice.lib.problem import Problem
 from mqservice.lib.safe_headers import Headers
-from mqservice.quotas.bucket import TokenBucket
+from mqservice.quotas.bucket import Pair, TrafficBuckets
 from mqservice.quotas.limits import QuotaLimits
 from mqservice.quotas.rejection_pacing import PacedRejections
 
@@ -51,11 +51,9 @@ class TenantMeter:
         self.refusals = PacedRejections(now_ms)
         self.demand = [0.0, 0.0, 0.0, 0.0]  # asked for since ``pop_demand``, granted or not
         parts = equal_parts(limits, process_count)
-        self.buckets = [
-            TokenBucket(part, part * BURST_SECONDS, now_ms) for part in parts[: len(RATES)]
-        ]
-        self._in = self.buckets[MESSAGES_IN], self.buckets[BYTES_IN]
-        self._out = self.buckets[MESSAGES_OUT], self.buckets[BYTES_OUT]
+        rates_in, rates_out = _pairs(parts)
+        self.incoming = TrafficBuckets(rates_in, _bursts(rates_in), now_ms)
+        self.outgoing = TrafficBuckets(rates_out, _bursts(rates_out), now_ms)
         self._policy_in = _policy(limits, MESSAGES_IN, BYTES_IN)
         self._policy_out = _policy(limits, MESSAGES_OUT, BYTES_OUT)
         self._reported_in = self._reported_out = _NOT_REPORTED
@@ -63,9 +61,10 @@ class TenantMeter:
 
     def share(self, parts: Parts, process_count: int, now_ms: int) -> None:
         """From now on this process has these parts of the limits."""
-        equal = equal_parts(self.limits, process_count)
-        for bucket, rate, burst in zip(self.buckets, parts, equal, strict=False):
-            bucket.change(rate, burst * BURST_SECONDS, now_ms)
+        rates_in, rates_out = _pairs(parts)
+        equal_in, equal_out = _pairs(equal_parts(self.limits, process_count))
+        self.incoming.change(rates_in, _bursts(equal_in), now_ms)
+        self.outgoing.change(rates_out, _bursts(equal_out), now_ms)
         self._set_rooms(parts)
 
     def _set_rooms(self, parts: Parts) -> None:
@@ -89,8 +88,7 @@ class TenantMeter:
     def check_in(self, now_ms: int) -> None:
         """Refuse before any work is done when nothing is left. Raises Problem 429 or 403."""
         self.used_ms = now_ms
-        messages, content = self._in
-        if messages.left(now_ms) <= 0 or content.left(now_ms) <= 0:
+        if self.incoming.is_empty(now_ms):
             self.demand[MESSAGES_IN] += 1
             raise self._too_fast(MESSAGES_IN, stored=False)
         if self.stored_bytes >= self.limits.storage_bytes_max:
@@ -98,43 +96,40 @@ class TenantMeter:
 
     def charge_in(self, message_count: int, byte_count: int, now_ms: int) -> None:
         """Take what is about to be stored. Raises Problem 429 or 403 with nothing taken."""
-        messages, content = self._in
         demand = self.demand
         demand[MESSAGES_IN] += message_count
         demand[BYTES_IN] += byte_count
-        if messages.left(now_ms) <= 0 or content.left(now_ms) <= 0:
+        if self.incoming.is_empty(now_ms):
             raise self._too_fast(MESSAGES_IN, stored=False)
         if self.stored_bytes >= self.limits.storage_bytes_max:
             raise self._no_storage()
-        messages.take(message_count)
-        content.take(byte_count)
+        self.incoming.take(message_count, byte_count)
         self.stored_bytes += byte_count
 
     def check_out(self, now_ms: int) -> None:
         """Refuse to read when nothing is left. Raises Problem 429."""
         self.used_ms = now_ms
-        if self._out[0].left(now_ms) <= 0 or self._out[1].left(now_ms) <= 0:
+        if self.outgoing.is_empty(now_ms):
             self.demand[MESSAGES_OUT] += 1
             raise self._too_fast(MESSAGES_OUT, stored=None)
 
     def out_wait_ms(self, now_ms: int) -> int:
         """How long a push has to wait; 0 if it need not."""
         self.used_ms = now_ms
-        messages, content = self._out
-        if messages.left(now_ms) <= 0 or content.left(now_ms) <= 0:
+        if self.outgoing.is_empty(now_ms):
             self.demand[MESSAGES_OUT] += 1
-            return max(messages.wait_ms(), content.wait_ms())
+            return max(self.outgoing.waits_ms())
         return 0
 
     def charge_out(self, message_count: int, byte_count: int) -> None:
         """Take what was read, which is known only afterwards."""
         self.demand[MESSAGES_OUT] += message_count
         self.demand[BYTES_OUT] += byte_count
-        self._out[0].take(message_count)
-        self._out[1].take(byte_count)
+        self.outgoing.take(message_count, byte_count)
 
     def _too_fast(self, first: int, *, stored: bool | None) -> Problem:
-        spent = [index for index in (first, first + 1) if self.buckets[index].wait_ms()]
+        waits_ms = (self.incoming if first == MESSAGES_IN else self.outgoing).waits_ms()
+        spent = [first + place for place, wait_ms in enumerate(waits_ms) if wait_ms]
         names = " and ".join(RATES[index][0] for index in spent)
         limits = ", ".join(
             (
@@ -146,7 +141,7 @@ class TenantMeter:
         return Problem.of(
             "RATE_LIMITED",
             f"the tenant's limit of {names} is used up: {limits}",
-            retry_after_ms=max(self.buckets[index].wait_ms() for index in spent),
+            retry_after_ms=max(waits_ms),
             stored=stored,
         )
 
@@ -231,12 +226,12 @@ class TenantMeter:
         """``RateLimit-Policy`` and ``RateLimit`` of what is read or of what is produced, as of the
         last check.
         """
-        policy, rates, way = (
-            (self._policy_out, self._out, b"out")
+        policy, buckets, way = (
+            (self._policy_out, self.outgoing, b"out")
             if is_reading
-            else (self._policy_in, self._in, b"in")
+            else (self._policy_in, self.incoming, b"in")
         )
-        return [(b"ratelimit-policy", policy), (b"ratelimit", _state(*rates, way))]
+        return [(b"ratelimit-policy", policy), (b"ratelimit", _state(buckets, way))]
 
     def header_lines(self, *, is_reading: bool) -> bytes:
         """``headers`` as they are written; those of one millisecond say the same."""
@@ -244,16 +239,26 @@ class TenantMeter:
         if told[0] == self.used_ms:
             return told[1]
         if is_reading:
-            lines = _LINES % (self._policy_out, _state(*self._out, b"out"))
+            lines = _LINES % (self._policy_out, _state(self.outgoing, b"out"))
             self._reported_out = self.used_ms, lines
         else:
-            lines = _LINES % (self._policy_in, _state(*self._in, b"in"))
+            lines = _LINES % (self._policy_in, _state(self.incoming, b"in"))
             self._reported_in = self.used_ms, lines
         return lines
 
 
 def equal_parts(limits: QuotaLimits, process_count: int) -> Parts:
     return [getattr(limits, name) / process_count for name in SHARED]
+
+
+def _pairs(parts: Parts) -> tuple[Pair, Pair]:
+    """Messages and bytes that come in, and that go out, of ``parts``."""
+    return (parts[MESSAGES_IN], parts[BYTES_IN]), (parts[MESSAGES_OUT], parts[BYTES_OUT])
+
+
+def _bursts(rates_per_second: Pair) -> Pair:
+    messages, content = rates_per_second
+    return messages * BURST_SECONDS, content * BURST_SECONDS
 
 
 def _policy(limits: QuotaLimits, messages: int, content: int) -> bytes:
@@ -265,9 +270,7 @@ def _policy(limits: QuotaLimits, messages: int, content: int) -> bytes:
     return text.encode()
 
 
-def _state(messages: TokenBucket, content: TokenBucket, way: bytes) -> bytes:
+def _state(buckets: TrafficBuckets, way: bytes) -> bytes:
     """What is left in this process, and in how many seconds all of it is back."""
-    return b'"messages-%b";r=%d;t=%d, "bytes-%b";r=%d;t=%d' % (
-        *(way, *messages.state()),
-        *(way, *content.state()),
-    )
+    messages, content = buckets.states()
+    return b'"messages-%b";r=%d;t=%d, "bytes-%b";r=%d;t=%d' % (way, *messages, way, *content)

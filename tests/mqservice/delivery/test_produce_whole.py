@@ -260,7 +260,7 @@ def test_a_rate_that_is_used_up_is_asked_for_once_a_request(taken: list[bool]) -
     with warm(quotas=quotas) as (server, key, peer):
         meter = server.context.meters.known[1]
         server.call(meter.pop_demand)
-        server.call(lambda: meter.buckets[0].take(1_000))
+        server.call(lambda: meter.incoming.take(1_000, 0))
         peer.sendall(post(key, "too much", TEXT).encode())
         assert b" 429 " in answer_of(peer)
         assert taken[-1]

@@ -144,7 +144,7 @@ def test_a_rate_that_is_used_up_is_asked_for_once_a_request(taken: list[bool]) -
     with warm() as (server, key, peer):
         meter = server.context.meters.known[1]
         server.call(meter.pop_demand)
-        server.call(lambda: meter.buckets[2].take(1 << 40))
+        server.call(lambda: meter.outgoing.take(1 << 40, 0))
         peer.sendall(take(key).encode())
         assert b" 429 " in answer_of(peer)
         assert taken[-1]
