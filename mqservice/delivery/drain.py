@@ -18,19 +18,17 @@ class Drain:
     def __init__(self) -> None:
         self.has_begun = False
         self._listeners: set[Callable[[], None]] = set()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._idle: asyncio.Event | None = None  # while somebody waits for it
 
     def join(self, on_begin: Callable[[], None]) -> None:
         """Have ``on_begin`` called once the end begins; leave when it does not matter any more."""
         if self.has_begun:
             on_begin()
         self._listeners.add(on_begin)
-        self._idle.clear()
 
     def leave(self, on_begin: Callable[[], None]) -> None:
         self._listeners.discard(on_begin)
-        if not self._listeners:
+        if self._idle is not None and not self._listeners:
             self._idle.set()
 
     @property
@@ -47,6 +45,9 @@ class Drain:
 
     async def wait_until_idle(self, timeout_ms: int) -> bool:
         """Whether everybody has left within ``timeout_ms``."""
+        if not self._listeners:
+            return True
+        self._idle = asyncio.Event()
         try:
             async with asyncio.timeout(timeout_ms / 1_000):
                 await self._idle.wait()

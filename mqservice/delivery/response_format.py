@@ -15,13 +15,13 @@ def accepts_msgpack(request: Request) -> bool:
     return MSGPACK_TYPE in request.headers.get(b"accept", b"")
 
 
-def encoded(request: Request, reply: msgspec.Struct) -> tuple[bytes, bytes]:
+def encoded(reply: msgspec.Struct, *, is_msgpack: bool) -> tuple[bytes, bytes]:
     """``reply`` and its media type."""
-    if accepts_msgpack(request):
+    if is_msgpack:
         return _encode_msgpack(reply), MSGPACK_TYPE
     return _encode_json(reply), JSON_TYPE
 
 
 def reply_struct(request: Request, reply: msgspec.Struct) -> None:
     """Send ``reply`` with status 200."""
-    request.reply(200, *encoded(request, reply))
+    request.reply(200, *encoded(reply, is_msgpack=accepts_msgpack(request)))

@@ -294,10 +294,12 @@ def _answer(
     received: Received,
     settled: SettleResponse | msgspec.UnsetType,
 ) -> None:
+    is_msgpack = accepts_msgpack(request)
     messages = messages_of(
-        context, received, group=group, client_id=order.client_id, as_bytes=accepts_msgpack(request)
+        context, received, group=group, client_id=order.client_id, as_bytes=is_msgpack
     )
-    content, media_type = encoded(request, ReceiveResponse(messages, settled=settled))
+    reply = ReceiveResponse(messages, settled=settled)
+    content, media_type = encoded(reply, is_msgpack=is_msgpack)
     request.reply(200, content, media_type)
 
 
