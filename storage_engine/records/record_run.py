@@ -129,8 +129,8 @@ def decode_records(buffer: bytes, at: int = 0) -> list[Record]:
                 properties,
             )
         )
-        if keys or group is not None:
-            continue  # which mostly are others in the next message
+        if keys or group is not None or at == end:
+            continue  # keys mostly are others in the next message, if there is one
         found = before_id(buffer, topic_at, topic_end + 2, at)
         if found:
             common, common_bytes = found, len(found)

@@ -52,7 +52,7 @@ from storage_engine.wire.frames import (
     FrameDecoder,
     RecordsHead,
     encode_error,
-    encode_frame,
+    encode_frame_head,
     encode_records_frame,
     encode_struct,
 )
@@ -298,7 +298,7 @@ class _Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _reply(self, op: int, request_id: int, payload: bytes, status: int = 0) -> None:
-        self._add_reply(encode_frame(op, request_id, payload, status))
+        self._add_reply(encode_frame_head(op, request_id, payload, status), payload)
 
     def _fail(self, frame: Frame, error: StoreError) -> None:
         self._reply(frame.op, frame.request_id, encode_error(error), error.code)
