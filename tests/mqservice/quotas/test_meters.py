@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqservice.lib.problem import Problem
-from mqservice.quotas.bucket import TokenBucket
+from mqservice.quotas.bucket import TokenBucket, TrafficBuckets
 from mqservice.quotas.exchange import (
     DEPARTED_MS,
     Exchange,
@@ -114,6 +114,23 @@ def test_a_bucket_is_overdrawn_once_and_pays_back() -> None:
     assert bucket.left(4_001) > 0
     assert bucket.left(4_000) > 0  # a clock that is asked twice gives nothing twice
     assert bucket.left(1_000_000) == 100
+
+
+def test_messages_and_bytes_wait_for_whichever_is_used_up() -> None:
+    buckets = TrafficBuckets((100, 1_000), (100, 1_000), now_ms=0)
+    assert not buckets.is_empty(0)
+    buckets.take(50, 3_000)
+    assert buckets.is_empty(1_999)
+    messages_wait_ms, bytes_wait_ms = buckets.waits_ms()
+    assert messages_wait_ms == 0
+    assert bytes_wait_ms in (1, 2)
+    assert not buckets.is_empty(2_001)
+    assert not buckets.is_empty(2_000)  # a clock that is asked twice gives nothing twice
+    buckets.take(100, 0)
+    assert buckets.is_empty(2_001)
+    assert buckets.states() == [(0, 2), (1, 1)]
+    buckets.change((100, 1_000), (10, 10), now_ms=1_000_000)
+    assert buckets.states() == [(10, 0), (10, 0)]
 
 
 def test_the_operators_word_holds_and_the_tenant_only_lowers_it() -> None:
