@@ -52,6 +52,7 @@ from mqservice.delivery.socket.consumer import DeliveryConsumer  # noqa: E402 as
 from mqservice.lib.clock import SystemClock  # noqa: E402 as above
 from mqservice.lib.middleware import API_PREFIX, ASKED_FOR, HAS_SESSION  # noqa: E402 as above
 from mqservice.lib.problem import Problem  # noqa: E402 as above
+from mqservice.moving_changes import CHANGING, MOVE, move_of_request  # noqa: E402 as above
 from mqservice.quotas.engine_usage import EngineUsage  # noqa: E402 as above
 from mqservice.quotas.meters import set_process_meters  # noqa: E402 as above
 from mqservice.quotas.rejection_pacing import RejectionPacer, body_bytes_of  # noqa: E402 as above
@@ -68,7 +69,6 @@ LIVE_PATH: Final = "/console/live"
 # Answers of the control plane that a client can have as many of as it sends requests.
 _PACED_STATUSES: Final = frozenset({401, 403, 429})
 TAIL_PATH: Final = "/console/tail"
-_CHANGING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _DRAIN_MARGIN_MS: Final = 2_000  # for the engine to keep the sessions
 
 
@@ -206,12 +206,15 @@ class Application:
         guard = BodyGuard(scope, receive, bytes_max=django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
         # For pages that send or show messages: the plane knows how, and what it costs.
         scope["mq.plane"] = self._plane or self._open_plane()
+        move = scope[MOVE] = move_of_request(self._open().caches, scope, headers)
+        if move is not None:
+            await move.wait()
         is_api = scope["path"].startswith(API_PREFIX)
         body_bytes = body_bytes_of(headers)
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                if scope["method"] in _CHANGING and message["status"] < 400:
+                if scope["method"] in CHANGING and message["status"] < 400:
                     await self._open().caches.hear_own_changes()
                 headers = list(message.get("headers", []))
                 if not any(name.lower() == b"x-request-id" for name, _ in headers):

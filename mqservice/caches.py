@@ -68,6 +68,10 @@ RECONNECT_MS_MIN: Final = 100
 RECONNECT_MS_MAX: Final = 5_000
 CONNECT_TIMEOUT_SECONDS: Final = 3
 HEAR_MS_MAX: Final = 1_000
+# Each has a connection and a task: a tenth of what the data plane may let wait, whose places these
+# are not.
+MOVING_CHANGES_MAX: Final = 1_000
+_ALL: Final = ""  # the one key of what is looked up as a whole
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -98,6 +102,7 @@ class RouteCache:
         *,
         find_namespace: Callable[[NamespaceKey], Awaitable[NamespaceRoute | None]] | None = None,
         find_topics: Callable[[TopicsAfter], Awaitable[TopicRoutes | None]] | None = None,
+        find_moving: Callable[[str], Awaitable[frozenset[NamespaceKey] | None]] | None = None,
         limits: CacheLimits | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -115,7 +120,14 @@ class RouteCache:
         self._groups: LookupCache[RouteKey, GroupRoute] = LookupCache(
             find_group, life_ms=_life_ms, limits=limits, clock=clock
         )
+        self._moving: LookupCache[str, frozenset[NamespaceKey]] = LookupCache(
+            find_moving or _query(_find_moving),
+            life_ms=lambda moving: 0 if moving else None,
+            limits=limits,
+            clock=clock,
+        )
         self._waiting = MovingWaits(clock or SystemClock())
+        self._waiting_changes = MovingWaits(clock or SystemClock(), MOVING_CHANGES_MAX)
 
     def topic(self, principal: Principal, ns: str, name: str) -> TopicRoute | None:
         """The topic if it is known and the principal's; None means: ask ``load_topic``."""
@@ -172,6 +184,27 @@ class RouteCache:
         await prepare_store(route.shard)
         return route
 
+    async def moving_namespaces(self) -> frozenset[NamespaceKey]:
+        """Those that are just going to another shard, as far as anybody knows. A query now and then
+        while there are none.
+        """
+        try:
+            return await self._moving.load(_ALL) or frozenset()
+        except LookupUnavailable:
+            return frozenset()
+
+    async def settle_namespace(self, key: NamespaceKey) -> None:
+        """Returns once nothing of it moves any more.
+
+        Raises Problem: 503, after 5 s, or at once when too many wait or nobody can know.
+        """
+        await self._waiting_changes.settled(lambda: _load(self._namespaces, key))
+
+    @property
+    def waiting_changes_count(self) -> int:
+        """Who waits in ``settle_namespace``."""
+        return self._waiting_changes.count
+
     def group(self, principal: Principal, ns: str, name: str) -> GroupRoute | None:
         """The group if it is known and the principal's; None means: ask ``load_group``."""
         namespace = principal.namespace_named(ns)
@@ -200,7 +233,9 @@ class RouteCache:
         self._namespaces.clear()
         self._topics.clear()
         self._groups.clear()
+        self._moving.clear()
         self._waiting.look_again()
+        self._waiting_changes.look_again()
 
 
 class QuotaCache:
@@ -377,6 +412,11 @@ def _find_namespace(key: NamespaceKey) -> NamespaceRoute | None:
     found = Namespace.objects.filter(tenant_id=tenant_id, name=name)
     row = found.values_list("shard", "moving_to").first()
     return None if row is None else NamespaceRoute(name, row[0], row[1] != "")
+
+
+def _find_moving(_: str) -> frozenset[NamespaceKey]:
+    moving = Namespace.objects.exclude(moving_to="")
+    return frozenset(moving.values_list("tenant_id", "name"))
 
 
 def _reachable(

@@ -10,7 +10,8 @@ Here each thread keeps its connections: the engine's, and for ``CONNECTION_SECON
 PostgreSQL's.
 
 Turns are a tenant's, however many keys it has; those of who has shown no good key yet are of where
-the request comes from.
+the request comes from. Nobody has a turn while its namespace goes to another shard
+(``moving_changes``).
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from mqservice.lib.lookup_cache import make_room
 from mqservice.lib.middleware import API_PREFIX, ASKED_FOR
 from mqservice.lib.problem import Problem
 from mqservice.lib.throttle import network_of
+from mqservice.moving_changes import MOVE, Move
 from mqservice.store import keep_clients
 
 T = TypeVar("T")
@@ -86,6 +88,7 @@ class ControlPlane(BaseHandler):
                 asker_of(scope, self._tenants.get(key)),
                 partial(self.answer, scope, body),
                 lambda: self._remember(key, scope.get(ASKED_FOR)),
+                move=scope.get(MOVE),
             )
         except Problem as problem:
             await send_problem(send, problem, path=scope["path"], request_id=scope["mq.request_id"])
@@ -93,18 +96,23 @@ class ControlPlane(BaseHandler):
         await _send(response, send)
 
     async def run(
-        self, asker: str, work: Callable[[], T], ended: Callable[[], object] = lambda: None
+        self,
+        asker: str,
+        work: Callable[[], T],
+        ended: Callable[[], object] = lambda: None,
+        *,
+        move: Move | None = None,
     ) -> T:
         """The result of ``work`` on a thread of ours, in the turn of ``asker``; then ``ended``.
+        ``move``: of the namespace that is changed, which may have begun while this was in line.
 
         Raises Problem METADATA_UNAVAILABLE when too many wait already.
         """
-        if not await self._turns.begin(asker):
-            raise Problem.of(
-                "METADATA_UNAVAILABLE",
-                "too many requests are waiting for the control plane; try again later",
-                retry_after_ms=1_000,
-            )
+        await self._begin(asker)
+        if move is not None and await self._is_under_way(move, asker):
+            self._turns.end(asker)  # for others meanwhile
+            await move.wait()
+            await self._begin(asker)
         if self._pool is None:
             self._pool = ThreadPoolExecutor(THREADS, "control-plane", keep_clients)
 
@@ -116,6 +124,23 @@ class ControlPlane(BaseHandler):
         # The turn lasts until the thread is done, even if this task is cancelled before that.
         running.add_done_callback(end)
         return await asyncio.shield(running)
+
+    async def _begin(self, asker: str) -> None:
+        """A turn. Raises Problem METADATA_UNAVAILABLE."""
+        if not await self._turns.begin(asker):
+            raise Problem.of(
+                "METADATA_UNAVAILABLE",
+                "too many requests are waiting for the control plane; try again later",
+                retry_after_ms=1_000,
+            )
+
+    async def _is_under_way(self, move: Move, asker: str) -> bool:
+        """Asked in the turn of ``asker``, which ends if this fails."""
+        try:
+            return await move.is_under_way()
+        except BaseException:
+            self._turns.end(asker)
+            raise
 
     def answer(self, scope: Scope, body: bytes) -> HttpResponseBase:
         """What the view answers. Blocks; the thread's connection is used, and kept."""

@@ -35,8 +35,10 @@ RouteT = TypeVar("RouteT", bound=_Route)
 class MovingWaits:
     """See the module's docstring. One event loop uses it."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, count_max: int | None = None) -> None:
+        """``count_max``: who may wait at a time; None: as many as calls of a client."""
         self._clock = clock
+        self._count_max = _LIMITS.hold_count_max if count_max is None else count_max
         self._count = 0
         self._changed: asyncio.Future[None] | None = None  # what they wait for
 
@@ -47,7 +49,7 @@ class MovingWaits:
         route = await load()
         if route is None or not route.is_moving:
             return route
-        if self._count >= _LIMITS.hold_count_max:
+        if self._count >= self._count_max:
             raise _still_moving()
         self._count += 1
         try:
@@ -60,6 +62,11 @@ class MovingWaits:
             return route
         finally:
             self._count -= 1
+
+    @property
+    def count(self) -> int:
+        """Who waits just now."""
+        return self._count
 
     def look_again(self) -> None:
         """Something has changed."""

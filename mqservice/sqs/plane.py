@@ -33,7 +33,9 @@ from mqservice.delivery.operations import PRODUCE, PRODUCE_BATCH, RECEIVE, SETTL
 from mqservice.delivery.path_routes import NotLoaded
 from mqservice.delivery.plane import DataPlane
 from mqservice.delivery.spans import CLIENT_GONE
+from mqservice.lib.names import OWN_NAMESPACE
 from mqservice.lib.problem import Problem
+from mqservice.moving_changes import move_of_key
 from mqservice.sqs.asked import Asked
 from mqservice.sqs.errors import SqsError, sqs_error_of
 from mqservice.sqs.protocol import encode_error, error_header, is_json_request, read_call
@@ -197,7 +199,9 @@ class SqsPlane(DataPlane):
         asker = asker_of(request.scope, principal.tenant_id)
         agent = request.headers.get(b"user-agent", b"")
         work = partial(run_action, action, asked, request.request_id, request.client[0], agent)
-        return await self._control_plane.run(asker, work)
+        move = move_of_key(self._context.caches.routes, principal, OWN_NAMESPACE)
+        await move.wait()
+        return await self._control_plane.run(asker, work, move=move)
 
     async def _load_and_serve(
         self, missing: NotLoaded, request: Request, handler: BodyHandler[Any], body: bytes

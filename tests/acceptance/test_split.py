@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any  # decoded JSON
@@ -178,6 +179,32 @@ class Watched:
         return not found
 
 
+class Changing(threading.Thread):
+    """Makes one topic after the other until it is stopped."""
+
+    def __init__(self, service: Service) -> None:
+        super().__init__(name="changing")
+        self._service = service
+        self._is_over = threading.Event()
+        self.answers: list[httpx.Response] = []
+
+    def run(self) -> None:
+        with api_of(self._service) as api:
+            while not self._is_over.wait(0.02):
+                name = f"changed-{len(self.answers)}"
+                self.answers.append(api.put(f"topics/{name}", json={"queues": 1}))
+
+    def stop(self) -> list[str]:
+        """The topics that were confirmed."""
+        self._is_over.set()
+        self.join(60)
+        # It may have been on its way when the engine began to refuse; nobody promises more.
+        others = [each for each in self.answers if each.status_code != 201]
+        assert all("retry-after" in each.headers for each in others), [each.text for each in others]
+        print(f"{len(self.answers)} topics made, {len(others)} refused")
+        return [each.json()["name"] for each in self.answers if each.status_code == 201]
+
+
 @pytest.mark.sized
 def test_a_namespace_moves_under_load_with_everything_it_has(
     service: Service, api: httpx.Client
@@ -208,6 +235,8 @@ def test_a_namespace_moves_under_load_with_everything_it_has(
     assert plan["scheduled"] >= 1
     assert plan["free_bytes"] > plan["copied_bytes"] > 0
     assert home(service) == "main"
+    changing = Changing(service)
+    changing.start()
     done = split(service, "main", "s2")
     ended_s = time.monotonic()
     print(f"requests waited {done['held_ms']} ms at most")
@@ -225,6 +254,12 @@ def test_a_namespace_moves_under_load_with_everything_it_has(
     rows = listed_shards(service.data_dir)
     assert (rows["main"]["namespaces"], rows["s2"]["namespaces"]) == (0, 1)
     assert [has_topic(service, name, "kept") for name in ("main", "s2")] == [False, True]
+    changed = changing.stop()
+    assert changed
+    with engine(service, "s2") as client:
+        there = {each.topic for each in client.topic_list().topics}
+    assert {f"demo%{name}" for name in changed} <= there
+    assert {each["name"] for each in api.get("topics?limit=1000").json()["topics"]} >= set(changed)
     again = api.post("topics/kept/messages", json={"body": "once"}, headers=KEY)
     assert (again.status_code, again.json()["id"]) == (200, first["id"])
     letters = api.get("groups/kept/dlq").json()["messages"]

@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from mqservice import control_plane
 from mqservice.accounts.models import ApiKey
+from mqservice.caches import NamespaceKey, NamespaceRoute, RouteCache
 from mqservice.control_plane import (
     EACH_MAX,
     THREADS,
@@ -27,6 +28,7 @@ from mqservice.control_plane import (
 )
 from mqservice.delivery.http import Message, Scope
 from mqservice.lib.middleware import ASKED_FOR
+from mqservice.moving_changes import MOVE, Move
 from mqservice.topics.models import Topic
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
@@ -190,8 +192,14 @@ class Asked:
         self.sent: list[Message] = []
         monkeypatch.setattr(self.plane, "answer", self._answer)
 
-    def ask(self, path: str, key: str = "Bearer x", client: str = "10.0.0.1") -> asyncio.Task[None]:
-        scope = {**scope_of(path, key), "client": (client, 1)}
+    def ask(
+        self,
+        path: str,
+        key: str = "Bearer x",
+        client: str = "10.0.0.1",
+        move: Move | None = None,
+    ) -> asyncio.Task[None]:
+        scope = {**scope_of(path, key), "client": (client, 1), MOVE: move}
         return asyncio.create_task(self.plane(scope, receive_all, self._send))
 
     async def wait_begun(self, count: int) -> None:
@@ -238,6 +246,76 @@ async def test_a_thread_at_work_counts_although_its_client_has_left(
     await asked.end(next_one)
     assert asked.begun[EACH_MAX:] == ["/v1/next"]
     assert [message.get("body") for message in asked.sent] == [None, b"done"]
+
+
+class Moving:
+    """A namespace that may be moving."""
+
+    def __init__(self) -> None:
+        self.key: NamespaceKey = (1, "acme")
+        self.is_moving = False
+        self.is_known = True
+        self.routes = RouteCache(
+            nothing, nothing, find_namespace=self._find_namespace, find_moving=self._find_moving
+        )
+
+    @property
+    def move(self) -> Move:
+        async def find() -> NamespaceKey:
+            return self.key
+
+        return Move(self.routes, find)
+
+    def change(self, *, is_moving: bool) -> None:
+        self.is_moving = is_moving
+        self.routes.clear()
+
+    async def _find_namespace(self, key: NamespaceKey) -> NamespaceRoute:
+        return NamespaceRoute(key[1], "main", self.is_moving)
+
+    async def _find_moving(self, _: str) -> frozenset[NamespaceKey]:
+        if not self.is_known:
+            raise asyncio.CancelledError
+        return frozenset({self.key} if self.is_moving else ())
+
+
+async def nothing(_: object) -> None:
+    return None
+
+
+async def test_who_was_in_line_when_its_namespace_began_to_move_leaves_its_turn_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, moving = Asked(monkeypatch), Moving()
+    first = [asked.ask(f"/v1/{number}") for number in range(EACH_MAX)]
+    await asked.wait_begun(EACH_MAX)
+    changes = [asked.ask("/v1/change", move=moving.move) for _ in range(EACH_MAX)]
+    await asyncio.sleep(0)
+    moving.change(is_moving=True)
+    asked.may_end.set()
+    await asyncio.gather(*first)
+    async with asyncio.timeout(60):
+        while moving.routes.waiting_changes_count < EACH_MAX == len(asked.begun):
+            await asyncio.sleep(0)
+    assert asked.begun == [f"/v1/{number}" for number in range(EACH_MAX)]
+    await asked.ask("/v1/other")
+    assert asked.begun[-1] == "/v1/other"
+    moving.change(is_moving=False)
+    await asked.end(*changes)
+    assert asked.begun[-EACH_MAX:] == ["/v1/change"] * EACH_MAX
+    assert asked.plane._turns._free == THREADS
+
+
+async def test_a_client_that_leaves_while_its_turn_asks_for_the_move_gives_the_turn_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, moving = Asked(monkeypatch), Moving()
+    moving.is_known = False
+    left = asked.ask("/v1/change", move=moving.move)
+    await asyncio.gather(left, return_exceptions=True)
+    assert left.cancelled()
+    assert asked.plane._turns._free == THREADS
+    await asked.end()
 
 
 async def test_a_tenant_has_no_more_threads_for_having_more_keys(

@@ -97,3 +97,16 @@ async def test_one_too_many_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) 
     routes.route = Route("s2")
     assert await asyncio.wait_for(first, WAIT_S) == Route("s2")
     assert await waits.settled(routes.load) == Route("s2")
+
+
+async def test_each_kind_of_request_has_places_of_its_own() -> None:
+    routes = Routes(Route("main", is_moving=True))
+    changes, others = MovingWaits(ManualClock(), 1), MovingWaits(ManualClock())
+    waiting = [asyncio.ensure_future(each.settled(routes.load)) for each in (changes, others)]
+    await asked(routes, 2)
+    with pytest.raises(Problem, match="being moved"):
+        await changes.settled(routes.load)
+    assert (changes.count, others.count) == (1, 1)
+    routes.route = Route("s2")
+    assert await asyncio.wait_for(asyncio.gather(*waiting), WAIT_S) == [Route("s2")] * 2
+    assert (changes.count, others.count) == (0, 0)

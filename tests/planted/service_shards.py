@@ -253,6 +253,15 @@ def messages_that_a_new_namespace_finds_of_another_of_its_name(
 
 
 @planted(
+    "mqservice.moving_changes:Move.is_under_way",
+    "tests/mqservice/test_control_plane.py"
+    "::test_who_was_in_line_when_its_namespace_began_to_move_leaves_its_turn_to_others",
+)
+async def change_that_is_carried_to_a_shard_that_refuses_it(real: Real, move: Thing) -> bool:
+    return False
+
+
+@planted(
     "mqservice.shards.splits:begin_release",
     "tests/mqservice/shards/test_splits.py::test_once_committed_a_hold_is_not_released",
 )

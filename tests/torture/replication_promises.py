@@ -349,6 +349,8 @@ REPLICATION: Final = (
             ),
             "tests/acceptance/test_split_cluster.py"
             "::test_what_moved_is_on_the_other_nodes_when_its_owner_and_its_disk_are_lost",
+            "tests/mqservice/test_moving_changes.py"
+            "::test_what_has_waited_too_long_is_refused_and_changes_nothing",
             "tests/mqservice/shards/test_splits.py::test_once_released_a_hold_cannot_be_committed",
             "tests/mqservice/shards/test_splits.py::test_once_committed_a_hold_is_not_released",
             "tests/mqservice/shards/test_splits.py"

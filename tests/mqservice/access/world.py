@@ -38,6 +38,7 @@ from mqservice.issues.models import Issue
 from mqservice.lib.api_keys import generate_api_key
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.names import MAIN_SHARD
+from mqservice.moving_changes import Move
 from mqservice.quotas.rejection_pacing import RejectionPacer
 from mqservice.reports.models import ReportRun, RunState, Trigger
 from mqservice.store import AsyncStoreClient, close_store
@@ -55,7 +56,12 @@ class _InTransaction(ControlPlane):
     """Answers on the thread that the test's transaction is of."""
 
     async def run(
-        self, asker: str, work: Callable[[], T], ended: Callable[[], object] = lambda: None
+        self,
+        asker: str,
+        work: Callable[[], T],
+        ended: Callable[[], object] = lambda: None,
+        *,
+        move: Move | None = None,
     ) -> T:
         result = await sync_to_async(work)()
         ended()

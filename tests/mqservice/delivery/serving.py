@@ -77,6 +77,7 @@ class Server:
         self.keys: dict[bytes, Principal] = {}
         self.topics: dict[RouteKey, TopicRoute] = {}
         self.groups: dict[RouteKey, GroupRoute] = {}
+        self.moving: set[NamespaceKey] = set()
         fresh = CacheLimits(fresh_ms=fresh_ms, absent_ms=1)
         caches = Caches(
             KeyCache(self._find_key, limits=fresh),
@@ -85,6 +86,7 @@ class Server:
                 self._find_group,
                 find_namespace=self._find_namespace,
                 find_topics=self._find_topics,
+                find_moving=self._find_moving,
                 limits=fresh,
             ),
         )
@@ -272,7 +274,10 @@ class Server:
         return self.keys.get(authorization)
 
     async def _find_namespace(self, key: NamespaceKey) -> NamespaceRoute | None:
-        return NamespaceRoute(key[1], MAIN_SHARD)
+        return NamespaceRoute(key[1], MAIN_SHARD, is_moving=key in self.moving)
+
+    async def _find_moving(self, _: str) -> frozenset[NamespaceKey]:
+        return frozenset(self.moving)
 
     async def _find_topic(self, key: RouteKey) -> TopicRoute | None:
         return self.topics.get(key)

@@ -17,6 +17,7 @@ from mqservice.accounts.models import AuditEntry, Namespace
 from mqservice.accounts.scopes import Scope, parse_grant
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.services import GroupChange, delete_group, put_group
+from mqservice.store import ClientConfig
 from mqservice.tasks.models import Task
 from mqservice.topics.models import Topic
 from mqservice.topics.services import TopicChange, delete_topic, put_topic
@@ -41,6 +42,22 @@ def test_a_queue_has_the_defaults_of_aws(sqs: Sqs, queue: str) -> None:
     assert found["QueueArn"] == f"arn:aws:sqs:{REGION}:{account}:{name}"
     assert int(found["CreatedTimestamp"]) <= int(found["LastModifiedTimestamp"])
     assert set(attributes_of(sqs, queue, "QueueArn")) == {"QueueArn"}
+
+
+def test_a_queue_of_a_namespace_that_is_moving_is_made_where_it_goes(
+    desk: Desk, sqs: Sqs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mqservice.moving_waits._LIMITS", ClientConfig(hold_ms_max=3_600_000))
+    caches, acme = desk.server.context.caches, Namespace.objects.filter(name="acme")
+    wait_until(lambda: caches.is_listening)
+    acme.update(moving_to="s2")
+    desk.server.wait_for(caches.hear_own_changes)
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(sqs.create_queue, QueueName="orders")
+        wait_until(lambda: desk.server.call(lambda: caches.routes.waiting_changes_count) == 1)
+        assert not Topic.objects.exists()
+        acme.update(moving_to="")
+        assert waiting.result(60)["QueueUrl"].endswith("/orders")
 
 
 def test_the_account_of_emulators_is_that_of_the_key(sqs: Sqs, queue: str) -> None:
