@@ -1,5 +1,6 @@
 """Makes the store of a new shard of a part of a running one, by ``storage_engine.tools.split``.
 
+    plan_copy ───────────────────────▶ CopyPlan       before anything is done
     [PartProgram] ── copy, copy, … ──▶ RoundDone      while the source serves
          ├────────── finish ─────────▶ PartDone       once the namespaces are held
          └────────── discard                          if it came to nothing
@@ -25,10 +26,12 @@ from django.conf import settings
 from mqservice.lib.names import MAIN_SHARD
 from mqservice.lib.problem import Problem
 from mqservice.lib.replicated_log import engine_log_env
+from mqservice.lib.units import size
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.engine_program import EngineProgram
 from storage_engine.tools.program_lines import ProgressLine
 from storage_engine.tools.split.protocol_lines import (
+    CopyPlan,
     CopyRound,
     Discard,
     Finish,
@@ -46,23 +49,6 @@ class LocalShard(NamedTuple):
     name: str
     store: Path
     socket: Path
-
-    @property
-    def size_bytes(self) -> int:
-        """What its store takes of the disk."""
-        found = 0
-        for directory, _, names in os.walk(self.store):
-            for name in names:
-                try:
-                    found += os.stat(os.path.join(directory, name)).st_blocks * 512
-                except FileNotFoundError:
-                    continue
-        return found
-
-    @property
-    def free_bytes(self) -> int:
-        disk = os.statvfs(self.store)
-        return disk.f_frsize * disk.f_bavail
 
 
 def local_shard(name: str) -> LocalShard:
@@ -120,6 +106,45 @@ def sole_copy_into(target: LocalShard) -> Iterator[None]:
         os.close(descriptor)
 
 
+class CopyRoom(NamedTuple):
+    """Of the target's disk. ``fetched_bytes``: of ``copied_bytes``, what only the bucket has."""
+
+    copied_bytes: int
+    fetched_bytes: int
+    free_bytes: int
+
+
+def plan_copy(source: LocalShard, target: LocalShard) -> CopyRoom:
+    """What a copy of the source's store takes. Changes nothing. Raises Problem CONFLICT: there is
+    too little room.
+    """
+    with EngineProgram[CopyPlan](
+        _MODULE,
+        [*_places(source, target), "--plan"],
+        env=os.environ,
+        lines=msgspec.json.Decoder(CopyPlan | ProgressLine),
+        on_progress=lambda done, total: None,
+        error=lambda _code, words: Problem.of("CONFLICT", f"could not look at the store: {words}"),
+    ) as program:
+        plan = program.expect(CopyPlan)
+        program.end()
+    if not plan.has_room:
+        fetched = f", with {size(plan.fetched_bytes)} that only the bucket has"
+        raise Problem.of(
+            "CONFLICT",
+            f"all of {source.name}'s store is copied first"
+            f"{fetched if plan.fetched_bytes else ''}, which needs {size(plan.needed_bytes)}, but "
+            f"the disk of {target.name} has only {size(plan.free_bytes)} free",
+        )
+    return CopyRoom(plan.copied_bytes, plan.fetched_bytes, plan.free_bytes)
+
+
+def _places(source: LocalShard, target: LocalShard) -> list[str]:
+    return [
+        str(source.store), str(target.store), f"--socket={source.socket}", f"--shard={target.name}",
+    ]  # fmt: skip
+
+
 class PartProgram(EngineProgram[RoundDone | PartDone]):
     """See the module's docstring. All raise Problem CONFLICT with the program's last words."""
 
@@ -136,8 +161,7 @@ class PartProgram(EngineProgram[RoundDone | PartDone]):
         super().__init__(
             _MODULE,
             [
-                str(source.store), str(target.store), f"--socket={source.socket}",
-                f"--shard={target.name}", f"--number={number}",
+                *_places(source, target), f"--number={number}",
                 *[f"--namespace={name}" for name in namespaces],
             ],
             env={**os.environ, **engine_log_env(os.environ)},

@@ -19,10 +19,15 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from mqservice.accounts.shard_changes import commit_split
-from mqservice.accounts.shard_parts import LocalShard, PartProgram, local_shard, sole_copy_into
+from mqservice.accounts.shard_parts import (
+    CopyRoom,
+    PartProgram,
+    local_shard,
+    plan_copy,
+    sole_copy_into,
+)
 from mqservice.lib.durations import SECOND_MS
 from mqservice.lib.problem import Problem
-from mqservice.lib.units import size
 from mqservice.shards import splits
 from mqservice.shards.models import Split
 from mqservice.shards.split_lines import SplitDone, SplitPlan
@@ -46,7 +51,6 @@ _SMALL_BYTES: Final = 8 * 1024 * 1024  # of a round: copied and read again withi
 # From when web processes let requests wait until the engine refuses them: what is under way ends.
 _NOTICE_MS: Final = 200
 _LOOK_MS: Final = 20
-_SPARE_BYTES: Final = 256 * 1024 * 1024
 _PAGE_COUNT: Final = 1_000
 _SCHEDULED_COUNT_MAX: Final = 100_000
 
@@ -57,15 +61,9 @@ def plan_split(source: str, target: str, namespaces: Sequence[str]) -> SplitPlan
     """
     splits.check_split(source, target, namespaces)
     from_shard, to_shard = local_shard(source), local_shard(target)
+    copy = plan_copy(from_shard, to_shard)
     with blocking_client(source) as client:
-        plan = _counted(client, from_shard, to_shard, namespaces)
-    if plan.copied_bytes + _SPARE_BYTES > plan.free_bytes:
-        raise Problem.of(
-            "CONFLICT",
-            f"all of {source}'s store is copied first, {size(plan.copied_bytes)}, but the "
-            f"disk of {target} has only {size(plan.free_bytes)} free",
-        )
-    return plan
+        return _counted(client, source, target, namespaces, copy)
 
 
 def split_shard(
@@ -167,7 +165,7 @@ def _names(client: StoreClient, namespaces: Sequence[str]) -> set[str]:
 
 
 def _counted(
-    client: StoreClient, source: LocalShard, target: LocalShard, namespaces: Sequence[str]
+    client: StoreClient, source: str, target: str, namespaces: Sequence[str], copy: CopyRoom
 ) -> SplitPlan:
     names = _names(client, namespaces)
     topics = [each.topic for each in client.topic_list().topics if each.topic in names]
@@ -187,8 +185,8 @@ def _counted(
     ]
     usage = client.use(UsageRequest(namespaces=list(namespaces))).namespaces
     return SplitPlan(
-        source=source.name,
-        target=target.name,
+        source=source,
+        target=target,
         namespaces=list(namespaces),
         topics=len(topics),
         groups=len(groups),
@@ -198,8 +196,9 @@ def _counted(
         retries=sum(lag.retry_waiting_count + (lag.retry_scheduled_count or 0) for lag in lags),
         scheduled=sum(_scheduled(client, name) for name in namespaces),
         leases=sum(each.inflight_count for each in usage),
-        copied_bytes=source.size_bytes,
-        free_bytes=target.free_bytes,
+        copied_bytes=copy.copied_bytes,
+        fetched_bytes=copy.fetched_bytes,
+        free_bytes=copy.free_bytes,
     )
 
 

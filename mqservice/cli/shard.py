@@ -170,6 +170,7 @@ def _plan_table(plan: SplitPlan) -> Table:
         "scheduled": plan.scheduled,
         "leased now, delivered again": plan.leases,
         f"copied to {plan.target} first": f"{plan.copied_bytes // mib} MiB",
+        "of that only in the bucket": f"{plan.fetched_bytes // mib} MiB",
         "free disk": f"{plan.free_bytes // mib} MiB",
     }
     for what, amount in rows.items():

@@ -24,7 +24,8 @@ class SplitProgress(_Line, frozen=True, tag="step"):
 class SplitPlan(_Line, frozen=True, tag="plan"):
     """What moves, and what it takes. ``messages``: in topics; of ``scheduled`` at least so many
     where it is 100,000. ``leases``: messages that consumers have now, which will be delivered
-    again. ``copied_bytes``: of the source's disk, all of which is copied.
+    again. ``copied_bytes``: all of the source's store, ``fetched_bytes`` of which only the bucket
+    has.
     """
 
     source: str
@@ -39,6 +40,7 @@ class SplitPlan(_Line, frozen=True, tag="plan"):
     scheduled: int
     leases: int
     copied_bytes: int
+    fetched_bytes: int
     free_bytes: int
 
 

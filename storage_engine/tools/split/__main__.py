@@ -1,7 +1,8 @@
 """``python -m storage_engine.tools.split STORE TARGET --socket S --shard NAME --number N
 --namespace NAME …``: makes TARGET, of a shard NAME, of what the running engine's STORE has of some
 namespaces. Lines of JSON on stdin and stdout say when (``protocol_lines.py``). Where the shards
-have a replicated log, TARGET is uploaded for the replicas of that shard.
+have a replicated log, TARGET is uploaded for the replicas of that shard. With ``--plan``: only says
+how much room it takes.
 
 Exit codes: 0 done, 1 not, with the reason in the last line of stderr.
 """
@@ -33,10 +34,17 @@ from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
 from storage_engine.replication.replica import NothingDerived
 from storage_engine.replication.restorer import Restorer
 from storage_engine.replication.uploads import StoreUpload, split_store
-from storage_engine.tools.backup.take_backup import BackupFailed
+from storage_engine.tools.backup.take_backup import BackupFailed, LogHold, reject_other_engine
 from storage_engine.tools.program_lines import print_line, print_progress
+from storage_engine.tools.split.copy_room import gone_path, plan_copy, reject_without_room
 from storage_engine.tools.split.keep_namespaces import keep_namespaces
-from storage_engine.tools.split.protocol_lines import CopyRound, Finish, PartDone, RoundDone
+from storage_engine.tools.split.protocol_lines import (
+    CopyPlan,
+    CopyRound,
+    Finish,
+    PartDone,
+    RoundDone,
+)
 from storage_engine.tools.split.store_copy import StoreCopy
 from storage_engine.wire.sync_client import StoreClient
 
@@ -50,9 +58,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("target", type=Path, help="the store that the other shard has now")
     parser.add_argument("--socket", required=True, help="of the engine that has STORE")
     parser.add_argument("--shard", required=True, help="which TARGET is for")
-    parser.add_argument("--number", type=int, required=True, help="of this attempt")
-    parser.add_argument("--namespace", action="append", required=True)
+    parser.add_argument("--plan", action="store_true", help="only say how much room it takes")
+    parser.add_argument("--number", type=int, default=0, help="of this attempt")
+    parser.add_argument("--namespace", action="append", default=[])
     options = parser.parse_args(arguments)
+    if options.plan:
+        return _plan(options.store, options.target, options.socket)
+    if not options.number or not options.namespace:
+        parser.error("--number and --namespace are needed")
     target = incoming_path(options.target)
     environ = {
         **os.environ,
@@ -63,6 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
         config = config_from_env(environ)
         _delete(target)  # of an attempt before
         with StoreClient(options.socket, client_name="split", timeout_ms=TIMEOUT_MS) as client:
+            reject_without_room(_room(options.store, options.target, client), options.target)
             _split(options.store, config, client, options.namespace, options.number)
     except (BackupFailed, FilesKeptChanging, LogError, StoreError, OSError) as exc:
         _delete(target)  # the disk may be full of it
@@ -73,9 +87,29 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def _plan(store: Path, target: Path, socket: str) -> int:
+    """Exit code. Changes nothing."""
+    try:
+        with StoreClient(socket, client_name="split", timeout_ms=TIMEOUT_MS) as client:
+            print_line(_room(store, target, client))
+    except (BackupFailed, StoreError, OSError) as exc:
+        print(exc, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _room(store: Path, target: Path, client: StoreClient) -> CopyPlan:
+    reject_other_engine(store, client)
+    held = LogHold(client)
+    try:
+        return plan_copy(store, target, Files())
+    finally:
+        held.release()
+
+
 def _delete(incoming: Path) -> None:
     """An engine finds all of it or nothing meanwhile."""
-    gone = incoming.with_name(f"{incoming.name}.gone")
+    gone = gone_path(incoming)
     shutil.rmtree(gone, ignore_errors=True)  # of a process that was killed meanwhile
     with contextlib.suppress(FileNotFoundError):
         incoming.rename(gone)

@@ -4,12 +4,41 @@
     caller ── Finish ──▶ PartDone                             once the namespaces are held
     caller ── Discard                                         if nobody is to have it after all
 
-``ProgressLine``: how much of the log this round has copied.
+``ProgressLine``: how much of the log this round has copied. With ``--plan`` it says nothing but
+``CopyPlan``.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from storage_engine.tools.program_lines import Line
+
+# What the log gets while it is copied, and what the new shard's engine begins with.
+_SPARE_BYTES: Final = 256 * 1024 * 1024
+
+
+class CopyPlan(Line, frozen=True, kw_only=True, tag="plan"):
+    """How much room a copy takes on the disk of the new shard, and how much there is.
+    ``fetched_bytes``: segments that only the bucket has. ``free_bytes``: with what an attempt
+    before has left there, which is deleted first.
+    """
+
+    local_bytes: int
+    fetched_bytes: int
+    free_bytes: int
+
+    @property
+    def copied_bytes(self) -> int:
+        return self.local_bytes + self.fetched_bytes
+
+    @property
+    def needed_bytes(self) -> int:
+        return self.copied_bytes + _SPARE_BYTES
+
+    @property
+    def has_room(self) -> bool:
+        return self.needed_bytes <= self.free_bytes
 
 
 class CopyRound(Line, frozen=True, kw_only=True, tag="copy"):

@@ -80,14 +80,7 @@ class StoreCopy:
     def fetch_old(self, fetch: Callable[[BucketFile], None]) -> None:
         """Before the first round: ``fetch`` has segments in the copy that only the bucket has."""
         old = read_bucket_files(self._store)
-        total_bytes = sum(each.size_bytes for each in old)
-        _, free_bytes = self._files.disk_usage(self._target)
-        if total_bytes + _STEP_BYTES > free_bytes:
-            raise BackupFailed(
-                f"segments that only the bucket has are fetched first, {total_bytes} bytes, but "
-                f"of the disk of {self._target} only {free_bytes} are free"
-            )
-        done_bytes = 0
+        done_bytes, total_bytes = 0, sum(each.size_bytes for each in old)
         for file in old:
             fetch(file)
             done_bytes += file.size_bytes

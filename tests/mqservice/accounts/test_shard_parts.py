@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from mqservice.accounts.shard_parts import LocalShard, PartProgram, sole_copy_into
+from mqservice.accounts.shard_parts import LocalShard, PartProgram, plan_copy, sole_copy_into
 from mqservice.lib.problem import Problem
+from mqservice.supervisor.engine_program import EngineProgram
+from storage_engine.tools.split.protocol_lines import CopyPlan
 from tests.services import is_process_running, wait_until
 from tests.storage_engine.engines import END_WAIT_S, ROOT, Engine, engine_with_topic
 
@@ -86,3 +88,22 @@ def test_its_last_words_are_those_of_the_problem(source: Engine, tmp_path: Path)
     assert caught.value.code == "CONFLICT"
     assert caught.value.detail.startswith("could not copy the store: ")
     assert str(nobody) in caught.value.detail
+
+
+def test_what_does_not_fit_is_refused_with_how_much_is_needed_and_how_much_there_is(
+    source: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    socket = Path(source.socket)
+    shards = LocalShard("main", source.store_dir, socket), LocalShard("s2", tmp_path, socket)
+    found = plan_copy(*shards)
+    assert (found.copied_bytes > 0, found.fetched_bytes, found.free_bytes > 0) == (True, 0, True)
+    gib = 1 << 30
+    plan = CopyPlan(local_bytes=3 * gib, fetched_bytes=9 * gib, free_bytes=12 * gib)
+    monkeypatch.setattr(EngineProgram, "expect", lambda *_: plan)
+    with pytest.raises(Problem) as refused:
+        plan_copy(*shards)
+    assert refused.value.code == "CONFLICT"
+    assert refused.value.detail == (
+        "all of main's store is copied first, with 9 GiB that only the bucket has, which needs "
+        "12.2 GiB, but the disk of s2 has only 12 GiB free"
+    )

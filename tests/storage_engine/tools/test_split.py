@@ -44,6 +44,7 @@ from storage_engine.disk.files import Files
 from storage_engine.errors import BadRequest
 from storage_engine.tools.backup import take_backup
 from storage_engine.tools.program_lines import Line, ProgressLine, encode_line
+from storage_engine.tools.split.copy_room import plan_copy
 from storage_engine.tools.split.protocol_lines import (
     CopyRound,
     Discard,
@@ -470,3 +471,21 @@ def test_a_store_that_was_given_up_while_the_engine_stopped_is_not_adopted(tmp_p
     with pytest.raises(BadRequest, match="too late"):
         exchange(Files(), store, number=3)
     assert (split_number_of(store), (store / "config" / "topics.json").exists()) == (0, True)
+
+
+def test_what_an_attempt_before_has_left_counts_as_free(tmp_path: Path) -> None:
+    """It is deleted before the next one begins, and may have filled the disk."""
+    store, target = tmp_path / "one", tmp_path / "two"
+    for directory in (store, target, incoming_path(target)):
+        directory.mkdir()
+
+    class FullDisk(Files):
+        def disk_usage(self, path: Path) -> tuple[int, int]:
+            return 1 << 40, 0
+
+    (store / "file").write_bytes(b"x" * 1_000_000)
+    (incoming_path(target) / "file").write_bytes(b"x" * 2_000_000)
+    plan = plan_copy(store, target, FullDisk())
+    assert 1_000_000 <= plan.local_bytes < 1_100_000
+    assert 2_000_000 <= plan.free_bytes < 2_100_000
+    assert (plan.fetched_bytes, plan.has_room) == (0, False)

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from storage_engine.client import (
@@ -23,9 +25,13 @@ from storage_engine.client import (
     encode_record,
 )
 from storage_engine.disk.adopted_store import incoming_path
+from storage_engine.disk.files import Files
+from storage_engine.disk.layout import BUCKET_DIR
 from storage_engine.errors import NamespaceMoved
 from storage_engine.log.bucket_files import bucket_offsets
-from storage_engine.tools.split.protocol_lines import CopyRound, Finish
+from storage_engine.tools.split.__main__ import main
+from storage_engine.tools.split.protocol_lines import CopyPlan, CopyRound, Finish
+from storage_engine.tools.split.store_copy import StoreCopy
 from tests.sizes import sized
 from tests.storage_engine.doubles import message
 from tests.storage_engine.engines import READY_TRIES
@@ -186,9 +192,8 @@ def test_a_target_that_is_killed_while_it_begins_anew_has_all_or_nothing(
             put(client, "acme", b"since")
 
 
-@pytest.mark.parametrize("machines", [LEAVING], indirect=True)
-def test_segments_that_only_the_bucket_has_move_as_well(machines: Machines) -> None:
-    source = machines.source
+def leave_segments(source: Shard) -> None:
+    """Until the bucket alone has some."""
     with source.client() as client:
         for _ in range(READY_TRIES):
             if len(bucket_offsets(source.store_dir)) > 2:
@@ -196,10 +201,51 @@ def test_segments_that_only_the_bucket_has_move_as_well(machines: Machines) -> N
             put(client, "rival", b"an entry")  # then a snapshot is due, which has more of them
             threading.Event().wait(0.02)
     assert len(bucket_offsets(source.store_dir)) > 2
+
+
+@pytest.mark.parametrize("machines", [LEAVING], indirect=True)
+def test_segments_that_only_the_bucket_has_move_as_well(machines: Machines) -> None:
+    leave_segments(machines.source)
     moved(machines, machines.program())
     loses_its_machine(machines.target)
     with machines.target.client() as client:
         assert everything(client) == BODIES
+
+
+@pytest.mark.parametrize("machines", [LEAVING], indirect=True)
+def test_room_for_segments_that_only_the_bucket_has_is_looked_for_before_they_are_fetched(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source, target = machines.source, machines.target
+    for name, value in source._environment.items():
+        monkeypatch.setenv(name, value)
+    places = [str(source.store_dir), str(target.store_dir), f"--socket={source.socket}"]
+    leave_segments(source)
+
+    def plan() -> CopyPlan:
+        assert main([*places, "--shard=s2", "--plan"]) == 0
+        return msgspec.json.decode(capfd.readouterr().out, type=CopyPlan)
+
+    # given a plan that counts them, and none of what the cache has of them
+    found = plan()
+    assert found.fetched_bytes >= len(bucket_offsets(source.store_dir)) * 65_536
+    assert found.local_bytes >= 65_536
+    (source.store_dir / BUCKET_DIR / "piece").write_bytes(b"x" * 100_000_000)
+    assert plan().local_bytes < found.local_bytes + 100_000_000
+    # when the disk has room for all the others, then nothing is done
+    total_bytes = 1 << 40
+    monkeypatch.setattr(Files, "disk_usage", lambda *_: (total_bytes, found.fetched_bytes))
+    begun: list[object] = []
+    monkeypatch.setattr(StoreCopy, "fetch_old", lambda *_: begun.append(1))
+    assert not plan().has_room
+    assert main([*places, "--shard=s2", "--number=5", "--namespace=acme"]) == 1
+    refusal = capfd.readouterr().err
+    assert re.search(
+        r"the copy needs \d+ bytes on the disk of .*, \d+ of them for segments", refusal
+    )
+    assert f"only {found.fetched_bytes} are free" in refusal
+    assert not begun
+    assert not list(target.store_dir.parent.glob("*.incoming*"))
 
 
 def test_without_a_bucket_nothing_is_split_off(machines: Machines) -> None:
