@@ -155,13 +155,20 @@ class PartProgram(EngineProgram[RoundDone | PartDone]):
         namespaces: Sequence[str],
         number: int,
         *,
+        last_number: int,
         say: Callable[[int, int], None],
     ) -> None:
-        """``say``: called with the bytes of the log that a round has copied, and has to copy."""
+        """
+        Args:
+            number: of this attempt.
+            last_number: of the split that the target's store came from, asked for since the attempt
+                began; 0: of none. What attempts in between have uploaded is deleted.
+            say: called with the bytes of the log that a round has copied, and has to copy.
+        """
         super().__init__(
             _MODULE,
             [
-                *_places(source, target), f"--number={number}",
+                *_places(source, target), f"--number={number}", f"--after={last_number}",
                 *[f"--namespace={name}" for name in namespaces],
             ],
             env={**os.environ, **engine_log_env(os.environ)},
@@ -182,10 +189,11 @@ class PartProgram(EngineProgram[RoundDone | PartDone]):
         self.send(Finish())
         return self.expect(PartDone)
 
-    def discard(self) -> None:
-        """Have no copy on the disk; the target's engine has answered that it does not begin with
-        it. A program that has failed has deleted it by itself.
+    def discard(self, *, is_in_log: bool) -> None:
+        """Have no copy on the disk; nor in the bucket, unless the target's log may say that the
+        shard began with it, ``is_in_log``. Its engine has answered that it does not begin with it
+        any more. A program that has failed has deleted both by itself.
         """
         with contextlib.suppress(Problem):
-            self.send(Discard())
+            self.send(Discard(is_in_log=is_in_log))
             self.end()

@@ -80,7 +80,14 @@ def split_shard(
         splits.end_left(source, target)
         split = splits.begin(source, target, namespaces)
         try:
-            with PartProgram(from_shard, to_shard, namespaces, split.number, say=say) as program:
+            with PartProgram(
+                from_shard,
+                to_shard,
+                namespaces,
+                split.number,
+                last_number=_last_number(target),
+                say=say,
+            ) as program:
                 for _ in range(_ROUNDS_MAX):
                     if program.copy().copied_bytes <= _SMALL_BYTES:
                         break
@@ -111,7 +118,7 @@ def _move(split: Split, program: PartProgram) -> SplitDone:
             _resolve(split)
         if not splits.is_moved(split):
             if splits.is_given_up(split):
-                program.discard()
+                program.discard(is_in_log=_is_in_log(split))
             raise
         # The database was lost while it said yes.
         log.warning(
@@ -154,6 +161,23 @@ def _have_adopted(split: Split, expected: set[str]) -> None:
             pass
         time.sleep(_LOOK_MS / SECOND_MS)
     raise Problem.of("CONFLICT", f"{split.target} does not serve its new store")
+
+
+def _last_number(shard: str) -> int:
+    """Of the last split that its log says, which the shard began with. Raises ``StoreError``."""
+    with blocking_client(shard) as client:
+        return client.namespace_holds().split_number
+
+
+def _is_in_log(split: Split) -> bool:
+    """Whether the target's log may say that the shard began with it, although it was given up: its
+    other machines need what was uploaded then. Asked after its engine has answered that it was
+    given up: no engine begins with it from then on.
+    """
+    try:
+        return _last_number(split.target) >= split.number
+    except StoreError:
+        return True
 
 
 def _names(client: StoreClient, namespaces: Sequence[str]) -> set[str]:

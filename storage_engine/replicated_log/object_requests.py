@@ -108,10 +108,14 @@ class ObjectRequests:
         most = min(BACKOFF_FIRST_MS << min(attempt, 10), BACKOFF_MAX_MS)
         return self._random.uniform(most / 2, most) / 1_000
 
-    async def delete_before(self, prefix: str, before: str, *, keep: Set[str] = frozenset()) -> int:
-        """Delete the objects from ``prefix`` up to ``before``; how many. Raises BucketError."""
+    async def delete_before(
+        self, prefix: str, before: str, *, since: str = "", keep: Set[str] = frozenset()
+    ) -> int:
+        """Delete the objects from ``prefix``, or from ``since`` on, up to ``before``; how many.
+        Raises BucketError.
+        """
         found = await self.bucket.list_before(prefix, before)
-        names = [name for name in found if name not in keep]
+        names = [name for name in found if name >= since and name not in keep]
         for at in range(0, len(names), DELETES_MAX):
             await self.bucket.delete(names[at : at + DELETES_MAX])
         return len(names)

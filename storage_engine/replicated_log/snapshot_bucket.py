@@ -15,6 +15,9 @@ so no name is ever written for two. A snapshot consists of its own pieces and of
 before has. So what was uploaded for one of the past, and is in none of those that ``newest`` lists,
 can be in no later one: it is nobody's, however late a deletion arrives and whoever asked for it.
 Readers of a snapshot have as long as it takes to make SNAPSHOTS_KEPT others.
+
+What a split has made is the shard's once its log says so, and numbers of splits only grow. So what
+has a higher number than the last one in the log is nobody's once that split has been given up.
 """
 
 from __future__ import annotations
@@ -82,12 +85,15 @@ class SnapshotBucket:
         """What a split has made for this shard to begin with. Nobody else writes there."""
         return self._of_split(split_number=number)
 
-    async def delete_splits(self, number: int) -> None:
-        """What splits up to this one have made, which every snapshot here has by now. Raises
-        Unavailable, Misconfigured.
+    async def delete_splits(self, number: int, *, after: int = 0) -> None:
+        """What splits up to this one have made, but those up to ``after``: every snapshot here has
+        it by now, or nobody ever will. Raises Unavailable, Misconfigured.
         """
-        before = f"{self._splits}{number + 1:020}"
-        await self._requests.patiently(lambda: self._requests.delete_before(self._splits, before))
+        await self._requests.check_deployment()
+        since, before = (f"{self._splits}{each + 1:020}" for each in (after, number))
+        await self._requests.patiently(
+            lambda: self._requests.delete_before(self._splits, before, since=since)
+        )
 
     # Reading --------------------------------------------------------------------------------
 

@@ -100,9 +100,15 @@ def an_older_owner_lists_its_snapshot(
     f"{_SNAPSHOTS}::test_no_interleaving_of_owners_deletes_what_a_snapshot_has",
 )
 async def pieces_of_others_are_deleted(
-    real: Real, requests: Thing, prefix: Thing, before: Thing, keep: Thing = frozenset()
+    real: Real,
+    requests: Thing,
+    prefix: Thing,
+    before: Thing,
+    *,
+    since: Thing = "",
+    keep: Thing = frozenset(),
 ) -> int:
-    deleted: int = await real(requests, prefix, f"{prefix}~", keep=keep)
+    deleted: int = await real(requests, prefix, f"{prefix}~", since=since, keep=keep)
     return deleted
 
 

@@ -329,6 +329,7 @@ REPLICATION: Final = (
                 "a_hold_is_known_to_the_next_owner",
                 "a_target_that_is_killed_while_it_begins_anew_has_all_or_nothing",
                 "segments_that_only_the_bucket_has_move_as_well",
+                "what_is_in_the_log_stays_in_the_bucket_although_it_was_given_up",
             ),
             *_of(
                 "replication/begin_anew",

@@ -16,6 +16,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -33,6 +34,7 @@ from storage_engine.replicated_log.opening import open_shard
 from storage_engine.replicated_log.snapshot_bucket import SnapshotBucket
 from storage_engine.replication.replica import NothingDerived
 from storage_engine.replication.restorer import Restorer
+from storage_engine.replication.tail import read_tail
 from storage_engine.replication.uploads import StoreUpload, split_store
 from storage_engine.tools.backup.take_backup import BackupFailed, LogHold, reject_other_engine
 from storage_engine.tools.program_lines import print_line, print_progress
@@ -41,6 +43,7 @@ from storage_engine.tools.split.keep_namespaces import keep_namespaces
 from storage_engine.tools.split.protocol_lines import (
     CopyPlan,
     CopyRound,
+    Discard,
     Finish,
     PartDone,
     RoundDone,
@@ -49,6 +52,9 @@ from storage_engine.tools.split.store_copy import StoreCopy
 from storage_engine.wire.sync_client import StoreClient
 
 TIMEOUT_MS = 60_000
+# For deletions in the bucket: while the namespaces may be held, and else.
+_SOON_S: Final = 2.0
+_LATER_S: Final = 60.0
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -60,6 +66,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--shard", required=True, help="which TARGET is for")
     parser.add_argument("--plan", action="store_true", help="only say how much room it takes")
     parser.add_argument("--number", type=int, default=0, help="of this attempt")
+    parser.add_argument(
+        "--after",
+        type=int,
+        metavar="NUMBER",
+        help="of the last split that the log of the other shard says: what attempts between it and "
+        "this one have uploaded is deleted",
+    )
     parser.add_argument("--namespace", action="append", default=[])
     options = parser.parse_args(arguments)
     if options.plan:
@@ -74,17 +87,73 @@ def main(arguments: list[str] | None = None) -> int:
     }
     try:
         config = config_from_env(environ)
+        uploads = _Uploads(config, options.target, options.number, options.after)
+    except StoreError as exc:
+        print(exc, file=sys.stderr)
+        return 1
+    try:
         _delete(target)  # of an attempt before
         with StoreClient(options.socket, client_name="split", timeout_ms=TIMEOUT_MS) as client:
             reject_without_room(_room(options.store, options.target, client), options.target)
+            uploads.delete_left()
             _split(options.store, config, client, options.namespace, options.number)
     except (BackupFailed, FilesKeptChanging, LogError, StoreError, OSError) as exc:
         _delete(target)  # the disk may be full of it
+        if not isinstance(exc, LogError):  # else the bucket may be away
+            uploads.delete_own(_SOON_S)
         print(exc, file=sys.stderr)
         return 1
-    if sys.stdin.buffer.readline():  # ``Discard``; else its caller has ended, and it stays
+    line = sys.stdin.buffer.readline()  # none: its caller has ended, and all of it stays
+    if line:
+        discard = msgspec.json.decode(line, type=Discard)
         _delete(target)
+        if not discard.is_in_log:
+            uploads.delete_own(_LATER_S)
     return 0
+
+
+class _Uploads:
+    """What attempts to split something off for a shard have uploaded, and nobody will begin with.
+
+    ``last_number``: the last split that the log of the shard says, as its owner has answered since
+    this attempt began; None: nobody has asked. No attempt between the two can be in the log any
+    more: they were all given up before this one began. What is not deleted in time the next attempt
+    deletes.
+    """
+
+    def __init__(
+        self, config: StoreConfig, target: Path, number: int, last_number: int | None
+    ) -> None:
+        """``target``: the store that the shard has now. Raises ``StoreCorrupt``."""
+        self._config = config
+        self._number = number
+        self._last_number = last_number
+        tail = read_tail(target)
+        self._known_number = max(last_number or 0, 0 if tail is None else tail.split_number)
+
+    def delete_left(self) -> None:
+        """That of attempts before this one, which were killed."""
+        if self._last_number is not None:
+            self._delete(self._number - 1, after=self._known_number, seconds_max=_LATER_S)
+
+    def delete_own(self, seconds_max: float) -> None:
+        """No engine was asked to begin with it, or its shard's owner has answered that the log does
+        not say so, and never will.
+        """
+        after = max(self._number - 1, self._known_number)
+        self._delete(self._number, after=after, seconds_max=seconds_max)
+
+    def _delete(self, number: int, *, after: int, seconds_max: float) -> None:
+        if not self._config.replicated_log:
+            return
+
+        async def delete() -> None:
+            async with asyncio.timeout(seconds_max):
+                bucket = _bucket(self._config, SystemClock(), self._config.shard)
+                await bucket.delete_splits(number, after=after)
+
+        with contextlib.suppress(LogError, StoreError, TimeoutError), asyncio.Runner() as runner:
+            runner.run(delete())
 
 
 def _plan(store: Path, target: Path, socket: str) -> int:

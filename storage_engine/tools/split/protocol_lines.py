@@ -50,7 +50,11 @@ class Finish(Line, frozen=True, kw_only=True, tag="finish"):
 
 
 class Discard(Line, frozen=True, kw_only=True, tag="discard"):
-    """No engine begins with the store that is ready, and none will: delete it."""
+    """No engine begins with the store that is ready, and none will: delete it. What was uploaded
+    of it stays where the shard's log may say that the shard began with it, ``is_in_log``.
+    """
+
+    is_in_log: bool
 
 
 class RoundDone(Line, frozen=True, kw_only=True, tag="round"):

@@ -25,7 +25,7 @@ from mqservice.accounts.shard_parts import LocalShard, PartProgram
 store, socket, target = map(Path, sys.argv[1:])
 with PartProgram(
     LocalShard("main", store, socket), LocalShard("s2", target, socket), ["acme"], 5,
-    say=lambda done, total: None,
+    last_number=0, say=lambda done, total: None,
 ) as program:
     program.copy()
     print("copied", flush=True)
@@ -81,7 +81,8 @@ def test_its_last_words_are_those_of_the_problem(source: Engine, tmp_path: Path)
         pytest.raises(Problem) as caught,
         PartProgram(
             LocalShard("main", source.store_dir, nobody),
-            LocalShard("s2", tmp_path / "store", nobody), ["acme"], 5, say=lambda done, total: None,
+            LocalShard("s2", tmp_path / "store", nobody), ["acme"], 5,
+            last_number=0, say=lambda done, total: None,
         ) as program,
     ):  # fmt: skip
         program.copy()

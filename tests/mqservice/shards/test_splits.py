@@ -12,6 +12,7 @@ from django.db import connection
 from django.utils import timezone
 from pytest_django import Settings
 
+from mqservice.accounts import shard_split
 from mqservice.accounts.models import AuditEntry, Namespace
 from mqservice.accounts.services import get_or_create_tenant
 from mqservice.accounts.shard_changes import commit_split
@@ -27,6 +28,7 @@ from mqservice.shards.tasks import resolve_splits
 from mqservice.store import (
     NamespaceDropReply,
     NamespaceDropRequest,
+    NamespaceHoldsReply,
     NamespaceReleaseRequest,
     StoreDiscardRequest,
     StoreUnavailable,
@@ -59,6 +61,7 @@ class Engine:
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []
         self.away: set[str] = set()
+        self.split_number = 0
         self._shard = ""
 
     def of(self, shard: str) -> Engine:
@@ -76,6 +79,9 @@ class Engine:
     def store_discard(self, request: StoreDiscardRequest) -> None:
         assert request.namespaces == NAMES
         self.calls.append((f"{self._shard} discard", request.number))
+
+    def namespace_holds(self) -> NamespaceHoldsReply:
+        return NamespaceHoldsReply(held={}, split_number=self.split_number)
 
     def namespace_release(self, request: NamespaceReleaseRequest) -> None:
         self.calls.append((f"{self._shard} release", request.number))
@@ -239,6 +245,19 @@ def test_once_released_a_hold_cannot_be_committed(engine: Engine) -> None:
     assert set(places().values()) == {("main", ""), ("main", "s2")}
     resolve(split)
     assert set(places().values()) == {("main", "")}
+
+
+def test_what_was_uploaded_stays_where_the_log_may_say_that_the_shard_began_with_it(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard_split, "blocking_client", engine.of)
+    split = begin("main", "s2", NAMES)
+    for number, is_in_log in ((0, False), (split.number - 1, False), (split.number, True)):
+        engine.split_number = number
+        assert shard_split._is_in_log(split) is is_in_log
+    engine.split_number = 0
+    engine.away = {"s2"}
+    assert shard_split._is_in_log(split), "nobody knows"
 
 
 def test_once_committed_a_hold_is_not_released(engine: Engine) -> None:

@@ -65,9 +65,13 @@ NAMES = ("acme", "rival")
 
 
 class Program:
-    """The tool, for a namespace ``acme`` of ``source`` that goes to ``target``."""
+    """The tool, for a namespace ``acme`` of ``source`` that goes to ``target``. ``last_number``:
+    of the split that the target came from.
+    """
 
-    def __init__(self, source: Engine, target: Engine, number: int) -> None:
+    def __init__(
+        self, source: Engine, target: Engine, number: int, *, last_number: int | None = None
+    ) -> None:
         from_test, to_program = os.pipe()
         from_program, to_test = os.pipe()
         with source.log.open("ab") as errors:
@@ -80,6 +84,7 @@ class Program:
                 "--shard=s2",
                 f"--number={number}",
                 "--namespace=acme",
+                *([] if last_number is None else [f"--after={last_number}"]),
                 environ=source._environment,
                 directory=source.directory,
                 standard=(from_test, to_test, errors.fileno()),
@@ -369,7 +374,7 @@ def test_a_copy_that_nobody_is_to_have_is_deleted(pair: Pair, is_discarded: bool
     program = pair.program()
     assert isinstance(program.ask(Finish()), PartDone)
     if is_discarded:
-        program.tell(Discard())
+        program.tell(Discard(is_in_log=False))
     assert program.end() == 0
     names = {path.name for path in pair.target.directory.glob("store*")}
     assert names == ({"store"} if is_discarded else {"store", "store.incoming"})

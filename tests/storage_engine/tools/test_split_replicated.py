@@ -8,6 +8,7 @@ import contextlib
 import random
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from storage_engine.client import (
     NamespaceHoldRequest,
     StoreAdoptRequest,
     StoreClient,
+    StoreDiscardRequest,
     StoreError,
     TopicConfig,
     encode_record,
@@ -30,7 +32,7 @@ from storage_engine.disk.layout import BUCKET_DIR
 from storage_engine.errors import NamespaceMoved
 from storage_engine.log.bucket_files import bucket_offsets
 from storage_engine.tools.split.__main__ import main
-from storage_engine.tools.split.protocol_lines import CopyPlan, CopyRound, Finish
+from storage_engine.tools.split.protocol_lines import CopyPlan, CopyRound, Discard, Finish
 from storage_engine.tools.split.store_copy import StoreCopy
 from tests.sizes import sized
 from tests.storage_engine.doubles import message
@@ -246,6 +248,99 @@ def test_room_for_segments_that_only_the_bucket_has_is_looked_for_before_they_ar
     assert f"only {found.fetched_bytes} are free" in refusal
     assert not begun
     assert not list(target.store_dir.parent.glob("*.incoming*"))
+
+
+def uploads_of(target: Shard) -> dict[int, int]:
+    """How many objects the bucket has of each split that was made for it."""
+    log = Path(target._environment["MQ_ENGINE_REPLICATED_LOG"].removeprefix("file://"))
+    names = [path.name for path in (log / "snapshots" / "s2" / "splits").rglob("*-*")]
+    return Counter(int(name.partition("-")[0]) for name in names)
+
+
+def upload(target: Shard, *numbers: int) -> None:
+    """As attempts that were killed have left it."""
+    log = Path(target._environment["MQ_ENGINE_REPLICATED_LOG"].removeprefix("file://"))
+    splits = log / "snapshots" / "s2" / "splits"
+    splits.mkdir(parents=True, exist_ok=True)
+    for number in numbers:
+        (splits / f"{number:020}-piece").write_bytes(b"x")
+
+
+def test_an_attempt_that_fails_leaves_nothing_in_the_bucket_but_what_is_not_its_own(
+    machines: Machines,
+) -> None:
+    target = machines.target
+    upload(target, 4, 6)
+    program = machines.program()
+    program.ask(CopyRound())
+    assert uploads_of(target)[5] > 0
+    assert program.end() == 1  # its caller is gone
+    assert uploads_of(target) == {4: 1, 6: 1}
+
+
+def test_what_killed_attempts_have_left_in_the_bucket_the_next_one_deletes(
+    machines: Machines,
+) -> None:
+    """Nothing that the log may refer to, and nothing of a later attempt."""
+    target = machines.target
+    upload(target, 1, 2, 3, 4, 6)
+    program = Program(machines.source, target, 5, last_number=2)
+    machines.programs.append(program)
+    program.ask(CopyRound())
+    found = uploads_of(target)
+    assert found.pop(5) > 0
+    assert found == {1: 1, 2: 1, 6: 1}
+
+
+def test_what_is_in_the_log_stays_in_the_bucket_although_it_was_given_up(
+    machines: Machines,
+) -> None:
+    """Other machines of the shard come across it there."""
+    target = machines.target
+    program = machines.program()
+    program.ask(CopyRound())
+    with machines.source.client() as client:
+        client.namespace_hold(NamespaceHoldRequest(namespaces=["acme"], number=5))
+    program.ask(Finish())
+    with target.client() as client:
+        client.store_adopt(StoreAdoptRequest(number=5))
+    wait_for_split(target, 5)
+    with target.client() as client:
+        client.store_discard(StoreDiscardRequest(namespaces=["acme"], number=5))
+        assert client.namespace_holds().split_number == 5
+    program.tell(Discard(is_in_log=True))
+    assert program.end() == 0
+    assert uploads_of(target)[5] > 0
+    # whatever a later attempt is told
+    again = Program(machines.source, target, 7, last_number=0)
+    machines.programs.append(again)
+    again.ask(CopyRound())
+    assert uploads_of(target).keys() == {5, 7}
+    assert again.end() == 1
+    assert uploads_of(target).keys() == {5}
+    loses_its_machine(target)
+    with target.client() as client:
+        assert client.namespace_holds().split_number == 5
+        assert names_of(client) == []
+
+
+def test_what_was_given_up_before_the_shard_began_with_it_leaves_the_bucket(
+    machines: Machines,
+) -> None:
+    target = machines.target
+    upload(target, 4)
+    program = machines.program()
+    program.ask(CopyRound())
+    program.ask(Finish())
+    with target.client() as client:
+        client.store_discard(StoreDiscardRequest(namespaces=["acme"], number=5))
+        assert client.namespace_holds().split_number == 0
+    program.tell(Discard(is_in_log=False))
+    assert program.end() == 0
+    assert uploads_of(target) == {4: 1}
+    loses_its_machine(target)
+    with target.client() as client:
+        assert client.namespace_holds().split_number == 0
 
 
 def test_without_a_bucket_nothing_is_split_off(machines: Machines) -> None:
