@@ -5,6 +5,7 @@ A view is what one node has. Tests close none of them; the kind does.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import functools
 import itertools
@@ -12,6 +13,7 @@ import random
 import tempfile
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from typing import Final, TypeAlias
 
@@ -90,10 +92,14 @@ async def object_memory_views() -> AsyncIterator[Views]:
 
 @asynccontextmanager
 async def file_views() -> AsyncIterator[Views]:
-    with tempfile.TemporaryDirectory() as directory:
+    loop = asyncio.get_running_loop()
+    # Ended before the directory: of an owner that was killed something may still be on its way.
+    with tempfile.TemporaryDirectory() as directory, ThreadPoolExecutor() as threads:
+        loop.set_default_executor(threads)
         views = url_views(f"file://{directory}")
         yield views
         await views.close()
+    loop.set_default_executor(ThreadPoolExecutor())
 
 
 @functools.cache
