@@ -230,10 +230,14 @@ def _bucket(config: StoreConfig, clock: Clock, shard: str) -> SnapshotBucket:
 
 
 def _next_order() -> CopyRound | Finish:
+    """Raises ``BackupFailed``: nobody wants the copy any more."""
     line = sys.stdin.buffer.readline()
     if not line:
         raise BackupFailed("the process that asked for the copy is gone")
-    return msgspec.json.decode(line, type=CopyRound | Finish)
+    order = msgspec.json.decode(line, type=CopyRound | Finish | Discard)
+    if isinstance(order, Discard):
+        raise BackupFailed("the split was given up before the copy was ready")
+    return order
 
 
 if __name__ == "__main__":

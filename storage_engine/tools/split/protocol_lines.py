@@ -2,7 +2,8 @@
 
     caller ── CopyRound ──▶ ProgressLine, … ──▶ RoundDone     as often as the caller likes
     caller ── Finish ──▶ PartDone                             once the namespaces are held
-    caller ── Discard                                         if nobody is to have it after all
+    caller ── Discard                                         if nobody is to have it after all,
+                                                              also before it is ready
 
 ``ProgressLine``: how much of the log this round has copied. With ``--plan`` it says nothing but
 ``CopyPlan``.
@@ -50,7 +51,7 @@ class Finish(Line, frozen=True, kw_only=True, tag="finish"):
 
 
 class Discard(Line, frozen=True, kw_only=True, tag="discard"):
-    """No engine begins with the store that is ready, and none will: delete it. What was uploaded
+    """No engine begins with the store, ready or not, and none will: delete it. What was uploaded
     of it stays where the shard's log may say that the shard began with it, ``is_in_log``.
     """
 

@@ -380,6 +380,16 @@ def test_a_copy_that_nobody_is_to_have_is_deleted(pair: Pair, is_discarded: bool
     assert names == ({"store"} if is_discarded else {"store", "store.incoming"})
 
 
+@pytest.mark.parametrize("pair", ["alone"], indirect=True)
+def test_a_copy_that_is_given_up_before_it_is_ready_is_deleted(pair: Pair) -> None:
+    """As where the old shard's engine does not take the hold."""
+    program = pair.program()
+    program.ask(CopyRound())
+    program.tell(Discard(is_in_log=False))
+    assert program.end() == 1
+    assert [path.name for path in pair.target.directory.glob("store*")] == ["store"]
+
+
 def give_up(pair: Pair, number: int) -> None:
     """The source serves it on, and the target is to have nothing of it."""
     with pair.source.client() as client:

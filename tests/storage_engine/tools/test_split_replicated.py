@@ -58,6 +58,8 @@ LEAVING = {
     "MQ_ENGINE_LOCAL_CACHE_BYTES": "1048576",
     "MQ_ENGINE_RETENTION_INTERVAL_MS": "50",
 }
+# The bucket keeps what was split off until its snapshots have it.
+WITHOUT_SNAPSHOTS = {"MQ_ENGINE_SNAPSHOT_LOG_ENTRIES": "1000000"}
 KILLS = sized(2, torture=40)
 
 
@@ -278,6 +280,16 @@ def test_an_attempt_that_fails_leaves_nothing_in_the_bucket_but_what_is_not_its_
     assert uploads_of(target) == {4: 1, 6: 1}
 
 
+def test_an_attempt_that_is_given_up_before_it_is_ready_leaves_nothing_in_the_bucket(
+    machines: Machines,
+) -> None:
+    program = machines.program()
+    program.ask(CopyRound())
+    program.tell(Discard(is_in_log=False))
+    assert program.end() == 1
+    assert uploads_of(machines.target) == {}
+
+
 def test_what_killed_attempts_have_left_in_the_bucket_the_next_one_deletes(
     machines: Machines,
 ) -> None:
@@ -292,6 +304,7 @@ def test_what_killed_attempts_have_left_in_the_bucket_the_next_one_deletes(
     assert found == {1: 1, 2: 1, 6: 1}
 
 
+@pytest.mark.parametrize("machines", [WITHOUT_SNAPSHOTS], indirect=True)
 def test_what_is_in_the_log_stays_in_the_bucket_although_it_was_given_up(
     machines: Machines,
 ) -> None:
