@@ -14,7 +14,6 @@ another tenant.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 from asgiref.sync import sync_to_async
@@ -22,6 +21,7 @@ from django.conf import settings
 from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
+from django.http import parse_cookie
 
 from mqservice.accounts.access import Principal
 from mqservice.accounts.models import Member
@@ -102,11 +102,9 @@ def _key(principal: Principal, ns: str) -> NamespaceKey | None:
 
 
 async def _find_by_session(cookies: bytes, ns: str) -> NamespaceKey | None:
-    try:
-        morsel = SimpleCookie(cookies.decode("latin-1")).get(settings.SESSION_COOKIE_NAME)
-    except CookieError:
-        return None
-    return None if morsel is None else await sync_to_async(_find_of_member)(morsel.value, ns)
+    """As the view reads them: other cookies of the site may be of any form."""
+    session_key = parse_cookie(cookies.decode("latin-1")).get(settings.SESSION_COOKIE_NAME)
+    return None if session_key is None else await sync_to_async(_find_of_member)(session_key, ns)
 
 
 def _find_of_member(session_key: str, ns: str) -> NamespaceKey | None:

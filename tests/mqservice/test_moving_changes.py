@@ -166,7 +166,9 @@ def test_what_has_waited_too_long_is_refused_and_changes_nothing(
 
 
 @pytest.mark.usefixtures("patience")
-def test_the_console_waits_as_well(desk: Desk) -> None:
+@pytest.mark.parametrize("other", ["", 'seen={"at": 1}; ', "a@b=1; "])
+def test_the_console_waits_as_well(desk: Desk, other: str) -> None:
+    """Whatever other cookies the browser has of this site, as those of another program on it."""
     browser = Client()
     browser.force_login(desk.people.alice)
     with httpx.Client(base_url=desk.server.url, timeout=600, verify=False) as client:
@@ -174,9 +176,12 @@ def test_the_console_waits_as_well(desk: Desk) -> None:
             client.cookies.set(name, morsel.value)
         assert client.get("/console/acme/new-topic").status_code == 200  # with its CSRF cookie
         token = {"X-CSRFToken": client.cookies["mq_csrf"]}
+        cookies = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+        client.cookies.clear()
+        headers = token | {"cookie": other + cookies}
 
         def post() -> httpx.Response:
-            return client.post("/console/acme/new-topic", data=FORM, headers=token)
+            return client.post("/console/acme/new-topic", data=FORM, headers=headers)
 
         desk.move("s2")
         with ThreadPoolExecutor(1) as thread:
