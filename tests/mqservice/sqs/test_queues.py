@@ -56,6 +56,8 @@ def test_a_queue_of_a_namespace_that_is_moving_is_made_where_it_goes(
         waiting = thread.submit(sqs.create_queue, QueueName="orders")
         wait_until(lambda: desk.server.call(lambda: caches.routes.waiting_changes_count) == 1)
         assert not Topic.objects.exists()
+        # what asks no engine does not wait
+        assert "QueueUrls" not in sqs.list_queues()
         acme.update(moving_to="")
         assert waiting.result(60)["QueueUrl"].endswith("/orders")
 
