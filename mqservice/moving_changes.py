@@ -19,7 +19,6 @@ from typing import Final
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.auth import SESSION_KEY
-from django.contrib.sessions.backends.db import SessionStore
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 from django.http import parse_cookie
 
@@ -28,6 +27,7 @@ from mqservice.accounts.models import Member
 from mqservice.caches import Caches, NamespaceKey, RouteCache
 from mqservice.delivery.http import Scope
 from mqservice.lib.problem import Problem
+from mqservice.lib.sessions import SessionStore
 
 MOVE: Final = "mq.move"  # in an ASGI scope: the ``Move`` that its change may have to wait for
 CHANGING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})

@@ -228,7 +228,7 @@ LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "console:overview"
 LOGOUT_REDIRECT_URL = "account_login"
 # Kept in PostgreSQL, so that losing all of Valkey signs nobody out.
-SESSION_ENGINE = "django.contrib.sessions.backends.db"
+SESSION_ENGINE = "mqservice.lib.sessions"
 SESSION_COOKIE_AGE = 12 * 60 * 60
 SESSION_COOKIE_NAME = "__Host-mq_session" if _is_https else "mq_session"
 SESSION_COOKIE_SECURE = _is_https

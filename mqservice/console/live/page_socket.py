@@ -19,7 +19,6 @@ from channels.auth import get_user
 from channels.consumer import AsyncConsumer
 from channels.db import database_sync_to_async
 from channels.exceptions import StopConsumer
-from django.contrib.sessions.backends.db import SessionStore
 
 from mqservice.accounts.models import Namespace, User
 from mqservice.accounts.roles import Permission
@@ -29,6 +28,7 @@ from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import SECOND_MS
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
+from mqservice.lib.sessions import SessionStore
 
 FRAME_CHARS_MAX: Final = 128 * 1024
 CHECK_MS: Final = 30 * SECOND_MS

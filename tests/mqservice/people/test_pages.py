@@ -161,6 +161,14 @@ def test_fields_and_refusals_of_libraries_are_chinese_too(people: People, client
     assert ">名称</label>" in client.get("/account/factors/webauthn/add/").content.decode()
 
 
+@pytest.mark.parametrize("key", ["aaaaaaaaaaaa\0", "aaaaaaaaaaaä", "x" * 4_000, "a b c d e f", "a"])
+def test_a_cookie_that_can_be_no_session_is_nobodys(key: str, db: None, client: Client) -> None:
+    client.cookies["mq_session"] = key
+    answer = client.get("/console/acme/topics")
+    assert answer.status_code == 302
+    assert answer.headers["location"].startswith(LOGIN)
+
+
 def test_other_sessions_end_and_this_one_continues(people: People, client: Client) -> None:
     other = Client()
     sign_in(other)
