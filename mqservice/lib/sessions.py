@@ -11,4 +11,5 @@ class SessionStore(db.SessionStore):
     """
 
     def _validate_session_key(self, key: str) -> bool:
-        return bool(super()._validate_session_key(key)) and key.isascii() and key.isalnum()
+        is_long_enough: bool = super()._validate_session_key(key)  # type: ignore[misc]  # Django's
+        return is_long_enough and key.isascii() and key.isalnum()
