@@ -72,9 +72,9 @@ def pause_counted_while_a_request_is_under_way(real: Real, protocol: Thing) -> N
 
 @planted(
     "mqservice.web.transport:CorkedHttpProtocol._let_go",
-    f"{_TESTS}::test_a_stranger_in_two_reads_is_refused",
+    f"{_TESTS}::test_a_large_body_is_read_by_a_task",
 )
-def request_in_two_reads_forgotten(real: Real, protocol: Thing) -> None:
+def request_with_a_large_body_forgotten(real: Real, protocol: Thing) -> None:
     protocol._held = None
 
 

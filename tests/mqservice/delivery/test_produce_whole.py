@@ -213,8 +213,12 @@ def test_a_large_body_is_read_by_a_task(taken: list[bool]) -> None:
         for lines in ((), ("transfer-encoding: chunked",)):
             content = f"{len(body):x}\r\n{body}\r\n0\r\n\r\n" if lines else body
             for _ in range(2):
-                peer.sendall(post(key, content, TEXT, *lines, path=path).encode())
+                whole = post(key, content, TEXT, *lines, path=path).encode()
+                peer.sendall(whole[:-1])
+                wait_until(lambda: server.request_count() == 1)
+                peer.sendall(whole[-1:])
                 assert b" 201 " in answer_of(peer)
+                wait_until(lambda: server.request_count() == 0)
         assert [len(record.body) for record in store.records("acme%large")] == [len(body)] * 4
 
 

@@ -198,7 +198,10 @@ async def test_a_replica_that_is_late_goes_on_with_a_snapshot(tmp_path: Path) ->
     await heir.stop()
 
 
-async def test_an_owner_starts_again_after_it_has_trimmed_the_log(tmp_path: Path) -> None:
+async def test_an_owner_starts_again_after_it_has_trimmed_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With its own store: what the snapshots have it need not read."""
     shared, bucket = SharedLog(), CountingBucket()
     owner = await begun(tmp_path, shared, bucket)
     bodies: list[bytes] = []
@@ -211,6 +214,7 @@ async def test_an_owner_starts_again_after_it_has_trimmed_the_log(tmp_path: Path
     assert again.open.pull_bodies() == bodies
     await again.stop()
     assert not put_aside(tmp_path)
+    assert "stepped_down" not in [vars(record).get("action") for record in caplog.records]
 
 
 async def test_a_deposed_owner_whose_place_was_trimmed_goes_on_with_a_snapshot(
