@@ -290,6 +290,7 @@ def kill_at(service: Service, step: str, source: str, target: str) -> None:
     assert done.returncode == -9, done.stderr
 
 
+@pytest.mark.torture
 def test_an_attempt_that_fails_leaves_no_copy_on_the_disk(service: Service) -> None:
     source = home(service)
     target = "s2" if source == "main" else "main"

@@ -121,6 +121,7 @@ async def test_a_chaotic_store_is_counted_exactly_and_a_second_run_changes_nothi
     assert reports(again=True) == first
 
 
+@pytest.mark.torture
 async def test_a_day_grows_until_it_is_over_and_keeps_what_retention_deletes(
     spark: SparkSession, tmp_path: Path
 ) -> None:

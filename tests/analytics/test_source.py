@@ -105,6 +105,7 @@ async def test_a_tail_is_read_only_when_asked_for(spark: SparkSession, tmp_path:
     assert log_of(spark, tmp_path / "killed", withTail="true").count() == 12
 
 
+@pytest.mark.torture
 async def test_a_stream_gives_every_record_once_over_restarts(
     spark: SparkSession, tmp_path: Path
 ) -> None:

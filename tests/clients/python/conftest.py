@@ -51,18 +51,21 @@ CONTRACT = pytest.mark.parametrize("service", ["real", "fake"], indirect=True, s
 
 
 # Of two or three of these each level meets each level of the others in half of the combinations:
-# ``make test`` runs those, ``make torture`` the other half.
+# ``make test`` runs those, ``make torture`` the other half. Of the twins alone it runs the
+# asynchronous one, of which the other is made.
 _LEVELS = {"kind": "async", "transport": "rest", "service": "fake"}
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    params = (
-        item.callspec.params
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
-        else {}
-    )
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return
+    params = item.callspec.params
     levels = [params[name] == level for name, level in _LEVELS.items() if name in params]
-    if len(levels) > 1 and sum(levels) % 2:
+    # A test that names its twin by a mark has that one only.
+    is_of_twins = "kind" in params and not any(
+        "kind" in mark.args for mark in item.iter_markers("parametrize")
+    )
+    if sum(levels) % 2 if len(levels) > 1 else is_of_twins and levels == [False]:
         item.add_marker(pytest.mark.torture)
 
 
