@@ -31,7 +31,7 @@ MQ_DATA_DIR ?= var
 export MQ_DATA_DIR
 # Always store compiled modules: otherwise a dozen processes compile a thousand modules each whenever they start.
 export PYTHONDONTWRITEBYTECODE :=
-# Three at once on two cores: a third of their time tests wait for clocks, processes and the disk.
+# Four at once on two cores: much of their time tests wait for clocks, processes and the disk.
 PYTEST := $(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder --ignore=tests/acceptance/image
 COMPILE := $(BIN)/uv pip compile --quiet $(UPGRADE) --universal --python-version 3.11 \
 	--generate-hashes --no-emit-package mqservice-client --no-emit-index-url --no-emit-find-links --no-annotate \

@@ -48,7 +48,7 @@ class OffsetFeed:
             raise BadRequest(f"rows_max is {request.rows_max}, it must be in [1, {ROWS_MAX}]")
         since = request.since if request.epoch == self._epoch else 0
         if not 0 <= since <= self._sequence:
-            since = 0  # nobody was told that number: all that there is cannot be wrong
+            since = 0  # not a number of this engine: a reader that gets everything misses nothing
         newer_count = self._newer_count(since)
         is_all_noted = False
         if newer_count < request.rows_max:

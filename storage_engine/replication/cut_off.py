@@ -74,7 +74,7 @@ def _data(files: Files, path: Path, start: int) -> Iterator[tuple[Path, int, byt
 
 
 def keep(files: Files, store: Path, start: int, epoch: int) -> None:
-    """Keep what is there from ``start`` on, unless nobody was told of any of it; durable on return.
+    """Keep what is there from ``start`` on, unless none of it was acknowledged; durable on return.
 
     Raises ``DiskFull``, ``SyncFailed``, ``StoreError``: it could not be kept.
     """

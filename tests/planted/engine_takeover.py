@@ -24,7 +24,7 @@ _SEEN: Final = (
 )
 _CAME_BACK: Final = (
     f"{_TESTS}/test_rejoin.py"
-    "::test_a_former_owner_goes_on_as_a_replica_that_was_never_anything_else"
+    "::test_a_former_owner_becomes_like_a_replica_that_never_owned_the_shard"
 )
 _STOOD_STILL: Final = (
     f"{_TESTS}/test_deposed_server.py"
@@ -94,14 +94,14 @@ def former_owner_builds_its_store_anew(real: Real, follower: Thing, entry: Thing
 
 
 @planted("storage_engine.replication.follower:keep", _CAME_BACK)
-def what_a_former_owner_has_more_is_thrown_away(
+def extra_messages_of_a_former_owner_are_thrown_away(
     real: Real, files: Thing, store: Thing, start: Thing, epoch: Thing
 ) -> None:
     return
 
 
 @planted("storage_engine.replication.cut_off:_has_acknowledged", _CAME_BACK)
-def what_nobody_was_told_of_is_kept(real: Real, files: Thing, store: Thing, start: Thing) -> bool:
+def unacknowledged_messages_are_kept(real: Real, files: Thing, store: Thing, start: Thing) -> bool:
     return True
 
 
@@ -160,7 +160,7 @@ def replica_keeps_what_its_next_owner_does_not_have(
     f"{_TESTS}/test_takeover.py"
     "::test_half_a_record_at_the_end_of_the_log_is_taken_back_by_the_next_owner",
 )
-def next_owner_goes_on_behind_half_a_record(
+def next_owner_continues_after_half_a_record(
     real: Real, reader: Thing, *, is_whole: Thing = False
 ) -> Thing:
     before = reader.log_end
@@ -190,7 +190,7 @@ def bytes_of_a_deposed_owner_stay_behind_a_snapshot(
 
 @planted(
     "storage_engine.replication.restorer:is_piece",
-    f"{_TESTS}/test_snapshots.py::test_a_replica_that_is_late_goes_on_with_a_snapshot",
+    f"{_TESTS}/test_snapshots.py::test_a_replica_that_is_late_continues_from_a_snapshot",
 )
 def pieces_that_are_there_are_not_compared(real: Real, piece: Thing, content: Thing) -> bool:
     return True

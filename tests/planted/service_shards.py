@@ -237,7 +237,7 @@ async def what_was_split_off_is_kept_for_ever(
     "storage_engine.replication.replica:Replica._check",
     f"{_ANEW}::test_a_replica_has_what_moved[before]",
 )
-def replica_that_goes_on_with_the_store_before(real: Real, replica: Thing, entry: Thing) -> None:
+def replica_that_keeps_the_old_store(real: Real, replica: Thing, entry: Thing) -> None:
     real(replica, entry)
     if entry.split_number:
         entry.sections.clear()

@@ -168,7 +168,7 @@ REPLICATION: Final = (
                 "a_node_begins_with_nothing_but_the_bucket",
                 "a_kill_after_any_write_of_a_snapshot_loses_nothing",
                 "a_kill_at_any_request_of_a_beginning_is_taken_up_again",
-                "a_replica_that_is_late_goes_on_with_a_snapshot",
+                "a_replica_that_is_late_continues_from_a_snapshot",
                 "an_owner_starts_again_after_it_has_trimmed_the_log",
                 "an_old_owner_makes_no_snapshot_once_a_newer_one_has",
             ),
@@ -184,12 +184,12 @@ REPLICATION: Final = (
     Promise(
         "R10",
         "A former owner that comes back follows the next one with the store that it has. Only what "
-        "the next owner's log has not is cut off, and kept beside the store where somebody may "
-        "have been told that it is stored.",
+        "the next owner's log lacks is cut off, and kept beside the store if any of it may have "
+        "been acknowledged.",
         (
             *_of(
                 "replication/rejoin",
-                "a_former_owner_goes_on_as_a_replica_that_was_never_anything_else",
+                "a_former_owner_becomes_like_a_replica_that_never_owned_the_shard",
                 "an_owner_that_gave_its_shard_up_has_nothing_to_compare",
                 "a_kill_at_any_step_of_coming_back_loses_nothing",
                 "files_of_a_next_owner_that_are_not_whole_count_for_nothing",
@@ -198,7 +198,7 @@ REPLICATION: Final = (
             ),
             *_of(
                 "replication/snapshots",
-                "a_deposed_owner_whose_place_was_trimmed_goes_on_with_a_snapshot",
+                "a_deposed_owner_whose_place_was_trimmed_continues_from_a_snapshot",
             ),
             "tests/mqservice/shards/test_takeover.py"
             "::test_a_shard_outlives_its_node_and_goes_back_when_told",

@@ -51,8 +51,8 @@ CONTRACT = pytest.mark.parametrize("service", ["real", "fake"], indirect=True, s
 
 
 # Of two or three of these each level meets each level of the others in half of the combinations:
-# ``make test`` runs those, ``make torture`` the other half. Of the twins alone it runs the
-# asynchronous one, of which the other is made.
+# ``make test`` runs those, ``make torture`` the other half. Where there is only the kind, ``make
+# test`` runs the asynchronous client: the synchronous one is generated from it.
 _LEVELS = {"kind": "async", "transport": "rest", "service": "fake"}
 
 
@@ -61,11 +61,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         return
     params = item.callspec.params
     levels = [params[name] == level for name, level in _LEVELS.items() if name in params]
-    # A test that names its twin by a mark has that one only.
-    is_of_twins = "kind" in params and not any(
-        "kind" in mark.args for mark in item.iter_markers("parametrize")
-    )
-    if sum(levels) % 2 if len(levels) > 1 else is_of_twins and levels == [False]:
+    if len(levels) > 1:
+        is_in_torture = sum(levels) % 2 == 1
+    else:
+        # A test that a mark gives one of the twins has no other.
+        is_given = any("kind" in mark.args for mark in item.iter_markers("parametrize"))
+        is_in_torture = params.get("kind") == "sync" and not is_given
+    if is_in_torture:
         item.add_marker(pytest.mark.torture)
 
 

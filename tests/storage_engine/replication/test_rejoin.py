@@ -108,7 +108,7 @@ async def forked(
 
 @pytest.mark.parametrize("is_killed", [True, False])
 @pytest.mark.parametrize("durability", [Durability.SYNC, Durability.REPLICATED])
-async def test_a_former_owner_goes_on_as_a_replica_that_was_never_anything_else(
+async def test_a_former_owner_becomes_like_a_replica_that_never_owned_the_shard(
     tmp_path: Path, durability: Durability, is_killed: bool
 ) -> None:
     shared = SharedLog()

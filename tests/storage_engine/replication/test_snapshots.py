@@ -177,7 +177,7 @@ async def test_the_log_is_kept_from_the_oldest_snapshot_on_and_pieces_of_others_
     await owner.stop()
 
 
-async def test_a_replica_that_is_late_goes_on_with_a_snapshot(tmp_path: Path) -> None:
+async def test_a_replica_that_is_late_continues_from_a_snapshot(tmp_path: Path) -> None:
     shared, bucket = SharedLog(), CountingBucket()
     owner = await begun(tmp_path, shared, bucket)
     bodies = await filled(owner, 0, 40)
@@ -217,7 +217,7 @@ async def test_an_owner_starts_again_after_it_has_trimmed_the_log(
     assert "stepped_down" not in [vars(record).get("action") for record in caplog.records]
 
 
-async def test_a_deposed_owner_whose_place_was_trimmed_goes_on_with_a_snapshot(
+async def test_a_deposed_owner_whose_place_was_trimmed_continues_from_a_snapshot(
     tmp_path: Path,
 ) -> None:
     shared, bucket = SharedLog(), CountingBucket()
