@@ -51,6 +51,7 @@ SCHEDULE: Final = {
     "accounts.clean_up": ("sampling", 300.0),
     "people.clean_up": ("sampling", 300.0),
     "shards.resolve_splits": ("control", 2.0),  # a split whose command is gone ends that late
+    "monitoring.restore_lost_changes": ("control", 2.0),  # after a takeover, that late
     "reports.sweep": ("control", 10.0),
     "reports.clean_up": ("persist", 3_600.0),
 }
@@ -61,6 +62,7 @@ ASKED_BEFORE: Final = {
     "schedules.sweep": "mqservice.schedules.sending.ANY_DUE",
     "alerts.sweep": "mqservice.alerts.sending.ANY_DUE",
     "shards.resolve_splits": "mqservice.shards.splits.ANY_LEFT",
+    "monitoring.restore_lost_changes": "mqservice.monitoring.lost_changes.ANY_DUE",
 }
 # Turns and sendings, each asked for by a sweep.
 ASKED_FOR: Final = {

@@ -12,7 +12,7 @@ the same call again makes both agree.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
@@ -94,6 +94,10 @@ class EngineRows(ABC, Generic[RowT, ChangeT]):
     @abstractmethod
     def put_in_engine(self, client: StoreClient, row: RowT) -> None:
         """Make the engine know the row. Idempotent. Raises StoreError."""
+
+    @abstractmethod
+    def list_in_engine(self, client: StoreClient) -> Mapping[str, TopicConfig | GroupConfig]:
+        """What the engine knows, of all namespaces and of its own, by name. One call to it."""
 
     @abstractmethod
     def delete_in_engine(self, client: StoreClient, engine_name: str) -> None:

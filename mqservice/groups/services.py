@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 
 import msgspec
 from django.db import transaction
@@ -66,6 +67,9 @@ class GroupRows(EngineRows[ConsumerGroup, GroupChange]):
 
     def put_in_engine(self, client: StoreClient, row: ConsumerGroup) -> None:
         client.group_put(self.config_of(row))
+
+    def list_in_engine(self, client: StoreClient) -> Mapping[str, GroupConfig]:
+        return {each.group: each for each in client.group_list().groups}
 
     def delete_in_engine(self, client: StoreClient, engine_name: str) -> None:
         with contextlib.suppress(GroupNotFound):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mqservice.celery import app
 from mqservice.monitoring.heartbeats import record_heartbeat
+from mqservice.monitoring.lost_changes import restore_all
 from mqservice.monitoring.sampling import record_engine_sample
 from mqservice.monitoring.ticks import tick_engine
 from mqservice.shards.sweeps import each_shard
@@ -35,3 +36,9 @@ def record_worker_heartbeat() -> None:
 def record_sample() -> None:
     """Keep the engine's counters for the console."""
     record_engine_sample()
+
+
+@app.task(name="monitoring.restore_lost_changes", soft_time_limit=25, time_limit=30)
+def restore_lost_changes() -> None:
+    """Let engines that have taken shards over know what the machines before took with them."""
+    restore_all()

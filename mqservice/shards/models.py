@@ -31,12 +31,16 @@ class Shard(models.Model):
     ``address``: the path of a unix socket, ``tcp://HOST:PORT`` or ``tls://HOST:PORT``; empty until
     its node has said it. ``owner``: that node. ``epoch`` grows each time the shard changes hands.
     ``move_to``: the node that shall have it. ``log_end``: up to which physical offset the
-    replicated log has the store. ``is_heard``: see ``queries.heard``.
+    replicated log has the store. ``served_epoch``: of the engine that serves, or served last;
+    ``checked_epoch``: of the last one that was compared with the topics and groups of the database
+    (``monitoring/lost_changes.py``). ``is_heard``: see ``queries.heard``.
     """
 
     is_heard = False
     name = models.CharField(max_length=NAME_CHARS_MAX, primary_key=True)
     epoch = models.PositiveBigIntegerField(default=0, db_default=0)
+    served_epoch = models.PositiveBigIntegerField(default=0, db_default=0)
+    checked_epoch = models.PositiveBigIntegerField(default=0, db_default=0)
     owner = models.CharField(max_length=NODE_CHARS_MAX, default="", db_default="", blank=True)
     address = models.CharField(max_length=ADDRESS_CHARS_MAX, default="", db_default="", blank=True)
     heartbeat_at = models.DateTimeField(null=True, blank=True)

@@ -38,10 +38,12 @@ WHERE name = %(shard)s AND epoch = %(seen_epoch)s AND owner = %(seen_owner)s
 """
 _BEAT: Final = f"""
 INSERT INTO shards_shard AS known
-    (name, epoch, owner, address, heartbeat_at, free_bytes, log_end)
-VALUES (%(shard)s, %(epoch)s, %(node)s, %(address)s, now(), %(free_bytes)s, %(log_end)s)
+    (name, epoch, served_epoch, owner, address, heartbeat_at, free_bytes, log_end)
+VALUES (%(shard)s, %(epoch)s, CASE %(address)s WHEN '' THEN 0 ELSE %(epoch)s END,
+    %(node)s, %(address)s, now(), %(free_bytes)s, %(log_end)s)
 ON CONFLICT (name) DO UPDATE SET
     epoch = GREATEST(known.epoch, excluded.epoch), owner = excluded.owner,
+    served_epoch = GREATEST(known.served_epoch, excluded.served_epoch),
     address = CASE excluded.address WHEN '' THEN known.address ELSE excluded.address END,
     move_to = CASE WHEN known.move_to = excluded.owner AND excluded.address <> '' THEN ''
         ELSE known.move_to END,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from django.db.models import Q
 
@@ -63,6 +63,9 @@ class TopicRows(EngineRows[Topic, TopicChange]):
 
     def put_in_engine(self, client: StoreClient, row: Topic) -> None:
         client.topic_put(self.config_of(row))
+
+    def list_in_engine(self, client: StoreClient) -> Mapping[str, TopicConfig]:
+        return {each.topic: each for each in client.topic_list().topics}
 
     def delete_in_engine(self, client: StoreClient, engine_name: str) -> None:
         with contextlib.suppress(TopicNotFound):

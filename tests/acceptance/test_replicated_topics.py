@@ -35,6 +35,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
 TOPIC = "/v1/ns/far/topics/orders"
 GROUP = "/v1/ns/far/groups/billing"
+LATE = "/v1/ns/far/topics/late"  # which the log does not have when the machine is lost
 EACH_COUNT = 20  # messages of each kind, before and after
 
 
@@ -105,7 +106,12 @@ def test_what_was_acknowledged_outlives_a_machine_and_its_disk(tmp_path: Path) -
             place = {"MQ_NODE": name, "MQ_SHARDS": shards, "DATABASE_URL": database_url(data)}
             return {**log, **place}
 
-        first = start_node(tmp_path / "first", tmp_path / "first.log", **node_env("first"))
+        first = start_node(
+            tmp_path / "first",
+            tmp_path / "first.log",
+            MQ_ENGINE_REPLICATION_INTERVAL_MS="600000",
+            **node_env("first"),
+        )
         url = service.facts.base_url
         with httpx.Client(
             base_url=url, headers={"authorization": key}, timeout=60, trust_env=False
@@ -118,6 +124,7 @@ def test_what_was_acknowledged_outlives_a_machine_and_its_disk(tmp_path: Path) -
             with Peer(None, url=socket_url, key=key) as socket:
                 producer = Producer(api, socket)
                 producer.send_many()
+                assert api.put(LATE, json={"queues": 1}).status_code == 201
                 kill_all_of(tmp_path / "first")
                 first.wait(STOP_WAIT_S)
                 second = tmp_path / "second"
@@ -125,6 +132,11 @@ def test_what_was_acknowledged_outlives_a_machine_and_its_disk(tmp_path: Path) -
                     wait_until(producer.send_by_rest, 60, "requests are served again")
                     wait_until(producer.send_by_socket, 60, "the socket is served again")
                     producer.send_many()
+                    wait_until(
+                        lambda: api.post(f"{LATE}/messages", json={"body": "x"}).is_success,
+                        60,
+                        "the next owner knows the topic",
+                    )
                     with Peer(None, url=socket_url, key=key) as consumer:
                         answer = consumer.ask("sub", sid=1, topic="orders", group="billing")
                         assert answer["op"] == "ok", answer

@@ -288,3 +288,27 @@ async def change_that_is_carried_to_a_shard_that_refuses_it(real: Real, move: Th
 def namespace_that_two_shards_serve_after_a_move(real: Real, split: Thing) -> Thing:
     real(split)
     return True
+
+
+_LOST: Final = "tests/mqservice/monitoring/test_lost_changes.py"
+
+
+@planted(
+    "mqservice.monitoring.lost_changes:_put",
+    f"{_LOST}::test_what_the_engine_does_not_know_is_put_again",
+)
+def lost_change_that_nobody_makes_again(
+    real: Real, client: Thing, rows: Thing, namespace: Thing, name: Thing
+) -> Thing:
+    return True
+
+
+@planted(
+    "mqservice.monitoring.lost_changes:_delete",
+    f"{_LOST}::test_what_was_deleted_is_deleted_again_and_nothing_else",
+)
+def topic_that_nobody_deleted_is_deleted(
+    real: Real, client: Thing, rows: Thing, namespace: Thing, name: Thing
+) -> Thing:
+    rows.delete_in_engine(client, f"{namespace.name}%{name}")
+    return True

@@ -361,4 +361,18 @@ REPLICATION: Final = (
             "tests/acceptance/test_split.py::test_whoever_is_killed_leaves_one_shard_that_serves",
         ),
     ),
+    Promise(
+        "R16",
+        "A change of a topic or group that was confirmed is known to the next owner seconds after "
+        "it serves, although the machine was lost before the log had the change. What was deleted "
+        "is deleted there too, and nothing else is.",
+        (
+            "tests/mqservice/monitoring/test_lost_changes.py"
+            "::test_a_machine_takes_no_confirmed_change_along",
+            "tests/mqservice/monitoring/test_lost_changes.py"
+            "::test_what_the_engine_does_not_know_is_put_again",
+            "tests/mqservice/monitoring/test_lost_changes.py"
+            "::test_what_was_deleted_is_deleted_again_and_nothing_else",
+        ),
+    ),
 )

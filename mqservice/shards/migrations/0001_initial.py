@@ -19,6 +19,8 @@ class Migration(migrations.Migration):
             fields=[
                 ("name", models.CharField(max_length=64, primary_key=True, serialize=False)),
                 ("epoch", models.PositiveBigIntegerField(db_default=0, default=0)),
+                ("served_epoch", models.PositiveBigIntegerField(db_default=0, default=0)),
+                ("checked_epoch", models.PositiveBigIntegerField(db_default=0, default=0)),
                 ("owner", models.CharField(blank=True, db_default="", default="", max_length=200)),
                 (
                     "address",

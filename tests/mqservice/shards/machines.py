@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,8 +29,11 @@ from storage_engine.client import (
     Durability,
     GroupConfig,
     StoreClient,
+    StoreMessage,
     StoreUnavailable,
     TopicConfig,
+    encode_record,
+    new_message_id,
 )
 from tests.clients.python.proxy import Proxy
 from tests.ports import find_steady_port
@@ -62,7 +66,9 @@ class Row(NamedTuple):
 class Machine:
     """One node, with a directory of its own that outlives it."""
 
-    def __init__(self, name: str, installation: Installation, role: str) -> None:
+    def __init__(
+        self, name: str, installation: Installation, role: str, limits: Mapping[str, str]
+    ) -> None:
         self.name = name
         self.directory = installation.directory / name
         self.log = installation.directory / f"{name}.log"
@@ -79,7 +85,7 @@ class Machine:
             MQ_NODE=name,
             MQ_REPLICATED_LOG=installation.log_dir.as_uri(),
             **{role: f"{SHARD}={self.address}"},
-            **_LIMITS,
+            **{**_LIMITS, **limits},
         )
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -172,9 +178,9 @@ class Installation:
         self.log_dir.mkdir()
         self.machines: dict[str, Machine] = {}
 
-    def add(self, name: str, role: str) -> Machine:
-        """``role``: MQ_SHARDS or MQ_STANDBY."""
-        machine = self.machines[name] = Machine(name, self, role)
+    def add(self, name: str, role: str, **limits: str) -> Machine:
+        """``role``: MQ_SHARDS or MQ_STANDBY; ``limits``: other settings of its engine."""
+        machine = self.machines[name] = Machine(name, self, role, limits)
         machine.start()
         return machine
 
@@ -229,6 +235,16 @@ class Installation:
             )
             client.topic_put(TopicConfig(topic="a", queue_count=1))
             client.group_put(GroupConfig(group=GROUP, lease_ms=LEASE_MS))
+
+    def put_replicated(self) -> None:
+        """One message; then the log has all that was changed before, too."""
+        message = StoreMessage(
+            topic="t", queue_id=0, body=b"x", message_id=new_message_id(),
+            born_timestamp_ms=time.time_ns() // 1_000_000, born_host=("127.0.0.1", 1),
+        )  # fmt: skip
+        with self.client() as client:
+            (result,) = client.put([encode_record(message)])
+        assert result.error is None
 
     def await_owner(self, name: str) -> None:
         wait_until(lambda: self.owner() == name, WAIT_S, f"{name} owns the shard")
