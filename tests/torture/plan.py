@@ -29,7 +29,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     async_cuts: int = 10
     full_disks: int = 6
     partitions: int = 48  # three of each kind
-    cluster_faults: int = 8  # one of each kind
+    cluster_faults: int = 9  # one of each kind
     system_faults: int = 72  # four of each kind
     soak_minutes: int = 12
     examples: int = 2_000

@@ -1,9 +1,14 @@
-"""Clients of a cluster on a host of their own; producers note what each request came to."""
+"""Clients of a cluster on a host of their own; what came of each request they note down."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import time
+from http.client import CREATED, NO_CONTENT
 from typing import NamedTuple
+
+import httpx
 
 from mqservice.supervisor.quickstart import Quickstart
 from tests.acceptance.history.clients import Producer, RestConsumer
@@ -54,3 +59,62 @@ class HostedRestConsumer(OnHost, RestConsumer):
 
 class HostedSocketConsumer(OnHost, PatientSocketConsumer):
     pass
+
+
+class TopicChanger(OnHost):
+    """Creates topics, each with a message, and deletes them again a little later: so many that
+    some are always on their way to the log. ``there`` and ``deleted``: as was confirmed; of others
+    nobody knows.
+    """
+
+    pause_s = 0.01
+    kept_count = 4
+
+    def __init__(self, name: str, facts: Quickstart, history: History, seed: int) -> None:
+        super().__init__(name, facts, history, seed)
+        self.there: list[str] = []
+        self.deleted: list[str] = []
+
+    def work(self) -> None:
+        with self.api() as api:
+            for number in itertools.count():
+                if self.is_stopping:
+                    return
+                with contextlib.suppress(httpx.TransportError):
+                    self._create_topic(api, f"{self.name}-{number}")
+                if len(self.there) > self.kept_count:
+                    with contextlib.suppress(httpx.TransportError):
+                        self._delete_topic(api, self.there.pop(0))
+                self._is_stopping.wait(self.pause_s)
+
+    def _create_topic(self, api: httpx.Client, topic: str) -> None:
+        if self._put(api, topic):
+            self.there.append(topic)
+            self._send(api, topic)
+
+    def _delete_topic(self, api: httpx.Client, topic: str) -> None:
+        if api.delete(self.path(f"topics/{topic}")).status_code == NO_CONTENT:
+            self.deleted.append(topic)
+
+    def lost(self) -> list[tuple[str, str]]:
+        """Confirmed changes that did not last: anomalies. Once nothing is at fault any more."""
+        found: list[tuple[str, str]] = []
+        with self.api() as api:
+            for topic in self.there:
+                if not self._send(api, topic):
+                    found.append(("created-topic-lost", topic))
+            for topic in self.deleted:
+                self._put(api, topic)
+                if api.get(self.path(f"topics/{topic}/messages")).json()["messages"]:
+                    found.append(("deleted-topic-came-back", topic))
+                api.delete(self.path(f"topics/{topic}"))
+        return found
+
+    def _put(self, api: httpx.Client, topic: str) -> bool:
+        # Its message is confirmed by the disk, and does not take the topic along to the log.
+        wanted = {"queues": 1, "durability": "sync"}
+        return api.put(self.path(f"topics/{topic}"), json=wanted).status_code == CREATED
+
+    def _send(self, api: httpx.Client, topic: str) -> bool:
+        sent = api.post(self.path(f"topics/{topic}/messages"), json={"body": topic})
+        return sent.status_code == CREATED

@@ -26,6 +26,7 @@ from tests.acceptance.cluster_faults.clients import (
     HostedRestConsumer,
     HostedSocketConsumer,
     NotingProducer,
+    TopicChanger,
 )
 from tests.acceptance.cluster_faults.recording import Fired, Recording, recorded
 from tests.acceptance.cluster_faults.site import OBJECTS, POSTGRES, NetworkSite
@@ -39,6 +40,7 @@ SHARD: Final = "main"
 NAME: Final = "faults"  # of the topic and the group
 PRODUCERS: Final = 8
 QUIET_S: Final = 8.0  # before the first fault and after each
+ALONE_S: Final = 6.0  # without the object store, before the machine is lost
 HOLD_S: Final = 15.0  # of a cut that nobody takes over for, and of a pause at least
 AFTER_S: Final = 5.0  # that a node stays away once another one owns its shard
 READY_S_MAX: Final = 120
@@ -121,20 +123,23 @@ def hold(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-def kill(faults: Faults, *, with_disk: bool = False) -> str:
-    """All processes of the owner at once; it is started again once another one owns the shard."""
+def kill(faults: Faults, *, with_disk: bool = False, alone_s: float = 0) -> str:
+    """All processes of the owner at once; it is started again once another one owns the shard.
+    ``alone_s``: so long before, it cannot reach the object store.
+    """
     owner, begun = faults.owner(), time.monotonic()
+    link = Link(owner, OBJECTS)
+    if alone_s:
+        faults.network.cut(link, Direction.BOTH)
+        hold(alone_s)
     faults.cluster.kill(owner, with_disk=with_disk)
     text = faults.await_next_owner(owner, begun)
     hold(AFTER_S)
+    if alone_s:
+        heal(faults, link)
     faults.cluster.start(owner)
     faults.await_whole()
     return f"{text}; {owner} was a replica again {time.monotonic() - begun:.0f} s after the fault"
-
-
-def lose(faults: Faults) -> str:
-    """The same, and its disk is wiped before it is started again."""
-    return kill(faults, with_disk=True)
 
 
 def pause(faults: Faults) -> str:
@@ -250,6 +255,11 @@ ALL: Final = (
         "disk lost",
         lambda each: kill(each, with_disk=True),
     ),
+    ClusterFault(
+        "cut: the owner and the object store, then kill -9",
+        "alone, killed",
+        lambda each: kill(each, alone_s=ALONE_S),
+    ),
     ClusterFault("planned move of the shard", "moved", move),
     ClusterFault("rolling restart of all nodes", "restarts", restart_all),
 )
@@ -270,9 +280,10 @@ def run_cluster_faults(
         HostedSocketConsumer("socket-1", facts, run.history, seed),
         HostedSocketConsumer("socket-2", facts, run.history, seed),
     ]
-    for client in (*producers, delaying, *consumers):
+    changer = TopicChanger("changed", facts, run.history, seed)
+    for client in (*producers, delaying, *consumers, changer):
         client.host = host
-    load = Load(run, producers=[*producers, delaying], consumers=consumers)
+    load = Load(run, producers=[*producers, delaying], consumers=consumers, others=[changer])
     load.start()
     at_work = Faults(cluster, site, load)
     at_work.await_whole()
@@ -295,6 +306,9 @@ def run_cluster_faults(
         is_ordered=False,
     )
     run.anomalies += host.run(lambda: _missing(facts, run.history))
+    run.anomalies += host.run(changer.lost)
+    run.counts["topics_created"] = len(changer.there) + len(changer.deleted)
+    run.counts["topics_deleted"] = len(changer.deleted)
     recording = recorded(
         [answer for producer in producers for answer in producer.answers],
         [each.at for each in run.history.of(Delivered)],

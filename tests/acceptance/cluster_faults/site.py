@@ -119,7 +119,7 @@ class NetworkSite:
 
 @contextmanager
 def cluster_in_network() -> Iterator[tuple[Cluster, NetworkSite]]:
-    """Three nodes and a web process that are ready; ended afterwards."""
+    """Three nodes and a web process that are ready, with beat and its clock; ended afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="net"))  # short, for sockets
     directory.chmod(0o755)  # PostgreSQL has an account of its own
     try:
@@ -128,7 +128,7 @@ def cluster_in_network() -> Iterator[tuple[Cluster, NetworkSite]]:
             site.start()
             cluster = Cluster(directory, site)
             try:
-                cluster.start_all()
+                cluster.start_all("clock", "beat")
                 yield cluster, site
             finally:
                 cluster.close()
