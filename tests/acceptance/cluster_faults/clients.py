@@ -62,12 +62,11 @@ class HostedSocketConsumer(OnHost, PatientSocketConsumer):
 
 
 class TopicChanger(OnHost):
-    """Creates topics, each with a message, and deletes them again a little later: so many that
-    some are always on their way to the log. ``there`` and ``deleted``: as was confirmed; of others
-    nobody knows.
+    """Creates topics, each with a message, and deletes them again a little later. ``there`` and
+    ``deleted``: as was confirmed; of others nobody knows.
     """
 
-    pause_s = 0.01
+    pause_s = 0.2
     kept_count = 4
 
     def __init__(self, name: str, facts: Quickstart, history: History, seed: int) -> None:
