@@ -25,7 +25,7 @@ from storage_engine.delivery.subscription import (
     Subscriptions,
     Verdict,
 )
-from storage_engine.errors import BatchUnknown, LeaseExpired, QueueNotFound
+from storage_engine.errors import BatchUnknown, LeaseExpired
 from storage_engine.wire.deliveries import (
     AckUpTo,
     Extend,
@@ -63,7 +63,7 @@ class Batches:
         for up_to in request.ack_up_tos:
             process_queue = self._find(request.group, up_to.topic, up_to.queue_id)
             if process_queue is None:
-                failures.append(_failure(up_to, up_to.queue_offset, QueueNotFound.code))
+                failures.append(_failure(up_to, up_to.queue_offset, LeaseExpired.code))
                 continue
             lease = self._batch_of(process_queue, up_to)
             if lease is None:
@@ -181,8 +181,9 @@ class Settler:
         for ack in acks:
             process_queue = self._find(request.group, ack.topic, ack.queue_id)
             if process_queue is None:
+                # The group, or the topic, was deleted and made again since: no lease is left of it.
                 failures += [
-                    _failure(ack, offset, QueueNotFound.code) for offset in ack.queue_offsets
+                    _failure(ack, offset, LeaseExpired.code) for offset in ack.queue_offsets
                 ]
                 continue
             own = good.setdefault(process_queue, [])

@@ -271,6 +271,24 @@ def test_dead_letters_are_received_from_the_queue_that_is_named(sqs: Sqs, queue:
     assert not sqs.list_dead_letter_source_queues(QueueUrl=letters).get("queueUrls")
 
 
+def test_a_receipt_of_a_deleted_queue_settles_nothing_of_its_successor(
+    sqs: Sqs, queue: str
+) -> None:
+    sqs.send_message(QueueUrl=queue, MessageBody="old")
+    (old,) = received(sqs, queue, WaitTimeSeconds=10)
+    sqs.delete_queue(QueueUrl=queue)
+    sqs.create_queue(QueueName="orders")
+    sqs.send_message(QueueUrl=queue, MessageBody="new")
+    receipt = {"QueueUrl": queue, "ReceiptHandle": old["ReceiptHandle"]}
+    sqs.delete_message(**receipt)
+    with pytest.raises(ClientError, match="does not exist or is not available"):
+        sqs.change_message_visibility(**receipt, VisibilityTimeout=5)
+    (new,) = received(sqs, queue, WaitTimeSeconds=10)
+    sqs.delete_message(**receipt)
+    assert new["Body"] == "new"
+    assert attributes_of(sqs, queue)["ApproximateNumberOfMessagesNotVisible"] == "1"
+
+
 def test_a_queue_deleted_elsewhere_feeds_no_dead_letter_queue(
     desk: Desk, sqs: Sqs, queue: str
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.delivery import settle
-from storage_engine.errors import BatchUnknown, LeaseExpired, QueueNotFound
+from storage_engine.errors import BatchUnknown, LeaseExpired
 from storage_engine.wire.deliveries import AckUpTo, Extend, SettleRequest
 from storage_engine.wire.offsets import OffsetResetRequest, ResetTo
 from tests.storage_engine.delivery.requests import Asked, filled, unsettled
@@ -121,7 +121,7 @@ async def test_a_generation_that_never_gave_out_the_message_acks_nothing(tmp_pat
         )
         absent = AckUpTo(topic="t", queue_id=9, lease_generation=1, queue_offset=0)
         reply = store.store.consumption.settle(SettleRequest(group="g", ack_up_tos=[mixed, absent]))
-        assert [each.code for each in reply.failures] == [BatchUnknown.code, QueueNotFound.code]
+        assert [each.code for each in reply.failures] == [BatchUnknown.code, LeaseExpired.code]
         assert unsettled(store) == 4
         assert second.settle(up_to=b"3").acked_count == 2
 

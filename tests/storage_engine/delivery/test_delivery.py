@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.errors import LeaseExpired, QueueNotFound
+from storage_engine.errors import LeaseExpired
 from storage_engine.wire.deliveries import Extend, LeaseRef, Nack, ReceiveRequest, SettleRequest
 from storage_engine.wire.groups import GroupConfig, StartFrom
 from storage_engine.wire.topics import TopicConfig
@@ -223,7 +223,7 @@ async def test_settling_in_an_unknown_queue_or_group_topic_fails_by_message(tmp_
     for topic, queue_id in (("t", 1), ("t", -1), ("u", 0)):
         ref = LeaseRef(topic=topic, queue_id=queue_id, lease_generation=1, queue_offsets=[0, 5])
         reply = store.store.consumption.settle(SettleRequest(group="g", acks=[ref]))
-        assert [failure.code for failure in reply.failures] == [QueueNotFound.code] * 2
+        assert [failure.code for failure in reply.failures] == [LeaseExpired.code] * 2
     await store.close()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.errors import DiskFull, GroupNotFound, LeaseExpired, QueueNotFound
+from storage_engine.errors import DiskFull, GroupNotFound, LeaseExpired
 from storage_engine.wire.deliveries import LeaveRequest, ReceiveRequest, SubscribeRequest
 from storage_engine.wire.groups import Dispatch, GroupConfig, StartFrom
 from storage_engine.wire.topics import TopicConfig
@@ -119,7 +119,7 @@ async def test_receipts_of_one_client_settle_nothing_for_another(tmp_path: Path)
         assert codes == {LeaseExpired.code}
         assert {failure.code for failure in other.nack(leased).failures} == {LeaseExpired.code}
         stranger = Listener(store, "stranger")
-        assert {each.code for each in stranger.ack(leased).failures} == {QueueNotFound.code}
+        assert {each.code for each in stranger.ack(leased).failures} == {LeaseExpired.code}
         assert [each.client_id for each in clients(store)] == ["mine", "other"]
         assert other.offsets() == [0]
         assert mine.ack(leased).acked_count == 3
@@ -258,7 +258,7 @@ async def test_groups_deleted_take_all_clients_along(tmp_path: Path) -> None:
         assert clients(store) == []
         assert store.store.consumption.clients.count == 0
         fresh = Listener(store, "a")
-        assert {each.code for each in fresh.ack(leased).failures} == {QueueNotFound.code}
+        assert {each.code for each in fresh.ack(leased).failures} == {LeaseExpired.code}
         assert fresh.receive().bodies == [b"0", b"1", b"2"]
         assert {each.code for each in fresh.ack(leased).failures} == {LeaseExpired.code}
         assert Listener(store, "b").take() == [b"0", b"1", b"2"]
