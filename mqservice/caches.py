@@ -144,7 +144,9 @@ class RouteCache:
             key = principal.tenant_id, namespace, name
             route = await self._waiting.settled(lambda: _load(self._topics, key))
         if route is None:
-            raise Problem.of("TOPIC_NOT_FOUND", f"{name} does not exist in {ns}", stored=False)
+            raise Problem.of(
+                "TOPIC_NOT_FOUND", f"{name} does not exist in {namespace or ns}", stored=False
+            )
         return route
 
     async def load_topics(
@@ -220,7 +222,7 @@ class RouteCache:
             key = principal.tenant_id, namespace, name
             route = await self._waiting.settled(lambda: _load(self._groups, key))
         if route is None:
-            raise Problem.of("GROUP_NOT_FOUND", f"{name} does not exist in {ns}")
+            raise Problem.of("GROUP_NOT_FOUND", f"{name} does not exist in {namespace or ns}")
         return route
 
     def drop_topic(self, key: RouteKey) -> None:

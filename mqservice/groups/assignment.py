@@ -34,6 +34,12 @@ def read_assignment(fields: Fields) -> AssignmentPolicy | None:
     )
 
 
+def check_assignment(policy: AssignmentPolicy, strategy: Strategy, queue_count_max: int) -> None:
+    """As ``AssignmentPolicy.check``, with the names that the request gave in what it says."""
+    named = {name.removeprefix(CONSUMER_PREFIX): ids for name, ids in policy.consumers.items()}
+    msgspec.structs.replace(policy, consumers=named).check(strategy, queue_count_max)
+
+
 def assignment_of(stored: StoredAssignment) -> AssignmentPolicy:
     """What the row means."""
     return msgspec.convert(stored, AssignmentPolicy)

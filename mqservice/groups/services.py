@@ -12,7 +12,7 @@ from mqservice.accounts.access import Principal
 from mqservice.accounts.locks import lock_namespace
 from mqservice.accounts.models import Namespace
 from mqservice.engine_rows import EngineRows, Planned
-from mqservice.groups.assignment import assignment_of
+from mqservice.groups.assignment import assignment_of, check_assignment
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.queries import get_group
 from mqservice.groups.settings import SETTINGS, START_TIME
@@ -50,7 +50,7 @@ class GroupRows(EngineRows[ConsumerGroup, GroupChange]):
         if change.find("start_ms") is not None and row.start_from != StartFrom.TIMESTAMP:
             raise _setting("/start_time", "is only for start_from: timestamp")
         try:
-            assignment_of(row.assignment).check(Strategy(row.strategy), QUEUES.high)
+            check_assignment(assignment_of(row.assignment), Strategy(row.strategy), QUEUES.high)
         except BadRequest as exc:
             raise _setting("/assignment", str(exc)) from exc
         if row.lease_ms > row.consume_timeout_ms:

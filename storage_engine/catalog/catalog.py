@@ -321,7 +321,7 @@ class Catalog:
         """Progress of clients says nothing of a group, and the other way round."""
         if _is_broadcast(known) != _is_broadcast(config) and self.is_read(config.group):
             raise BadRequest(
-                f"group {config.group} was read with {known.dispatch.value} dispatch; "
+                f"the group was read with {known.dispatch.value} dispatch; "
                 "to change to or from broadcast, delete the group first"
             )
 

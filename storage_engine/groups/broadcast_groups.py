@@ -98,8 +98,7 @@ class BroadcastGroups:
         _refuse_client(group, client_id)
         if not client_id:
             raise BadRequest(
-                f"group {group.group} has broadcast dispatch, so client_id must name the "
-                "client that reads"
+                "the group has broadcast dispatch, so client_id must name the client that reads"
             )
         check_client_id(client_id)
         self._clients.admit(group.group, client_id)
@@ -129,7 +128,7 @@ class BroadcastGroups:
     def _known(self, group: str, client_id: str) -> str:
         check_client_id(client_id)
         if self._clients.find(group, client_id) is None:
-            raise BadRequest(f"group {group} has no client {client_id}")
+            raise BadRequest(f"the group has no client {client_id}")
         return reader_name(group, client_id)
 
     def forget_group(self, group: str) -> None:
@@ -274,9 +273,7 @@ class BroadcastGroups:
 
 def _refuse_client(group: GroupConfig, client_id: str) -> None:
     if client_id and group.dispatch is not Dispatch.BROADCAST:
-        raise BadRequest(
-            f"group {group.group} does not have broadcast dispatch, so it has no clients"
-        )
+        raise BadRequest("the group does not have broadcast dispatch, so it has no clients")
 
 
 def _offset_of(process_queue: ProcessQueue) -> int:

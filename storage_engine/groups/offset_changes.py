@@ -75,14 +75,14 @@ class OffsetChanges:
         process_queue = subscription.queues[queue.queue_id]
         progress = process_queue.progress
         before = progress.consumer_offset
-        where = f"queue {queue.queue_id} of {request.topic}"
         if offset < before:
             raise CommitRefused(
-                f"{where} is committed up to {before}; only a reset moves an offset back"
+                f"queue {queue.queue_id} is committed up to {before}; "
+                "only a reset moves an offset back"
             )
         if process_queue.inflight:
             raise CommitRefused(
-                f"{len(process_queue.inflight)} messages of {where} are in flight; "
+                f"{len(process_queue.inflight)} messages of queue {queue.queue_id} are in flight; "
                 "settle them instead"
             )
         if offset > before:
@@ -206,7 +206,7 @@ def _chosen(queues: list[ConsumeQueue], topic: str, queue_ids: Sequence[int]) ->
     for queue_id in queue_ids:
         if not 0 <= queue_id < len(queues):
             raise QueueNotFound(
-                f"topic {topic} has queues 0 to {len(queues) - 1}, but the request names {queue_id}"
+                f"the topic has queues 0 to {len(queues) - 1}, but the request names {queue_id}"
             )
     return [queues[queue_id] for queue_id in sorted(set(queue_ids))] or queues
 

@@ -120,7 +120,7 @@ class Queries:
     def _queue_of(self, topic: str, queue_id: int) -> ConsumeQueue:
         queues = self._catalog.get_queues(topic)
         if not 0 <= queue_id < len(queues):
-            raise QueueNotFound(f"topic {topic} has queues 0 to {len(queues) - 1}")
+            raise QueueNotFound(f"the topic has queues 0 to {len(queues) - 1}")
         return queues[queue_id]
 
     def topic_stats(self, topic: str) -> TopicStats:

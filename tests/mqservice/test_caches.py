@@ -123,6 +123,9 @@ async def test_topic_and_group_of_the_own_namespace_are_found() -> None:
     group = await caches.routes.load_group(principal, "acme", "billing")
     assert (group.engine_name, group.lease_ms) == ("acme%billing", 60_000)
     assert caches.routes.group(principal, "-", "billing") is group
+    for load in (caches.routes.load_topic, caches.routes.load_group):
+        absent = await refusal(load(principal, "-", "absent"))
+        assert absent.detail == "absent does not exist in acme"
 
 
 @pytest.mark.django_db

@@ -210,7 +210,7 @@ def test_clients_come_in_pages(reader: Reader) -> None:
 @pytest.mark.parametrize("what", ["/lag?client_id=", "/offsets?client_id="])
 def test_clients_that_are_not_there_are_refused(reader: Reader, what: str) -> None:
     for name, told in (
-        ("nobody", "has no client nobody"),
+        ("nobody", "the group has no client nobody"),
         ("a%20b", "the characters"),
         ("", "empty"),
     ):

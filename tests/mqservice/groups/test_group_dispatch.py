@@ -90,6 +90,14 @@ def test_what_makes_no_sense_is_refused(
     assert acme.get(GROUP + "odd").status_code == 404
 
 
+def test_a_refused_assignment_names_consumers_as_the_request_does(
+    engine: str, acme: Client
+) -> None:
+    wanted = {"assignment": {"consumers": {"v": [1], "w": [1]}}}
+    response = acme.put(GROUP + "odd", wanted, content_type="application/json")
+    assert "for 'v' and for 'w'" in response.json()["detail"]
+
+
 CONFIG = {"consumers": {"w1": [0, 2], "w2": [1]}}
 ROOMS = {"rooms": {"east": [0, 1], "west": [2]}}
 

@@ -260,7 +260,7 @@ async def test_a_reset_of_one_client_leaves_the_others_alone(tmp_path: Path) -> 
     async with OpenStore(tmp_path) as store:
         assert Listener(store, "one").offsets() == Listener(store, "two").offsets() == [3]
         assert Listener(store, "two").take() == []
-        with pytest.raises(BadRequest, match="g has no client nobody"):
+        with pytest.raises(BadRequest, match=r"^the group has no client nobody"):
             store.store.consumption.offset_reset(reset("nobody"))
 
 

@@ -68,7 +68,7 @@ async def test_a_queue_with_leases_takes_no_commit(tmp_path: Path) -> None:
     async with OpenStore(tmp_path / "s") as store:
         await filled(store, 3)
         leased = store.receive(1)
-        with pytest.raises(CommitRefused, match="1 messages of queue 0 of t are in flight"):
+        with pytest.raises(CommitRefused, match=r"^1 messages of queue 0 are in flight"):
             commit(store, 3)
         store.ack(leased)
         commit(store, 3)
