@@ -244,23 +244,32 @@ def check_batch(
 class BatchCheck:
     """``check_batch`` in steps: ``take`` until it says that all were looked at, then ``offers``.
 
+    ``pointer``: where the messages are in the request.
+
     Raises Fault for a batch that is empty or too long.
     """
 
     def __init__(
-        self, messages: Sequence[ProduceMessage | PackedMessage], route: TopicRoute
+        self,
+        messages: Sequence[ProduceMessage | PackedMessage],
+        route: TopicRoute,
+        *,
+        pointer: str = "",
     ) -> None:
         if not messages:
-            raise Fault("", "BAD_REQUEST", "a batch must not be empty", item_code="BATCH_EMPTY")
+            raise Fault(
+                pointer, "BAD_REQUEST", "a batch must not be empty", item_code="BATCH_EMPTY"
+            )
         if len(messages) > BATCH_COUNT_MAX:
             raise Fault(
-                f"/{BATCH_COUNT_MAX}",
+                f"{pointer}/{BATCH_COUNT_MAX}",
                 "BAD_REQUEST",
                 f"a batch has at most {BATCH_COUNT_MAX} messages, found {len(messages)}",
                 item_code="BATCH_TOO_LONG",
             )
         self._messages = messages
         self._route = route
+        self._pointer = pointer
         self._taken_count = 0
         self._offers: list[Offer] = []
         self._faults: list[Fault] = []
@@ -275,7 +284,7 @@ class BatchCheck:
                 offer = to_offer(self._messages[index])
                 check_offer(offer, route)
             except Fault as fault:
-                self._faults.append(fault.under(f"/{index}"))
+                self._faults.append(fault.under(f"{self._pointer}/{index}"))
                 if len(self._faults) == FAULTS_MAX:
                     return True
             else:

@@ -37,7 +37,7 @@ _QUEUE_DIGITS_MAX: Final = 9
 _OFFSET: Final = Number(
     name="offset",
     text="Where to read.",
-    hint="the queue offset to read at",
+    hint="the queue offset to read from",
     low=0,
     high=OFFSET_MAX,
 )

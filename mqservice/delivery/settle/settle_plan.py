@@ -406,7 +406,7 @@ def _check_counts(pointer: str, wanted: SettleItems) -> None:
         raise Fault(
             f"{pointer}/ack_upto",
             "BAD_REQUEST",
-            f"one request acks at most {ACK_UPTO_COUNT_MAX} receipts with up_to, found {found}",
+            f"one request acks at most {ACK_UPTO_COUNT_MAX} receipts in ack_upto, found {found}",
         )
     count = len(wanted.ack) + len(wanted.nack) + len(wanted.extend) + len(wanted.dead_letter)
     if count > SETTLE_COUNT_MAX:

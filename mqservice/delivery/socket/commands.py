@@ -122,13 +122,10 @@ class Commands:
         route = await self._session.topic_route(command.topic)
         # In steps, so that a large batch does not keep others waiting.
         budget = self._session.budget
-        try:
-            check = BatchCheck(command.m, route)
-            while not check.take(_STEP_COUNT):
-                await budget.give_way()
-            offers = check.offers()
-        except Fault as fault:
-            raise fault.under("/m") from None
+        check = BatchCheck(command.m, route, pointer="/m")
+        while not check.take(_STEP_COUNT):
+            await budget.give_way()
+        offers = check.offers()
         if span is not None:
             span.carry(offers)
         await self._session.confirms.wait_for_room(len(offers))
