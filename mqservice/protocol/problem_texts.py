@@ -62,8 +62,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "Correct it at the position that `detail` names. Omit the filter for all messages.",
     ),
     "ILLEGAL_DELIVERY_TIME": Meaning(
-        "The delay or delivery time is not valid, not positive, or more than 365 days in the "
-        "future.",
+        "The delay or delivery time is not valid, negative, or more than 365 days in the future.",
         "Pass exactly one of `delay`, `delay_ms`, `delay_level` and `deliver_at`.",
     ),
     "ILLEGAL_LEASE": Meaning(

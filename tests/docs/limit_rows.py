@@ -166,7 +166,8 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
     "WebSocket": (
         _row("Subscriptions per connection", "{}", _D + "SUBSCRIPTION_COUNT_MAX"),
         _row("Frame to the service", "{}", _F + "FRAME_BYTES_MAX"),
-        _row("Frame to the client", "{}, or the `max_frame` of the client (at least {})",
+        _row("Frame to the client", "{}, or the `max_frame` of the client (at least {}); "
+             "a larger message has a frame of its own",
              _D + "FRAME_BYTES_DEFAULT", _D + "FRAME_BYTES_MIN"),
         _row("Messages per frame", "{}", _D + "FRAME_MESSAGES_MAX"),
         _row("Commands per frame", "{}", _F + "FRAME_COMMANDS_MAX"),
