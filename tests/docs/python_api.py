@@ -86,6 +86,7 @@ same names, arguments, results and errors; those that wait are awaited, and `for
 `async for` and `async with`.
 
 A `Body` is bytes or str, which are sent as they are, or anything else that can be written as JSON.
+NaN and infinity, which JSON does not have, become null.
 A `Filter` is tags such as `"created || paid"`, or `Sql`.
 
 A `Duration` is text such as `"30s"` or `"500ms"` (`ms`, `s`, `m`, `h`, `d`), or a `timedelta`. A
