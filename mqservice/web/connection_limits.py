@@ -22,7 +22,8 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Of a body that comes after its answer: silence, all of the time, and bytes.
     unwanted_silence_ms_max: int = 5 * _SECOND_MS
     unwanted_ms_max: int = 30 * _SECOND_MS
-    unwanted_bytes_max: int = 16 * _MIB
+    # As much as JSON makes of the largest message if each of its characters is escaped, and more.
+    unwanted_bytes_max: int = 32 * _MIB
     closing_ms_max: int = 30 * _SECOND_MS
     # Connections that have shown no good key or session, of one web process.
     strangers_max: int = 4_000

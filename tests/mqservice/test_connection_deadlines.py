@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import re
 import select
 import shutil
@@ -270,6 +271,15 @@ def test_an_early_answer_reaches_http_client(server: Server) -> None:
         peer.request("POST", PATH, b"x" * (5 * MIB), {**headers, "content-type": "text/plain"})
         assert peer.getresponse().status == 413
         peer.close()
+
+
+def test_an_early_answer_reaches_who_escapes_all_of_the_largest_body(server: Server) -> None:
+    body = json.dumps({"body": "\0" * 4 * MIB})
+    peer = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    headers = {"authorization": server.key(), "content-type": "application/json"}
+    peer.request("POST", PATH, body, headers)
+    assert peer.getresponse().status == 413
+    peer.close()
 
 
 @pytest.mark.parametrize("expect", ["Expect:", "Expect: 100-continue"])
