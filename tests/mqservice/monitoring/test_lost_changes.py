@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 from django.db.models import F
+from django.test import Client
 from django.utils import timezone
 from psycopg.conninfo import conninfo_to_dict
 from pytest_django import Settings
@@ -90,6 +92,34 @@ def test_what_the_engine_does_not_know_is_put_again(
     assert store.group_list().groups == lost
     assert known["acme%grown"].queue_count == 4
     assert AuditEntry.objects.filter(action="topic.put").count() == 3, "nobody changed anything"
+
+
+def test_what_the_engine_knows_is_not_put_again(
+    people: People,
+    acme: Client,
+    taken_over: Shard,
+    store: StoreClient,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """However a setting is written in the row and in the engine's file."""
+    settings: list[dict[str, object]] = [
+        {},
+        {"dispatch": "exclusive", "strategy": "CONSISTENT_HASH"},
+        {"dispatch": "exclusive", "strategy": "CONFIG", "assignment": {"consumers": {"a": [0]}}},
+        {"dispatch": "broadcast"},
+        {"start_from": "timestamp", "start_time": "2026-01-01T00:00:00.5Z"},
+        {"ordered": True, "lease": "10s", "consume_timeout": "1h", "max_attempts": 1_000},
+        {"retry": {"policy": "exponential"}},
+        {"retry": {"policy": "list", "delays": ["1s", "5m"]}},
+    ]
+    for number, values in enumerate(settings):
+        path, kind = f"/v1/ns/acme/groups/g{number}", "application/json"
+        assert acme.put(path, json.dumps(values), content_type=kind).status_code == 201, values
+        assert acme.put(path, json.dumps(values), content_type=kind).status_code == 200, values
+    put_topic(people.acme, "orders", TopicChange(queue_count=3, retention_age_ms=3_600_000))
+    with caplog.at_level(logging.INFO):
+        restore(taken_over)
+    assert not [each for each in caplog.records if each.name.startswith("mqservice")]
 
 
 def test_what_was_deleted_is_deleted_again_and_nothing_else(
