@@ -92,12 +92,12 @@ class EngineRows(ABC, Generic[RowT, ChangeT]):
         """What the engine is to know of it."""
 
     @abstractmethod
-    def put_in_engine(self, client: StoreClient, row: RowT) -> None:
-        """Make the engine know the row. Idempotent. Raises StoreError."""
-
-    @abstractmethod
     def list_in_engine(self, client: StoreClient) -> Mapping[str, TopicConfig | GroupConfig]:
         """What the engine knows, of all namespaces and of its own, by name. One call to it."""
+
+    @abstractmethod
+    def put_in_engine(self, client: StoreClient, row: RowT) -> None:
+        """Make the engine know the row. Idempotent. Raises StoreError."""
 
     @abstractmethod
     def delete_in_engine(self, client: StoreClient, engine_name: str) -> None:

@@ -65,11 +65,11 @@ class GroupRows(EngineRows[ConsumerGroup, GroupChange]):
             values[START_TIME.key] = START_TIME.default
         return msgspec.convert({"group": row.engine_name, **values}, GroupConfig)
 
-    def put_in_engine(self, client: StoreClient, row: ConsumerGroup) -> None:
-        client.group_put(self.config_of(row))
-
     def list_in_engine(self, client: StoreClient) -> Mapping[str, GroupConfig]:
         return {each.group: each for each in client.group_list().groups}
+
+    def put_in_engine(self, client: StoreClient, row: ConsumerGroup) -> None:
+        client.group_put(self.config_of(row))
 
     def delete_in_engine(self, client: StoreClient, engine_name: str) -> None:
         with contextlib.suppress(GroupNotFound):

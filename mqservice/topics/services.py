@@ -61,11 +61,11 @@ class TopicRows(EngineRows[Topic, TopicChange]):
             retention_ms=row.retention_age_ms,
         )
 
-    def put_in_engine(self, client: StoreClient, row: Topic) -> None:
-        client.topic_put(self.config_of(row))
-
     def list_in_engine(self, client: StoreClient) -> Mapping[str, TopicConfig]:
         return {each.topic: each for each in client.topic_list().topics}
+
+    def put_in_engine(self, client: StoreClient, row: Topic) -> None:
+        client.topic_put(self.config_of(row))
 
     def delete_in_engine(self, client: StoreClient, engine_name: str) -> None:
         with contextlib.suppress(TopicNotFound):

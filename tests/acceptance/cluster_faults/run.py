@@ -53,6 +53,7 @@ SELECT count(*) FROM shards_shard WHERE owner <> '' AND heartbeat_at > now() - i
         AND node <> shards_shard.owner AND behind_ms BETWEEN 0 AND 3000
         AND shards_replica.heartbeat_at > now() - interval '3 s') = 2
 """
+_UNCHECKED: Final = "SELECT count(*) FROM shards_shard WHERE checked_epoch < served_epoch"
 
 
 class ClusterFault(NamedTuple):
@@ -306,6 +307,10 @@ def run_cluster_faults(
         is_ordered=False,
     )
     run.anomalies += host.run(lambda: _missing(facts, run.history))
+    load.must(
+        "the engines were compared with the database", "changes-not-restored",
+        lambda: at_work.query(_UNCHECKED) == [(0,)],
+    )  # fmt: skip
     run.anomalies += host.run(changer.lost)
     run.counts["topics_created"] = len(changer.there) + len(changer.deleted)
     run.counts["topics_deleted"] = len(changer.deleted)
