@@ -20,7 +20,7 @@ from mqservice.supervisor.operator_commands import service_environment as enviro
 from storage_engine.client import StoreClient
 from tests.acceptance.history.asking import is_drained, make_topic_and_group
 from tests.acceptance.history.clients import Client
-from tests.acceptance.history.events import Accepted, History, Killed
+from tests.acceptance.history.events import Accepted, History, killed_within
 from tests.acceptance.history.judge import Verdict, judge
 from tests.acceptance.history.watching import (
     Signals,
@@ -165,8 +165,7 @@ class Watched:
             client.join(60)
         failures = [each.failure for each in (*self._producers, *self._consumers)]
         assert failures == [None] * len(failures)
-        steps = int((until_s - since_s) / 0.02) + 1
-        kills = [Killed("engine", at=since_s + 0.02 * step) for step in range(steps)]
+        kills = killed_within("engine", since_s, until_s)
         self.history.events = sorted([*self.history.events, *kills], key=lambda each: each.at)
         return judge(self.history, is_ordered=self.name == "ordered")
 

@@ -31,7 +31,14 @@ from tests.acceptance.cluster_faults.clients import (
 from tests.acceptance.cluster_faults.recording import Fired, Recording, recorded
 from tests.acceptance.cluster_faults.site import OBJECTS, POSTGRES, NetworkSite
 from tests.acceptance.history.asking import is_drained, make_topic_and_group
-from tests.acceptance.history.events import Accepted, Delivered, History, Killed, OwnerLost
+from tests.acceptance.history.events import (
+    Accepted,
+    Delivered,
+    History,
+    Killed,
+    OwnerLost,
+    killed_within,
+)
 from tests.acceptance.history.load import Load, LoadRun
 from tests.acceptance.nemesis.processes import state_of
 from tests.acceptance.partitions.network import Direction, Link
@@ -117,6 +124,11 @@ class Faults:
         self.await_flow(f"{next_owner} took over")
         self.history.add(OwnerLost(SHARD, time.monotonic(), at=begun))
         return f"{next_owner} served after {took_s:.1f} s"
+
+    def ended_since(self, node: str, begun: float) -> None:
+        """What it had handed out may have come again, whenever it gave its shards up."""
+        for kill in killed_within(node, begun, time.monotonic()):
+            self.history.add(kill)
 
 
 def hold(seconds: float) -> None:
@@ -204,12 +216,11 @@ def move(faults: Faults) -> str:
     owner = faults.owner()
     target = next(node for node in NODES if node != owner)
     begun = time.monotonic()
-    faults.history.add(Killed(owner))
     faults.query(_MOVE, target, SHARD)
     faults.load.must("it has moved", "fault-never-fired", lambda: faults.owner() == target)
     took_s = time.monotonic() - begun
     faults.await_flow(f"{target} owns it")
-    faults.history.add(Killed(owner))
+    faults.ended_since(owner, begun)
     faults.await_whole()
     return f"{target} served after {took_s:.1f} s"
 
@@ -217,13 +228,13 @@ def move(faults: Faults) -> str:
 def restart_all(faults: Faults) -> str:
     """Each node is stopped in order and started again, when the one before is as it was."""
     for node in NODES:
-        faults.history.add(Killed(node))
+        begun = time.monotonic()
         code = faults.cluster.stop(node)
         if code != 0:
             faults.load.run.anomalies.append(("stopped-badly", f"{node}: exit code {code}"))
         faults.cluster.start(node)
         faults.await_flow(f"{node} starts again")
-        faults.history.add(Killed(node))
+        faults.ended_since(node, begun)
         faults.await_whole()
     return f"{faults.owner()} serves at its end"
 

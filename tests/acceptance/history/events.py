@@ -8,6 +8,9 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import Final
+
+KILL_STEP_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,12 @@ class Killed(Event):
     """A process of the service was killed."""
 
     process: str
+
+
+def killed_within(process: str, since_s: float, until_s: float) -> list[Killed]:
+    """It ended and was replaced somewhere between, so that each moment may have been the one."""
+    steps = int((until_s - since_s) / KILL_STEP_S) + 1
+    return [Killed(process, at=since_s + KILL_STEP_S * step) for step in range(steps)]
 
 
 @dataclass(frozen=True, slots=True)
