@@ -3,9 +3,9 @@
     shards_shard: checked_epoch < served_epoch ──▶ [restore_all] ── what differs ──▶ engine
 
 A change of a topic or group is confirmed when the disk has it, and is in the replicated log within
-250 ms. A machine that is lost before takes it along, while its row stays: it is sent again. What
-was deleted then, and is there again, is deleted once more; that is known from the audit. Anything
-else that the engine has and no row speaks of is left alone.
+250 ms. If the machine is lost before, the next owner does not know of it, while the database does:
+the change is sent again. What was deleted in that time, as the audit says, is deleted again.
+Anything else that the engine has and the database has not is left alone.
 """
 
 from __future__ import annotations

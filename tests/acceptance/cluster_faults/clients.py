@@ -1,4 +1,4 @@
-"""Clients of a cluster on a host of their own; what came of each request they note down."""
+"""Clients of a cluster on a host of their own; producers note how each request ended."""
 
 from __future__ import annotations
 

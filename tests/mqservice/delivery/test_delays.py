@@ -17,7 +17,7 @@ from tests.storage_engine.engines import Engine
 
 DAY_MS = 86_400_000
 YEAR_MS = 365 * DAY_MS
-WALL_MS_OFF = 1_000  # how far the wall clock may be set back or ahead of the one for delays
+WALL_MS_OFF = 1_000  # by which the wall clock may differ from the clock for delays
 CANCELLED_OR_LATE = {(200, None), (409, "ALREADY_DELIVERED")}
 
 
@@ -82,19 +82,19 @@ def test_a_message_waits_and_then_comes_under_its_id(
 ) -> None:
     clock = server.context.clock
     sent_ms, sent_monotonic_ms = clock.now_ms(), clock.monotonic_ms()
-    told = produced(client, topic, tag="t", keys=["k"], message_group="g", **fields)
-    assert told["offset"] is None
-    assert told["durability"] == "synced"
-    due_ms = parse_rfc3339(told["deliver_at"])
+    answer = produced(client, topic, tag="t", keys=["k"], message_group="g", **fields)
+    assert answer["offset"] is None
+    assert answer["durability"] == "synced"
+    due_ms = parse_rfc3339(answer["deliver_at"])
     assert sent_ms - WALL_MS_OFF <= due_ms - delay_ms <= clock.now_ms() + WALL_MS_OFF
-    assert parse_rfc3339(told["stored_at"]) <= due_ms - delay_ms + WALL_MS_OFF
-    wait_until(lambda: browsed(client, topic) == [told["id"]])
+    assert parse_rfc3339(answer["stored_at"]) <= due_ms - delay_ms + WALL_MS_OFF
+    wait_until(lambda: browsed(client, topic) == [answer["id"]])
     assert clock.monotonic_ms() - sent_monotonic_ms >= delay_ms
     (message,) = client.get(f"/v1/ns/acme/topics/{topic}/messages").json()["messages"]
     assert parse_rfc3339(message["stored_at"]) >= due_ms - WALL_MS_OFF
     assert (message["body"], message["tag"], message["keys"]) == ("x", "t", ["k"])
     assert (message["message_group"], message["properties"]) == ("g", {})
-    assert message["queue"] == told["queue"]
+    assert message["queue"] == answer["queue"]
 
 
 def test_a_moment_that_is_over_is_at_once(client: httpx.Client, server: Server, topic: str) -> None:
