@@ -7,14 +7,12 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import functools
 import socket
 import subprocess
 import tempfile
 import threading
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +23,8 @@ from tests.rocketmq.broker_program import ROOT, why_not_fetched
 
 PROJECT: Final = Path(__file__).with_name("kafka_broker")
 CACHE: Final = ROOT / ".cache" / "kafka"
+# 16 bytes as Base64. Not a random one: what begins with "-" is an option to Kafka's tool.
+CLUSTER_ID: Final = "tests-of-mq-service-00"
 START_S: Final = 60
 STOP_S: Final = 30
 
@@ -43,8 +43,7 @@ def running_kafka() -> Iterator[str]:
         address = f"127.0.0.1:{find_steady_port()}"
         controller = f"127.0.0.1:{find_steady_port()}"
         (home / "server.properties").write_text(_properties(home, address, controller))
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        _run(home, "kafka.tools.StorageTool", "format", "-t", cluster, "--standalone", "-c")
+        _run(home, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "--standalone", "-c")
         with (
             (home / "broker.log").open("w") as log,
             subprocess.Popen(
