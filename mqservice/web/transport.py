@@ -105,6 +105,7 @@ _ONCE: Final = (
     b"content-type",
     b"content-encoding",
     b"transfer-encoding",
+    b"idempotency-key",
 )
 
 
@@ -528,8 +529,11 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         if len(names) > HEADERS_MAX:
             self._head_answer = _HEAD_TOO_LARGE
             raise _HeadRefused
-        if any(names.count(name) > 1 for name in _ONCE):
-            raise _HeadRefused
+        for name in _ONCE:
+            if names.count(name) > 1:
+                detail = f"the header {name.decode()} is there more than once; send it once"
+                self._head_answer = _bare_answer("BAD_REQUEST", detail)
+                raise _HeadRefused
 
     def _refuse(self, answer: bytes) -> None:
         """End the connection with ``answer`` to the request that is being read."""

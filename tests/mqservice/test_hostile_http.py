@@ -62,6 +62,7 @@ REFUSED = {
     "two hosts": f"host: y\r\n{ONE}\r\nx",
     "two keys": f"authorization: Bearer mqk_other\r\n{ONE}\r\nx",
     "two content types": f"content-type: application/json\r\n{ONE}\r\nx",
+    "two keys of a request": f"idempotency-key: a\r\nidempotency-key: b\r\n{ONE}\r\nx",
 }
 
 
@@ -112,6 +113,12 @@ def test_what_can_be_read_in_two_ways_is_not_read_at_all(
     assert b"content-type: application/problem+json" in got
     assert b'"code":"BAD_REQUEST"' in got
     assert len(store.records(STORED)) == before
+
+
+def test_a_header_that_is_there_twice_is_named(server: Server, key: str) -> None:
+    sent = head(key) + REFUSED["two keys of a request"]
+    _, got = answers_of(server, sent.encode())
+    assert b"the header idempotency-key is there more than once; send it once" in got
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,27 @@ def test_bodies_come_in_the_form_that_holds_them(api: httpx.Client, topic: str) 
     assert msgspec.msgpack.decode(packed.content)["messages"][0]["body"] == b"\xff\x00"
 
 
+@pytest.mark.parametrize(
+    ("accept", "is_packed"),
+    [
+        ("application/msgpack, */*;q=0.1", True),
+        ("application/msgpack, application/json", True),
+        ("application/json;q=0.9, application/msgpack", True),
+        ("application/json, application/msgpack;q=0.9", False),
+        ("application/msgpack;q=0", False),
+        ("application/msgpack;q=0, */*", False),
+        ("*/*", False),
+    ],
+)
+def test_what_the_client_would_rather_have_decides_the_form(
+    api: httpx.Client, topic: str, accept: str, *, is_packed: bool
+) -> None:
+    got = api.get(f"/v1/-/topics/{topic}/messages", headers={"accept": accept})
+
+    form = "msgpack" if is_packed else "json"
+    assert (got.status_code, got.headers["content-type"]) == (200, f"application/{form}")
+
+
 def test_an_empty_topic_has_one_empty_page(api: httpx.Client, topic: str) -> None:
     assert browse(api, topic) == {"messages": [], "next_cursor": None, "is_complete": True}
 
