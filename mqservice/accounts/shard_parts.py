@@ -53,13 +53,30 @@ class LocalShard(NamedTuple):
 
 def local_shard(name: str) -> LocalShard:
     """Raises Problem CONFLICT: this machine does not run its engine, or has only a replica."""
-    store, engine = settings.MQ_ENGINE_STORE_DIR, Path(settings.MQ_ENGINE_SOCKET)
-    if name != MAIN_SHARD:
-        data_dir = DataDir(Path(settings.MQ_DATA_DIR))
-        store, engine = data_dir.shards / name / "store", data_dir.socket_of(name)
-    if not _is_served(engine) or not store.is_dir():
+    shard = _place_of(name)
+    if not _is_served(shard.socket) or not shard.store.is_dir():
         raise Problem.of("CONFLICT", _why_elsewhere(name))
-    return LocalShard(name, store, engine)
+    return shard
+
+
+def local_replica(name: str) -> LocalShard:
+    """Of a shard that another machine serves. Raises Problem CONFLICT: this machine has none."""
+    shard = _place_of(name)
+    if not shard.store.is_dir():
+        raise Problem.of(
+            "CONFLICT",
+            f"this machine has no replica of {name}, and the copy is made here: name {name} in its "
+            "MQ_SHARDS or MQ_STANDBY",
+        )
+    return shard
+
+
+def _place_of(name: str) -> LocalShard:
+    if name == MAIN_SHARD:
+        store, engine = settings.MQ_ENGINE_STORE_DIR, Path(settings.MQ_ENGINE_SOCKET)
+        return LocalShard(name, store, engine)
+    data_dir = DataDir(Path(settings.MQ_DATA_DIR))
+    return LocalShard(name, data_dir.shards / name / "store", data_dir.socket_of(name))
 
 
 def _is_served(path: Path) -> bool:
@@ -83,9 +100,8 @@ def _why_elsewhere(name: str) -> str:
     shards: Any = apps.get_model("shards.Shard")  # Any: the program here needs no Django
     owner = shards.objects.filter(name=name).values_list("owner", flat=True).first()
     return (
-        f"this machine does not serve {name}; its owner is {owner or 'nobody'}. A shard is split "
-        f"on the machine that owns both. Hand it over first, with `mqservice shard move {name} "
-        "NODE`, or run the command there"
+        f"this machine does not serve {name}; its owner is {owner or 'nobody'}. Run the command "
+        "there: a shard is split on the machine that serves it"
     )
 
 

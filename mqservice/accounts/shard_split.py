@@ -22,10 +22,12 @@ from mqservice.accounts.shard_changes import commit_split
 from mqservice.accounts.shard_parts import (
     CopyRoom,
     PartProgram,
+    local_replica,
     local_shard,
     plan_copy,
     sole_copy_into,
 )
+from mqservice.accounts.split_target import node_elsewhere
 from mqservice.lib.durations import SECOND_MS
 from mqservice.lib.problem import Problem
 from mqservice.shards import splits
@@ -60,10 +62,12 @@ def plan_split(source: str, target: str, namespaces: Sequence[str]) -> SplitPlan
     too little room; ``StoreError``.
     """
     splits.check_split(source, target, namespaces)
-    from_shard, to_shard = local_shard(source), local_shard(target)
+    node = node_elsewhere(source, target)
+    from_shard = local_shard(source)
+    to_shard = local_replica(target) if node else local_shard(target)
     copy = plan_copy(from_shard, to_shard)
     with blocking_client(source) as client:
-        return _counted(client, source, target, namespaces, copy)
+        return _counted(client, source, target, namespaces, copy, node)
 
 
 def split_shard(
@@ -189,7 +193,12 @@ def _names(client: StoreClient, namespaces: Sequence[str]) -> set[str]:
 
 
 def _counted(
-    client: StoreClient, source: str, target: str, namespaces: Sequence[str], copy: CopyRoom
+    client: StoreClient,
+    source: str,
+    target: str,
+    namespaces: Sequence[str],
+    copy: CopyRoom,
+    node: str,
 ) -> SplitPlan:
     names = _names(client, namespaces)
     topics = [each.topic for each in client.topic_list().topics if each.topic in names]
@@ -223,6 +232,7 @@ def _counted(
         copied_bytes=copy.copied_bytes,
         fetched_bytes=copy.fetched_bytes,
         free_bytes=copy.free_bytes,
+        node=node,
     )
 
 

@@ -19,7 +19,7 @@ from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.status import DataDirOption
 from mqservice.cli.tables import Table
 from mqservice.lib.names import MAIN_SHARD
-from mqservice.shards.split_lines import SplitLine, SplitPlan, SplitProgress
+from mqservice.shards.split_lines import SplitLine, SplitPlan, SplitProgress, SplitReturn
 
 app = typer.Typer(no_args_is_help=True, help="Shards: the engines of an installation.")
 
@@ -28,12 +28,13 @@ NameArgument = Annotated[str, typer.Argument(metavar="SHARD", help="Name of the 
 
 class _Replica(msgspec.Struct, kw_only=True):
     node: str
+    is_heard: bool
     is_following: bool
     lag_bytes: int
 
     def __str__(self) -> str:
         if not self.is_following:
-            return f"{self.node} (down)"
+            return f"{self.node} ({'catching up' if self.is_heard else 'down'})"
         lag = f"{-(-self.lag_bytes // 1024)} KiB behind" if self.lag_bytes else "up to date"
         return f"{self.node} ({lag})"
 
@@ -117,7 +118,7 @@ def split(
     name: NameArgument,
     into: Annotated[
         str,
-        typer.Argument(metavar="INTO", help="Shard without namespaces, on this machine."),
+        typer.Argument(metavar="INTO", help="Shard without namespaces."),
     ],
     namespaces: Annotated[
         list[str], typer.Option("--namespace", help="Namespace to move; repeat for more.")
@@ -131,7 +132,8 @@ def split(
     """Move namespaces of a shard, with everything they have, into an empty one.
 
     Nothing acknowledged is lost, and producers and consumers stay connected: their requests wait
-    for a second or so at the end. Both engines must run on this machine.
+    for a second or so at the end. Run it on the machine that serves the shard. The other one must
+    be there too; with a replicated log it comes here for the copy, and goes back.
     """
     from mqservice.supervisor.config import data_dir_from_env
     from mqservice.supervisor.errors import SupervisorError
@@ -145,6 +147,12 @@ def split(
             line: SplitLine = msgspec.json.decode(text, type=SplitLine)
             if isinstance(line, SplitProgress):
                 copied(line.done_bytes, line.total_bytes)
+            elif isinstance(line, SplitReturn):
+                screen.notice(
+                    f"{line.node} serves {into} again"
+                    if line.is_done
+                    else f"{line.node} fetches what {into} has now, and serves it again then"
+                )
             elif prints(form, line):
                 continue
             elif isinstance(line, SplitPlan):
@@ -173,6 +181,8 @@ def _plan_table(plan: SplitPlan) -> Table:
         "of that only in the bucket": f"{plan.fetched_bytes // mib} MiB",
         "free disk": f"{plan.free_bytes // mib} MiB",
     }
+    if plan.node:
+        rows[f"comes here for it, and goes back to {plan.node}"] = plan.target
     for what, amount in rows.items():
         table.add_row(what, screen.without_controls(str(amount)))
     return table

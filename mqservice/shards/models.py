@@ -71,10 +71,11 @@ class Replica(models.Model):
 
     ``log_end``: what it has of the replicated log, as a physical offset. ``behind_ms``: since it
     was last at the end of that log, when it was heard of; -1: never. ``is_heard``: see
-    ``queries.heard``.
+    ``queries.heard``. ``is_anew``: whether the shard has begun anew since it was there.
     """
 
     is_heard = False
+    is_anew = False
     shard = models.ForeignKey(Shard, on_delete=models.CASCADE, related_name="replicas")
     node = models.CharField(max_length=NODE_CHARS_MAX)
     heartbeat_at = models.DateTimeField()
@@ -106,6 +107,7 @@ class SplitState(enum.StrEnum):
 
 
 ENDED_STATES = (SplitState.DONE.value, SplitState.FAILED.value)  # of splits
+MOVED_STATES = (SplitState.MOVED.value, SplitState.DONE.value)  # the target has the namespaces
 
 
 class Split(models.Model):
@@ -120,7 +122,8 @@ class Split(models.Model):
         holding     until ``held_until`` the source refuses them, and requests wait
         releasing   it did not work out; the source is to serve them again
         cleaning    the source serves them, and the target is to delete what it may have of them
-        moved       the target serves them, and the source is to delete what it has of them
+        moved       since ``held_until`` the target serves them, and the source is to delete what
+                    it has of them
         done        as it says; failed: nothing has changed
 
     From ``holding`` to ``moved`` is one transaction, with the namespaces' rows, and to

@@ -8,14 +8,24 @@ from typing import Any, Final, TypeVar
 
 from django.apps import apps
 from django.db import DatabaseError, InterfaceError
-from django.db.models import BooleanField, Count, ExpressionWrapper, Q, QuerySet
+from django.db.models import (
+    BooleanField,
+    Count,
+    DateTimeField,
+    DurationField,
+    Exists,
+    ExpressionWrapper,
+    OuterRef,
+    Q,
+    QuerySet,
+)
 from django.db.models.functions import Now
 
 from mqservice.lib.durations import SECOND_MS
 from mqservice.lib.names import MAIN_SHARD
 from mqservice.lib.problem import Problem
-from mqservice.lib.shard_liveness import BEHIND_MS_MAX, SILENT_MS
-from mqservice.shards.models import ENDED_STATES, Replica, Shard, ShardState, Split
+from mqservice.lib.shard_liveness import BEHIND_MS_MAX, HEARTBEAT_MS, SILENT_MS
+from mqservice.shards.models import ENDED_STATES, MOVED_STATES, Replica, Shard, ShardState, Split
 
 _RowT = TypeVar("_RowT", Shard, Replica)
 
@@ -82,16 +92,37 @@ def is_alive(shard: Shard) -> bool:
 def replicas() -> dict[str, list[Replica]]:
     """Of each shard that has some, with their shard. One query."""
     found: dict[str, list[Replica]] = {}
-    for replica in heard(Replica.objects.select_related("shard").order_by("shard", "node")):
+    rows = heard(Replica.objects.select_related("shard").order_by("shard", "node"))
+    lacking = Exists(_splits_it_may_lack())
+    for replica in rows.annotate(is_anew=lacking):  # type: ignore[no-redef]  # as the model says
         found.setdefault(replica.shard_id, []).append(replica)
     return found
 
 
-def is_following(replica: Replica) -> bool:
-    """Whether it could take over: it was heard of lately, and at the end of the log lately; of one
-    that ``heard`` has asked for.
+def _splits_it_may_lack() -> QuerySet[Split]:
+    """Those that a replica's shard began anew with since the replica was last at the end of the
+    log. A heartbeat counts as older by as much as there is between two: it may be written a while
+    after it was true.
     """
-    return replica.is_heard and 0 <= replica.behind_ms <= BEHIND_MS_MAX
+    behind = ExpressionWrapper(
+        (OuterRef("behind_ms") + HEARTBEAT_MS) * timedelta(milliseconds=1),
+        output_field=DurationField(),
+    )
+    return Split.objects.filter(
+        target=OuterRef("shard"),
+        state__in=MOVED_STATES,
+        held_until__gte=ExpressionWrapper(
+            OuterRef("heartbeat_at") - behind, output_field=DateTimeField()
+        ),
+    )
+
+
+def is_following(replica: Replica) -> bool:
+    """Whether it could take over: it was heard of lately, and at the end of the log lately, with
+    what a split has made of the shard; of one of ``replicas``.
+    """
+    is_behind = replica.is_anew or not 0 <= replica.behind_ms <= BEHIND_MS_MAX
+    return replica.is_heard and not is_behind
 
 
 def namespace_counts() -> dict[str, int]:

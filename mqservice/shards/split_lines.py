@@ -1,6 +1,6 @@
 """What ``manage.py split_shard`` prints and ``mqservice shard split`` reads: JSON, one a line.
 
-    SplitProgress, … ─▶ SplitDone          a dry run: SplitPlan
+    SplitProgress, … ─▶ SplitDone ─▶ SplitReturn       a dry run: SplitPlan
 
 Without Django, which would cost the command line a part of its start.
 """
@@ -25,7 +25,8 @@ class SplitPlan(_Line, frozen=True, tag="plan"):
     """What moves, and what it takes. ``messages``: in topics; of ``scheduled`` at least so many
     where it is 100,000. ``leases``: messages that consumers have now, which will be delivered
     again. ``copied_bytes``: all of the source's store, ``fetched_bytes`` of which only the bucket
-    has.
+    has. ``node``: that serves the target, which comes here for the copy and goes back; empty: this
+    one.
     """
 
     source: str
@@ -42,6 +43,7 @@ class SplitPlan(_Line, frozen=True, tag="plan"):
     copied_bytes: int
     fetched_bytes: int
     free_bytes: int
+    node: str = ""
 
 
 class SplitDone(_Line, frozen=True, tag="done"):
@@ -52,4 +54,11 @@ class SplitDone(_Line, frozen=True, tag="done"):
     held_ms: int
 
 
-SplitLine = SplitProgress | SplitPlan | SplitDone
+class SplitReturn(_Line, frozen=True, tag="return"):
+    """The target goes back to ``node``, which has all of it only when ``is_done``."""
+
+    node: str
+    is_done: bool
+
+
+SplitLine = SplitProgress | SplitPlan | SplitDone | SplitReturn

@@ -28,7 +28,7 @@ from mqservice.lib.durations import SECOND_MS
 from mqservice.lib.names import MAIN_SHARD
 from mqservice.lib.problem import Problem
 from mqservice.lib.shard_liveness import SILENT_MS
-from mqservice.shards.models import Shard, ShardState, Split, SplitState
+from mqservice.shards.models import MOVED_STATES, Shard, ShardState, Split, SplitState
 from mqservice.shards.queries import heard, is_alive, namespace_counts
 from mqservice.store import (
     NamespaceDropRequest,
@@ -128,7 +128,7 @@ def commit(split: Split) -> None:
     was deleted meanwhile.
     """
     in_time = Q(held_until__gt=Now())
-    _change(split, SplitState.HOLDING, SplitState.MOVED, in_time)
+    _change(split, SplitState.HOLDING, SplitState.MOVED, in_time, held_until=Now())
     moved = _of(split).filter(shard=split.source).update(shard=split.target, moving_to="")
     if moved != len(split.namespaces):
         raise Problem.of("CONFLICT", "one of the namespaces was deleted meanwhile")
@@ -146,7 +146,7 @@ def begin_release(split: Split) -> bool:
 def is_moved(split: Split) -> bool:
     """Whether the target has the namespaces. One query."""
     split.refresh_from_db()
-    return split.state in (SplitState.MOVED.value, SplitState.DONE.value)
+    return split.state in MOVED_STATES
 
 
 def is_given_up(split: Split) -> bool:

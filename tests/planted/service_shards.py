@@ -290,6 +290,16 @@ def namespace_that_two_shards_serve_after_a_move(real: Real, split: Thing) -> Th
     return True
 
 
+@planted(
+    "mqservice.shards.queries:is_following",
+    "tests/mqservice/shards/test_shards.py"
+    "::test_a_replica_that_lacks_what_a_split_made_is_not_up_to_date",
+)
+def shard_that_is_handed_to_a_node_that_fetches_it_still(real: Real, replica: Thing) -> Thing:
+    replica.is_anew = False
+    return real(replica)
+
+
 _LOST: Final = "tests/mqservice/monitoring/test_lost_changes.py"
 
 

@@ -24,7 +24,7 @@ from mqservice.groups.routes import find_group_route
 from mqservice.lib.names import MAIN_SHARD
 from mqservice.lib.problem import Problem
 from mqservice.shards import queries, sweeps
-from mqservice.shards.models import Replica, Shard, ShardState
+from mqservice.shards.models import Replica, Shard, ShardState, Split, SplitState
 from mqservice.shards.queries import (
     GIB,
     find_address,
@@ -233,6 +233,23 @@ def test_a_shard_is_handed_only_to_a_node_that_has_all_of_it() -> None:
     assert s2.move_to == "b"
 
 
+def test_a_replica_that_lacks_what_a_split_made_is_not_up_to_date() -> None:
+    s2 = make("s2", owner="a", epoch=3)
+    replica = follow(s2, "b")
+    Split.objects.create(
+        source="main", target="s2", namespaces=["shop"], state=SplitState.DONE.value, number=1,
+        held_until=timezone.now() - timedelta(seconds=3),
+    )  # fmt: skip
+    for behind_ms, is_there in ((1_000, True), (2_500, False), (9_000, False)):
+        replica.behind_ms = behind_ms
+        replica.save()
+        assert [is_following(each) for each in replicas()["s2"]] == [is_there]
+    with pytest.raises(Problem, match="b has no replica of s2 that is up to date"):
+        start_move("s2", "b")
+    Split.objects.update(state=SplitState.FAILED.value)
+    assert start_move("s2", "b") == "a"
+
+
 @pytest.mark.parametrize("off", [-timedelta(hours=1), timedelta(hours=1)])
 def test_who_is_heard_does_not_depend_on_the_clock_of_this_machine(
     monkeypatch: pytest.MonkeyPatch, off: timedelta
@@ -267,7 +284,8 @@ def test_the_list_says_who_could_take_over(capsys: pytest.CaptureFixture[str]) -
     follow(s2, "b", log_end=4_000)
     call_command("shard", "list")
     line = capsys.readouterr().out.splitlines()[1]
-    assert '"owner":"a","epoch":3,"move_to":"","replicas":[{"node":"b","is_following":true' in line
+    assert '"owner":"a","epoch":3,"move_to":""' in line
+    assert '"replicas":[{"node":"b","is_heard":true,"is_following":true' in line
     assert '"lag_bytes":1000' in line
 
 

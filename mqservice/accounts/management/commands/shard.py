@@ -95,6 +95,7 @@ class Command(ServiceCommand):
                 "replicas": [
                     {
                         "node": each.node,
+                        "is_heard": each.is_heard,
                         "is_following": is_following(each),
                         "lag_bytes": each.lag_bytes,
                         "behind_ms": each.behind_ms,

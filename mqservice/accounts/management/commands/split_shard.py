@@ -5,16 +5,20 @@ Prints JSON lines: what moves, how the copy proceeds, and how it ended.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
 from django.core.management.base import CommandError, CommandParser
+from django.db import DatabaseError
 
+from mqservice.accounts.shard_changes import ask_to_move
 from mqservice.accounts.shard_split import plan_split, split_shard
+from mqservice.accounts.split_target import bring, give_back, node_elsewhere
 from mqservice.errors import problem_from_store
 from mqservice.lib.commands import ServiceCommand
 from mqservice.lib.problem import Problem
-from mqservice.shards.split_lines import SplitLine, SplitProgress
+from mqservice.shards.split_lines import SplitLine, SplitProgress, SplitReturn
 from mqservice.store import StoreError
 
 
@@ -34,13 +38,39 @@ class Command(ServiceCommand):
             if options["dry_run"]:
                 self._say(plan_split(source, target, namespaces))
             else:
-                self._say(split_shard(source, target, namespaces, say=self._say_progress))
+                self._split(source, target, namespaces)
         except Problem as exc:
             raise CommandError(exc.detail) from exc
         except StoreError as exc:
             raise CommandError(f"{problem_from_store(exc).detail}: {exc}") from exc
         except OSError as exc:
             raise CommandError(str(exc)) from exc
+
+    def _split(self, source: str, target: str, namespaces: list[str]) -> None:
+        node = node_elsewhere(source, target)
+        if node:
+            plan_split(source, target, namespaces)  # or refuse, before anything is moved
+            bring(source, target)
+        try:
+            self._say(split_shard(source, target, namespaces, say=self._say_progress))
+        except BaseException:
+            if node:
+                with contextlib.suppress(Problem, DatabaseError):
+                    ask_to_move(target, node)
+            raise
+        if node:
+            self._return(target, node)
+
+    def _return(self, target: str, node: str) -> None:
+        self._say(SplitReturn(node=node, is_done=False))
+        try:
+            give_back(target, node)
+        except Problem as exc:
+            raise CommandError(
+                f"the namespaces live in {target} now, but this machine serves it still: "
+                f"{exc.detail}. Hand it over later, with `mqservice shard move {target} {node}`"
+            ) from exc
+        self._say(SplitReturn(node=node, is_done=True))
 
     def _say(self, line: SplitLine) -> None:
         self.stdout.write(msgspec.json.encode(line).decode())
