@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
@@ -33,7 +33,14 @@ from storage_engine.disk.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, CONFIG_D
 from storage_engine.disk.lock import StoreLock, next_epoch
 from storage_engine.disk.mapped_files import file_size_of
 from storage_engine.disk.run_mark import RunMark
-from storage_engine.errors import NoReplicatedLog, NotLocal, ShuttingDown, StoreBusy, StoreError
+from storage_engine.errors import (
+    NoReplicatedLog,
+    NotLocal,
+    ReplicationUnavailable,
+    ShuttingDown,
+    StoreBusy,
+    StoreError,
+)
 from storage_engine.groups.consumption import Consumption
 from storage_engine.index.indexer import Indexer
 from storage_engine.log.bucket_files import reject_bucket_files
@@ -474,6 +481,26 @@ class Store:
         if self.replication is not None:
             await self.replication.ship_all()
         return reply
+
+    def check_lasting(self, topic: str) -> None:
+        """Before something is done to messages of a topic that is to last as they do. Raises
+        ``ReplicationUnavailable``: what is done to those of a replicated topic could not.
+        """
+        is_replicated = topic in self.catalog.replicated_topics
+        if self.replication is not None and self.replication.refusal and is_replicated:
+            raise ReplicationUnavailable(
+                "the replicated log does not answer, and what is done to messages of a replicated "
+                f"topic ({topic}) could be lost with this machine. Nothing was changed; ask again "
+                "when it answers"
+            )
+
+    def lasting(self, topic: str) -> Awaitable[None] | None:
+        """What to wait for until all that was done to messages of a topic lasts as they do; None:
+        it does. Fails as ``Replication.everything`` does.
+        """
+        if self.replication is None or topic not in self.catalog.replicated_topics:
+            return None
+        return self.replication.everything()
 
     async def release_memory(self) -> None:
         """Every ``retention_interval_ms``: the log's old pages need not be this process's."""

@@ -257,7 +257,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     ),
     "REPLICATION_UNAVAILABLE": Meaning(
         "The replicated log of the storage engine is not responding, or the engine runs without "
-        "one, and the topic is replicated. Nothing was stored. Other topics are served.",
+        "one, and the topic is replicated. Nothing was stored or changed. Other topics are served.",
         "Send it again after `retry_after_ms`, with growing delays.",
     ),
     "OUTCOME_UNKNOWN": Meaning(

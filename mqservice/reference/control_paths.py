@@ -148,6 +148,8 @@ def _codes(path: str, method: str, *, has_body: bool) -> set[str]:
         codes.add("CONNECTIONS_UNKNOWN")
     if "/reports" in path:
         codes.add("REPORT_NOT_FOUND")
+    if path.endswith(("{topic}:purge", ":seek")):
+        codes.add("REPLICATION_UNAVAILABLE")
     if path.endswith("/schema"):
         codes.add("SCHEMA_NOT_FOUND")
     if path.endswith("/issues") and method == "GET":  # a page begins at an issue

@@ -42,6 +42,7 @@ from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.durability import Durability
 from storage_engine.replicated_log.errors import Fenced, LogError
 from storage_engine.replication.changes import ChangeReader
+from storage_engine.replication.log_waits import LogWaits
 from storage_engine.replication.shipper import IN_FLIGHT_MAX, Shipper, on_thread
 from storage_engine.replication.snapshotter import Snapshotter
 from storage_engine.replication.tail import LogPlace, Tail, write_tail
@@ -56,6 +57,7 @@ _PLACE_MS: Final = 30_000  # between notes of what the log has
 # So much makes an entry that goes at once: of a GiB 4,096 requests, at $5 a million two cents.
 _AT_ONCE_BYTES: Final = 256 * KIB
 _SILENT: Final = "the replicated log does not answer"
+_STOPPED: Final = "the engine stopped before the replicated log confirmed"
 
 
 class _Waiting(NamedTuple):
@@ -102,6 +104,7 @@ class Replication:
         self._interval_s = config.replication_interval_ms / _MS
         self._timeout_ms = config.replication_timeout_ms
         self._waiting: deque[_Waiting] = deque()
+        self._log_waits = LogWaits()
         self._wanted = asyncio.Event()  # somebody waits for what is not shipped
         self._enough = asyncio.Event()  # there is enough of it for an entry
         self.refusal: StoreError | None = None  # of puts to replicated topics
@@ -213,6 +216,15 @@ class Replication:
             self._wanted.set()
         return self._asked
 
+    def everything(self) -> asyncio.Future[None]:
+        """Done when the log has all that is durable on the disk now, small files too; who asks
+        before an entry is made shares it. Fails with ``OutcomeUnknown`` where that takes longer
+        than a put may, and with what ended this writer.
+        """
+        done = self._log_waits.add(self._clock.monotonic_ms())
+        self._wanted.set()
+        return done
+
     def _arrived(self) -> None:
         if self._asked is not None and self._shipper.confirmed_ms >= self._asked_ms:
             self._asked.set_result(None)
@@ -225,6 +237,7 @@ class Replication:
         self._publish(to)
         while waiting and waiting[0].end_offset <= to:
             waiting.popleft().done(None)
+        self._log_waits.arrived(self._shipper.number)
 
     # Its life -------------------------------------------------------------------------------
 
@@ -248,8 +261,11 @@ class Replication:
             await self._linger()
             self._wanted.clear()
             is_doubted = self._doubtful_since_ms is not None or self._asked is not None
+            waits = self._log_waits.begin()
             try:
-                await self._shipper.ship(at_least_one=is_doubted)
+                if await self._shipper.ship(at_least_one=is_doubted):
+                    self._log_waits.shipped(waits, self._shipper.given_number)
+                    self._log_waits.arrived(self._shipper.number)
                 if self._clock.monotonic_ms() - self._placed_ms >= _PLACE_MS:
                     await self._write_place()
             except LogError as exc:
@@ -286,6 +302,11 @@ class Replication:
                     "ms; it is stored here and may be delivered later"
                 )
             )
+        unknown = OutcomeUnknown(
+            f"the replicated log has not confirmed it within {self._timeout_ms} ms; it was done "
+            "here and may be lost with this machine"
+        )
+        is_late = self._log_waits.end_late(late_ms, unknown) or is_late
         if is_late and self.refusal is None:
             trouble = self._log.trouble
             reason = trouble.reason if trouble is not None else "it is too slow"
@@ -324,6 +345,7 @@ class Replication:
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
             each.done(failure)
+        self._log_waits.end(failure)
 
     async def ship_all(self) -> None:
         """Until the log has all that the store has now, small files too.
@@ -362,7 +384,8 @@ class Replication:
             )
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
-            each.done(OutcomeUnknown("the engine stopped before the replicated log confirmed"))
+            each.done(OutcomeUnknown(_STOPPED))
+        self._log_waits.end(None if is_whole else OutcomeUnknown(_STOPPED))
         await self._shipper.close()
         await self._log.close()
         self.ended(is_whole)

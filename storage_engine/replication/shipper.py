@@ -113,6 +113,11 @@ class Shipper:
         return self._in_flight[0].since_ms if self._in_flight else None
 
     @property
+    def given_number(self) -> int:
+        """Of the newest entry that the log was given."""
+        return self._next_number - 1
+
+    @property
     def is_idle(self) -> bool:
         return not self._in_flight
 

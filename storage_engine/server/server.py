@@ -64,11 +64,13 @@ from storage_engine.wire.namespaces import (
     StoreAdoptRequest,
     StoreDiscardRequest,
 )
+from storage_engine.wire.offsets import OffsetResetRequest
 from storage_engine.wire.operations import OPERATIONS, AnyOperation, Op, Operation
 from storage_engine.wire.protocol import CancelRequest, ChallengeRequest, Empty, HelloRequest
 from storage_engine.wire.put_once import PutOnceRequest
 from storage_engine.wire.reads import LookUpRequest, PullRequest
 from storage_engine.wire.scheduled import (
+    ScheduledCancelRequest,
     ScheduledListRequest,
     ScheduledMoveRequest,
     ScheduledSendRequest,
@@ -78,12 +80,14 @@ from storage_engine.wire.sessions import (
     SessionSaveRequest,
     SessionTakeRequest,
 )
-from storage_engine.wire.topics import TopicConfig
+from storage_engine.wire.topics import TopicConfig, TopicPurgeRequest
 
 log = logging.getLogger(__name__)
 
 RequestT = TypeVar("RequestT")
 ReplyT = TypeVar("ReplyT")
+# What is done to messages of ``topic``.
+ChangeT = TypeVar("ChangeT", bound=OffsetResetRequest | TopicPurgeRequest | ScheduledCancelRequest)
 
 _BACKLOG_COUNT: Final = 1_024  # clients that come back all at once after a restart
 _JOINED_BYTES_MAX: Final = 16 * 1024  # of replies: copying them costs less than a list of them
@@ -439,10 +443,28 @@ class _Connection(asyncio.BufferedProtocol):
         self._store.consumption.dead_letters.redrive(request, answer)
 
     def send_scheduled(self, request_id: int, request: ScheduledSendRequest) -> None:
-        self._store.scheduled.send(request, partial(self.reply, Op.SCHEDULED_SEND_NOW, request_id))
+        self._store.check_lasting(request.topic)
+        answer = partial(self._reply_lasting, Op.SCHEDULED_SEND_NOW, request_id, request.topic)
+        self._store.scheduled.send(request, answer)
 
     def move_scheduled(self, request_id: int, request: ScheduledMoveRequest) -> None:
-        self._store.scheduled.move(request, partial(self.reply, Op.SCHEDULED_MOVE, request_id))
+        self._store.check_lasting(request.topic)
+        answer = partial(self._reply_lasting, Op.SCHEDULED_MOVE, request_id, request.topic)
+        self._store.scheduled.move(request, answer)
+
+    def change(
+        self,
+        operation: Operation[ChangeT, ReplyT],
+        call: Callable[[ChangeT], ReplyT],
+        request_id: int,
+        request: ChangeT,
+    ) -> None:
+        """``call`` does something to messages of a topic, which is to last as they do."""
+        if not isinstance(request, ScheduledCancelRequest) and request.is_dry_run:
+            self.reply(operation, request_id, call(request))
+            return
+        self._store.check_lasting(request.topic)
+        self._reply_lasting(operation, request_id, request.topic, call(request))
 
     def pull(self, request_id: int, request: PullRequest) -> None:
         head, records = self._store.pull(request)
@@ -500,6 +522,19 @@ class _Connection(asyncio.BufferedProtocol):
     def reply(self, operation: Operation[Any, ReplyT], request_id: int, reply: ReplyT) -> None:
         """Any: whatever was asked."""
         self._reply(operation, request_id, encode_struct(reply))
+
+    def _reply_lasting(
+        self,
+        operation: Operation[Any, ReplyT],  # Any: whatever was asked
+        request_id: int,
+        topic: str,
+        reply: ReplyT,
+    ) -> None:
+        waiting = self._store.lasting(topic)
+        if waiting is None:
+            self.reply(operation, request_id, reply)
+        else:
+            self._reply_later(operation, request_id, _then(waiting, reply))
 
     def _ended(
         self,
@@ -585,6 +620,16 @@ class _Handlers(dict[int, tuple[AnyOperation, Callable[[_Connection, int, Any], 
     ) -> None:
         self[operation] = operation, handler
 
+    def add_change(
+        self, operation: Operation[ChangeT, ReplyT], call: Callable[[ChangeT], ReplyT]
+    ) -> None:
+        """``call`` does something to messages of a topic, which is to last as they do."""
+
+        def handler(connection: _Connection, request_id: int, request: ChangeT) -> None:
+            connection.change(operation, call, request_id, request)
+
+        self.add(operation, handler)
+
     def add_call(
         self, operation: Operation[RequestT, ReplyT], call: Callable[[RequestT], ReplyT]
     ) -> None:
@@ -600,6 +645,9 @@ def _handlers_of(server: Server) -> _Handlers:
     handlers = _Handlers()
     for operation in server.calls:
         handlers.add_call(operation, server.calls[operation])
+    handlers.add_change(Op.OFFSET_RESET, server.calls[Op.OFFSET_RESET])
+    handlers.add_change(Op.TOPIC_PURGE, server.calls[Op.TOPIC_PURGE])
+    handlers.add_change(Op.SCHEDULED_CANCEL, server.calls[Op.SCHEDULED_CANCEL])
     handlers.add_call(Op.STATS, lambda _: server.store.stats(len(server.connections)))
     handlers.add(Op.HELLO, _Connection.greet)
     handlers.add(Op.CHALLENGE, _Connection.challenge)
@@ -630,6 +678,11 @@ def _handlers_of(server: Server) -> _Handlers:
     unmatched = sorted(OPERATIONS[each].name for each in set(handlers) ^ asked)
     assert not unmatched, f"operations without a handler, or handlers without one: {unmatched}"
     return handlers
+
+
+async def _then(waiting: Awaitable[None], reply: ReplyT) -> ReplyT:
+    await waiting
+    return reply
 
 
 def _cannot_adopt(request: StoreAdoptRequest) -> None:

@@ -196,3 +196,24 @@ def a_replica_leaves_all_segments_at_once(
 def a_replica_that_says_it_owns_its_shard(real: Real, shard: Thing, status: Thing) -> Thing:
     text: bytes = real(shard, status)
     return text.replace(b'"} 0.0', b'"} 1.0')
+
+
+_LASTING: Final = "tests/storage_engine/replication/test_lasting_changes.py"
+
+
+@planted(
+    "storage_engine.store:Store.lasting",
+    f"{_LASTING}::test_a_confirmed_change_is_there_when_its_machine_is_lost_at_once[a cancel]",
+)
+def a_cancel_that_is_confirmed_before_the_log_has_it(
+    real: Real, store: Thing, topic: Thing
+) -> None:
+    return None
+
+
+@planted(
+    "storage_engine.replication.log_waits:LogWaits.begin",
+    f"{_LASTING}::test_who_comes_while_an_entry_is_made_waits_for_the_next",
+)
+def who_comes_too_late_for_an_entry_is_confirmed_with_it(real: Real, waits: Thing) -> Thing:
+    return waits._waits

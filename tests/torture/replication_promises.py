@@ -375,4 +375,18 @@ REPLICATION: Final = (
             "::test_what_was_deleted_is_deleted_again_and_nothing_else",
         ),
     ),
+    Promise(
+        "R17",
+        "What was done to messages of a `replicated` topic and confirmed is so at the next owner, "
+        "although the machine was lost at once: a purge, an offset reset, and a scheduled message "
+        "that was cancelled, sent at once or moved to another time.",
+        _of(
+            "replication/lasting_changes",
+            "a_confirmed_change_is_there_when_its_machine_is_lost_at_once",
+            "what_lasts_no_longer_than_its_machine_waits_for_nothing",
+            "a_log_that_does_not_answer_leaves_it_unknown_and_then_refuses_it",
+            "a_deposed_owner_confirms_none",
+            "who_comes_while_an_entry_is_made_waits_for_the_next",
+        ),
+    ),
 )

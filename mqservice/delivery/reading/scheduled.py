@@ -333,6 +333,7 @@ CANCEL_SCHEDULED: Final = Operation(
     scope=Scope.PRODUCE,
     handler=cancel_scheduled,
     replies=(Reply("The message is cancelled.", ScheduledDone, _DONE),),
+    codes=("REPLICATION_UNAVAILABLE",),
 )
 SEND_SCHEDULED: Final = Operation(
     method="POST",
@@ -344,6 +345,7 @@ SEND_SCHEDULED: Final = Operation(
     scope=Scope.PRODUCE,
     handler=send_scheduled,
     replies=(Reply("The message is on its way.", ScheduledDone, {**_DONE, "state": "sent"}),),
+    codes=("REPLICATION_UNAVAILABLE",),
 )
 RESCHEDULE: Final = Operation(
     method="POST",
@@ -371,7 +373,7 @@ RESCHEDULE: Final = Operation(
             },
         ),
     ),
-    codes=("ILLEGAL_DELIVERY_TIME",),
+    codes=("ILLEGAL_DELIVERY_TIME", "REPLICATION_UNAVAILABLE"),
 )
 LIST_ALL_SCHEDULED: Final = Operation(
     method="GET",
