@@ -124,6 +124,9 @@ def test_what_was_acknowledged_outlives_a_machine_and_its_disk(tmp_path: Path) -
             with Peer(None, url=socket_url, key=key) as socket:
                 producer = Producer(api, socket)
                 producer.send_many()
+                waiting = {"body": "never", "delay": "1h"}
+                handle = api.post(f"{TOPIC}/messages", json=waiting).json()["recall_handle"]
+                assert api.delete(f"/v1/ns/far/scheduled/{handle}").status_code == 200
                 assert api.put(LATE, json={"queues": 1}).status_code == 201
                 kill_all_of(tmp_path / "first")
                 first.wait(STOP_WAIT_S)
@@ -132,6 +135,7 @@ def test_what_was_acknowledged_outlives_a_machine_and_its_disk(tmp_path: Path) -
                     wait_until(producer.send_by_rest, 60, "requests are served again")
                     wait_until(producer.send_by_socket, 60, "the socket is served again")
                     producer.send_many()
+                    assert api.get(f"{TOPIC}/scheduled").json()["messages"] == []
                     wait_until(
                         lambda: api.post(f"{LATE}/messages", json={"body": "x"}).is_success,
                         60,
