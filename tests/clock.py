@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 
 class ManualClock:
     """Both clocks move together by ``advance``."""
@@ -15,6 +17,11 @@ class ManualClock:
 
     def monotonic_ms(self) -> int:
         return self._monotonic_ms
+
+    @classmethod
+    def ahead(cls) -> ManualClock:
+        """An hour ahead of the machine's, by which the database dates its rows."""
+        return cls(time.time_ns() // 1_000_000 + 3_600_000)
 
     def advance(self, ms: int) -> None:
         self._now_ms += ms

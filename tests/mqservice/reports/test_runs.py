@@ -21,10 +21,17 @@ PLAN = Plan(dt.time(2, 30), "UTC")
 OUTCOME = Outcome(records={}, incomplete_days={"main": []}, report_rows={"usage_daily": 1})
 
 
+def make_tenant(clock: ManualClock) -> None:
+    """One that was there a month before."""
+    tenant = get_or_create_tenant("acme")
+    before = dt.datetime.fromtimestamp(clock.now_ms() / 1_000, dt.UTC) - 30 * DAY
+    Tenant.objects.filter(pk=tenant.pk).update(created_at=before)
+
+
 def test_nights_are_made_once_and_missed_ones_are_caught_up_with(
     db: None, clock: ManualClock
 ) -> None:
-    get_or_create_tenant("acme")
+    make_tenant(clock)
     (first,) = create_due_runs(PLAN, clock.now_ms())
     assert create_due_runs(PLAN, clock.now_ms()) == []
     clock.advance(3 * 24 * 3_600_000)
@@ -46,7 +53,7 @@ def test_a_service_that_was_just_set_up_has_no_night_to_catch_up_with(
 def test_a_night_of_a_clock_that_was_far_ahead_stops_no_later_ones(
     make_run: MakeRun, clock: ManualClock
 ) -> None:
-    get_or_create_tenant("acme")
+    make_tenant(clock)
     make_run(PLAN.last_due(clock.now_ms()) + 300 * DAY)
     assert len(create_due_runs(PLAN, clock.now_ms())) == 1
 

@@ -192,7 +192,7 @@ def open_desk(namespace: Namespace) -> Desk:
     group = ConsumerGroup.objects.create(namespace=namespace, name=name)
     with blocking_client(namespace.shard) as client:
         client.group_put(GroupConfig(group=group.engine_name))
-    desk = Desk(namespace, Topic(name=name), group, ManualClock())
+    desk = Desk(namespace, Topic(name=name), group, ManualClock.ahead())
     desk.topic = desk.make_topic(name)
     return desk
 
