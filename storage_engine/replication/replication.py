@@ -118,18 +118,10 @@ class Replication:
         # Called when nothing is shipped any more, with whether the log has everything.
         self.ended: Callable[[bool], None] = _nobody
         self._reader = ChangeReader(
-            config.store_path,
-            commit_log,
-            segment_bytes=config.segment_bytes,
-            log_from=tail.log_end,
+            config.store_path, commit_log, segment_bytes=config.segment_bytes, log_from=tail.log_end
         )
         self._shipper = Shipper(
-            replicated_log,
-            self._reader,
-            clock,
-            tail=tail,
-            arrived=self._arrived,
-            failed=self._end,
+            replicated_log, self._reader, clock, tail=tail, arrived=self._arrived, failed=self._end
         )
         # Told from where on retention has to let the log be, and when no more.
         self.hold_segments: Callable[[int | None], None] = _nobody_holds
