@@ -182,7 +182,7 @@ def _plan_table(plan: SplitPlan) -> Table:
         "free disk": f"{plan.free_bytes // mib} MiB",
     }
     if plan.node:
-        rows[f"comes here for it, and goes back to {plan.node}"] = plan.target
+        rows["handed to this machine first"] = f"{plan.target}, and back to {plan.node}"
     for what, amount in rows.items():
         table.add_row(what, screen.without_controls(str(amount)))
     return table

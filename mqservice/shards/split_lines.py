@@ -55,7 +55,7 @@ class SplitDone(_Line, frozen=True, tag="done"):
 
 
 class SplitReturn(_Line, frozen=True, tag="return"):
-    """The target goes back to ``node``, which has all of it only when ``is_done``."""
+    """The target goes back to ``node``; ``is_done``: it is there."""
 
     node: str
     is_done: bool

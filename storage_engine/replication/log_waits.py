@@ -1,7 +1,8 @@
-"""Those who wait until the replicated log has what they did, whichever files say so.
+"""Those who wait until the replicated log has what they did, in whichever files that is.
 
-    add() ──▶ [LogWaits] ── begin: nobody's entry yet ── shipped(number) ──▶ arrived(number): done
-                  └── too late, or the end ──▶ failed
+    add() ──▶ [LogWaits] ── begin() ── the files are read, and shipped ── shipped(number)
+                  │                                                           │
+                  └── too late, or the end ──▶ failed        arrived(number) ─┴─▶ done
 
 In the order in which they came, which is that of the entries. Loop thread only.
 """
@@ -47,7 +48,7 @@ class LogWaits:
         return wait.done
 
     def begin(self) -> Sequence[_Wait]:
-        """Those whose doings the files have that are looked at from now on."""
+        """Those who have come before the files are read, which is next."""
         return [each for each in self._waits if each.number is None]
 
     def shipped(self, waits: Sequence[_Wait], number: int) -> None:

@@ -388,5 +388,6 @@ REPLICATION: Final = (
             "a_deposed_owner_confirms_none",
             "who_comes_while_an_entry_is_made_waits_for_the_next",
         ),
+        ("cluster_faults",),
     ),
 )

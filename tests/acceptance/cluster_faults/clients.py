@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from http.client import CREATED, NO_CONTENT
+from http.client import CREATED, NO_CONTENT, OK
 from typing import NamedTuple
 
 import httpx
 
 from mqservice.supervisor.quickstart import Quickstart
+from tests.acceptance.history.asking import read_topic
 from tests.acceptance.history.clients import Producer, RestConsumer
 from tests.acceptance.history.events import History
 from tests.acceptance.nemesis.run import PatientSocketConsumer
@@ -117,3 +118,52 @@ class TopicChanger(OnHost):
     def _send(self, api: httpx.Client, topic: str) -> bool:
         sent = api.post(self.path(f"topics/{topic}/messages"), json={"body": topic})
         return sent.status_code == CREATED
+
+
+class Canceller(OnHost):
+    """Schedules messages in a replicated topic of its own and cancels all but every tenth.
+    ``cancelled``, ``kept``: bodies, as was confirmed; of others nobody knows.
+    """
+
+    pause_s = 0.1
+    delay_s = 20  # longer than a takeover, so that what comes back is there before it is due
+    kept_each = 10
+
+    def __init__(self, name: str, facts: Quickstart, history: History, seed: int) -> None:
+        super().__init__(name, facts, history, seed)
+        self.cancelled: set[str] = set()
+        self.kept: set[str] = set()
+
+    def work(self) -> None:
+        with self.api() as api:
+            wanted = {"queues": 1, "durability": "replicated"}
+            assert api.put(self.path(f"topics/{self.name}"), json=wanted).status_code == CREATED
+            for number in itertools.count():
+                if self.is_stopping:
+                    return
+                with contextlib.suppress(httpx.TransportError):
+                    self._schedule(api, number)
+                self._is_stopping.wait(self.pause_s)
+
+    def _schedule(self, api: httpx.Client, number: int) -> None:
+        body = f"{self.name}-{number}"
+        offer = {"body": body, "delay_ms": self.delay_s * 1_000}
+        sent = api.post(self.path(f"topics/{self.name}/messages"), json=offer)
+        if sent.status_code != CREATED:
+            return
+        if number % self.kept_each == 0:
+            self.kept.add(body)
+            return
+        handle = sent.json()["recall_handle"]
+        if api.delete(self.path(f"scheduled/{handle}")).status_code == OK:
+            self.cancelled.add(body)
+
+    def wrong(self) -> list[tuple[str, str]]:
+        """What came although it was cancelled, and what did not come: anomalies. Once all is due
+        and nothing is at fault any more.
+        """
+        there = set(read_topic(self.facts, self.name).values())
+        return [
+            *(("cancelled-message-came", body) for body in sorted(self.cancelled & there)),
+            *(("scheduled-message-lost", body) for body in sorted(self.kept - there)),
+        ]

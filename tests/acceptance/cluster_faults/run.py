@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-import httpx
 import msgspec
 import psycopg
 
 from mqservice.supervisor.quickstart import Quickstart
 from tests.acceptance.cluster import CLIENTS, NODES, WEB, Cluster
 from tests.acceptance.cluster_faults.clients import (
+    Canceller,
     DelayingProducer,
     HostedRestConsumer,
     HostedSocketConsumer,
@@ -30,7 +30,7 @@ from tests.acceptance.cluster_faults.clients import (
 )
 from tests.acceptance.cluster_faults.recording import Fired, Recording, recorded
 from tests.acceptance.cluster_faults.site import OBJECTS, POSTGRES, NetworkSite
-from tests.acceptance.history.asking import is_drained, make_topic_and_group
+from tests.acceptance.history.asking import is_drained, make_topic_and_group, read_topic
 from tests.acceptance.history.events import (
     Accepted,
     Delivered,
@@ -51,7 +51,6 @@ ALONE_S: Final = 6.0  # without the object store, before the machine is lost
 HOLD_S: Final = 15.0  # of a cut that nobody takes over for, and of a pause at least
 AFTER_S: Final = 5.0  # that a node stays away once another one owns its shard
 READY_S_MAX: Final = 120
-PAGE_MAX: Final = 256
 _MOVE: Final = "UPDATE shards_shard SET move_to = %s WHERE name = %s"
 # Each shard has an owner that beats, and two replicas that are where its log ends.
 _WHOLE: Final = """
@@ -293,9 +292,11 @@ def run_cluster_faults(
         HostedSocketConsumer("socket-2", facts, run.history, seed),
     ]
     changer = TopicChanger("changed", facts, run.history, seed)
-    for client in (*producers, delaying, *consumers, changer):
+    canceller = Canceller("cancelled", facts, run.history, seed)
+    others = [changer, canceller]
+    for client in (*producers, delaying, *consumers, *others):
         client.host = host
-    load = Load(run, producers=[*producers, delaying], consumers=consumers, others=[changer])
+    load = Load(run, producers=[*producers, delaying], consumers=consumers, others=others)
     load.start()
     at_work = Faults(cluster, site, load)
     at_work.await_whole()
@@ -325,6 +326,9 @@ def run_cluster_faults(
     run.anomalies += host.run(changer.lost)
     run.counts["topics_created"] = len(changer.there) + len(changer.deleted)
     run.counts["topics_deleted"] = len(changer.deleted)
+    hold(Canceller.delay_s + AFTER_S)  # until what it has scheduled last has come
+    run.anomalies += host.run(canceller.wrong)
+    run.counts["scheduled_messages_cancelled"] = len(canceller.cancelled)
     recording = recorded(
         [answer for producer in producers for answer in producer.answers],
         [each.at for each in run.history.of(Delivered)],
@@ -345,17 +349,7 @@ def _missing(facts: Quickstart, history: History) -> list[tuple[str, str]]:
     """What was acknowledged or handed out, and is not at its place in the topic afterwards: it was
     acknowledged, or handed out, before the replicated log had it.
     """
-    topic = f"{facts.base_url}/v1/ns/{facts.namespace}/topics/{facts.topic}"
-    headers = {"authorization": f"Bearer {facts.api_key}"}
-    there: dict[tuple[int, int], str] = {}
-    with httpx.Client(headers=headers, timeout=60, trust_env=False) as api:
-        for queue in range(int(api.get(topic).json()["queues"])):
-            offset, end = 0, 1
-            while offset < end:
-                asked = {"offset": offset, "max": PAGE_MAX}
-                page = api.get(f"{topic}/queues/{queue}/messages", params=asked).json()
-                there |= {(queue, each["offset"]): each["body"] for each in page["messages"]}
-                offset, end = page["next_offset"], page["max_offset"]
+    there = read_topic(facts, facts.topic)
     acknowledged = {
         (each.queue, each.offset): each.body
         for each in history.of(Accepted)
