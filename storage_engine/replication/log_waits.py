@@ -1,4 +1,4 @@
-"""Those who wait until the replicated log has what they did, in whichever files that is.
+"""Those who wait until the replicated log has what they changed, in whichever files that is.
 
     add() ──▶ [LogWaits] ── begin() ── the files are read, and shipped ── shipped(number)
                   │                                                           │
@@ -42,7 +42,7 @@ class LogWaits:
         self._waits: deque[_Wait] = deque()
 
     def add(self, now_ms: int) -> asyncio.Future[None]:
-        """For what was done before now."""
+        """For what was changed before now."""
         wait = _Wait(now_ms)
         self._waits.append(wait)
         return wait.done

@@ -377,9 +377,9 @@ REPLICATION: Final = (
     ),
     Promise(
         "R17",
-        "What was done to messages of a `replicated` topic and confirmed is so at the next owner, "
-        "although the machine was lost at once: a purge, an offset reset, and a scheduled message "
-        "that was cancelled, sent at once or moved to another time.",
+        "A confirmed change to messages of a `replicated` topic holds at the next owner, although "
+        "the machine was lost at once: a purge, an offset reset, and a scheduled message that was "
+        "cancelled, sent at once or moved to another time.",
         _of(
             "replication/lasting_changes",
             "a_confirmed_change_is_there_when_its_machine_is_lost_at_once",
