@@ -483,20 +483,20 @@ class Store:
         return reply
 
     def check_lasting(self, topic: str) -> None:
-        """Before something is done to messages of a topic that is to last as they do. Raises
-        ``ReplicationUnavailable``: what is done to those of a replicated topic could not.
+        """Before a change to messages of a topic, which is to last as they do. Raises
+        ``ReplicationUnavailable``: the topic is replicated, and the log takes nothing now.
         """
         is_replicated = topic in self.catalog.replicated_topics
         if self.replication is not None and self.replication.refusal and is_replicated:
             raise ReplicationUnavailable(
-                "the replicated log does not answer, and what is done to messages of a replicated "
-                f"topic ({topic}) could be lost with this machine. Nothing was changed; ask again "
+                "the replicated log does not answer, and a change to messages of the replicated "
+                f"topic {topic} could be lost with this machine. Nothing was changed; ask again "
                 "when it answers"
             )
 
     def lasting(self, topic: str) -> Awaitable[None] | None:
-        """What to wait for until all that was done to messages of a topic lasts as they do; None:
-        it does. Fails as ``Replication.everything`` does.
+        """What to wait for until all changes to messages of a topic last as they do; None where
+        they do already. Fails as ``Replication.everything`` does.
         """
         if self.replication is None or topic not in self.catalog.replicated_topics:
             return None

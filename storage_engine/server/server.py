@@ -86,7 +86,7 @@ log = logging.getLogger(__name__)
 
 RequestT = TypeVar("RequestT")
 ReplyT = TypeVar("ReplyT")
-# What is done to messages of ``topic``.
+# A change to messages of ``topic``.
 ChangeT = TypeVar("ChangeT", bound=OffsetResetRequest | TopicPurgeRequest | ScheduledCancelRequest)
 
 _BACKLOG_COUNT: Final = 1_024  # clients that come back all at once after a restart
@@ -459,7 +459,7 @@ class _Connection(asyncio.BufferedProtocol):
         request_id: int,
         request: ChangeT,
     ) -> None:
-        """``call`` does something to messages of a topic, which is to last as they do."""
+        """``call`` changes something about messages of a topic, to last as they do."""
         if not isinstance(request, ScheduledCancelRequest) and request.is_dry_run:
             self.reply(operation, request_id, call(request))
             return
@@ -623,7 +623,7 @@ class _Handlers(dict[int, tuple[AnyOperation, Callable[[_Connection, int, Any], 
     def add_change(
         self, operation: Operation[ChangeT, ReplyT], call: Callable[[ChangeT], ReplyT]
     ) -> None:
-        """``call`` does something to messages of a topic, which is to last as they do."""
+        """``call`` changes something about messages of a topic, to last as they do."""
 
         def handler(connection: _Connection, request_id: int, request: ChangeT) -> None:
             connection.change(operation, call, request_id, request)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,14 +75,18 @@ def is_due(store: OpenStore) -> bool:
     return store.store.stats(0).scheduled_count == 0
 
 
-async def prepare(node: Node) -> None:
-    store = node.open
-    store.group()
-    await store.put_bodies(b"one", b"two")
-    store.ack(store.receive(count=2))
-    assert store.consumer_offset() == 2
-    await put_delayed(store, delayed(b"later", 1, delay_ms=HOUR_MS))
-    await node.replicated()
+@asynccontextmanager
+async def used(node: Node) -> AsyncIterator[AsyncStoreClient]:
+    """A client of it, once it has what the comment above says, and the log as well."""
+    async with served(node) as client:
+        store = node.open
+        store.group()
+        await store.put_bodies(b"one", b"two")
+        store.ack(store.receive(count=2))
+        assert store.consumer_offset() == 2
+        await put_delayed(store, delayed(b"later", 1, delay_ms=HOUR_MS))
+        await node.replicated()
+        yield client
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
@@ -90,8 +95,7 @@ async def test_a_confirmed_change_is_there_when_its_machine_is_lost_at_once(
 ) -> None:
     shared = SharedLog()
     node = await Node(tmp_path / "a", shared).own()
-    async with served(node) as client:
-        await prepare(node)
+    async with used(node) as client:
         shared.hold()
         made = asyncio.ensure_future(change.make(client))
         await wait_until(lambda: made.done() or node.replication._log_waits._waits)
@@ -107,8 +111,7 @@ async def test_a_confirmed_change_is_there_when_its_machine_is_lost_at_once(
 async def test_what_lasts_no_longer_than_its_machine_waits_for_nothing(tmp_path: Path) -> None:
     shared = SharedLog()
     node = await Node(tmp_path / "a", shared).own()
-    async with served(node) as client:
-        await prepare(node)
+    async with used(node) as client:
         shared.cut_off()
         await client.topic_purge(TopicPurgeRequest(topic="s"))
         await client.topic_purge(TopicPurgeRequest(topic="t", is_dry_run=True))
@@ -125,8 +128,7 @@ async def test_a_log_that_does_not_answer_leaves_it_unknown_and_then_refuses_it(
 ) -> None:
     shared = SharedLog()
     node = await Node(tmp_path / "a", shared).own()
-    async with served(node) as client:
-        await prepare(node)
+    async with used(node) as client:
         shared.cut_off()
         made = asyncio.ensure_future(client.offset_reset(RESET))
         await wait_until(lambda: made.done() or node.replication._log_waits._waits)
@@ -149,8 +151,7 @@ async def test_a_log_that_does_not_answer_leaves_it_unknown_and_then_refuses_it(
 async def test_a_deposed_owner_confirms_none(tmp_path: Path) -> None:
     shared = SharedLog()
     node = await Node(tmp_path / "a", shared).own()
-    async with served(node) as client:
-        await prepare(node)
+    async with used(node) as client:
         heir = await Node(tmp_path / "b", shared).own()
         with pytest.raises((NotLeader, OutcomeUnknown)):
             await asyncio.wait_for(client.offset_reset(RESET), WAIT_S)
